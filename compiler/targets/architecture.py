@@ -112,6 +112,7 @@ class Architecture:
     products: instructions for sums of products of small integers, the fastest first; pairs: of
     bfloat16; byte_pairs: of bytes, where `products` have none for four of them.
     together: steps of a sum that kernels take in a row between two looks at its end.
+    scheduled: whether LLVM orders a kernel's instructions so that few registers hold values.
     """
 
     name: str
@@ -125,4 +126,5 @@ class Architecture:
     pairs: tuple[PairUnit, ...] = ()
     byte_pairs: tuple[BytePairUnit, ...] = ()
     together: int = 1
+    scheduled: bool = True
     emulation: Emulation | None = None

@@ -21,6 +21,8 @@ class VectorUnit:
     instruction; cache sizes are bytes.
 
     together: steps of a sum in a row between two looks at its end.
+    scheduled: whether instructions are ordered for registers; else all values of a step of a sum
+    that are used twice are in registers at once.
     integer_products: the instructions for products of small integers, the fastest first.
     converts_halves: whether it turns vectors of float16 into float32.
     looks_up: whether one instruction takes each lane from 16 numbers of float32, by the lowest four
@@ -36,6 +38,7 @@ class VectorUnit:
     l2: int = 256 << 10
     l3: int = 4 << 20
     together: int = 1
+    scheduled: bool = True
     integer_products: tuple[IntegerProduct, ...] = ()
     converts_halves: bool = False
     looks_up: bool = False
@@ -56,6 +59,7 @@ class VectorUnit:
             l2=target.caches.l2 or cls.l2,
             l3=target.caches.l3 or cls.l3,
             together=architecture.together if target.fma else 1,
+            scheduled=architecture.scheduled,
             integer_products=tuple(
                 unit.product
                 for unit in architecture.products

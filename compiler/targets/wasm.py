@@ -61,4 +61,7 @@ WASM32 = Architecture(
         "+relaxed-simd": "relaxed-simd",
     },
     registers=_registers,
+    # Engines compile instructions in the order that they come in, which LLVM has chosen without a
+    # thought of registers.
+    scheduled=False,
 )

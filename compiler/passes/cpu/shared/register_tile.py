@@ -19,7 +19,13 @@ _TIME = {2: 1.06, 3: 1.0, 4: 1.02}
 def rows_for(unit: VectorUnit, vectors: int) -> int:
     """How many rows of `vectors` vectors of accumulators the registers hold, beside one row of the
     panel and one broadcast element of the left side.
+
+    Without an order for registers there is an element of every row, a product that waits for its
+    sum, and one register that V8 keeps for itself: 4x8 of WebAssembly, where 6x8 took V8 1.4 times
+    as long, five accumulators of each step in memory.
     """
+    if not unit.scheduled:
+        return max((unit.registers - vectors - 2) // (vectors + 1), 2)
     # Of 32 registers one more row would fit. It is left out: an accumulator that LLVM has to keep
     # in memory after all costs more than a row gains. Of four vectors it would be one of six rows.
     spare = 1 if unit.registers >= 32 and vectors < 4 else 0
@@ -27,7 +33,7 @@ def rows_for(unit: VectorUnit, vectors: int) -> int:
 
 
 def register_tile(unit: VectorUnit) -> tuple[int, int]:
-    """(MR, NR): 6x16 on AVX2, 13x32 on AVX-512."""
+    """(MR, NR): 6x16 on AVX2, 13x32 on AVX-512, 4x8 in WebAssembly."""
     vectors = 2
     return rows_for(unit, vectors), unit.lanes(32) * vectors
 
@@ -57,9 +63,10 @@ def panel_width(unit: VectorUnit, columns: int) -> int:
         )
     # A 4x24 tile takes 20 instructions for 12 multiply-adds where 6x16 takes 22, which gained up to
     # 5 %. Without fused multiply-adds each multiplication takes a register of its own first.
+    wide = unit.fma and unit.scheduled
     return min(
         panel_widths(unit),
-        key=lambda width: (-(-columns // width) * width, -width if unit.fma else width),
+        key=lambda width: (-(-columns // width) * width, -width if wide else width),
     )
 
 

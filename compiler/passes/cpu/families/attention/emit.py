@@ -19,6 +19,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.decode import emit_few, emit_many, few
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.softmax import softmax_row
+from compiler.passes.cpu.shared.register_tile import rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -39,13 +40,18 @@ from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 ROWS = 6
-"""Queries whose scores and results are computed together."""
+"""Queries whose scores and results are computed together, where registers hold them."""
 
 TASK_ROWS = 64
 """Queries of one task where there are few heads to share out."""
 
 MANY_HEADS = 8
 """Heads from which on each is one task: its keys are laid out once."""
+
+
+def rows_of(unit: VectorUnit) -> int:
+    """Queries whose scores and results are computed together: 4 in WebAssembly."""
+    return ROWS if unit.scheduled else rows_for(unit, 2)
 
 
 def begun(attention: Attention) -> Attention:
@@ -99,15 +105,16 @@ def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, c
     """The results of `count` queries of the head `at`, from query `first` on."""
     panel = panel_of(unit)
     padded = let("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
+    rows = rows_of(unit)
     # Each task has its own, reused from one block of queries to the next, so it stays in the cache.
-    scores = alloc([padded * ROWS], "float32", "scores", "global")
+    scores = alloc([padded * rows], "float32", "scores", "global")
     # Up to two queries read each key too rarely to pay for laying them out.
     with when(count > 2):
         keys = alloc([padded * attention.head_depth], "float32", "keys", "global")
         _pack_keys(attention, panel, at, keys)
-        with serial(tirx.ceildiv(count, ROWS), "rows") as block:
-            row = let("row", first + block * ROWS)
-            _emit_rows(attention, unit, at, row, ROWS, keys, scores, padded)
+        with serial(tirx.ceildiv(count, rows), "rows") as block:
+            row = let("row", first + block * rows)
+            _emit_rows(attention, unit, at, row, rows, keys, scores, padded)
     with otherwise():
         with serial(count, "rows") as block:
             row = let("row", first + block)

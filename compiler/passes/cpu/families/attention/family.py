@@ -1,6 +1,11 @@
 """softmax(q @ k) @ v with the scores kept in the cache."""
 
-from compiler.passes.cpu.families.attention.emit import ROWS, emit_attention, panel_of
+from compiler.passes.cpu.families.attention.emit import (
+    ROWS,
+    emit_attention,
+    panel_of,
+    rows_of,
+)
 from compiler.passes.cpu.families.attention.match import Attention, match_attention
 from compiler.passes.cpu.families.attention.paired import emit_paired
 from compiler.passes.cpu.families.family import Family
@@ -13,7 +18,8 @@ def _emit(attention: Attention, unit: VectorUnit) -> Stmt:
 
 
 def _tile(attention: Attention, unit: VectorUnit) -> str:
-    found = f"{ROWS} queries x {panel_of(unit)} keys"
+    rows = ROWS if attention.paired else rows_of(unit)
+    found = f"{rows} queries x {panel_of(unit)} keys"
     return f"{found}, pairs of bfloat16" if attention.paired else found
 
 

@@ -6,7 +6,12 @@ import pytest
 from tvm import tirx
 
 from compiler import targets
-from compiler.passes.cpu.shared.register_tile import least, panel_columns, panel_width
+from compiler.passes.cpu.shared.register_tile import (
+    least,
+    panel_columns,
+    panel_width,
+    register_tile,
+)
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, statements
 from compiler.tir.exprs import Expr, as_int, const
@@ -44,6 +49,8 @@ def test_columns_of_full_panels_need_no_branch() -> None:
         ("x86-64-v3", 4, (24, 24)),
         ("x86-64-v4", 4, (48, 48)),
         ("aarch64", 1, (12, 12)),
+        ("wasm32-simd", 1, (8, 12)),
+        ("wasm32-relaxed-simd", 1, (8, 12)),
     ],
 )
 def test_sums_that_do_not_leave_the_registers(
@@ -53,6 +60,16 @@ def test_sums_that_do_not_leave_the_registers(
     unit = VectorUnit.of(targets.resolve(name))
     assert unit.together == together
     assert (panel_width(unit, 384), panel_width(unit, 3 * unit.lanes(32))) == widths
+
+
+@pytest.mark.parametrize("name", ["wasm32-simd", "wasm32-relaxed-simd", "wasm32-threads"])
+def test_an_engine_keeps_a_tile_with_an_element_of_each_row_in_its_registers(name: str) -> None:
+    unit = VectorUnit.of(targets.resolve(name))
+    rows, columns = register_tile(unit)
+    vectors = columns // unit.lanes(32)
+    assert (rows, vectors) == (4, 2)
+    # Accumulators, the panel's row, an element of each row, and a product; V8 takes one of sixteen.
+    assert rows * vectors + vectors + rows + 1 <= 15
 
 
 @pytest.mark.parametrize(
