@@ -15,6 +15,7 @@ from compiler.passes.cpu.families.grouped_conv.program import blocks_of, direct_
 from compiler.passes.cpu.families.winograd.program import (
     INPUT,
     OUTPUT,
+    strip_of,
     transformed_weights,
     winograd,
 )
@@ -223,15 +224,11 @@ def suits_winograd(
     """Whether Winograd pays: it reads 4 times the weights for a quarter of the multiplications,
     a loss where tiles are few and channels many. sizes: images, height and width of the result.
     """
-    lanes = unit.lanes(32)
     plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
-    if (
-        not plain
-        or unit.registers < 16
-        or channels % lanes
-        or columns % lanes
-        or min(channels, columns) < 16
-    ):
+    few = min(channels, columns)
+    # Half of a vector of 512 bits is still worth a transform: 24 columns are three such halves.
+    strips = [strip_of(each, unit.lanes(32)) for each in (channels, columns)]
+    if not plain or unit.registers < 16 or few < 16 or min(strips) < min(unit.lanes(32), 8):
         return False
     images, height, width = (_favoured(extent, ranges) for extent in sizes)
     # Without a favoured size, only small weights: large ones mostly come with few tiles.

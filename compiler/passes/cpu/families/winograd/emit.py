@@ -15,7 +15,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.winograd.match import Winograd
-from compiler.passes.cpu.families.winograd.program import POINTS
+from compiler.passes.cpu.families.winograd.program import POINTS, strip_of
 from compiler.passes.cpu.families.winograd.transform import transform_input, transform_output
 from compiler.passes.cpu.shared.prefetching import prefetch_between
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
@@ -98,13 +98,13 @@ def _emit_block(
     spread = alloc([POINTS * most * winograd.depth], "float32", "spread", "global")
     summed = alloc([POINTS * most * winograd.padded], "float32", "summed", "global")
     for t, at in _tiles(axes, first, count):
-        transform_input(winograd, lanes, spread, most, t, at)
+        transform_input(winograd, strip_of(winograd.depth, lanes), spread, most, t, at)
     # Point by point, so that each point's weights are read once for all tiles of the block: the
     # weights of one point fit L2, all 36 seldom do.
     with serial(POINTS, "point") as point:
         _emit_matmul(winograd, unit, spread, summed, point, count)
     for t, at in _tiles(axes, first, count):
-        transform_output(winograd, lanes, summed, most, t, at, size)
+        transform_output(winograd, strip_of(winograd.columns, lanes), summed, most, t, at, size)
 
 
 def _tiles(axes: tuple[Axis, ...], first: Expr, count: Expr) -> Iterator[tuple[Expr, Table]]:

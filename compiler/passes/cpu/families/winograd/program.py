@@ -6,6 +6,7 @@ multiplications a channel, where the definition takes 144.
 """
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,13 @@ OUTPUT = np.array(
 
 STAGES = ("winograd_input", "winograd_products", "winograd_output")
 """Names of the program's stages, by which the kernel is found."""
+
+
+def strip_of(channels: int, lanes: int) -> int:
+    """Channels that a transform computes at once: a whole vector of `lanes`, or the largest part of
+    one that divides all channels.
+    """
+    return gcd(channels, lanes)
 
 
 def transformed_weights(weight: np.ndarray, width: int) -> np.ndarray:

@@ -4,7 +4,9 @@ from tvm import relax
 
 from compiler.passes.cpu.families.winograd.emit import ROWS, tiles_of
 from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, WEIGHT, transformed_weights
+from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import const
 from tests.compiler.passes.references import convolution
 
 op = relax.op
@@ -70,6 +72,16 @@ def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
     assert "winograd_conv" not in names(16, 7, (1, 1))
     assert "winograd_conv" not in names(16, 32, (2, 2))
     assert "winograd_conv" not in names(12, 32, (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("channels", "columns", "paid"),
+    [(96, 24, True), (24, 40, True), (96, 20, False), (8, 24, False)],
+)
+def test_halves_of_wide_vectors_are_worth_a_transform(channels, columns, paid):
+    unit, window = VectorUnit(512, 32, True), Window((3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
+    extents = (const(1), const(32), const(32))
+    assert suits_winograd(unit, {}, extents, columns, channels, window) is paid
 
 
 @pytest.mark.parametrize("l2", [128 << 10, 512 << 10, 2 << 20])
