@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, blocks, nest, serial, store, strips, vectorized
+from compiler.tir.building import across, alloc, blocks, nest, serial, store, strips, vectorized
 from compiler.tir.exprs import (
     Expr,
     Table,
@@ -31,6 +31,11 @@ from compiler.tir.flat import stride
 from compiler.tir.stages import Axis, Stage
 
 _IDEMPOTENT = (prim.Max, prim.Min)
+
+VECTORS = 4
+"""Vectors of neighbouring results that are reduced side by side: they hide the latency of an
+addition, and what is read of a row is as many cache lines in a row.
+"""
 
 # The first four become polynomials (compiler.tir.vecmath); LLVM has vector forms of the others.
 _VECTOR_CALLS = frozenset(f"tirx.{name}" for name in (
@@ -168,9 +173,12 @@ def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Tab
     column = spatial_vector_axis(stage.map_value(combine.term))
     # Neighbouring results first, since they need no combining of lanes at the end.
     if column is not None and column.var not in known:
+        lanes = lanes_for(stage, unit)
+        # The rest of an unknown number is taken singly, so blocks of that are single vectors.
+        most = lanes if as_int(column.extent) is None else VECTORS * lanes
         for at in nest([axis for axis in spatial if axis is not column], known):
-            for first, width in blocks(column.extent, lanes_for(stage, unit)):
-                _reduce_columns(stage, combine, (column, first, width), reduced, at)
+            for first, width in blocks(column.extent, most):
+                _reduce_columns(stage, combine, (column, first, width), lanes, reduced, at)
         return
     along = _reduced_vector_axis(stage, combine.term)
     for at in nest(spatial, known):
@@ -184,18 +192,19 @@ def _reduce_columns(
     stage: Stage,
     combine: Combine,
     columns: tuple[Axis, Expr, int],
+    lanes: int,
     reduced: list[Axis],
     at: Table,
 ) -> None:
-    """Neighbouring results, (axis, first, width), side by side in one vector register."""
+    """Neighbouring results, (axis, first, width), side by side in vector registers."""
     column, first, width = columns
     acc = alloc([width], dtype_of(stage.value), "acc")
-    with vectorized(width) as lane:
+    for lane in across(width, min(lanes, width)):
         store(acc, substitute(stage.init, {**at, column.var: first + lane}), lane)
     for inner in nest(reduced, at):
-        with vectorized(width) as lane:
+        for lane in across(width, min(lanes, width)):
             combine.into(acc, {**inner, column.var: first + lane}, lane)
-    with vectorized(width) as lane:
+    for lane in across(width, min(lanes, width)):
         write(stage, load(acc, [lane]), {**at, column.var: first + lane})
 
 

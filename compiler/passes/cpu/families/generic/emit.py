@@ -2,22 +2,35 @@
 
 Loop order: where stages have leading axes in common (the rows of a softmax), those rows over the
 threads, and within a row stage after stage, so that what is between stages is one row in the
-first-level cache. Otherwise one stage after the other, each with its outer axes over the threads.
-The axis of contiguous stores is innermost, in vectors.
+first-level cache. A reduction whose neighbouring results lie side by side in what it reads (the
+mean of an image with channels last) keeps that axis within the row, in strips of some vectors.
+Otherwise one stage after the other, each with its outer axes over the threads. The axis of
+contiguous stores is innermost, in vectors.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import tvm
 from tvm import tirx
 
-from compiler.passes.cpu.families.generic.match import pieces_of, shared_rows
-from compiler.passes.cpu.shared.loop_nest import emit_stage, spatial_vector_axis
-from compiler.passes.cpu.shared.sharing import extents_of, place_of, worth_sharing
+from compiler.passes.cpu.families.generic.match import pieces_of, reduced_column, shared_rows
+from compiler.passes.cpu.shared.loop_nest import (
+    VECTORS,
+    emit_stage,
+    lanes_for,
+    spatial_vector_axis,
+)
+from compiler.passes.cpu.shared.sharing import (
+    extents_of,
+    place_of,
+    share_places,
+    worth_sharing,
+)
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, let, share_out, statements
-from compiler.tir.exprs import Expr, Table, as_int, const, load, rewrite, substitute
+from compiler.tir.exprs import Expr, Table, as_int, const, fixed, load, rewrite, substitute
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes
 from compiler.tir.loops import Stmt, product, unfuse
 from compiler.tir.stages import Axis, Program, Stage
@@ -36,12 +49,13 @@ def emit_program(program: Program, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program; its parameters stay as they are."""
     flat = Flattener.of(program)
     rows = shared_rows(program)
+    column = reduced_column(program, rows)
     with statements() as body:
         # Rows are walked together for the sake of local buffers. Without any, each stage merges its
         # own axes and shares them out alone.
         if rows and program.locals:
             _emit_declarations(flat)
-            _emit_rows(program, rows, flat, unit)
+            _emit_rows(program, rows if column is None else column, flat, unit, column is not None)
         else:
             for buffer in program.locals:
                 flat.scratch(buffer)
@@ -56,12 +70,20 @@ def _emit_declarations(flat: Flattener) -> None:
         emit(stmt)
 
 
-def _emit_rows(program: Program, rows: int, flat: Flattener, unit: VectorUnit) -> None:
-    """Emit all stages for one row after the other, their local buffers as large as a row."""
-    extents = extents_of(program.stages[0].axes[:rows])
+def _emit_rows(
+    program: Program, rows: int, flat: Flattener, unit: VectorUnit, strips: bool
+) -> None:
+    """Emit all stages for one row after the other, their local buffers as large as a row.
+
+    strips: whether the axis behind the rows is shared out too, in strips of vectors of its results.
+    """
+    first = program.stages[0].axes
+    extents = extents_of(first[:rows])
+    strip = _strip_size(program.stages, first[rows], unit) if strips else None
+    parts = const(1) if strip is None else const(fixed(first[rows].extent) // strip)
     local = {buffer: _of_row(buffer, rows) for buffer in program.locals}
-    for row in share_out(product(extents), worth_sharing(*program.stages)):
-        place = unfuse(row, extents)
+    for row in share_out(product([*extents, parts]), worth_sharing(*program.stages)):
+        *place, part = unfuse(row, [*extents, parts])
         inner = Flattener(dict(flat.views))
         for buffer in local.values():
             size = as_int(product(list(buffer.shape)))
@@ -69,8 +91,21 @@ def _emit_rows(program: Program, rows: int, flat: Flattener, unit: VectorUnit) -
             inner.scratch(buffer, "global" if size is None or size > STACK else "local")
         _emit_declarations(inner)
         for stage in program.stages:
-            here = flatten_stage(_at_row(stage, place, local), inner)
-            emit_stage(merge_axes(here), unit)
+            here = _at_row(stage, place, local)
+            if strip is not None:
+                here = _part(here, here.axes[0], part * strip, const(strip))
+            emit_stage(merge_axes(flatten_stage(here, inner)), unit)
+
+
+def _strip_size(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> int | None:
+    """Columns of a task: the most vectors that divide all columns, up to VECTORS of them; None
+    where that is all columns, or none does.
+    """
+    lanes = min(lanes_for(stage, unit) for stage in stages)
+    extent = as_int(column.extent)
+    sizes = [lanes * vectors for vectors in range(VECTORS, 0, -1)]
+    size = next((size for size in sizes if extent and extent % size == 0), None)
+    return None if size == extent else size
 
 
 def _of_row(buffer: Any, rows: int) -> Any:
@@ -118,13 +153,18 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
         # The place of a task takes divisions, which a few elements are not worth.
         if len(outer) >= 2 and _small(stage, outer[-1]):
             outer.pop()
+        if column is not None and stage.init is not None:
+            _emit_reduced_strips(stage, outer, column, worth, unit)
+            return
         for task in share_out(product(extents_of(outer)), worth):
             emit_stage(stage, unit, place_of(outer, task))
     elif column is not None and not stage.reduced:
         _emit_strips(stage, column, STRIP, worth, unit)
-    elif column is not None and stage.init is not None:
+    elif column is not None and _strip_size((stage,), column, unit) is not None:
+        _emit_reduced_strips(stage, outer, column, worth, unit)
+    elif column is not None:
         # Few columns a task: every task walks all rows, and the rows are many.
-        _emit_strips(stage, column, unit.lanes(32) * 4, worth, unit)
+        _emit_strips(stage, column, unit.lanes(32) * VECTORS, worth, unit)
     else:
         emit_stage(stage, unit)
 
@@ -161,6 +201,21 @@ def _emit_strips(stage: Stage, axis: Axis, size: int, worth: Expr, unit: VectorU
             # In a variable, since the loops over it would compute it again at every end.
             count = let("count", tirx.min(size, axis.extent - start))
             emit_stage(_part(stage, axis, start, count), unit)
+
+
+def _emit_reduced_strips(
+    stage: Stage, outer: list[Axis], column: Axis, worth: Expr, unit: VectorUnit
+) -> None:
+    """Emit a reduction in tasks of some vectors of columns at each outer place: the mean of an
+    image has no outer place but the image, and two threads halve its columns.
+    """
+    size = _strip_size((stage,), column, unit)
+    if size is None:
+        for task in share_out(product(extents_of(outer)), worth):
+            emit_stage(stage, unit, place_of(outer, task))
+        return
+    for at, part in share_places(outer, const(fixed(column.extent) // size), worth):
+        emit_stage(_part(stage, column, part * size, const(size)), unit, at)
 
 
 def _part(stage: Stage, axis: Axis, start: Expr, extent: Expr) -> Stage:

@@ -9,8 +9,9 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.shared.loop_nest import combine_of, spatial_vector_axis
 from compiler.tir.exprs import Expr, const, is_choice, loads, substitute, uses
-from compiler.tir.flat import analyzer_for, substitute_accesses
+from compiler.tir.flat import Flattener, analyzer_for, flatten_stage, substitute_accesses
 from compiler.tir.stages import Axis, Program, Stage
 
 
@@ -26,6 +27,29 @@ def shared_rows(program: Program) -> int:
             if not _row_local(program, stage, depth):
                 return depth
     return common
+
+
+def reduced_column(program: Program, rows: int) -> int | None:
+    """The first of the shared rows along which the stages that reduce can be computed in vectors,
+    being nothing but neighbouring results; None where there is no such axis.
+    """
+    flat = Flattener.of(program)
+    for buffer in program.locals:
+        flat.scratch(buffer)
+    found = {
+        _column(flatten_stage(stage, flat), stage)
+        for stage in program.stages
+        if stage.init is not None and stage.reduced
+    }
+    depth = found.pop() if len(found) == 1 else None
+    return depth if depth is not None and depth < rows else None
+
+
+def _column(flat: Stage, stage: Stage) -> int | None:
+    """The axis of the stage along which its flat form is computed in vectors."""
+    combine = combine_of(flat)
+    column = None if combine is None else spatial_vector_axis(flat.map_value(combine.term))
+    return None if column is None else stage.axes.index(column)
 
 
 def _same_axis(first: Stage, stage: Stage, depth: int) -> bool:

@@ -13,7 +13,29 @@ N3 = {"x": (("n", "m", 48), "float32")}
 NM = {"x": (("n", "m"), "float32")}
 TWO = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
 
+
+def _over_images(channels: int, kept: bool) -> tuple[Any, Any, Any]:
+    """The mean over height and width of images with channels last, as before squeeze-excite."""
+    return (
+        lambda b, x: op.mean(x, [1, 2], keepdims=kept),
+        {"x": (("n", "m", 5, channels), "float32")},
+        lambda x: x.mean((1, 2), keepdims=kept),
+    )
+
+
 CASES: dict[str, Any] = {
+    **{f"images' means, {c} channels": _over_images(c, True) for c in (1, 3, 24, 96, 100, 480)},
+    "images' means, flat": _over_images(96, False),
+    "mean over all rows": (
+        lambda b, x: op.mean(x, [0, 1]),
+        {"x": (("n", "m", 80), "float32")},
+        lambda x: x.mean((0, 1)),
+    ),
+    "norm over an image": (
+        lambda b, x: op.sqrt(op.add(op.sum(op.multiply(x, x), [1, 2]), relax.const(1.0))),
+        {"x": (("n", "m", 3, 48), "float32")},
+        lambda x: np.sqrt((x * x).sum((1, 2)) + 1),
+    ),
     "row sums kept": (
         lambda b, x: op.mean(x, [-1], keepdims=True),
         NM,
