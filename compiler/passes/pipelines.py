@@ -39,6 +39,7 @@ from compiler.passes.graph.order_slots import OrderSlots
 from compiler.passes.graph.rows_as_images import RowsAsImages
 from compiler.passes.graph.share_buffers import ShareBuffers
 from compiler.passes.graph.slice_heads import SliceHeads
+from compiler.passes.graph.spread_apart import SpreadApart
 from compiler.passes.graph.views import Views, legalize_reshape
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
@@ -119,6 +120,7 @@ def for_processors(
         # FuseOps trusts the marks, so they are corrected before it.
         CorrectPatterns(),
         BreakChains(),
+        SpreadApart(),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
         OrderDims(),

@@ -9,8 +9,8 @@ from tvm import ir, relax, tirx, topi
 
 from compiler.passes.framework.base import Phase
 from compiler.passes.framework.bindings import bindings_within
-from compiler.passes.graph.break_chains import OPAQUE, Apart
-from compiler.passes.graph.op_patterns import MARK
+from compiler.passes.graph.apart import marked_apart
+from compiler.passes.graph.op_patterns import MARK, OPAQUE
 from compiler.tir.exprs import op_name
 
 MOST_BUFFERS = 8
@@ -48,14 +48,7 @@ class FewBuffers:
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""
-        found = _wide(module, self.most)
-        if not found:
-            return module
-        rewriter = Apart(module, found)
-        for gvar, func in module.functions.items():
-            if isinstance(func, relax.Function):
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return marked_apart(module, _wide(module, self.most), OPAQUE)
 
 
 def _wide(module: tvm.IRModule, most: int) -> set[Any]:

@@ -12,11 +12,11 @@ import tvm
 from tvm import ir, relax, tirx
 
 from compiler.passes.framework.base import Phase
-from compiler.passes.graph.op_patterns import INJECTIVE, MARK
+from compiler.passes.graph.apart import marked_apart
+from compiler.passes.graph.op_patterns import INJECTIVE, MARK, OPAQUE
 from compiler.tir.exprs import Expr, children, op_name
 from compiler.tir.stages import read_program
 
-OPAQUE = 8
 MOST_NODES = 1000
 """Counted as here, a GELU holds its operand 31 times and a Mish some 900 times."""
 _WRITTEN_OUT = frozenset(("tirx.exp", "tirx.erf", "tirx.tanh", "tirx.sigmoid"))
@@ -37,64 +37,32 @@ class BreakChains:
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""
-        rewriter = _Breaker(module)
-        for gvar, func in module.functions.items():
-            if isinstance(func, relax.Function) and rewriter.grows(func):
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get() if rewriter.broken else module
+        growths, found = _Growths(module), set[Any]()
+        for func in module.functions.values():
+            if isinstance(func, relax.Function):
+                found |= growths.too_large(func)
+        return marked_apart(module, found, OPAQUE)
 
 
-class _Apart(relax.PyExprMutator):  # type: ignore[misc]
-    """Has calls whose variables are in `apart` call an opaque copy of their program."""
+class _Growths:
+    """How large the expressions of a module's programs get."""
 
-    def __init__(self, module: tvm.IRModule, apart: set[Any]) -> None:
-        super().__init__(module)
-        self._module, self._apart = module, apart
-        self._now = False
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        """Remembers for the call in it whether it is to stay apart."""
-        self._now = binding.var in self._apart
-        super().visit_var_binding_(binding)
-
-    def visit_call_(self, op: relax.Call) -> relax.Expr:
-        """Calls the opaque copy."""
-        apart, self._now = self._now, False
-        call = self.visit_expr_post_order(op)
-        if not apart:
-            return call
-        func = self._module[op.args[0]].with_attr(MARK, OPAQUE)
-        gvar = self.builder_.add_func(func, f"{op.args[0].name_hint}_apart")
-        return relax.Call(call.op, [gvar, *call.args[1:]], call.attrs, call.ty_args)
-
-
-@relax.expr_functor.mutator
-class Apart(_Apart):
-    """As `_Apart`: TVM lets no other class inherit from what it decorates."""
-
-
-@relax.expr_functor.mutator
-class _Breaker(_Apart):
     def __init__(self, module: tvm.IRModule) -> None:
-        super().__init__(module, set())
+        self._module = module
         self._growths = dict[Any, tuple[int, ...] | None]()
 
-    @property
-    def broken(self) -> bool:
-        return bool(self._apart)
-
-    def grows(self, func: relax.Function) -> bool:
-        """Finds the variables of `func` whose programs are to stay apart."""
+    def too_large(self, func: relax.Function) -> set[Any]:
+        """The variables of `func` whose programs are to stay apart."""
         sizes: dict[Any, int] = {}
-        found = len(self._apart)
+        found = set()
         for block in func.body.blocks:
             for binding in block.bindings:
                 size = self._size(binding.value, sizes)
                 if size > MOST_NODES:
-                    self._apart.add(binding.var)
+                    found.add(binding.var)
                     size = 1
                 sizes[binding.var] = size
-        return len(self._apart) > found
+        return found
 
     def _size(self, value: Any, sizes: dict[Any, int]) -> int:
         if op_name(value) != "relax.call_tir":

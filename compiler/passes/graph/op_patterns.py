@@ -14,8 +14,10 @@ from compiler.passes.framework.base import Phase
 from compiler.tir.exprs import loads
 from compiler.tir.stages import Stage, read_program
 
-BROADCAST, INJECTIVE = 1, 2
-"""TVM's kinds: up to BROADCAST each result depends on the elements at its own indices."""
+BROADCAST, INJECTIVE, FUSABLE, OPAQUE = 1, 2, 4, 8
+"""TVM's kinds: up to BROADCAST each result depends on the elements at its own indices. Programs up
+to BROADCAST are fused behind a FUSABLE one, such as a matmul; an OPAQUE one is a kernel of its own.
+"""
 MARK = "op_pattern"
 
 
