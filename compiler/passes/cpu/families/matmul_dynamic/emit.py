@@ -31,7 +31,7 @@ from compiler.tir.building import (
     tile,
     when,
 )
-from compiler.tir.exprs import Expr, Table, load, substitute
+from compiler.tir.exprs import Expr, Table, as_int, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 MOST_ROWS = 4
@@ -64,7 +64,10 @@ def _emit_strips(
     # Strips of one matrix follow each other, while its right side is in the cache.
     for at, strip in share_places(contraction.batch, strips, worth):
         rows = [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
-        for first, size in _column_blocks(contraction.column.extent, (width, unit.lanes(32))):
+        columns, lanes = contraction.column.extent, unit.lanes(32)
+        # Eight columns are half of a vector of 512 bits.
+        halves = () if lanes < 16 or as_int(columns) is None else (lanes // 2,)
+        for first, size in _column_blocks(columns, (width, lanes, *halves)):
             _emit_block(contraction, unit, rows, first, size)
 
 
