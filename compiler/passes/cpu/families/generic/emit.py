@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from compiler.passes.cpu.families.generic.borders import borders_of, emit_bordered
 from compiler.passes.cpu.families.generic.match import pieces_of, reduced_column, shared_rows
 from compiler.passes.cpu.shared.loop_nest import (
     VECTORS,
@@ -146,6 +147,10 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
     pieces, split = pieces_of(stage)
     if split is not None:
         _emit_pieces(stage, pieces, split, worth, unit)
+        return
+    borders = borders_of(stage)
+    if borders is not None:
+        emit_bordered(borders, worth, unit)
         return
     column = spatial_vector_axis(stage)
     outer = [axis for axis in stage.spatial if axis is not column]

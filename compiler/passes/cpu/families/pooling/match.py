@@ -2,7 +2,6 @@
 image, and what is computed for a place of the window.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import tvm
@@ -14,6 +13,7 @@ from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.loop_nest import Combine, is_short, vectorizable
 from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.conditions import conjuncts, slack_of
 from compiler.tir.exprs import (
     Expr,
     as_int,
@@ -22,7 +22,6 @@ from compiler.tir.exprs import (
     fixed,
     is_choice,
     nodes,
-    op_name,
     rewrite,
     uses,
 )
@@ -110,7 +109,7 @@ def _without_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Exp
     if len(choices) > 1 or not tvm_ffi.structural_equal(outside, neutral):
         return [], None
     if term.same_as(choices[0]):
-        return list(_conjuncts(condition)), inside
+        return list(conjuncts(condition)), inside
     # In a depthwise convolution a weight times what is outside is zero as well.
     scales = (
         combine.node is prim.Add
@@ -118,20 +117,7 @@ def _without_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Exp
         and any(side.same_as(choices[0]) for side in (term.a, term.b))
     )
     plain = rewrite(term, lambda node: inside if node.same_as(choices[0]) else None)
-    return list(_conjuncts(condition)), plain if scales else None
-
-
-def _conjuncts(condition: Expr) -> Iterator[Expr]:
-    if isinstance(condition, prim.And):
-        sides = [condition.a, condition.b]
-    elif isinstance(condition, tvm.ir.Call) and op_name(condition) == "tirx.bitwise_and":
-        sides = list(condition.args)
-    else:
-        if as_int(condition) != 1:
-            yield condition
-        return
-    for side in sides:
-        yield from _conjuncts(side)
+    return list(conjuncts(condition)), plain if scales else None
 
 
 def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
@@ -175,7 +161,7 @@ def _limit(condition: Expr, column: Axis, taps: Axis) -> tuple[bool, Expr] | Non
     """(True, lowest) or (False, highest): the columns for which the condition holds at
     every tap.
     """
-    slack = _slack(condition)
+    slack = slack_of(condition)
     if slack is None:
         return None
     parts = tvm.sym.detect_linear_equation(slack, [column.var, taps.var])
@@ -190,17 +176,3 @@ def _limit(condition: Expr, column: Axis, taps: Axis) -> tuple[bool, Expr] | Non
     if step > 0:
         return True, simplify(tirx.ceildiv(-margin, step))
     return False, simplify(tirx.floordiv(margin, -step))
-
-
-def _slack(condition: Expr) -> Expr | None:
-    """An integer that is at least 0 exactly where the comparison holds."""
-    match condition:
-        case prim.LE():
-            return condition.b - condition.a
-        case prim.LT():
-            return condition.b - condition.a - 1
-        case prim.GE():
-            return condition.a - condition.b
-        case prim.GT():
-            return condition.a - condition.b - 1
-    return None

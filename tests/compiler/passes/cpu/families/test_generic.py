@@ -26,6 +26,21 @@ def _over_images(channels: int, kept: bool) -> tuple[Any, Any, Any]:
 CASES: dict[str, Any] = {
     **{f"images' means, {c} channels": _over_images(c, True) for c in (1, 3, 24, 96, 100, 480)},
     "images' means, flat": _over_images(96, False),
+    "padded colours": (
+        lambda b, x: op.nn.pad(op.permute_dims(x, [0, 2, 3, 1]), [0, 0, 1, 2, 3, 0, 0, 0]),
+        {"x": ((2, 3, "n", "m"), "float32")},
+        lambda x: np.pad(x.transpose(0, 2, 3, 1), [(0, 0), (1, 2), (3, 0), (0, 0)]),
+    ),
+    "padded on all sides, then bent": (
+        lambda b, x: op.exp(op.nn.pad(x, [1, 0, 2, 1, 1, 1], pad_value=0.5)),
+        {"x": (("n", "m", 5), "float32")},
+        lambda x: np.exp(np.pad(x, [(1, 0), (2, 1), (1, 1)], constant_values=0.5)),
+    ),
+    "a padded row": (
+        lambda b, x: op.nn.pad(x, [3, 4]),
+        {"x": (("n",), "float32")},
+        lambda x: np.pad(x, [(3, 4)]),
+    ),
     "mean over all rows": (
         lambda b, x: op.mean(x, [0, 1]),
         {"x": (("n", "m", 80), "float32")},

@@ -1,0 +1,94 @@
+"""Stages that are one thing inside of an image and another outside of it, as padding is.
+
+Loop order: the axes up to the last one that a border cuts over the threads, then that axis in up to
+three parts: before, inside and behind. Which rows lie inside is tested once a row, and no element
+is tested alone: padding three colours took ten times as long when each was.
+"""
+
+from dataclasses import dataclass, replace
+
+from tvm import tirx
+
+from compiler.passes.cpu.shared.loop_nest import emit_stage
+from compiler.passes.cpu.shared.sharing import extents_of, place_of
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import let_all, let_opaque, otherwise, share_out, when
+from compiler.tir.conditions import Limits, conjuncts, limits_along
+from compiler.tir.exprs import Expr, Table, const, is_choice, nodes, rewrite, substitute, uses
+from compiler.tir.flat import analyzer_for, substitute_accesses
+from compiler.tir.loops import product
+from compiler.tir.stages import Axis, Stage
+
+
+@dataclass(frozen=True)
+class Borders:
+    """`inside` where the rows hold and the axis is within its limits, `outside` everywhere else;
+    rows: conditions on the axes before that one.
+    """
+
+    inside: Stage
+    outside: Stage
+    rows: tuple[Expr, ...]
+    axis: Axis
+    limits: Limits
+
+
+def borders_of(stage: Stage) -> Borders | None:
+    """The flat stage as such; None for any other, and for one without an axis to share out."""
+    choices = [node for node in nodes(stage.value) if is_choice(node)]
+    if stage.init is not None or len(choices) != 1:
+        return None
+    (choice,) = choices
+    conditions = list(conjuncts(choice.args[0]))
+    cut = [
+        axis for axis in stage.axes if any(uses(condition, axis.var) for condition in conditions)
+    ]
+    if not cut or stage.axes.index(cut[-1]) == 0:
+        return None
+    axis = cut[-1]
+    along = [condition for condition in conditions if uses(condition, axis.var)]
+    limits = limits_along(along, axis.var, axis.extent)
+    if limits is None:
+        return None
+    inside, outside = (_chosen(stage, choice, side) for side in choice.args[1:])
+    rows = tuple(condition for condition in conditions if not uses(condition, axis.var))
+    return Borders(inside, outside, rows, axis, limits)
+
+
+def _chosen(stage: Stage, choice: Expr, side: Expr) -> Stage:
+    """The stage with that side in place of the choice."""
+    value = rewrite(stage.value, lambda node: side if node.same_as(choice) else None)
+    return replace(stage, value=value)
+
+
+def emit_bordered(borders: Borders, worth: Expr, unit: VectorUnit) -> None:
+    """Emit the stage, a row of the axis a task."""
+    axis, stage = borders.axis, borders.inside
+    outer = stage.axes[: stage.axes.index(axis)]
+    for task in share_out(product(extents_of(outer)), worth):
+        at = let_all(place_of(outer, task))
+        with when(
+            tirx.all(*(substitute(row, at) for row in borders.rows)) if borders.rows else True
+        ):
+            first, last = (let_opaque("limit", substitute(end, at)) for end in borders.limits)
+            _emit_part(borders.outside, axis, const(0), first, at, unit)
+            _emit_part(stage, axis, first, last - first, at, unit)
+            _emit_part(borders.outside, axis, last, axis.extent - last, at, unit)
+        with otherwise():
+            emit_stage(borders.outside, unit, at)
+
+
+def _emit_part(
+    stage: Stage, axis: Axis, start: Expr, extent: Expr, at: Table, unit: VectorUnit
+) -> None:
+    """Emit `extent` places of the axis from `start` on."""
+    part = Axis(tirx.Var(axis.var.name, "int64"), extent)
+    axes = tuple(part if own is axis else own for own in stage.axes)
+    table, analyzer = {axis.var: part.var + start}, analyzer_for(axes)
+    here = replace(
+        stage,
+        axes=axes,
+        value=substitute_accesses(stage.value, table, analyzer),
+        indices=tuple(analyzer.simplify(substitute(index, table)) for index in stage.indices),
+    )
+    emit_stage(here, unit, at)
