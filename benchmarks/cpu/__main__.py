@@ -26,6 +26,7 @@ from benchmarks.cpu.worker import PEAK_FLOPS
 from benchmarks.engines import PACKAGES
 from compiler import targets
 from compiler.profile.peaks import gflops_meter
+from tests.zoo.exporting import ExportError
 
 ENGINES = ("relaxd", "onnxruntime", "openvino", "torch.compile", "iree")
 
@@ -67,7 +68,10 @@ def _table(options: argparse.Namespace) -> Document:
     found = document.resumed(found, options.json, again)
     kept = {row["model"] for row in found["rows"]}
     for name in _present([one for one in named if one not in kept]):
-        found = document.with_rows(found, _rows(name, plan, options.patience))
+        try:
+            found = document.with_rows(found, _rows(name, plan, options.patience))
+        except ExportError as error:
+            print(f"{name} left out: torch does not export it: {error}")
         if options.json:
             document.write(found, options.json)
     print(report.summary(found["rows"]))
