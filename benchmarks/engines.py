@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -191,6 +192,10 @@ def torch_compile(subject: Subject) -> Runner:
     """
     import torch
 
+    from tests.zoo.weights import import_torchvision
+
+    if find_spec("torchvision"):
+        import_torchvision()  # transformers imports it, too, and stumbles where it does not load
     from tests.exports import MODULES
 
     if subject.name not in MODULES:

@@ -2,71 +2,133 @@
 engine running at a time.
 
 Needs `pip install openvino==2026.4.1 iree-base-compiler==3.13.0 iree-base-runtime==3.13.0` beside
-the development environment, and matplotlib for `--plot`; an engine that is not installed is left
-out and named.
+the development environment, the packages that docs/zoo.md names, and matplotlib for `--plot` and
+`--regenerate`; an engine or model whose package is not installed is left out and named.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.cpu import contest, report
+from benchmarks.cpu import callers, contest, document, page, quiet, report, subjects
+from benchmarks.cpu.document import Document
+from benchmarks.cpu.intervals import FEWEST
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.cpu.work import works_of
 from benchmarks.cpu.worker import PEAK_FLOPS
 from benchmarks.engines import PACKAGES
 from compiler import targets
 from compiler.profile.peaks import gflops_meter
-from tests import models
+from tests.zoo.exporting import ExportError
 
 ENGINES = ("relaxd", "onnxruntime", "openvino", "torch.compile", "iree")
 
 
-def main() -> int:
-    """Print the table row by row; write JSON, Markdown and the chart where asked."""
-    options = _parser().parse_args()
-    missing = [
-        engine for engine in options.engines if importlib.util.find_spec(PACKAGES[engine]) is None
-    ]
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table row by row; write JSON, Markdown, the chart and the page where asked. Exit
+    status 1 with `--strict` where a row is noisy.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.rounds < FEWEST:
+        parser.error(f"--rounds: {FEWEST} or more, of which an interval can be made")
+    if options.regenerate:
+        options.json = page.FILE
+    if options.resume and not options.json:
+        parser.error("--resume needs --json FILE or --regenerate")
+    found = _callers(options) if options.callers else _table(options)
+    if options.markdown:
+        options.markdown.write_text(page.section(found) + "\n")
+    if options.plot:
+        from benchmarks.cpu import chart
+
+        chart.draw(found["rows"], found["engines"], options.plot)
+    if options.regenerate:
+        page.regenerate(found)
+    measured = found["callers" if options.callers else "rows"]
+    return int(options.strict and not all(map(report.is_quiet, measured)))
+
+
+def _table(options: argparse.Namespace) -> Document:
+    """The document with a row for every point of every model."""
+    plan = contest.Plan(
+        _installed(options.engines), options.rounds, options.seconds, options.threads
+    )
+    found = document.begun(options.threads, plan.engines)
+    named = options.models or list(ROWS)
+    # Calls at once are kept even where every row is measured anew.
+    again = options.models if options.resume else list(ROWS)
+    found = document.resumed(found, options.json, again)
+    kept = {row["model"] for row in found["rows"]}
+    for name in _present([one for one in named if one not in kept]):
+        try:
+            found = document.with_rows(found, _rows(name, plan, options.patience))
+        except ExportError as error:
+            print(f"{name} left out: torch does not export it: {error}")
+        if options.json:
+            document.write(found, options.json)
+    print(report.summary(found["rows"]))
+    return found
+
+
+def _callers(options: argparse.Namespace) -> Document:
+    """The document of an earlier run, or one without rows, with calls at once."""
+    engines = [one for one in options.engines if one in callers.ENGINES]
+    plan = contest.Plan(_installed(engines), options.rounds, options.seconds, 1)
+    found = document.begun(options.threads, _installed(options.engines))
+    found = document.resumed(found, options.json, [])
+    found["callers"] = []
+    for name in _present(options.models or callers.MODELS):
+        quiet.wait_until_quiet(options.patience)
+        for row in callers.measured(name, options.callers, plan):
+            print(callers.line(row), flush=True)
+            found["callers"].append(row)
+    if options.json:
+        document.write(found, options.json)
+    return found
+
+
+def _installed(engines: Sequence[str]) -> tuple[str, ...]:
+    missing = [one for one in engines if importlib.util.find_spec(PACKAGES[one]) is None]
     if missing:
         print(f"not installed, left out: {', '.join(missing)}")
-    engines = tuple(engine for engine in options.engines if engine not in missing)
-    rows = [
-        row
-        for name in options.models
-        for row in _rows(
-            name, contest.Plan(engines, options.rounds, options.seconds, options.threads)
-        )
-    ]
-    mean = report.geometric_mean(rows)
-    print("geometric mean of the ratios:", "none" if mean is None else f"{mean:.2f}")
-    if options.json:
-        options.json.write_text(json.dumps({"threads": options.threads, "rows": rows}, indent=1))
-    if options.markdown:
-        options.markdown.write_text(report.markdown(rows, engines))
-    if options.plot:
-        report.chart(rows, engines, options.plot)
-    return 0
+    return tuple(engine for engine in engines if engine not in missing)
 
 
-def _rows(name: str, plan: contest.Plan) -> list[dict[str, Any]]:
+def _present(names: Sequence[str]) -> list[str]:
+    lacking = {name: package for name in names if (package := subjects.lacking(name))}
+    for name, package in lacking.items():
+        print(f"{name} left out: the package {package} is not installed")
+    return [name for name in names if name not in lacking]
+
+
+def _rows(name: str, plan: contest.Plan, patience: float) -> list[dict[str, Any]]:
+    others = quiet.wait_until_quiet(patience)
+    if others > quiet.MOST:
+        print(f"{name}: others use {others:.0%} of the processors", flush=True)
     with TemporaryDirectory(prefix="cpu-") as folder:
         contest.prepare(name, ROWS[name], plan.threads, Path(folder))
         outcomes = contest.contest(plan, ROWS[name], Path(folder))
-    works = works_of(models.path_of(name), [models.feed_of(name, point) for point in ROWS[name]])
+    model = subjects.find(name)
+    works = works_of(model.path, [model.feed(point, 0) for point in ROWS[name]])
     measure = gflops_meter(plan.threads, targets.resolve("native"), PEAK_FLOPS)
     peak = max(measure() for _ in range(20))
-    points = zip(ROWS[name], outcomes, works, strict=True)
     rows = [
-        {"label": label(name, point), "engines": outcome, "work": asdict(work), "peak_gflops": peak}
-        for point, outcome, work in points
+        {
+            "label": label(name, point),
+            "model": name,
+            **outcome,
+            "work": asdict(work),
+            "peak_gflops": peak,
+        }
+        for point, outcome, work in zip(ROWS[name], outcomes, works, strict=True)
     ]
     for row in rows:
         print(report.line(row), flush=True)
@@ -75,16 +137,20 @@ def _rows(name: str, plan: contest.Plan) -> list[dict[str, Any]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cpu", description=__doc__)
-    parser.add_argument("--models", nargs="*", default=list(ROWS), choices=list(ROWS))
-    parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--seconds", type=float, default=1.0, help="of each engine's turn in a round"
-    )
-    parser.add_argument("--threads", type=int, default=2, help="of every engine")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--plot", type=Path)
+    add = parser.add_argument
+    add("--models", nargs="*", default=[], choices=list(ROWS), help="all, unless named")
+    add("--engines", nargs="*", default=list(ENGINES), choices=list(ENGINES))
+    add("--rounds", type=int, default=11)
+    add("--seconds", type=float, default=0.4, help="of each engine's turn in a round")
+    add("--threads", type=int, default=2, help="of every engine")
+    add("--patience", type=float, default=60, help="seconds to wait for a quiet machine")
+    add("--callers", type=int, nargs="+", help="measure so many calls at once, not the table")
+    add("--strict", action="store_true", help="exit status 1 where the machine was not quiet")
+    add("--json", type=Path)
+    add("--resume", action="store_true", help="keep the file's quiet rows of models not named")
+    add("--markdown", type=Path)
+    add("--plot", type=Path)
+    add("--regenerate", action="store_true", help="write docs/performance: page, chart and JSON")
     return parser
 
 

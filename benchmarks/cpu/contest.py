@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from benchmarks.cpu import rounds, subjects
 from benchmarks.cpu.rows import Point
-from tests import models
 
 TOLERANCE = 1e-3
 """Largest difference from ONNX Runtime, relative to the greater of 1 and the output's range, that
@@ -52,6 +52,7 @@ class Contestant:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        self.pid = self._process.pid
         self.ready = self._answer()
 
     def ask(self, **request: Any) -> dict[str, Any]:
@@ -77,20 +78,18 @@ class Contestant:
 
 def prepare(name: str, points: Sequence[Point], threads: int, folder: Path) -> None:
     """Write the subject and the seeded inputs of every point."""
-    real, path = models.MODELS[name], models.path_of(name)
-    graph = onnx.load(path, load_external_data=False).graph
+    model = subjects.find(name)
+    graph = onnx.load(model.path, load_external_data=False).graph
     stored = {tensor.name for tensor in graph.initializer}
     names = [value.name for value in graph.input if value.name not in stored]
     for index, point in enumerate(points):
-        np.savez(
-            folder / f"feed_{index}.npz", **dict[str, Any](models.feed_of(name, point, seed=index))
-        )
+        np.savez(folder / f"feed_{index}.npz", **dict[str, Any](model.feed(point, index)))
     subject = {
         "name": name,
-        "path": str(path),
+        "path": str(model.path),
         "names": names,
-        "dims": dict(real.dims),
-        "inputs": dict(real.inputs),
+        "dims": dict(model.dims),
+        "inputs": dict(model.inputs),
         "threads": threads,
     }
     (folder / "subject.json").write_text(json.dumps(subject))
@@ -103,36 +102,38 @@ once more.
 
 
 def contest(plan: Plan, points: Sequence[Point], folder: Path) -> list[dict[str, Any]]:
-    """For each point, what each engine did: median and quartiles in ms, memory in bytes, difference
-    to ONNX Runtime, or its error.
+    """For each point: `engines`, what each did (median and quartiles of its rounds in ms, the
+    rounds, memory in bytes, difference to ONNX Runtime, or its error), and `others`, the share of
+    the processors that others used in each round.
     """
-    with _contestants(plan.engines, folder) as contestants:
+    with started(plan.engines, folder) as contestants:
         outcomes = [_point(plan, contestants, index, folder) for index in range(len(points))]
         for index, outcome in enumerate(outcomes):
             for one in contestants:
-                if one.engine == "relaxd" and "milliseconds" in outcome[one.engine]:
-                    outcome[one.engine] |= one.ask(point=index, matmuls=True)
+                if one.engine == "relaxd" and "rounds" in outcome["engines"][one.engine]:
+                    outcome["engines"][one.engine] |= one.ask(point=index, matmuls=True)
     for index, outcome in enumerate(outcomes):
         for engine in plan.engines:
-            if engine in MEASURED and "error" not in outcome[engine]:
-                outcome[engine] |= _memory(engine, index, folder)
+            if engine in MEASURED and "error" not in outcome["engines"][engine]:
+                outcome["engines"][engine] |= _memory(engine, index, folder)
     return outcomes
 
 
 def _memory(engine: str, index: int, folder: Path) -> dict[str, Any]:
-    with _contestants([engine], folder) as (fresh,):
+    with started([engine], folder) as (fresh,):
         return fresh.ask(point=index, memory=True)
 
 
 @contextlib.contextmanager
-def _contestants(engines: Sequence[str], folder: Path) -> Iterator[list[Contestant]]:
-    started: list[Contestant] = []
+def started(engines: Sequence[str], folder: Path) -> Iterator[list[Contestant]]:
+    """The engines' workers, each ready or with its error in `ready`; they end with the context."""
+    found: list[Contestant] = []
     try:
         for engine in engines:
-            started.append(Contestant(engine, folder))
-        yield started
+            found.append(Contestant(engine, folder))
+        yield found
     finally:
-        for contestant in started:
+        for contestant in found:
             contestant.end()
 
 
@@ -140,28 +141,30 @@ def _point(
     plan: Plan, contestants: Sequence[Contestant], index: int, folder: Path
 ) -> dict[str, Any]:
     outcomes: dict[str, dict[str, Any]] = {one.engine: dict(one.ready) for one in contestants}
-    racing = [one for one in contestants if "error" not in one.ready]
+    for one in contestants:
+        if "error" not in one.ready:
+            answer = one.ask(point=index, save=str(folder / f"made_{one.engine}_{index}.npz"))
+            answer.pop("saved", None)
+            outcomes[one.engine] |= answer
+    racing = [one for one in contestants if "error" not in outcomes[one.engine]]
+    done = rounds.in_turns(racing, {"point": index, "seconds": plan.seconds}, plan.rounds)
     for one in racing:
-        outcomes[one.engine] |= one.ask(
-            point=index, save=str(folder / f"made_{one.engine}_{index}.npz")
-        )
-    times: dict[str, list[float]] = {
-        one.engine: [] for one in racing if "error" not in outcomes[one.engine]
-    }
-    for _ in range(plan.rounds):
-        for one in racing:
-            if one.engine in times:
-                answer = one.ask(point=index, seconds=plan.seconds)
-                times[one.engine] += answer.pop("milliseconds", [])
-                outcomes[one.engine] |= answer
-    for engine, found in times.items():
-        outcomes[engine] |= _spread(found) | {"difference": _difference(folder, engine, index)}
-    return outcomes
+        outcomes[one.engine] |= times_of(one.engine, done)
+        outcomes[one.engine]["difference"] = _difference(folder, one.engine, index)
+    return {"engines": outcomes, "others": [round(one.others, 4) for one in done]}
 
 
-def _spread(times: Sequence[float]) -> dict[str, float]:
+def times_of(engine: str, done: Sequence[rounds.Round]) -> dict[str, Any]:
+    """An engine's part of the rounds: each one's median in ms, their median and quartiles, and the
+    number of calls; or its error.
+    """
+    times = [one.milliseconds[engine] for one in done if engine in one.milliseconds]
+    if len(times) < len(done):
+        said = (one.errors[engine] for one in done if engine in one.errors)
+        return {"error": next(said, "failed in a round that was not kept")}
     low, middle, high = statistics.quantiles(times, n=4)
-    return {"milliseconds": middle, "low": low, "high": high, "calls": len(times)}
+    calls = sum(one.calls[engine] for one in done)
+    return {"rounds": times, "milliseconds": middle, "low": low, "high": high, "calls": calls}
 
 
 def _difference(folder: Path, engine: str, index: int) -> float | None:

@@ -1,40 +1,78 @@
-"""What a run found, as text, Markdown and a chart."""
+"""What a run found, as text and Markdown."""
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from benchmarks.cpu import intervals, quiet
+from benchmarks.cpu.contest import TOLERANCE
+from benchmarks.cpu.intervals import Interval, Verdict
+
 Row = Mapping[str, Any]
-"""`label`, and `engines`: each engine's outcome."""
+"""`label`, `model`, `others` (their share of the processors in each round), and `engines`: each
+engine's outcome.
+"""
 
 PEERS = ("onnxruntime", "openvino")
 """The ratio is ours over the best of these."""
 
 
-def ratio(row: Row) -> float | None:
-    """Our median over the best peer's; below 1 we are faster. None where either is missing."""
+def ratios(row: Row) -> list[float]:
+    """Ours over the best peer's time in each round; none where either is missing."""
     times = {
-        engine: outcome["milliseconds"]
+        engine: outcome["rounds"]
         for engine, outcome in row["engines"].items()
-        if "milliseconds" in outcome
+        if "rounds" in outcome
     }
-    peers = [times[peer] for peer in PEERS if peer in times]
-    return times["relaxd"] / min(peers) if peers and "relaxd" in times else None
+    peer = intervals.best_peer(times, PEERS)
+    return intervals.paired(times["relaxd"], times[peer]) if peer and "relaxd" in times else []
 
 
-def geometric_mean(rows: Sequence[Row]) -> float | None:
-    """Of the ratios there are."""
-    found = [value for row in rows if (value := ratio(row)) is not None]
-    return math.exp(sum(map(math.log, found)) / len(found)) if found else None
+def ratio(row: Row) -> Interval | None:
+    """The median of the rounds' ratios, below 1 where we are faster."""
+    found = ratios(row)
+    return intervals.median_interval(found) if found else None
+
+
+def is_quiet(row: Row) -> bool:
+    """Whether others left the machine alone in every round."""
+    return max(row["others"], default=0.0) <= quiet.MOST
+
+
+def verdict(row: Row) -> Verdict | None:
+    """None where there is no ratio."""
+    found = ratio(row)
+    return intervals.verdict(found, is_quiet(row)) if found else None
+
+
+def geometric_mean(rows: Sequence[Row]) -> Interval | None:
+    """Of the ratios of quiet rows."""
+    return intervals.geometric_mean(
+        [found for row in rows if is_quiet(row) and (found := ratios(row))]
+    )
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The geometric mean, and how many rows are ahead, even and behind; what noise left out."""
+    counts = Counter(verdict(row) for row in rows)
+    mean = geometric_mean(rows)
+    said = [f"{counts[one]} {one}" for one in (Verdict.AHEAD, Verdict.EVEN, Verdict.BEHIND)]
+    text = f"geometric mean of the ratios {mean or 'none'}; {', '.join(said)}"
+    if counts[Verdict.NOISY]:
+        text += (
+            f"; {counts[Verdict.NOISY]} noisy, of which nothing is concluded: others used more than"
+            f" {quiet.MOST:.0%} of the processors"
+        )
+    return text + (f"; {counts[None]} without a ratio" if counts[None] else "")
 
 
 def line(row: Row) -> str:
     """One row for the terminal."""
-    cells = (f"{engine} {_cell(outcome)}" for engine, outcome in row["engines"].items())
-    return f"{row['label']:34} {_ratio(ratio(row))}  {speed(row):32} " + "  ".join(cells)
+    cells = (f"{engine} {cell(outcome)}" for engine, outcome in row["engines"].items())
+    judged = f"{ratio(row) or ''!s:18} {verdict(row) or '':6}"
+    return f"{row['label']:34} {judged}  {speed(row):32} " + "  ".join(cells)
 
 
 def speed(row: Row) -> str:
@@ -63,76 +101,34 @@ def speed(row: Row) -> str:
 
 
 def markdown(rows: Sequence[Row], engines: Sequence[str]) -> str:
-    """The table: milliseconds with quartiles, activation memory in MB, and the ratio to the best
-    peer.
+    """The table: milliseconds with quartiles of the rounds, activation memory in MB, the ratio to
+    the best peer with its interval, and what follows from that.
     """
     lines = [
-        "| | " + " | ".join(engines) + " | ratio | relaxd, of the peak |",
-        "|---|" + "---:|" * (len(engines) + 2),
+        "| | " + " | ".join(engines) + " | ratio | verdict | relaxd, of the peak |",
+        "|---|" + "---:|" * (len(engines) + 1) + "---|---:|",
     ]
     for row in rows:
-        cells = " | ".join(
-            _cell(row["engines"].get(engine, {"error": "not run"})) for engine in engines
-        )
-        lines.append(f"| {row['label']} | {cells} | {_ratio(ratio(row))} | {speed(row)} |")
-    lines.append(
-        f"| geometric mean | {' | '.join('' for _ in engines)} | {_ratio(geometric_mean(rows))} | |"
-    )
+        cells = [cell(row["engines"].get(engine, {"error": "not run"})) for engine in engines]
+        judged = [str(ratio(row) or ""), str(verdict(row) or ""), speed(row)]
+        lines.append(f"| {' | '.join([row['label'], *cells, *judged])} |")
+    empty = "| " * len(engines)
+    lines.append(f"| geometric mean {empty}| {geometric_mean(rows) or ''} | | |")
     return "\n".join(lines) + "\n"
 
 
-def chart(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
-    """Horizontal bars, one group a row: time relative to the best peer's; shorter is faster."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 0.5 * len(rows) + 1.5))
-    height = 0.8 / len(engines)
-    for index, engine in enumerate(engines):
-        bars = [_relative(row, engine) for row in rows]
-        axes.barh(
-            [place + index * height for place in range(len(rows))], bars, height, label=engine
-        )
-    axes.axvline(1.0, color="black", linewidth=0.8)
-    axes.set_yticks(
-        [place + 0.4 - height / 2 for place in range(len(rows))], [row["label"] for row in rows]
-    )
-    axes.margins(y=0.01)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 3)
-    axes.set_xlabel("time / best of ONNX Runtime and OpenVINO (shorter is faster; cut at 3)")
-    figure.legend(loc="upper center", ncols=len(engines))
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.4 / figure.get_figheight()))
-    figure.savefig(file, dpi=120)
-
-
-def _relative(row: Row, engine: str) -> float:
-    times = {
-        name: outcome.get("milliseconds", math.nan) for name, outcome in row["engines"].items()
-    }
-    best = min((times[peer] for peer in PEERS if peer in times), default=math.nan)
-    return float(times.get(engine, math.nan) / best)
-
-
-def _cell(outcome: Mapping[str, Any]) -> str:
+def cell(outcome: Mapping[str, Any]) -> str:
+    """An engine's time and memory, or that it has none."""
     if "milliseconds" not in outcome:
-        return (
-            "no model"
-            if str(outcome.get("error", "")).startswith(LookupError.__name__)
-            else "fails"
-        )
+        lookup = str(outcome.get("error", "")).startswith(LookupError.__name__)
+        return "no model" if lookup else "fails"
     spread = f"{outcome['milliseconds']:.2f} ms ({outcome['low']:.2f}-{outcome['high']:.2f})"
     memory = f", {outcome['memory_bytes'] / 1e6:.3g} MB" if "memory_bytes" in outcome else ""
-    return spread + memory + ("" if _right(outcome) else ", WRONG")
+    return spread + memory + ("" if right(outcome) else ", WRONG")
 
 
-def _right(outcome: Mapping[str, Any]) -> bool:
-    from benchmarks.cpu.contest import TOLERANCE
-
+def right(outcome: Mapping[str, Any]) -> bool:
+    """Whether an engine's outputs are ONNX Runtime's within the tolerance, or there was none to
+    compare with.
+    """
     return outcome["difference"] is None or outcome["difference"] <= TOLERANCE
-
-
-def _ratio(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"

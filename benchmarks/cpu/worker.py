@@ -7,7 +7,8 @@ asked of a process that has run nothing yet,
 gives the anonymous memory that two calls add at their peak, in bytes: activations, outputs,
 whatever the engine allocates. `{"point": k, "matmuls": true}`, asked of relaxd, gives the
 milliseconds that one call spends in products by constant matrices, and the FMA peak measured in
-turns with that.
+turns with that. `{"point": k, "callers": n, "seconds": s}` lets n threads call at once and gives
+the milliseconds of that time which one call takes up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import re
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -65,6 +68,8 @@ def _answer(run: Runner, feed: Arrays, request: dict[str, Any], folder: Path) ->
         return _save(run, feed, request["save"])
     if "matmuls" in request:
         return _in_matmuls(feed, folder / "relaxd")
+    if "callers" in request:
+        return _at_once(run, feed, request["callers"], request["seconds"])
     return _memory(run, feed) if "memory" in request else _timed(run, feed, request["seconds"])
 
 
@@ -113,6 +118,22 @@ def _timed(run: Runner, feed: Arrays, seconds: float) -> dict[str, Any]:
         run(feed)
         times.append(1e3 * (time.perf_counter() - started))
     return {"milliseconds": times}
+
+
+def _at_once(run: Runner, feed: Arrays, callers: int, seconds: float) -> dict[str, Any]:
+    """`callers` threads, each with arrays of its own."""
+    start = Barrier(callers)
+
+    def rate(own: Arrays) -> float:
+        """Calls a second, after a first one, which allocates what this thread computes in."""
+        run(own)
+        start.wait()
+        times = _timed(run, own, seconds)["milliseconds"]
+        return 1e3 * len(times) / sum(times)
+
+    with ThreadPoolExecutor(callers) as pool:
+        feeds = [{name: array.copy() for name, array in feed.items()} for _ in range(callers)]
+        return {"milliseconds": [1e3 / sum(pool.map(rate, feeds))]}
 
 
 def _save(run: Runner, feed: Arrays, file: str) -> dict[str, Any]:

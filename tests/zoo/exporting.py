@@ -1,8 +1,9 @@
 """Exports torch modules with either of torch's exporters, once for each content; the children run
-`python -m tests.zoo.exporting KEY FILE`.
+`python -m tests.zoo.exporting KEY FILE CASES`.
 """
 
 import hashlib
+import importlib
 import inspect
 import os
 import subprocess
@@ -49,13 +50,15 @@ class Program:
 class Export:
     """The file of the program that `make` returns, by one exporter.
 
-    key: the case's. packages: those beside PACKAGES whose versions the file depends on.
+    key: the case's. packages: those beside PACKAGES whose versions the file depends on. cases: the
+    module whose CASES has the case by its key.
     """
 
     key: str
     make: Callable[[], Program]
     exporter: Exporter
     packages: tuple[str, ...] = ()
+    cases: str = "tests.zoo.cases"
 
     def __call__(self) -> Path:
         """The file, made on first use in a process of its own, so that torch stays out of this one;
@@ -66,7 +69,8 @@ class Export:
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}.partial")
-        command = [sys.executable, "-m", "tests.zoo.exporting", self.key, str(unfinished)]
+        child = (sys.executable, "-m", "tests.zoo.exporting")
+        command = [*child, self.key, str(unfinished), self.cases]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ExportError(done.stderr.strip()[-3000:] or f"exit status {done.returncode}")
@@ -149,14 +153,12 @@ def _nested(forward: Callable[..., Any], shapes: list[dict[int, str]]) -> tuple[
     return (*shapes[:place], tuple(shapes[place:]))
 
 
-def _main(key: str, path: str) -> None:
+def _main(key: str, path: str, cases: str) -> None:
     import torch
-
-    from tests.zoo.cases import CASES
 
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
-    case: Any = CASES[key]
+    case: Any = importlib.import_module(cases).CASES[key]
     export(case.export.make(), Path(path), case.exporter)
 
 

@@ -39,7 +39,7 @@ def _program(module: "nn.Module") -> Program:
     return Program(module, args, INPUTS, ("states", "whole"), axes)
 
 
-def _edges(point: Sizes, generator: Generator) -> Feed:
+def edges_of(point: Sizes, generator: Generator) -> Feed:
     """Sources and targets among the nodes, some nodes with many edges and some with none."""
     return {
         "edges": generator.integers(0, point["nodes"], [2, point["edges"]])
@@ -51,6 +51,6 @@ _DIMS = {"nodes": "1:200", "edges": "0:1000"}
 _POINTS = sizes("nodes edges", (1, 0), (1, 1), (13, 31), (200, 997), (197, 1000))
 
 CASES = (
-    *both("message_passing", message_passing, _DIMS, _POINTS, feeds=_edges),
-    *both("graph_attention", graph_attention, _DIMS, _POINTS, feeds=_edges),
+    *both("message_passing", message_passing, _DIMS, _POINTS, feeds=edges_of),
+    *both("graph_attention", graph_attention, _DIMS, _POINTS, feeds=edges_of),
 )

@@ -1,0 +1,100 @@
+"""Draws a run: for every row each engine's time as a multiple of the best peer's."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cpu import intervals
+from benchmarks.cpu.intervals import Verdict
+from benchmarks.cpu.report import PEERS, Row, ratio, verdict
+
+_COLOURS = {
+    Verdict.AHEAD: "#1a7f37",
+    Verdict.EVEN: "#57606a",
+    Verdict.BEHIND: "#cf222e",
+    Verdict.NOISY: "#bf8700",
+}
+_MARKS = {"onnxruntime": "D", "openvino": "x", "torch.compile": "^", "iree": "s"}
+_PEER: dict[str, Any] = {
+    "color": "#0969da",
+    "markersize": 3.5,
+    "markerfacecolor": "none",
+    "linestyle": "",
+}
+_LEAST, _MOST = 0.25, 4.0
+
+
+def draw(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
+    """A line a row, on a logarithmic axis, relaxd's with its interval; what is less than a quarter
+    or more than four times the best peer's lies on the edge.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(9, 0.19 * len(rows) + 1.4))
+    for place, row in enumerate(rows):
+        _row(axes, place, row, engines)
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(_LEAST, _MOST * 1.05)
+    ticks = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=7)
+    axes.tick_params(labeltop=True, top=True)
+    axes.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(axis="x", linewidth=0.4, color="#d0d7de")
+    for place in range(0, len(rows), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color="#f6f8fa", zorder=0)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("time / best of ONNX Runtime and OpenVINO (further left is faster)", fontsize=8)
+    _legend(figure, engines)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.45 / figure.get_figheight()))
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)
+
+
+def _row(axes: Any, place: int, row: Row, engines: Sequence[str]) -> None:
+    times = {
+        engine: outcome["rounds"]
+        for engine, outcome in row["engines"].items()
+        if "rounds" in outcome
+    }
+    peer = intervals.best_peer(times, PEERS)
+    if peer is None:
+        return
+    best = statistics.median(times[peer])
+    for engine in engines:
+        if engine in times and engine != "relaxd":
+            at = _cut(statistics.median(times[engine]) / best)
+            axes.plot(at, place, _MARKS.get(engine, "d"), **_PEER)
+    found, judged = ratio(row), verdict(row)
+    if found and judged:
+        ends = [[_cut(found.low), _cut(found.high)], [place, place]]
+        axes.plot(*ends, color=_COLOURS[judged], linewidth=1.6, solid_capstyle="butt")
+        axes.plot(_cut(found.middle), place, "o", color=_COLOURS[judged], markersize=4.5)
+
+
+def _cut(value: float) -> float:
+    """Onto the edge, where it lies beyond."""
+    return min(max(value, _LEAST), _MOST)
+
+
+def _legend(figure: Any, engines: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    ours: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linestyle": ""}
+    handles = [
+        Line2D([], [], color=colour, label=f"relaxd, {one}", **ours)
+        for one, colour in _COLOURS.items()
+    ]
+    handles += [
+        Line2D([], [], marker=_MARKS.get(engine, "d"), label=engine, **_PEER)
+        for engine in engines
+        if engine != "relaxd"
+    ]
+    figure.legend(handles=handles, loc="upper center", ncols=4, fontsize=7, frameon=False)

@@ -1,0 +1,109 @@
+"""Ratios of paired rounds with their intervals, and what may be concluded from these.
+
+In every round each engine runs once, so that what slows a round slows both sides of its ratio.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+CONFIDENCE = 0.95
+FEWEST = 6
+"""Rounds below which no two of them enclose the median with that confidence."""
+REPLICATES = 2000
+
+
+class Verdict(StrEnum):
+    """Of a row: relaxd takes less time, or more, or the rounds do not tell; NOISY where other
+    processes used the machine, so that nothing is concluded.
+    """
+
+    AHEAD = "ahead"
+    EVEN = "even"
+    BEHIND = "behind"
+    NOISY = "noisy"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate, and the ends between which the true value lies with CONFIDENCE."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """`0.81 (0.80-0.83)`."""
+        return f"{self.middle:.2f} ({self.low:.2f}-{self.high:.2f})"
+
+
+def rank(count: int, confidence: float = CONFIDENCE) -> int | None:
+    """The greatest k for which the k-th smallest and the k-th greatest of `count` values enclose
+    the median with this confidence, whatever the distribution; None where k = 1 does not.
+
+    The number of values below the median is binomial with one half: H. A. David and H. N. Nagaraja,
+    Order Statistics, 3rd edition (2003), section 7.1.
+    """
+    found, below = None, 0
+    for k in range(1, count // 2 + 1):
+        below += math.comb(count, k - 1)
+        if 1 - 2 * below / 2**count < confidence:
+            break
+        found = k
+    return found
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """The median and its order statistics' interval; raises ValueError for fewer than FEWEST."""
+    k = rank(len(values))
+    if k is None:
+        raise ValueError(f"{len(values)} rounds give no interval; {FEWEST} or more do")
+    ordered = sorted(values)
+    return Interval(statistics.median(ordered), ordered[k - 1], ordered[-k])
+
+
+def best_peer(rounds: Mapping[str, Sequence[float]], peers: Sequence[str]) -> str | None:
+    """The peer whose median over all rounds is the least; None where no peer ran."""
+    ran = [peer for peer in peers if rounds.get(peer)]
+    return min(ran, key=lambda peer: statistics.median(rounds[peer]), default=None)
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Our time over theirs in each round; raises ValueError for unequal numbers of rounds."""
+    return [mine / other for mine, other in zip(ours, theirs, strict=True)]
+
+
+def verdict(interval: Interval, quiet: bool) -> Verdict:
+    """From where the whole interval lies; `quiet`: whether the rounds had the machine alone."""
+    if not quiet:
+        return Verdict.NOISY
+    if interval.high < 1.0:
+        return Verdict.AHEAD
+    return Verdict.BEHIND if interval.low > 1.0 else Verdict.EVEN
+
+
+def geometric_mean(rows: Sequence[Sequence[float]], seed: int = 0) -> Interval | None:
+    """Of the rows' medians; None of no rows. Each row is its rounds' ratios.
+
+    The interval is the percentile bootstrap's over the rounds of each row: B. Efron and
+    R. J. Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. It says how much another
+    run on this machine would differ, not what other models would give.
+    """
+    if not rows:
+        return None
+    generator = np.random.default_rng(seed)
+    logs = np.zeros(REPLICATES)
+    for row in rows:
+        values = np.log(np.asarray(row))
+        drawn = generator.integers(0, len(values), [REPLICATES, len(values)])
+        logs += np.median(values[drawn], axis=1)
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.exp(np.percentile(logs / len(rows), [tail, 100 - tail]))
+    middle = math.exp(statistics.fmean(math.log(statistics.median(row)) for row in rows))
+    return Interval(middle, float(low), float(high))

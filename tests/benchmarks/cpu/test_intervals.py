@@ -1,0 +1,98 @@
+"""Medians of paired rounds: intervals against tables and simulation, and what follows from them."""
+
+import numpy as np
+import pytest
+
+from benchmarks.cpu.intervals import (
+    FEWEST,
+    Interval,
+    Verdict,
+    best_peer,
+    geometric_mean,
+    median_interval,
+    paired,
+    rank,
+    verdict,
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(5, None), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (25, 8), (100, 40)]
+)
+def test_ranks_are_those_of_tables_of_the_sign_test(count, expected):
+    assert rank(count) == expected
+
+
+def test_fewest_is_the_least_number_of_rounds_with_an_interval():
+    assert rank(FEWEST) == 1
+    assert rank(FEWEST - 1) is None
+    with pytest.raises(ValueError, match="5 rounds give no interval; 6 or more do"):
+        median_interval([1.0] * 5)
+
+
+def test_an_interval_goes_from_the_second_to_the_last_but_one_of_eleven():
+    shuffled = [7.0, 1.0, 11.0, 3.0, 5.0, 2.0, 9.0, 4.0, 10.0, 8.0, 6.0]
+    assert median_interval(shuffled) == Interval(6.0, 2.0, 10.0)
+
+
+def test_one_outlier_on_each_side_changes_nothing():
+    rounds = [0.9] * 9
+    assert median_interval([*rounds, 50.0, 0.001]) == Interval(0.9, 0.9, 0.9)
+
+
+def test_the_median_lies_inside_as_often_as_promised():
+    drawn = np.random.default_rng(3).exponential(size=[2000, 11])
+    found = [median_interval(list(row)) for row in drawn]
+    inside = np.mean([one.low <= np.log(2) <= one.high for one in found])
+    assert inside == pytest.approx(1 - 24 / 2048, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "quiet", "expected"),
+    [
+        (0.8, 0.99, True, Verdict.AHEAD),
+        (0.8, 1.0, True, Verdict.EVEN),
+        (0.9, 1.1, True, Verdict.EVEN),
+        (1.0, 1.2, True, Verdict.EVEN),
+        (1.01, 1.2, True, Verdict.BEHIND),
+        (0.8, 0.9, False, Verdict.NOISY),
+        (1.1, 1.2, False, Verdict.NOISY),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval_and_a_quiet_machine(low, high, quiet, expected):
+    assert verdict(Interval(0.95, low, high), quiet) is expected
+
+
+def test_the_best_peer_is_that_of_the_least_median_not_of_the_least_round():
+    rounds = {"relaxd": [1.0] * 3, "onnxruntime": [0.5, 3.0, 3.1], "openvino": [2.0, 2.1, 2.2]}
+    assert best_peer(rounds, ("onnxruntime", "openvino")) == "openvino"
+    assert best_peer(rounds, ("iree",)) is None
+
+
+def test_pairing_takes_out_what_slows_both_sides_of_a_round():
+    slow = [1.0, 2.0, 1.0, 5.0, 1.0, 1.5]
+    found = median_interval(paired([0.8 * one for one in slow], slow))
+    assert (found.low, found.middle, found.high) == pytest.approx((0.8, 0.8, 0.8))
+    with pytest.raises(ValueError, match="zip"):
+        paired([1.0], [1.0, 2.0])
+
+
+def test_the_geometric_mean_is_of_the_rows_medians():
+    rows = [[0.5] * 5 + [9.0], [2.0] * 6, [1.0] * 6]
+    mean = geometric_mean(rows)
+    assert mean.middle == pytest.approx(1.0)
+    assert mean.low <= mean.middle <= mean.high
+    assert geometric_mean([]) is None
+
+
+def test_its_interval_is_the_same_in_every_run_and_narrows_with_more_rows():
+    generator = np.random.default_rng(5)
+    rows = [list(0.8 * generator.lognormal(sigma=0.1, size=11)) for _ in range(40)]
+    few, many = geometric_mean(rows[:4]), geometric_mean(rows)
+    assert geometric_mean(rows) == many
+    assert many.low < 0.8 < many.high
+    assert many.high - many.low < (few.high - few.low) / 2
+
+
+def test_an_interval_as_text():
+    assert str(Interval(0.812, 0.8, 0.8349)) == "0.81 (0.80-0.83)"
