@@ -130,14 +130,23 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         columns, height, width, channels = weight.shape
         window = Window.of(call.attrs, (height, width))
         lanes = self.unit.lanes(32)
+        single = columns == 1 and channels * width >= lanes
         # With few channels the conditions for padding cost more than a padded copy of the image.
-        if channels < lanes and width > 1 and any(window.pads):
+        if (single or (channels < lanes and width > 1)) and any(window.pads):
             top, left, bottom, right = window.pads
             data = with_simple_shape(
                 self,
                 self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])),
             )
             window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
+        if single:
+            return self.builder_.call_te(
+                lambda x, weights: _single_conv(x, weights, window),
+                data,
+                as_constant(weight[0]),
+                primfunc_name_hint="single_conv",
+                primfunc_attrs=FUSABLE,
+            )
         # Integer weights come from a quantised model. Their sums are exact in float32, which
         # Winograd's transforms are not.
         sizes = data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3])
@@ -272,6 +281,23 @@ def _panel_conv(data: Any, panels: Any, columns: int, panel: int, window: Window
             window.read(data, n, y, x, kh, kw, c)
             * panels[o // panel, (kh * width + kw) * channels + c, o % panel],
             axis=[kh, kw, c],
+        ),
+        name="conv",
+    )
+
+
+def _single_conv(data: Any, weight: Any, window: Window) -> Any:
+    """The one result of each place, summed along vectors of the window: a panel of one column would
+    be nearly empty. data: padded; weight: [kernel height, kernel width, channels].
+    """
+    kh, kw, c = (
+        te.reduce_axis((0, int(extent)), name=name)
+        for extent, name in zip(weight.shape, ("kh", "kw", "c"), strict=True)
+    )
+    return te.compute(
+        (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", 1)),
+        lambda n, y, x, o: te.sum(
+            window.read(data, n, y, x, kh, kw, c) * weight[kh, kw, c], axis=[kh, kw, c]
         ),
         name="conv",
     )

@@ -48,9 +48,20 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
         rows = computed_once(matmul.contraction.rows)
         known = replace(matmul, contraction=replace(matmul.contraction, rows=rows))
         m = let_opaque("m", product(extents_of(rows)))
-        for first, count, group in _tasks(known, m):
-            base = group * tiling.panels
-            panels = some_of(known.panel_count, tiling.panels, base)
+        each, few = tiling.panels, _panels_of_few_rows(known)
+        # From two blocks on, tasks lie in the order of the rows: a thread has the same rows from
+        # one kernel to the next, and finds them in its cache, which gained 1 to 2 % on MiniLM.
+        # Where there are fewer blocks, each thread reads its own part of the weights.
+        by_rows = m >= 2 * tiling.block_rows
+        if few < each:
+            each = let_opaque("each", either(by_rows, const(each), const(few)))
+        for first, count, group in _tasks(known, m, each, by_rows):
+            base = group * each
+            panels = (
+                some_of(known.panel_count, each, base)
+                if isinstance(each, int)
+                else tirx.min(each, known.panel_count - base)
+            )
             if _panel_by_panel(known, unit):
                 with serial(panels, "panel") as p:
                     _emit_block(known, unit, m, (first, count), (base + p, 1), 1)
@@ -59,22 +70,34 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
     return with_instructions(body.stmt, unit) if matmul.paired else body.stmt
 
 
-def _tasks(matmul: Matmul, m: Expr) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """(first row, rows, group of panels) of every task, in parallel where there is enough to do."""
+def _panels_of_few_rows(matmul: Matmul) -> int:
+    """Panels of a task where the rows are less than two blocks: as many as leave four tasks or so.
+    Gathered rows, which each task gathers for itself, keep theirs.
+    """
+    tiling = matmul.tiling
+    return min(tiling.panels, max(matmul.panel_count // 4, 1)) if matmul.in_place else tiling.panels
+
+
+def _tasks(
+    matmul: Matmul, m: Expr, panels: Expr | int, by_rows: Expr
+) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """(first row, rows, group of `panels`) of every task, in parallel where there is enough to
+    do.
+    """
     tiling = matmul.tiling
     tiles = tirx.ceildiv(m, tiling.mr)
-    groups = -(-matmul.panel_count // tiling.panels)
+    groups = (
+        const(-(-matmul.panel_count // panels))
+        if isinstance(panels, int)
+        else tirx.ceildiv(const(matmul.panel_count), panels)
+    )
     blocks = let("blocks", tirx.ceildiv(tiles, tiling.tiles))
     # Blocks are about equally high, so that the last one leaves no thread waiting. Opaque, because
     # in a loop over blocks TVM knows that there is one, drops the maximum, and computes the
     # quotient ahead of the loop, where there may be none to divide by.
     each = let_opaque("each", tirx.ceildiv(tiles, tirx.max(blocks, 1)) * tiling.mr)
-    # From two blocks on, tasks lie in the order of the rows: a thread has the same rows from one
-    # kernel to the next, and finds them in its cache, which gained 1 to 2 % on MiniLM. Where there
-    # are fewer blocks, each thread reads its own part of the weights.
-    by_rows = m >= 2 * tiling.block_rows
     for task in share_out(blocks * groups, _worth_threads(matmul, m)):
-        inside = let("inside", either(by_rows, const(groups), blocks))
+        inside = let("inside", either(by_rows, groups, blocks))
         outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
         first = let("first", either(by_rows, outer, inner) * each)
         count = let("rows", tirx.min(each, m - first))

@@ -1,6 +1,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import tvm_ffi
 from tvm import relax, tirx
 
@@ -35,6 +36,20 @@ def test_rows_one_more_than_a_product_of_dims(compile_graph, draw):
         rows = np.concatenate([token, patches.reshape(b, h * w, 8)], 1).astype("float64")
         normal = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
         np.testing.assert_allclose(model(token, patches), normal @ weight + 1, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [192, 200, 600])
+def test_few_rows_of_a_deep_matmul_are_tasks_of_fewer_panels(columns, compile_graph, draw):
+    """A 7x7 image's 49 rows by the four panels of a task were one task, and so one thread's."""
+    weight = (draw.standard_normal((1152, columns)) * 0.05).astype("float32")
+    model = compile_graph(
+        lambda builder, x: op.nn.relu(op.matmul(x, relax.const(weight))),
+        {"x": (("n", "m", 1152), "float32")},
+    )
+    for n, m in [(1, 1), (1, 7), (1, 49), (5, 51), (2, 128), (1, 257)]:
+        x = draw.standard_normal((n, m, 1152)).astype("float32")
+        want = np.maximum(x.astype("float64") @ weight, 0)
+        np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
 
 
 def test_the_panels_of_a_task_are_found_once():
