@@ -86,24 +86,33 @@ class Authentication:
     async def _audited(
         self, principal: Principal, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Pass the request on, and note it if it was to change something."""
-        status = 500
+        """Pass the request on, and note it if it was to change something: before the end of the
+        answer, so that what a client does next is noted behind it.
+        """
+        status, noted = 500, False
+
+        async def note() -> None:
+            nonlocal noted
+            state = scope["state"]
+            if (action := state.get("action")) and not noted:
+                noted = True
+                parameters = scope.get("path_params", {})
+                await self._apart(
+                    partial(self._auditor.changed, principal, action, status, state, parameters)
+                )
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = int(message["status"])
+            elif not message.get("more_body", False):
+                await note()
             await send(message)
 
         try:
             await self.app(scope, receive, answer)
         finally:
-            state = scope["state"]
-            if action := state.get("action"):
-                parameters = scope.get("path_params", {})
-                await self._apart(
-                    partial(self._auditor.changed, principal, action, status, state, parameters)
-                )
+            await note()
 
 
 def _is_open(path: str) -> bool:

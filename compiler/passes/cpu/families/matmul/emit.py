@@ -48,13 +48,11 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
         rows = computed_once(matmul.contraction.rows)
         known = replace(matmul, contraction=replace(matmul.contraction, rows=rows))
         m = let_opaque("m", product(extents_of(rows)))
-        each, few = tiling.panels, _panels_of_few_rows(known)
         # From two blocks on, tasks lie in the order of the rows: a thread has the same rows from
         # one kernel to the next, and finds them in its cache, which gained 1 to 2 % on MiniLM.
         # Where there are fewer blocks, each thread reads its own part of the weights.
         by_rows = m >= 2 * tiling.block_rows
-        if few < each:
-            each = let_opaque("each", either(by_rows, const(each), const(few)))
+        each = _panels_of_task(known, by_rows)
         for first, count, group in _tasks(known, m, each, by_rows):
             base = group * each
             panels = (
@@ -70,12 +68,15 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
     return with_instructions(body.stmt, unit) if matmul.paired else body.stmt
 
 
-def _panels_of_few_rows(matmul: Matmul) -> int:
-    """Panels of a task where the rows are less than two blocks: as many as leave four tasks or so.
-    Gathered rows, which each task gathers for itself, keep theirs.
+def _panels_of_task(matmul: Matmul, by_rows: Expr) -> Expr | int:
+    """Panels of a task: `tiling.panels`, and where the rows are less than two blocks as many as
+    leave four tasks or so. Gathered rows, which each task gathers for itself, keep theirs.
     """
-    tiling = matmul.tiling
-    return min(tiling.panels, max(matmul.panel_count // 4, 1)) if matmul.in_place else tiling.panels
+    most = matmul.tiling.panels
+    few = min(most, max(matmul.panel_count // 4, 1)) if matmul.in_place else most
+    found = either(by_rows, const(most), const(few)) if few < most else const(most)
+    known = as_int(found)
+    return let_opaque("panels", found) if known is None else known
 
 
 def _tasks(
