@@ -19,9 +19,10 @@ def section(document: Document) -> str:
     width = f"vectors of {machine['vector_bits']} bits"
     head = f"{place} with {width}, {_NUMBERS.get(threads, f'{threads} threads')}"
     rows = document["rows"]
+    rounds = sorted({len(row["others"]) for row in rows})
     parts = [
         f"{head}, {document['date']}: {len(rows)} rows of {len({row['model'] for row in rows})} "
-        f"models, {report.summary(rows)}.",
+        f"models, {' or '.join(map(str, rounds))} rounds, {report.summary(rows)}.",
         report.markdown(rows, document["engines"]).strip(),
         f"[Every round]({FILE.name})",
     ]
