@@ -116,6 +116,8 @@ def _rows(name: str, plan: contest.Plan, patience: float) -> list[dict[str, Any]
     with TemporaryDirectory(prefix="cpu-") as folder:
         contest.prepare(name, ROWS[name], plan.threads, Path(folder))
         outcomes = contest.contest(plan, ROWS[name], Path(folder))
+    for engine, error in report.errors(outcomes):
+        print(f"{name}: {engine} fails: {error}", flush=True)
     model = subjects.find(name)
     works = works_of(model.path, [model.feed(point, 0) for point in ROWS[name]])
     measure = gflops_meter(plan.threads, targets.resolve("native"), PEAK_FLOPS)

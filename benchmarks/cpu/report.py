@@ -127,6 +127,19 @@ def cell(outcome: Mapping[str, Any]) -> str:
     return spread + memory + ("" if right(outcome) else ", WRONG")
 
 
+def errors(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """(engine, what it said) of engines that failed, each once; not of those that have no such
+    model.
+    """
+    found = (
+        (engine, str(outcome["error"]))
+        for row in rows
+        for engine, outcome in row["engines"].items()
+        if "error" in outcome and cell(outcome) == "fails"
+    )
+    return list(dict.fromkeys(found))
+
+
 def right(outcome: Mapping[str, Any]) -> bool:
     """Whether an engine's outputs are ONNX Runtime's within the tolerance, or there was none to
     compare with.

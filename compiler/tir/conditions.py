@@ -6,7 +6,7 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.tir.exprs import Expr, as_int, const, op_name
+from compiler.tir.exprs import Expr, as_int, const
 
 Limits = tuple[Expr, Expr]
 """Places from the first up to but not including the second."""
@@ -15,15 +15,10 @@ Limits = tuple[Expr, Expr]
 def conjuncts(condition: Expr) -> Iterator[Expr]:
     """The conditions that have to hold together."""
     if isinstance(condition, prim.And):
-        sides = [condition.a, condition.b]
-    elif isinstance(condition, tvm.ir.Call) and op_name(condition) == "tirx.bitwise_and":
-        sides = list(condition.args)
-    else:
-        if as_int(condition) != 1:
-            yield condition
-        return
-    for side in sides:
-        yield from conjuncts(side)
+        yield from conjuncts(condition.a)
+        yield from conjuncts(condition.b)
+    elif as_int(condition) != 1:
+        yield condition
 
 
 def slack_of(condition: Expr) -> Expr | None:

@@ -7,9 +7,10 @@ import tvm_ffi
 from tvm import relax, sym
 
 from compiler.ir.blocks import with_reads_visible
+from compiler.passes.graph import op_patterns
 from compiler.tir.exprs import op_name
 
-FUSABLE = {"op_pattern": 4}
+FUSABLE = {op_patterns.MARK: op_patterns.FUSABLE}
 """The attribute of a tensor program to which FuseOps may join the elementwise operators behind
 it.
 """

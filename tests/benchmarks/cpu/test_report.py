@@ -102,10 +102,19 @@ def test_a_section_says_where_when_and_what():
     found |= {"date": "2026-01-02", "callers": [{**AHEAD, "callers": 4}]}
     first, table, link, calls = page.section(found).split("\n\n")
     assert first.startswith("Some CPU, 2 cores, x86-64-v4 with vectors of ")
-    assert "two threads, 2026-01-02: 2 rows of 2 models, geometric mean of the ratios" in first
+    assert (
+        "two threads, 2026-01-02: 2 rows of 2 models, 6 rounds, geometric mean of the ratios"
+        in first
+    )
     assert table == report.markdown(found["rows"], found["engines"]).strip()
     assert link == "[Every round](cpu.json)"
     assert calls.splitlines()[2] == "| minilm | 4 | 1000.0 | 500.0 | 0.50 (0.50-0.50) | ahead |"
+
+
+def test_what_an_engine_said_is_given_once():
+    failed = {"engines": {"iree": {"error": "no kernel"}, "relaxd": AHEAD["engines"]["relaxd"]}}
+    lacking = {"engines": {"torch.compile": {"error": "LookupError: no such module"}}}
+    assert report.errors([failed, failed, lacking]) == [("iree", "no kernel")]
 
 
 def test_calls_at_once_have_a_line_a_row():

@@ -1,8 +1,8 @@
 """Stages that are one thing inside of an image and another outside of it, as padding is.
 
-Loop order: the axes up to the last one that a border cuts over the threads, then that axis in up to
-three parts: before, inside and behind. Which rows lie inside is tested once a row, and no element
-is tested alone: padding three colours took ten times as long when each was.
+Loop order: the axes before the last one that a border cuts are shared out over the threads; then
+that axis in up to three parts: before, inside and behind. Whether a row lies inside is tested once
+a row. A test of every element took five times as long for an image of three colours.
 """
 
 from dataclasses import dataclass, replace

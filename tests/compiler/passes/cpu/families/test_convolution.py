@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from tvm import relax, te
 
+from compiler.passes.manager import lower
+from tests.compiler.conftest import HOST, build_module
 from tests.compiler.passes.references import convolution
 
 op = relax.op
@@ -95,3 +97,16 @@ def test_sums_of_integers_are_exact(compile_graph, draw):
     np.testing.assert_array_equal(
         model(x), convolution(x.astype("float64"), w, (1, 1), (1, 1, 1, 1), (1, 1), 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("channels", "out", "chosen"), [(32, 1, True), (2, 1, False), (32, 2, False)]
+)
+def test_one_result_of_a_long_window_is_summed_in_vectors(channels, out, chosen, draw):
+    w = relax.const(draw.standard_normal((out, channels, 3, 3)).astype("float32"))
+    module = build_module(
+        lambda builder, x: op.nn.conv2d(x, w, padding=(1, 1)),
+        {"x": (("n", channels, "h", "w"), "float32")},
+    )
+    names = [gvar.name_hint for gvar in lower(module, HOST, {}).functions]
+    assert any("single_conv" in name for name in names) is chosen

@@ -39,14 +39,14 @@ def test_rows_one_more_than_a_product_of_dims(compile_graph, draw):
 
 
 @pytest.mark.parametrize("columns", [192, 200, 600])
-def test_few_rows_of_a_deep_matmul_are_tasks_of_fewer_panels(columns, compile_graph, draw):
-    """A 7x7 image's 49 rows by the four panels of a task were one task, and so one thread's."""
+def test_rows_around_the_two_blocks_at_which_tasks_change(columns, compile_graph, draw):
+    """Below them a task has fewer panels; `product.txt` of the golden loops shows that."""
     weight = (draw.standard_normal((1152, columns)) * 0.05).astype("float32")
     model = compile_graph(
         lambda builder, x: op.nn.relu(op.matmul(x, relax.const(weight))),
         {"x": (("n", "m", 1152), "float32")},
     )
-    for n, m in [(1, 1), (1, 7), (1, 49), (5, 51), (2, 128), (1, 257)]:
+    for n, m in [(1, 1), (1, 7), (1, 49), (5, 51), (1, 127), (2, 128), (1, 255), (1, 257)]:
         x = draw.standard_normal((n, m, 1152)).astype("float32")
         want = np.maximum(x.astype("float64") @ weight, 0)
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
