@@ -38,6 +38,7 @@ from compiler.passes.graph.order_dims import OrderDims
 from compiler.passes.graph.order_slots import OrderSlots
 from compiler.passes.graph.rows_as_images import RowsAsImages
 from compiler.passes.graph.share_buffers import ShareBuffers
+from compiler.passes.graph.slice_early import SliceEarly
 from compiler.passes.graph.slice_heads import SliceHeads
 from compiler.passes.graph.spread_apart import SpreadApart
 from compiler.passes.graph.views import Views, legalize_reshape
@@ -87,6 +88,7 @@ def for_processors(
         _graph(transform.DecomposeOpsForInference()),
         FoldLayout(),
         FoldConstants(),
+        SliceEarly(),
         # Weights are compared with those of the file, so before any is joined with others.
         *(() if rounding is None else (rounding,)),
         # Views first: the layout passes look through transposes, not through views.

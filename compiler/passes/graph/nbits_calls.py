@@ -28,11 +28,21 @@ class NBitsCall:
         return len(self.table.numbers)
 
 
+def is_product(call: Any) -> bool:
+    """Whether the call is such a matmul."""
+    return op_name(call) == "relax.call_tir" and _name(call) in _PRODUCTS
+
+
+def _name(call: Any) -> str:
+    """Of the program that is called, without the number that tells it from others."""
+    return str(call.args[0].name_hint).rstrip("0123456789")
+
+
 def read_nbits_call(rewriter: Any, call: Any) -> NBitsCall | None:
     """The call as such, None for any other."""
     if op_name(call) != "relax.call_tir":
         return None
-    name = call.args[0].name_hint.rstrip("0123456789")
+    name = _name(call)
     if name not in _PRODUCTS and name not in _ROWS:
         return None
     given, *others = call.args[1].fields

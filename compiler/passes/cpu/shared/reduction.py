@@ -12,11 +12,13 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.shared.loop_nest import Combine, combine_of, vectorizable
-from compiler.tir.building import store
+from compiler.targets.vector_unit import LINE
+from compiler.tir.building import prefetch, store
 from compiler.tir.exprs import (
     Expr,
     Table,
     as_int,
+    bits_of,
     const,
     dtype_of,
     load,
@@ -24,7 +26,7 @@ from compiler.tir.exprs import (
     replace_loads,
     substitute,
 )
-from compiler.tir.flat import Flattener, flatten_stage
+from compiler.tir.flat import Flattener, flatten_stage, stride
 from compiler.tir.stages import Program, Stage
 
 
@@ -50,6 +52,22 @@ class Epilogue:
         return all(
             vectorizable(side, var) for out in self.outputs for side in (out.value, out.target)
         )
+
+    def reads_beside(self, column: Any) -> list[Any]:
+        """What the outputs read beside the result, element for element along `column`."""
+        return [
+            read
+            for out in self.outputs
+            for read in loads(out.value)
+            if not read.source.same_as(self.total) and as_int(stride(read.indices[0], column)) == 1
+        ]
+
+    def prefetch(self, column: Any, count: int, at: Table) -> None:
+        """Prefetch `count` elements of what is read beside the result, from the place `at` on."""
+        for read in self.reads_beside(column):
+            first = substitute(read.indices[0], at)
+            for line in range(0, count, LINE // (bits_of(dtype_of(read)) // 8)):
+                prefetch(read.source, first + line, level=1)
 
     def store(self, result: Expr, at: Table) -> None:
         """Emit every output of `result`, the axes being `at`."""

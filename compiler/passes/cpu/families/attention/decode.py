@@ -8,7 +8,8 @@ are brought to one greatest score and added up.
 
 Queries of language models with caches are summed up in this order however many there are, so that
 what a token becomes does not depend on which tokens are computed with it. Where they are not few, a
-task is some queries of the heads by all keys, and members of its groups are queries as well.
+task is some queries of the heads by all keys up to the last that a mask lets it see (`hidden`), and
+members of its groups are queries as well.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
+from compiler.passes.cpu.families.attention.hidden import emit_seen, mask_of
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
 from compiler.passes.cpu.families.attention.softmax import softmax_row
@@ -28,6 +30,7 @@ from compiler.tir.building import (
     alloc,
     let,
     let_all,
+    let_opaque,
     serial,
     steps,
     store,
@@ -121,10 +124,27 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
 
         parts = _parts(attention, number, const(group.count * TASK_QUERIES), count)
         members = group.with_queries(attention.row, MEMBERS)
+        seen = _columns_seen(attention, unit, members, at, queries)
         with serial(count, "part") as part:
-            _emit_part(attention, unit, members, at, queries, part, parts)
+            _emit_part(attention, unit, members, at, queries, part, parts, seen)
         with serial(group.count, "head") as i, serial(queries[1], "row") as query:
             _emit_sum(attention, unit, group.at({**at, row: first + query}, i), parts)
+
+
+def _columns_seen(
+    attention: Attention, unit: VectorUnit, group: Group, at: Table, queries: tuple[Expr, Expr]
+) -> Any:
+    """Emit, for each member of the group, of how many of the first columns its queries see some;
+    None where no mask says so.
+    """
+    mask = mask_of(attention)
+    if mask is None:
+        return None
+    seen = alloc([TASK_QUERIES], "int64", "seen")
+    with serial(_ceildiv(queries[1], group.queries), "query") as query:
+        place = {**at, attention.row.var: queries[0] + query * group.queries}
+        store(seen, emit_seen(attention, unit, mask, group, place), query)
+    return seen
 
 
 def _parts(
@@ -148,27 +168,31 @@ def _emit_part(
     queries: tuple[Expr, Expr],
     part: Expr,
     parts: _Parts,
+    seen: Any = None,
 ) -> None:
-    """The columns of a part for the heads of a group and some of their queries, (first, count)."""
+    """The columns of a part for the heads of a group and some of their queries, (first, count);
+    seen: as `_columns_seen` gives it.
+    """
     first = let("first", part * COLUMNS)
     count = let("count", tirx.min(COLUMNS, attention.column.extent - first))
     last = let("last", attention.column.extent - 1 - first)
-    seen = _shifted(attention, first, count)
+    shifted = _shifted(attention, first, count)
     lanes = lanes_of(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
     # A second query finds the part's keys and values in L2, where the first one left them.
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
         place = {**at, attention.row.var: queries[0] + query * group.queries}
-        with serial(tirx.ceildiv(count, lanes), "block") as block:
-            emit_scores(seen, unit, group, place, block * lanes, scores, COLUMNS)
+        some = shifted if seen is None else _first(shifted, load(seen, [query]) - first)
+        with serial(tirx.ceildiv(some.column.extent, lanes), "block") as block:
+            emit_scores(some, unit, group, place, block * lanes, scores, COLUMNS)
         with serial(group.count) as i:
             here = group.at(place, i)
             index = let("index", parts.number(here) * parts.count + part)
-            softmax_row(seen, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
+            softmax_row(some, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
         vectors = -(-_width(attention, unit) // unit.lanes(32))
         # Beside the accumulators, registers hold one row of values and the power in all lanes.
         for heads in group.tiles((unit.registers - vectors - 1) // vectors):
-            _weigh(seen, unit, group, place, heads, scores, part, parts, last)
+            _weigh(some, unit, group, place, heads, scores, part, parts, last)
 
 
 def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
@@ -182,6 +206,13 @@ def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
         value=substitute(attention.value, moved),
         changed=substitute(attention.changed, moved),
     )
+
+
+def _first(attention: Attention, count: Expr) -> Attention:
+    """The attention over the first columns, at most `count`, which may be below 0."""
+    column = attention.column
+    shown = let_opaque("shown", tirx.min(tirx.max(count, 0), column.extent))
+    return replace(attention, column=replace(column, extent=shown))
 
 
 def _ceildiv(count: Expr, size: int) -> Expr:

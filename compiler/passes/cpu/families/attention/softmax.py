@@ -40,7 +40,7 @@ def softmax_row(
     # A mask that is chosen by the column has no vector form; the powers always have one.
     lanes = unit.lanes(32) if vectorizable(attention.changed, column) else 1
     acc = _accumulators(lanes + 1, float("-inf"))
-    for j, slot in _columns(n, lanes):
+    for j, slot in columns(n, lanes):
         changed = attention.scored(load(scores, [begin + j]), {**place, column: j})
         store(scores, changed, begin + j)
         store(acc, tirx.max(load(acc, [slot]), load(scores, [begin + j])), slot)
@@ -75,8 +75,10 @@ def _accumulators(count: int, start: float) -> Any:
     return acc
 
 
-def _columns(n: Expr, lanes: int) -> Iterator[tuple[Expr, Expr]]:
-    """(column, accumulator) of every column below n, in vectors and the rest singly."""
+def columns(n: Expr, lanes: int) -> Iterator[tuple[Expr, Expr]]:
+    """(column, accumulator) of every column below n, in vectors and the rest singly, which have an
+    accumulator of their own.
+    """
     full = n // lanes
     with serial(full, "strip") as strip:
         with vectorized(lanes) as lane:

@@ -16,6 +16,7 @@ from tvm import tirx
 from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.nbits.match import NBits, product_of
 from compiler.passes.cpu.families.nbits.rows import (
+    TALL,
     Floats,
     Rounded,
     float_rows,
@@ -28,6 +29,7 @@ from compiler.passes.cpu.families.nbits.tiles import (
     emit_reals,
     emit_unpacked,
 )
+from compiler.passes.cpu.families.nbits.vectors import Vectors
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.targets.vector_unit import VectorUnit
@@ -43,7 +45,7 @@ from compiler.tir.building import (
     statements,
     when,
 )
-from compiler.tir.exprs import Expr, load
+from compiler.tir.exprs import Expr, const, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 ROWS = 64
@@ -78,12 +80,62 @@ def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
             panel = let("panel", task % nbits.panels)
             count = let("count", tirx.min(ROWS, m - first))
             if isinstance(left, Rounded):
-                for row, rows in _tiles(sizes_of(known, unit), None, first, count):
-                    sums = emit_integers(known, unit, left, rows, panel)
-                    _emit_results(known, unit, sums, (row, tirx.min(len(rows), m - row)), panel)
+                _emit_task_of_integers(known, unit, left, m, (first, count), panel)
             else:
                 _emit_task_of_floats(known, unit, left, m, (first, count), panel)
     return body.stmt
+
+
+def _emit_task_of_integers(
+    nbits: NBits, unit: VectorUnit, left: Rounded, m: Expr, task: tuple[Expr, Expr], panel: Expr
+) -> None:
+    """Emit the rounded rows of a task, (first, count), by a panel: many in tiles of one size, which
+    prefetch the next panel between them, few in as small ones as there are.
+    """
+    sizes = sizes_of(nbits, unit)
+    most = sizes[-1]
+    with when(task[1] > (most if most in TALL else 2 * most)):
+        for row, rows in _tiles(sizes[-1:], None, *task):
+            number = let("number", tirx.truncdiv(row - task[0], const(most)))
+            _emit_tile_of_integers(nbits, unit, left, m, (row, rows), panel, number)
+    with otherwise():
+        for row, rows in _tiles(sizes, None, *task):
+            _emit_tile_of_integers(nbits, unit, left, m, (row, rows), panel)
+
+
+def _emit_tile_of_integers(
+    nbits: NBits,
+    unit: VectorUnit,
+    left: Rounded,
+    m: Expr,
+    tile: tuple[Expr, list[Expr]],
+    panel: Expr,
+    number: Expr | None = None,
+) -> None:
+    """Emit a tile, (first row, rows), by a panel: all vectors of columns at once, or one after the
+    other where rows are many. number: of the tile, as for `emit_integers`.
+    """
+    row, rows = tile
+    some = tirx.min(len(rows), m - row)
+    beside = number is not None and nbits.epilogue.reads_beside(nbits.column.var)
+    for i in range(len(rows) if beside else 0):
+        # A row's elements beside the results lie a row apart, and are in no cache where rows are
+        # many and long.
+        at = {**place_of(nbits.rows, row + i), nbits.column.var: panel * nbits.width}
+        nbits.epilogue.prefetch(nbits.column.var, nbits.width, let_all(at))
+    if len(rows) not in TALL:
+        sums = emit_integers(nbits, unit, left, rows, Vectors(nbits, unit, panel), number)
+        _emit_results(nbits, unit, sums, (row, some), (panel, nbits.width))
+        return
+    lanes = unit.lanes(32)
+    many = nbits.width // lanes
+    # The last panel may have columns in some of its vectors alone.
+    held = tirx.min(many, tirx.ceildiv(nbits.columns - panel * nbits.width, lanes))
+    with serial(let("held", held) if nbits.columns % nbits.width else many, "vector") as v:
+        share = None if number is None else number * many + v
+        vectors = Vectors(nbits, unit, panel, v)
+        sums = emit_integers(nbits, unit, left, rows, vectors, share)
+        _emit_results(nbits, unit, sums, (row, some), (panel * many + v, lanes))
 
 
 def _emit_task_of_floats(
@@ -100,11 +152,15 @@ def _emit_task_of_floats(
         emit_unpacked(nbits, unit, panel, reals)
         for row, rows in _tiles((rows_for(unit, 2),), m, *task):
             sums = emit_reals(nbits, unit, left, rows, reals)
-            _emit_results(nbits, unit, sums, (row, tirx.min(len(rows), m - row)), panel)
+            _emit_results(
+                nbits, unit, sums, (row, tirx.min(len(rows), m - row)), (panel, nbits.width)
+            )
     with otherwise():
         for row, rows in _tiles(sizes, m, *task):
             sums = emit_floats(nbits, unit, left, rows, panel)
-            _emit_results(nbits, unit, sums, (row, tirx.min(len(rows), m - row)), panel)
+            _emit_results(
+                nbits, unit, sums, (row, tirx.min(len(rows), m - row)), (panel, nbits.width)
+            )
 
 
 def _tiles(
@@ -127,13 +183,19 @@ def _tiles(
 
 
 def _emit_results(
-    nbits: NBits, unit: VectorUnit, sums: Any, rows: tuple[Expr, Expr], panel: Expr
+    nbits: NBits,
+    unit: VectorUnit,
+    sums: Any,
+    rows: tuple[Expr, Expr],
+    columns: tuple[Expr, int],
 ) -> None:
-    """Emit what was fused behind the matmul, row by row."""
-    lanes = unit.lanes(32)
+    """Emit what was fused behind the matmul, row by row: for (first, count) rows, and the columns
+    of a panel of some width, (number, width).
+    """
+    lanes, (panel, width) = unit.lanes(32), columns
     # Serial, not unrolled: what follows the matmul may be long, and tiles come in four sizes.
     with serial(rows[1], "row") as i:
         at = let_all(place_of(nbits.rows, rows[0] + i))
-        for lane in panel_columns(panel, nbits.columns, nbits.width, lanes):
-            here = {**at, nbits.column.var: panel * nbits.width + lane}
-            nbits.epilogue.store(load(sums, [i * nbits.width + lane]), here)
+        for lane in panel_columns(panel, nbits.columns, width, lanes):
+            here = {**at, nbits.column.var: panel * width + lane}
+            nbits.epilogue.store(load(sums, [i * width + lane]), here)

@@ -174,3 +174,8 @@ def _tables(real: Any) -> list[Any]:
         if len(one.source.shape) == 3 and not any(one.source.same_as(other) for other in tables):
             tables.append(one.source)
     return tables
+
+
+def middle_of(nbits: NBits) -> int:
+    """The zero point of numbers that have none of their own, as they are stored."""
+    return 0 if nbits.signed else 1 << (nbits.form.bits - 1)

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.families.nbits.match import NBits, product_of
+from compiler.passes.cpu.families.nbits.match import NBits, middle_of, product_of
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, place_of
 from compiler.targets.architecture import IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
@@ -46,7 +46,8 @@ class Rounded:
     """Rows of `stride` integers of 8 bits, zeros behind their end.
 
     scales: by which the integers of a block are multiplied; sums: of the integers of a block, times
-    its scale where the zero points differ from column to column; product: what multiplies them.
+    less the zero point where all columns have one, else times the scale; product: what multiplies
+    them.
     """
 
     values: Any
@@ -62,7 +63,21 @@ def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
         return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * 2 + 6 <= unit.registers)
     # Of a tile of integers each row takes the totals of a block beside the sums of the depth, of
     # two vectors both; beside them are words, numbers and what is common to them.
-    return tuple(size for size in (1, 2, 4, 6) if size == 1 or size * 4 + 6 <= unit.registers)
+    paired = tuple(size for size in (1, 2, 4, 6) if size == 1 or size * 4 + 6 <= unit.registers)
+    return (*paired, *(TALL if _spreads(unit) else ()))
+
+
+TALL = (8,)
+"""Rows of tiles of one vector of columns: numbers are unpacked for twice as many rows, each of
+which spreads its integers twice.
+"""
+
+
+def _spreads(unit: VectorUnit) -> bool:
+    """Whether instructions spread a word of memory by themselves, for what they compute: those of
+    AVX-512.
+    """
+    return unit.looks_up
 
 
 def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:
@@ -247,7 +262,8 @@ def _keep_sum(nbits: NBits, found: Rounded, to: Expr, total: Any, tail: Any) -> 
     ]
     whole = reduce(operator.add, parts)
     if nbits.zeros is None:
-        store(found.sums, whole, to)
+        # Less the one zero point of all columns times the integers, which sums begin at.
+        store(found.sums, whole * tirx.const(-middle_of(nbits), "int32"), to)
     else:
         store(found.sums, whole.astype("float32") * load(found.scales, [to]), to)
 

@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.nbits import HALF
-from compiler.passes.cpu.families.nbits.match import BYTES, NBits
+from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded
 from compiler.passes.cpu.families.nbits.vectors import (
     Held,
@@ -22,7 +22,6 @@ from compiler.passes.cpu.families.nbits.vectors import (
     add_products,
     as_words,
     blocks_of,
-    middle_of,
     number_of,
     offset_of,
     shifted,
@@ -36,6 +35,8 @@ from compiler.tir.exprs import Expr, const, load
 _LOOK_UP = "llvm.x86.avx512.permvar.sf.512"
 _LOOKED_UP = 4
 """Rows whose sums of a block fit into 32 registers beside those of the depth."""
+_STREAMED = 4
+"""Rows from which on numbers are prefetched: fewer take as long as reading does."""
 _PAIRED_WORDS = {4: 4, 8: 1}
 """By bits, words of a column whose products 16 bits hold in pairs: 16 of up to 15 times 127, or two
 of up to 128 times 127.
@@ -189,15 +190,26 @@ def _halves(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
 
 
 def emit_integers(
-    nbits: NBits, unit: VectorUnit, left: Rounded, rows: list[Expr], panel: Expr
+    nbits: NBits,
+    unit: VectorUnit,
+    left: Rounded,
+    rows: list[Expr],
+    vectors: Vectors,
+    tile: Expr | None = None,
 ) -> Any:
-    """Emit the rounded rows by a panel; gives the buffer of sums [rows, width]."""
-    vectors = Vectors(nbits, unit, panel)
+    """Emit the rounded rows by some columns of a panel; gives the buffer of sums [rows, columns].
+
+    tile: the number of the tile, where many multiply the panel and prefetch the next one.
+    """
     lanes, many = vectors.lanes, len(vectors.starts)
     sums = zero_sums(vectors, len(rows))
     pairs = None if left.product.adds else unit.byte_pairs
     with serial(nbits.blocks, "block") as block:
         vectors.prefetch_beside(block)
+        if tile is not None:
+            vectors.prefetch_share(tile * nbits.blocks + block)
+        elif len(rows) >= _STREAMED:
+            vectors.prefetch_numbers(block)
         totals = Held(len(rows) * many, lanes, "int32", "totals")
         for i, row in enumerate(rows):
             for v in range(many):
@@ -248,10 +260,10 @@ def _add_rounded(
 
 
 def _begin(nbits: NBits, left: Rounded, place: Expr) -> Expr:
-    """What a block's sums begin at: less the one zero point of all columns times the integers."""
+    """What a block's sums begin at."""
     if nbits.zeros is not None or middle_of(nbits) == 0:
         return tirx.const(0, "int32")
-    return load(left.sums, [place]) * tirx.const(-middle_of(nbits), "int32")
+    return load(left.sums, [place])
 
 
 def _add_word(

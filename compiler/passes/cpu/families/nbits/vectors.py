@@ -7,7 +7,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.nbits import real_of_half
-from compiler.passes.cpu.families.nbits.match import BYTES, NBits
+from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import Floats
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import alloc, emit, prefetch, serial
@@ -16,18 +16,27 @@ from compiler.tir.exprs import Expr, bits_of, const, dtype_of, load
 _AHEAD = 4 * LINE
 """How far scales are prefetched: less than some 8 lines, beyond which it gained nothing."""
 
+_BLOCKS_AHEAD = 4
+"""How far numbers are prefetched where few rows are multiplied."""
+
+_LINES = 2
+"""Lines of the next panel that a tile prefetches for each of its blocks, where there are many."""
+
 
 class Vectors:
-    """Vectors of the tables at places of a panel."""
+    """Vectors of the tables at places of a panel: all of them, or the one whose number is given."""
 
-    def __init__(self, nbits: NBits, unit: VectorUnit, panel: Expr) -> None:
+    def __init__(
+        self, nbits: NBits, unit: VectorUnit, panel: Expr, only: Expr | None = None
+    ) -> None:
         # All tables of a panel have the panel's columns innermost, so that one load gives a vector
         # of columns.
         self.nbits, self.lanes, self.panel = nbits, unit.lanes(32), panel
         self.converts = unit.converts_halves
-        self.starts = range(0, nbits.width, self.lanes)
+        every = [const(start) for start in range(0, nbits.width, self.lanes)]
+        self.starts: list[Expr] = every if only is None else [only * self.lanes]
 
-    def number_words(self, block: Expr, word: Expr | int, start: int) -> Expr:
+    def number_words(self, block: Expr, word: Expr | int, start: Expr) -> Expr:
         """The words of a vector of columns as bytes."""
         nbits = self.nbits
         row = (self.panel * nbits.blocks + block) * nbits.words + word
@@ -35,7 +44,7 @@ class Vectors:
         place = prim.Ramp((row * nbits.width + start) * BYTES, const(1), size)
         return load(nbits.numbers, [place])
 
-    def beside(self, table: Any, block: Expr, start: int) -> Expr:
+    def beside(self, table: Any, block: Expr, start: Expr) -> Expr:
         """The scales or zero points of a vector of columns, as float32."""
         place = (self.panel * self.nbits.blocks + block) * self.nbits.width + start
         vector = load(table, [prim.Ramp(place, const(1), self.lanes)])
@@ -57,6 +66,23 @@ class Vectors:
             place = (self.panel * self.nbits.blocks + block) * self.nbits.width
             for start in range(0, self.nbits.width * size, LINE):
                 prefetch(table, place + (start + _AHEAD) // size, level=1)
+
+    def prefetch_numbers(self, block: Expr) -> None:
+        """Prefetch the numbers of a block to come, where multiplying one takes so long that
+        instructions of the next are not looked at: at each page hardware prefetches begin anew.
+        """
+        nbits = self.nbits
+        for word in range(nbits.words):
+            row = (self.panel * nbits.blocks + block + _BLOCKS_AHEAD) * nbits.words + word
+            for start in self.starts:
+                prefetch(nbits.numbers, (row * nbits.width + start) * BYTES, level=1)
+
+    def prefetch_share(self, number: Expr) -> None:
+        """Prefetch share `number` of the next panel's numbers into L2."""
+        nbits = self.nbits
+        first = (self.panel + 1) * (nbits.blocks * nbits.words * nbits.width * BYTES)
+        for line in range(_LINES):
+            prefetch(nbits.numbers, first + (number * _LINES + line) * LINE)
 
     def from_halves(self, bits: Expr) -> Expr:
         """The bits of float16 as float32."""
@@ -106,17 +132,12 @@ def blocks_of(nbits: NBits, whole: int, rest: int) -> Iterator[tuple[Expr, int]]
         yield const(whole), rest
 
 
-def offset_of(nbits: NBits, vectors: Vectors, block: Expr, start: int, scales: Expr) -> Expr:
+def offset_of(nbits: NBits, vectors: Vectors, block: Expr, start: Expr, scales: Expr) -> Expr:
     """What is added to the scaled numbers of a vector of columns, or subtracted from them."""
     if nbits.zeros is None:
         return vectors.spread(tirx.const(float(middle_of(nbits)), "float32")) * scales
     beside = vectors.beside(nbits.zeros, block, start)
     return beside if nbits.added else beside * scales
-
-
-def middle_of(nbits: NBits) -> int:
-    """The zero point of numbers that have none of their own, as they are stored."""
-    return 0 if nbits.signed else 1 << (nbits.form.bits - 1)
 
 
 def as_words(data: Expr, lanes: int) -> Expr:
