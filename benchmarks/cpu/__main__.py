@@ -17,12 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks import documents
 from benchmarks.cpu import callers, contest, document, page, quiet, report, subjects
-from benchmarks.cpu.document import Document
 from benchmarks.cpu.intervals import FEWEST
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.cpu.work import works_of
 from benchmarks.cpu.worker import PEAK_FLOPS
+from benchmarks.documents import Document
 from benchmarks.engines import PACKAGES
 from compiler import targets
 from compiler.profile.peaks import gflops_meter
@@ -73,7 +74,7 @@ def _table(options: argparse.Namespace) -> Document:
         except ExportError as error:
             print(f"{name} left out: torch does not export it: {error}")
         if options.json:
-            document.write(found, options.json)
+            documents.write(found, options.json)
     print(report.summary(found["rows"]))
     return found
 
@@ -91,7 +92,7 @@ def _callers(options: argparse.Namespace) -> Document:
             print(callers.line(row), flush=True)
             found["callers"].append(row)
     if options.json:
-        document.write(found, options.json)
+        documents.write(found, options.json)
     return found
 
 

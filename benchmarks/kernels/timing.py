@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
-from benchmarks.kernels.cases import Case
+from benchmarks.kernels.case import Arithmetic, Case
+from benchmarks.kernels.loops import products
+from benchmarks.kernels.products import PRODUCT
 from compiler.codegen.generate import generate
-from compiler.passes.manager import lower
-from compiler.profile.peaks import multiply_adds
+from compiler.passes.framework.kernel_notes import KernelNote
+from compiler.passes.manager import to_kernels, to_machine
+from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets import Target
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.conftest import build_module
 
 TURN = 0.002
@@ -37,6 +41,11 @@ class Measured:
         """The median."""
         return median(self.seconds)
 
+    @property
+    def peak(self) -> float:
+        """The median of the peaks."""
+        return median(self.peaks)
+
     def share_of_peak(self, operations: int) -> float:
         """The median over the turns, each beside its own peak."""
         rates = [operations / 1e9 / seconds for seconds in self.seconds]
@@ -47,16 +56,40 @@ class Measured:
         return median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
 
 
-def peak_of(target: Target) -> Callable[[], float]:
-    """Measures the GFLOP/s of multiply-adds in this thread, for a few tenths of a millisecond."""
-    chain, operations = multiply_adds(target)
+def peak_of(target: Target, arithmetic: Arithmetic = Arithmetic.FLOAT32) -> Callable[[], float]:
+    """Measures the GFLOP/s of multiply-adds in this thread, for tenths of a millisecond; those of
+    float32 where the processor has no instruction for the arithmetic.
+    """
+    found = products(target, arithmetic) or products(target, Arithmetic.FLOAT32)
+    assert found is not None
+    chain, operations = found
     rounds = 50_000
     return lambda: operations * rounds / 1e9 / _timed(lambda: chain(rounds), 1)
 
 
+def kernels_of(case: Case, target: Target) -> tvm.IRModule:
+    """The case's graph with the loops that the compiler writes."""
+    rounding = RoundOperands(
+        VectorUnit.of(target), {}, (PRODUCT,), frozenset({PRODUCT}), lambda layers: None
+    )
+    module = build_module(case.graph, dict(case.inputs))
+    return to_kernels(module, target, {}, (), rounding if case.rounded else None)
+
+
+def families_of(kernels: tvm.IRModule) -> set[str]:
+    """The names of the families that took the kernels."""
+    functions = kernels.functions.values()
+    return {KernelNote.of(func).family for func in functions if isinstance(func, tirx.PrimFunc)}
+
+
 def build(case: Case, target: Target) -> Callable[[], Any]:
-    """The case's graph as the compiler builds it, bound to its inputs."""
-    module = lower(build_module(case.graph, dict(case.inputs)), target, {})
+    """The case's graph as the compiler builds it, bound to its inputs; raises ValueError where
+    another family takes its kernel.
+    """
+    kernels = kernels_of(case, target)
+    if case.taken_by not in families_of(kernels):
+        raise ValueError(f"{case.family} {case.shape}: taken by {families_of(kernels)}")
+    module = to_machine(kernels, target, {})
     machine = relax.VirtualMachine(generate(module, target), tvm.cpu())
     arrays = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in case.arrays()]
     main = machine["main"]

@@ -1,0 +1,95 @@
+"""Where each kernel is under the roofline: Williams, Waterman and Patterson, "Roofline" (2009).
+
+A kernel of F operations that has to move B bytes can compute no more than the lesser of the peak of
+its instruction and F / B times the bandwidth of what holds its operands. Which cache, or memory,
+does so follows from how many bytes a call touches, since calls come one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from benchmarks.kernels.ceilings import ARITHMETIC, Bandwidth, level_of
+from compiler.targets.caches import Caches
+
+Row = Mapping[str, Any]
+"""A case: `group`, `shape`, `seconds` of a run, `executed` operations and those of the
+`definition`, `bytes` moved and `touched`, `peak_gflops` and `share_of_peak` in turns with it,
+`others`.
+"""
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A case under the roofline: GFLOP/s and GB/s of its runs, FLOP/byte, the bandwidth of what
+    holds its operands, what bounds it, and the share that it reaches of that bound.
+    """
+
+    row: Row
+    gflops: float
+    gb_s: float
+    intensity: float
+    bandwidth: float
+    bound: str
+    share: float
+
+
+def rated(row: Row, bandwidth: Bandwidth, caches: Caches) -> Rated:
+    """The case under the lower of its two ceilings."""
+    gflops, gb_s = (row[name] / row["seconds"] / 1e9 for name in ("executed", "bytes"))
+    intensity, rate = row["executed"] / row["bytes"], bandwidth.at(row["touched"])
+    if intensity * rate < row["peak_gflops"]:
+        bound, share = level_of(row["touched"], caches), gb_s / rate
+    else:
+        # In turns with the peak: what slows a turn slows both.
+        bound, share = ARITHMETIC, row["share_of_peak"]
+    return Rated(row, gflops, gb_s, intensity, rate, bound, share)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of some cases: the median, the least and the greatest value."""
+
+    middle: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """At least one value."""
+        return cls(median(values), min(values), max(values))
+
+
+@dataclass(frozen=True)
+class Family:
+    """All cases of a family that one thing bounds."""
+
+    group: str
+    bound: str
+    cases: tuple[Rated, ...]
+
+    def spread(self, name: str) -> Spread:
+        """Of one figure of Rated."""
+        return Spread.of([getattr(case, name) for case in self.cases])
+
+    @property
+    def share_of_peak(self) -> Spread:
+        """Of the peak of multiply-adds in the family's arithmetic."""
+        return Spread.of([case.row["share_of_peak"] for case in self.cases])
+
+
+def by_family(cases: Sequence[Rated]) -> list[Family]:
+    """The families in the order of their first cases, and in each what bounds the most cases
+    first.
+    """
+    groups: dict[str, dict[str, list[Rated]]] = {}
+    for case in cases:
+        groups.setdefault(case.row["group"], {}).setdefault(case.bound, []).append(case)
+    return [
+        Family(group, bound, tuple(found))
+        for group, bounds in groups.items()
+        for bound, found in sorted(bounds.items(), key=lambda item: -len(item[1]))
+    ]
