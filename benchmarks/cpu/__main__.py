@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -33,8 +34,8 @@ ENGINES = ("relaxd", "onnxruntime", "openvino", "torch.compile", "iree")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table row by row; write JSON, Markdown, the chart and the page where asked. Exit
-    status 1 with `--strict` where a row is noisy.
+    """Print the table row by row; write JSON, Markdown, the chart and the page where asked, with
+    `--regenerate` those of single kernels too. Exit status 1 with `--strict` where a row is noisy.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -51,10 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.cpu import chart
 
         chart.draw(found["rows"], found["engines"], options.plot)
+    failed = False
     if options.regenerate:
         page.regenerate(found)
+        # Calls at once are a part of their own, beside which kernels would be measured in vain.
+        failed = not options.callers and bool(subprocess.call(kernels(options.resume)))
     measured = found["callers" if options.callers else "rows"]
-    return int(options.strict and not all(map(report.is_quiet, measured)))
+    return int(failed or (options.strict and not all(map(report.is_quiet, measured))))
+
+
+def kernels(resume: bool) -> list[str]:
+    """The command that writes the rest of docs/performance, the roofline of single kernels: a
+    process of its own, since it keeps to one thread from its start.
+    """
+    command = [sys.executable, "-m", "benchmarks.kernels", "--regenerate"]
+    return [*command, "--resume"] if resume else command
 
 
 def _table(options: argparse.Namespace) -> Document:
@@ -153,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--resume", action="store_true", help="keep the file's quiet rows of models not named")
     add("--markdown", type=Path)
     add("--plot", type=Path)
-    add("--regenerate", action="store_true", help="write docs/performance: page, chart and JSON")
+    add("--regenerate", action="store_true", help="write docs/performance: page, charts and JSON")
     return parser
 
 

@@ -2,6 +2,7 @@
 two computed tensors.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -46,13 +47,13 @@ def _layers(rows: int, depth: int, columns: int, total: int, name: str) -> Case:
     rounded = bool(name)
     size = (2 if rounded else 4) * depth * columns
     copies = copies_for(size, total, 1 << 10 if total > WEIGHT_BYTES else 8)
-    draw = partial(np.random.default_rng(0).standard_normal, (depth, columns))
-    weights = [(draw() * depth**-0.5).astype("float32") for _ in range(copies)]
-    bias = relax.const(np.ones(columns, "float32"))
 
+    # Drawn when the graph is built: the weights of all cases take gigabytes.
     def graph(builder: Any, x: Any) -> Any:
-        layers = []
-        for weight in weights:
+        random, layers = np.random.default_rng(0), []
+        bias = relax.const(np.ones(columns, "float32"))
+        for _ in range(copies):
+            weight = random.standard_normal((depth, columns), "float32") * np.float32(depth**-0.5)
             product = op.matmul(x, relax.const(weight))
             made = builder.emit(product, name) if rounded else product
             layers.append(builder.emit(op.add(made, bias)))
@@ -108,19 +109,14 @@ def few_bits(rows: int, depth: int, columns: int, bits: int = 4, rounded: bool =
     blocks = depth // _SCALED
     size = columns * (depth * bits // 8 + 4 * blocks)
     copies = copies_for(size, STREAMED_BYTES if rows == 1 else WEIGHT_BYTES, 1 << 10)
-    random = np.random.default_rng(0)
     shape = (columns, blocks, _SCALED * bits // 8)
-    tables = [
-        Blocks(
-            bits,
-            _SCALED,
-            depth,
-            random.integers(0, 256, shape, np.uint8),
-            random.random((columns, blocks), np.float32),
-            None,
-        )
-        for _ in range(copies)
-    ]
+
+    def tables() -> Iterator[Blocks]:
+        random = np.random.default_rng(0)
+        for _ in range(copies):
+            numbers = random.integers(0, 256, shape, np.uint8)
+            scales = random.random((columns, blocks), np.float32)
+            yield Blocks(bits, _SCALED, depth, numbers, scales, None)
 
     def product(table: Blocks, x: Any, *tensors: Any) -> Any:
         k = te.reduce_axis((tirx.IntImm("int64", 0), tirx.IntImm("int64", depth)), name="k")
@@ -139,7 +135,7 @@ def few_bits(rows: int, depth: int, columns: int, bits: int = 4, rounded: bool =
                     *(relax.const(tensor.data) for tensor in table.tensors),
                     primfunc_name_hint=name,
                 )
-                for table in tables
+                for table in tables()
             ]
         )
 

@@ -1,6 +1,7 @@
 """Rows, summaries, the file and the page of a run, without timing anything."""
 
 import json
+import sys
 
 import pytest
 
@@ -127,3 +128,18 @@ def test_too_few_rounds_are_refused(capsys):
     with pytest.raises(SystemExit):
         main(["--rounds", "5"])
     assert "6 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_one_command_writes_the_part_of_single_kernels_too(monkeypatch, tmp_path, resume):
+    called = []
+    file = tmp_path / "cpu.json"
+    documents.write(document.with_rows(document.begun(2, ["relaxd"]), [EVEN]), file)
+    monkeypatch.setattr(page, "FILE", file)
+    monkeypatch.setattr(page, "regenerate", lambda found: called.append("page"))
+    monkeypatch.setattr("benchmarks.cpu.__main__.ROWS", {})
+    monkeypatch.setattr("subprocess.call", lambda command: called.append(command) or 3)
+    asked = ["--engines", "relaxd", "--regenerate", *(["--resume"] if resume else [])]
+    assert main(asked) == 1  # as the other command failed
+    command = [sys.executable, "-m", "benchmarks.kernels", "--regenerate"]
+    assert called == ["page", [*command, "--resume"] if resume else command]
