@@ -38,8 +38,9 @@ class Case:
 
     graph: of `inputs`, whose named axes have the extents `at`; copies: how many times a call runs
     the kernel. operations: multiplications and additions of one run as its definition counts them;
-    computed: as the kernel's algorithm takes them, where that differs; bytes: that one run has to
-    read and write; shared: those among them that all copies read.
+    computed: as the kernel's algorithm takes them, where that differs. bytes: that one run has to
+    read and write; again: those among them that it has read before; shared: those that all copies
+    read.
 
     arithmetic: what is multiplied; rounded: whether the compiler is asked to round the operands of
     the matmul whose variable is called PRODUCT to bfloat16.
@@ -54,6 +55,7 @@ class Case:
     bytes: int
     copies: int = 1
     computed: int | None = None
+    again: int = 0
     shared: int = 0
     arithmetic: Arithmetic = Arithmetic.FLOAT32
     rounded: bool = False
@@ -79,7 +81,7 @@ class Case:
         """Bytes that a call reads and writes, all copies together: what a cache has to hold for
         the next call to find it there.
         """
-        return self.copies * (self.bytes - self.shared) + self.shared
+        return self.copies * (self.bytes - self.again - self.shared) + self.shared
 
     def arrays(self) -> list[np.ndarray]:
         """Inputs: floats standard normal, integers of a byte."""

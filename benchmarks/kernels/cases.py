@@ -88,6 +88,7 @@ def _moves() -> Iterator[Case]:
     yield rows.residual(1, 256, 56)
     yield rows.residual(16, 256, 56)
     yield rows.mean(1, 7, 2048)
+    yield rows.mean(1, 56, 144)
     yield rows.mean(16, 56, 256)
     yield rows.transpose(1, 64, 56)
     yield rows.transpose(16, 64, 112)

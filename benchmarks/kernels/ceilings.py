@@ -15,7 +15,10 @@ from compiler.targets.caches import Caches
 
 _SMALLEST, _BEYOND = 4 << 10, 4
 """The smallest buffer that is read in bytes, and the largest as a multiple of the last cache."""
-_TRIES, _SECONDS = 9, 0.004
+_TRIES, _SECONDS = 9, 0.002
+
+Read = Callable[[int, int], int]
+"""Reads so many bytes so many times, and returns the bytes of one time."""
 
 Level = str
 ARITHMETIC, MEMORY = "arithmetic", "memory"
@@ -42,10 +45,19 @@ class Bandwidth:
         pairs = zip(self.bytes, self.gb_s, strict=True)
         return [{"bytes": size, "gb_s": rate} for size, rate in pairs]
 
+    def best_of(self, other: Bandwidth) -> Bandwidth:
+        """The greater rate at each size, of two that have the same sizes."""
+        return Bandwidth(self.bytes, tuple(map(max, self.gb_s, other.gb_s)))
+
     @classmethod
     def from_json(cls, found: Sequence[dict[str, Any]]) -> Bandwidth:
         """Of `to_json`."""
         return cls(*(tuple(one[name] for one in found) for name in ("bytes", "gb_s")))
+
+
+def largest(caches: Caches) -> int:
+    """Bytes of the largest buffer that is read: what is larger comes from memory alike."""
+    return _BEYOND * max(caches.l1, caches.l2, caches.l3)
 
 
 def level_of(size: int, caches: Caches) -> Level:
@@ -68,25 +80,35 @@ def places(caches: Caches) -> dict[Level, int]:
     return sizes | {MEMORY: _BEYOND * before}
 
 
-def measured_bandwidth(read: Callable[[int, int], int], caches: Caches) -> Bandwidth:
-    """The best of a few tries at each power of two; read: reads so many bytes so many times, and
-    returns the bytes of one time.
+def measured_bandwidth(reads: Sequence[Read], caches: Caches) -> Bandwidth:
+    """The best of a few tries at each power of two."""
+    sizes = [_SMALLEST << power for power in range((largest(caches) // _SMALLEST).bit_length())]
+    meters = [meter(reads, size) for size in sizes]
+    rates = [max(measure() for _ in range(_TRIES)) for measure in meters]
+    return Bandwidth(tuple(sizes), tuple(rates))
+
+
+def meter(reads: Sequence[Read], size: int) -> Callable[[], float]:
+    """Measures the GB/s at which a buffer of so many bytes is read, by the best of the loops, for
+    some milliseconds at each call.
     """
-    most = _BEYOND * max(caches.l1, caches.l2, caches.l3)
-    sizes = [_SMALLEST << power for power in range((most // _SMALLEST).bit_length())]
-    found = [_best(read, size) for size in sizes]
-    return Bandwidth(tuple(size for size, _ in found), tuple(rate for _, rate in found))
+
+    def measure() -> float:
+        return max(_rate(read, size) for read in reads)
+
+    return measure
 
 
-def _best(read: Callable[[int, int], int], size: int) -> tuple[int, float]:
-    once = _seconds(read, size, 1)
-    times = max(int(_SECONDS / max(once, 1e-9)), 1)
-    whole = read(size, times)
-    return whole, max(whole * times / 1e9 / _seconds(read, size, times) for _ in range(_TRIES))
-
-
-def _seconds(read: Callable[[int, int], int], size: int, times: int) -> float:
+def _rate(read: Read, size: int) -> float:
+    """Behind a time that brings the buffer into the caches, and tells how often fills a try."""
     read(size, 1)
+    once = _seconds(read, size, 1)[1]
+    whole, taken = _seconds(read, size, max(int(_SECONDS / max(once, 1e-9)), 1))
+    return whole / 1e9 / taken
+
+
+def _seconds(read: Read, size: int, times: int) -> tuple[int, float]:
+    """Bytes of one time, and its seconds."""
     began = time.thread_time()
-    read(size, times)
-    return time.thread_time() - began
+    whole = read(size, times)
+    return whole, (time.thread_time() - began) / times

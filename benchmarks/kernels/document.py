@@ -15,7 +15,6 @@ from benchmarks import documents
 from benchmarks.cpu import quiet
 from benchmarks.documents import Document
 from benchmarks.kernels.case import Case
-from benchmarks.kernels.ceilings import Bandwidth
 from benchmarks.kernels.roofline import Rated, rated
 from compiler.targets.caches import Caches, host_caches
 
@@ -78,8 +77,8 @@ def with_row(document: Document, row: Mapping[str, Any], cases: Sequence[Case]) 
 
 def ratings(document: Document) -> list[Rated]:
     """Every row under the document's ceilings."""
-    bandwidth = Bandwidth.from_json(document["bandwidth"])
-    return [rated(row, bandwidth, Caches(**document["caches"])) for row in document["rows"]]
+    caches = Caches(**document["caches"])
+    return [rated(row, caches) for row in document["rows"]]
 
 
 def written(document: Document, file: Path) -> None:
@@ -91,7 +90,6 @@ def written(document: Document, file: Path) -> None:
             "gb_s": one.gb_s,
             "flop_per_byte": one.intensity,
             "bound": one.bound,
-            "bandwidth_gb_s": one.bandwidth,
             "share_of_attainable": one.share,
         }
         for one in ratings(document)

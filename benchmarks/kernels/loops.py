@@ -12,6 +12,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from benchmarks.kernels.case import Arithmetic
+from benchmarks.kernels.ceilings import Read
 from compiler.passes.cpu.shared.bfloats import add_product, vector_at, with_instructions
 from compiler.profile.peaks import multiply_adds
 from compiler.targets import Target
@@ -21,6 +22,9 @@ from compiler.tir.exprs import const, load
 
 _SUMS = 12
 """Independent accumulators: enough to hide the latency of an instruction on two units."""
+
+_STREAMS = (4, _SUMS)
+"""Places at which a reading loop reads in turn."""
 
 Loop = tuple[Callable[[int], None], int]
 """Called with its number of rounds, and the operations of one round."""
@@ -44,26 +48,31 @@ def products(target: Target, arithmetic: Arithmetic) -> Loop | None:
     return lambda rounds: run(given, rounds, out), 2 * group * _SUMS * lanes
 
 
-def reader(target: Target) -> Callable[[int, int], int]:
-    """Reads the first so many bytes of a buffer, so many times, and returns how many bytes it read
-    each time: whole rounds of the loop.
+def readers(target: Target) -> list[Read]:
+    """Loops that read the first so many bytes of a buffer so many times, and return how many bytes
+    they read each time, which are whole rounds.
+
+    They read at several places in turn: one thread gets more from memory that way, and which number
+    of places is best depends on the size.
     """
     lanes = VectorUnit.of(target).lanes(32)
-    run = _built(_reading(lanes), target)
     out = tvm.runtime.tensor(np.zeros(lanes, "float32"))
     held: dict[int, Any] = {}
     step = 4 * _SUMS * lanes
 
-    def read(size: int, times: int) -> int:
-        whole = max(size // step, 1) * step
-        if whole not in held:
-            # Written once: memory that nobody wrote is one page of zeros.
-            held.clear()
-            held[whole] = tvm.runtime.tensor(np.ones(whole // 4, "float32"))
-        run(held[whole], times, out)
-        return whole
+    def reading(run: Callable[..., None]) -> Read:
+        def read(size: int, times: int) -> int:
+            whole = max(size // step, 1) * step
+            if whole not in held:
+                held.clear()
+                # Written once: memory that nobody wrote is one page of zeros.
+                held[whole] = tvm.runtime.tensor(np.ones(whole // 4, "float32"))
+            run(held[whole], times, out)
+            return whole
 
-    return read
+        return read
+
+    return [reading(_built(_reading(lanes, streams), target)) for streams in _STREAMS]
 
 
 def _step_of(
@@ -105,17 +114,18 @@ def _multiplying(
     return tirx.PrimFunc([given, rounds, out], with_instructions(body.stmt, unit))
 
 
-def _reading(lanes: int) -> tirx.PrimFunc:
+def _reading(lanes: int, streams: int) -> tirx.PrimFunc:
     times, size = (tirx.Var(name, "int64") for name in ("times", "size"))
-    step = _SUMS * lanes
     data = tirx.decl_buffer([size], "float32", name="data")
+    each = _SUMS // streams
     with _summing("float32", lanes) as (out, sums, body):
-        count = let("count", size // const(step))
+        count = let("count", size // const(_SUMS * lanes))
         with serial(times, "t"), serial(count, "r") as r:
             for i in range(_SUMS):
+                first = (count * (i // each) + r) * const(each * lanes) + const(i % each * lanes)
                 with vectorized(lanes) as lane:
                     at = const(i * lanes) + lane
-                    store(sums, sums[at] + data[r * const(step) + at], at)
+                    store(sums, sums[at] + data[first + lane], at)
     return tirx.PrimFunc([data, times, out], body.stmt)
 
 

@@ -170,10 +170,13 @@ def attention(depth: int, heads: int, batch: int, rows: int, keys: int) -> Case:
 
 
 def recurrence(kind: str, hidden: int, batch: int, steps: int) -> Case:
-    """All steps of a layer from its gates' sums, the input's part being a matmul before it."""
+    """All steps of a layer from its gates' sums, the input's part being a matmul before it.
+
+    A step needs the state of the one before and all weights, more than the first cache keeps.
+    """
     built = families.recurrence(kind, hidden)
     gates = {"LSTM": 4, "GRU": 3}[kind]
-    moved = floats((steps, batch, gates, hidden), (hidden, gates, hidden), (steps, batch, hidden))
+    weights = floats((hidden, gates, hidden))
     return Case(
         RECURRENT,
         f"{kind} of {hidden}, batch {batch}, {steps} steps",
@@ -181,5 +184,6 @@ def recurrence(kind: str, hidden: int, batch: int, steps: int) -> Case:
         built.inputs,
         {"s": steps, "b": batch},
         2 * steps * batch * hidden * gates * hidden,
-        moved,
+        steps * (weights + floats((batch, gates, hidden), (batch, hidden))),
+        again=(steps - 1) * weights,
     )

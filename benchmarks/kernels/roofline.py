@@ -12,41 +12,39 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.kernels.ceilings import ARITHMETIC, Bandwidth, level_of
+from benchmarks.kernels.ceilings import ARITHMETIC, level_of
 from compiler.targets.caches import Caches
 
 Row = Mapping[str, Any]
 """A case: `group`, `shape`, `seconds` of a run, `executed` operations and those of the
-`definition`, `bytes` moved and `touched`, `peak_gflops` and `share_of_peak` in turns with it,
-`others`.
+`definition`, `bytes` moved and `touched`, and in turns with it `peak_gflops` and `share_of_peak`,
+`bandwidth_gb_s` of what holds its operands and `share_of_bandwidth`; `others`.
 """
 
 
 @dataclass(frozen=True)
 class Rated:
-    """A case under the roofline: GFLOP/s and GB/s of its runs, FLOP/byte, the bandwidth of what
-    holds its operands, what bounds it, and the share that it reaches of that bound.
+    """A case under the roofline: GFLOP/s and GB/s of its runs, FLOP/byte, what bounds it, and the
+    share of that bound which it reaches.
     """
 
     row: Row
     gflops: float
     gb_s: float
     intensity: float
-    bandwidth: float
     bound: str
     share: float
 
 
-def rated(row: Row, bandwidth: Bandwidth, caches: Caches) -> Rated:
+def rated(row: Row, caches: Caches) -> Rated:
     """The case under the lower of its two ceilings."""
     gflops, gb_s = (row[name] / row["seconds"] / 1e9 for name in ("executed", "bytes"))
-    intensity, rate = row["executed"] / row["bytes"], bandwidth.at(row["touched"])
-    if intensity * rate < row["peak_gflops"]:
-        bound, share = level_of(row["touched"], caches), gb_s / rate
+    intensity = row["executed"] / row["bytes"]
+    if intensity * row["bandwidth_gb_s"] < row["peak_gflops"]:
+        bound, share = level_of(row["touched"], caches), row["share_of_bandwidth"]
     else:
-        # In turns with the peak: what slows a turn slows both.
         bound, share = ARITHMETIC, row["share_of_peak"]
-    return Rated(row, gflops, gb_s, intensity, rate, bound, share)
+    return Rated(row, gflops, gb_s, intensity, bound, share)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -29,12 +29,13 @@ do.
 
 @dataclass(frozen=True)
 class Measured:
-    """seconds: of one run of the kernel, turn by turn; peaks: GFLOP/s of the processor around them,
-    likewise.
+    """seconds: of one run of the kernel, turn by turn; peaks, rates: GFLOP/s and GB/s of the
+    processor around them, likewise; no rates where nobody asked.
     """
 
     seconds: list[float]
     peaks: list[float]
+    rates: list[float] = field(default_factory=list)
 
     @property
     def time(self) -> float:
@@ -45,6 +46,16 @@ class Measured:
     def peak(self) -> float:
         """The median of the peaks."""
         return median(self.peaks)
+
+    @property
+    def rate(self) -> float:
+        """The median of the rates."""
+        return median(self.rates)
+
+    def share_of_rate(self, size: int) -> float:
+        """As `share_of_peak`, of the bytes that a run moves."""
+        moved = [size / 1e9 / seconds for seconds in self.seconds]
+        return median(one / rate for one, rate in zip(moved, self.rates, strict=True))
 
     def share_of_peak(self, operations: int) -> float:
         """The median over the turns, each beside its own peak."""
@@ -57,13 +68,13 @@ class Measured:
 
 
 def peak_of(target: Target, arithmetic: Arithmetic = Arithmetic.FLOAT32) -> Callable[[], float]:
-    """Measures the GFLOP/s of multiply-adds in this thread, for tenths of a millisecond; those of
+    """Measures the GFLOP/s of multiply-adds in this thread, for half a millisecond; those of
     float32 where the processor has no instruction for the arithmetic.
     """
     found = products(target, arithmetic) or products(target, Arithmetic.FLOAT32)
     assert found is not None
     chain, operations = found
-    rounds = 50_000
+    rounds = 150_000
     return lambda: operations * rounds / 1e9 / _timed(lambda: chain(rounds), 1)
 
 
@@ -97,21 +108,33 @@ def build(case: Case, target: Target) -> Callable[[], Any]:
 
 
 def race(
-    calls: Mapping[str, Callable[[], Any]], copies: int, seconds: float, peak: Callable[[], float]
+    calls: Mapping[str, Callable[[], Any]],
+    copies: int,
+    seconds: float,
+    peak: Callable[[], float],
+    rate: Callable[[], float] | None = None,
 ) -> dict[str, Measured]:
     """Every call for about `seconds`, turn by turn, each second turn in the opposite order.
+
+    rate: measures GB/s of reads, which takes the caches from the calls; a call that is not timed
+    fills them again.
 
     Times are of the thread, so that other processes on this processor do not count.
     """
     runs = {name: _runs(call) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     peaks: list[float] = []
+    rates: list[float] = []
     end = time.perf_counter() + seconds * len(calls)
     while len(peaks) < 3 or time.perf_counter() < end:
         for name in list(calls)[:: 1 if len(peaks) % 2 else -1]:
+            if rate is not None:
+                calls[name]()
             times[name].append(_timed(calls[name], runs[name]) / copies)
         peaks.append(peak())
-    return {name: Measured(found, peaks) for name, found in times.items()}
+        if rate is not None:
+            rates.append(rate())
+    return {name: Measured(found, peaks, rates) for name, found in times.items()}
 
 
 def _runs(call: Callable[[], Any]) -> int:

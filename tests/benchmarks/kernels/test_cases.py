@@ -87,6 +87,13 @@ def test_winograd_takes_a_quarter_of_the_multiplications_where_tiles_cover_the_i
     assert beyond.executed == case.executed
 
 
+def test_a_recurrence_reads_its_weights_at_every_step_and_holds_them_once():
+    case = products.recurrence("LSTM", 16, 2, 5)
+    weights, rows_of_a_step = 4 * 16 * 4 * 16, 4 * 2 * (4 * 16 + 16)
+    assert case.bytes == 5 * (weights + rows_of_a_step)
+    assert case.touched == weights + 5 * rows_of_a_step
+
+
 def test_numbers_of_four_bits_take_five_bits_with_their_scales():
     case = products.few_bits(1, 64, 48)
     assert case.bytes == 64 * 48 * 5 // 8 + 4 * (64 + 48)

@@ -33,15 +33,23 @@ def test_a_cache_is_shown_at_a_size_that_the_one_before_it_does_not_hold():
     assert list(places(Caches(l1=32 << 10, l2=1 << 19, l3=0))) == ["L1", "L2", "memory"]
 
 
-def test_the_best_try_of_every_power_of_two_counts(monkeypatch):
-    now, slow = [0.0], iter(range(10**6))
+def test_the_better_of_two_measurements_counts_at_each_size():
+    found = Bandwidth((1, 2), (3.0, 1.0)).best_of(Bandwidth((1, 2), (2.0, 4.0)))
+    assert found == Bandwidth((1, 2), (3.0, 4.0))
 
-    def read(size, times):
-        # 10 GB/s, and half of it in every third call.
-        now[0] += size * times / 10e9 * (1 + (next(slow) % 3 == 0))
-        return size
+
+def test_the_best_try_of_the_best_loop_counts_at_every_power_of_two(monkeypatch):
+    now, calls = [0.0], iter(range(10**6))
+
+    def at(rate):
+        def read(size, times):
+            # Other work stretches every fifth call.
+            now[0] += size * times / rate * (1 + (next(calls) % 5 == 0))
+            return size
+
+        return read
 
     monkeypatch.setattr(ceilings.time, "thread_time", lambda: now[0])
-    found = measured_bandwidth(read, Caches(l1=4 << 10, l2=8 << 10, l3=0))
+    found = measured_bandwidth([at(4e9), at(10e9)], Caches(l1=4 << 10, l2=8 << 10, l3=0))
     assert found.bytes == (4 << 10, 8 << 10, 16 << 10, 32 << 10)
     assert found.gb_s == pytest.approx((10.0,) * 4)
