@@ -36,6 +36,7 @@ def section(found: Document) -> str:
         f"{_ceilings(found)}{_noise(cases)}",
         families(by_family(cases)),
         *_winograd(cases),
+        *_without_peak(found, cases),
         f"[Every case]({FILE.name})",
     ]
     return "\n\n".join(parts)
@@ -127,6 +128,19 @@ def _winograd(cases: Sequence[Rated]) -> list[str]:
         "Winograd's row counts the multiplications that its form takes, a quarter of the direct "
         "form's where tiles of 4x4 cover the image, and neither its transforms nor what they move. "
         f"In operations of the direct form it computes {_spread(rates)} GFLOP/s."
+    ]
+
+
+def _without_peak(found: Document, cases: Sequence[Rated]) -> list[str]:
+    """Which families are held against float32, as the processor cannot multiply what they do."""
+    groups = {case.row["group"] for case in cases}
+    lacking = set(Arithmetic) - _peaks(found).keys()
+    names = sorted(group for group in groups if any(group.endswith(one) for one in lacking))
+    if not names:
+        return []
+    return [
+        f"Shares of {' and '.join(f'`{name}`' for name in names)} are of the peak of float32: this "
+        "processor has no instruction that multiplies and adds what they multiply."
     ]
 
 

@@ -33,7 +33,7 @@ def found(monkeypatch):
         **document.begun(),
         "date": "2026-01-02",
         "caches": CACHES,
-        "peaks": {"float32": 50.0, "int8": 200.0},
+        "peaks": {"float32": 50.0, "bfloat16": 100.0},
         "bandwidth": [{"bytes": 1 << 10, "gb_s": 80.0}, {"bytes": 1 << 26, "gb_s": 20.0}],
     }
     for case in reversed(CASES):
@@ -51,7 +51,7 @@ def test_a_section_says_where_we_are_and_what_bounds_it(found):
     first, table, winograd, link = page.section(found).split("\n\n")
     assert first == (
         "Some CPU, 2 cores, x86-64-v4 with vectors of 512 bits, one thread, 2026-01-02: 4 cases."
-        " Measured ceilings: 50 of float32, 200 of 8-bit integers in GFLOP/s of multiply-adds, and"
+        " Measured ceilings: 50 of float32, 100 of bfloat16 in GFLOP/s of multiply-adds, and"
         " 57 from L1, 42 from L2, 27 from L3, 20 from memory in GB/s of reads."
     )
     assert table.splitlines()[2:] == [
@@ -69,6 +69,14 @@ def test_a_family_of_several_cases_has_a_median_and_its_ends(found):
     slower = {**_row(other), "seconds": 3e-8, "share_of_bandwidth": 0.15}
     more = document.with_row(found, slower, [*CASES, other])
     assert "| copy | L1 | 2 |  |  | 8.5 (4.3-13) |  | 30% (15-45%) |" in page.section(more)
+
+
+def test_families_without_an_instruction_of_their_own_are_named(found):
+    assert "are of the peak of float32" not in page.section(found)
+    plain = {**found, "peaks": {"float32": 50.0, "int8": 200.0}}
+    assert "\n\nShares of `matmul, bfloat16` are of the peak of float32: this" in page.section(
+        plain
+    )
 
 
 def test_noise_is_said_and_winograd_explained_only_where_it_is(found):
