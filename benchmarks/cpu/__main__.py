@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,12 +18,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks import documents
 from benchmarks.cpu import callers, contest, document, page, quiet, report, subjects
-from benchmarks.cpu.document import Document
 from benchmarks.cpu.intervals import FEWEST
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.cpu.work import works_of
 from benchmarks.cpu.worker import PEAK_FLOPS
+from benchmarks.documents import Document
 from benchmarks.engines import PACKAGES
 from compiler import targets
 from compiler.profile.peaks import gflops_meter
@@ -32,8 +34,8 @@ ENGINES = ("relaxd", "onnxruntime", "openvino", "torch.compile", "iree")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table row by row; write JSON, Markdown, the chart and the page where asked. Exit
-    status 1 with `--strict` where a row is noisy.
+    """Print the table row by row; write JSON, Markdown, the chart and the page where asked, with
+    `--regenerate` those of single kernels too. Exit status 1 with `--strict` where a row is noisy.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -50,10 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from benchmarks.cpu import chart
 
         chart.draw(found["rows"], found["engines"], options.plot)
+    failed = False
     if options.regenerate:
         page.regenerate(found)
+        # Calls at once are a part of their own, beside which kernels would be measured in vain.
+        failed = not options.callers and bool(subprocess.call(kernels(options.resume)))
     measured = found["callers" if options.callers else "rows"]
-    return int(options.strict and not all(map(report.is_quiet, measured)))
+    return int(failed or (options.strict and not all(map(report.is_quiet, measured))))
+
+
+def kernels(resume: bool) -> list[str]:
+    """The command that writes the rest of docs/performance, the roofline of single kernels: a
+    process of its own, since it keeps to one thread from its start.
+    """
+    command = [sys.executable, "-m", "benchmarks.kernels", "--regenerate"]
+    return [*command, "--resume"] if resume else command
 
 
 def _table(options: argparse.Namespace) -> Document:
@@ -73,7 +86,7 @@ def _table(options: argparse.Namespace) -> Document:
         except ExportError as error:
             print(f"{name} left out: torch does not export it: {error}")
         if options.json:
-            document.write(found, options.json)
+            documents.write(found, options.json)
     print(report.summary(found["rows"]))
     return found
 
@@ -91,7 +104,7 @@ def _callers(options: argparse.Namespace) -> Document:
             print(callers.line(row), flush=True)
             found["callers"].append(row)
     if options.json:
-        document.write(found, options.json)
+        documents.write(found, options.json)
     return found
 
 
@@ -152,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--resume", action="store_true", help="keep the file's quiet rows of models not named")
     add("--markdown", type=Path)
     add("--plot", type=Path)
-    add("--regenerate", action="store_true", help="write docs/performance: page, chart and JSON")
+    add("--regenerate", action="store_true", help="write docs/performance: page, charts and JSON")
     return parser
 
 

@@ -1,9 +1,10 @@
 """`python -m benchmarks.kernels`: the kernels of every family at the shapes of real models, on one
-thread, as a share of the processor's peak.
+thread, beside what the processor reaches at most.
 
-For each kernel the time of one run, its GFLOP/s (of a Winograd convolution those of the direct
-form), the share of the peak of multiply-adds, measured in turns with it, and the GB/s of what it
-has to read and write, to be compared with the machine's.
+For each kernel the time of one run, its GFLOP/s, the share of the peak of multiply-adds in its
+arithmetic, measured in turns with it, the GB/s of what it has to read and write, which of the two
+bounds it, and the share of that bound. `--regenerate` writes docs/performance: a section of the
+page, roofline.png and kernels.json; it needs matplotlib.
 
 With `--candidates`, other register tiles, panels and passes of matmuls are built and measured in
 turns with the compiler's own, and ranked: on a processor that nobody has tuned for, one run says
@@ -22,54 +23,127 @@ import time
 os.environ["TVM_NUM_THREADS"] = "1"
 sys.modules.setdefault("torch", None)
 
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Sequence  # noqa: E402
+from typing import Any  # noqa: E402
 
+from benchmarks.cpu import quiet  # noqa: E402
+from benchmarks.documents import Document  # noqa: E402
+from benchmarks.kernels import ceilings, document, page  # noqa: E402
 from benchmarks.kernels.candidates import ranked  # noqa: E402
-from benchmarks.kernels.cases import Case, cases  # noqa: E402
-from benchmarks.kernels.timing import Measured, build, peak_of, race  # noqa: E402
+from benchmarks.kernels.case import Arithmetic, Case  # noqa: E402
+from benchmarks.kernels.cases import cases  # noqa: E402
+from benchmarks.kernels.ceilings import Bandwidth  # noqa: E402
+from benchmarks.kernels.loops import products, readers  # noqa: E402
+from benchmarks.kernels.timing import build, peak_of, race  # noqa: E402
 from compiler import targets  # noqa: E402
 from compiler.targets import Target  # noqa: E402
+from compiler.targets.caches import host_caches  # noqa: E402
 from compiler.targets.vector_unit import VectorUnit  # noqa: E402
 
 QUIET = 0.9
 """Share of the processor that this process has on a quiet machine, compilation included."""
+_TRIES, _PEAKS = 3, 20
+"""Of a case while others use the processors, and of the peak of an arithmetic."""
 
 
-def main() -> int:
-    """Print the table, or the candidates of each chosen matmul from the fastest on."""
-    options = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table, or the candidates of each chosen matmul from the fastest on; write
+    docs/performance where asked.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.resume and not options.regenerate:
+        parser.error("--resume needs --regenerate")
     wall, own = time.perf_counter(), time.thread_time()
+    found = document.begun()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     target = targets.resolve("native")
-    peak = peak_of(target)
-    chosen = [case for case in cases() if options.only in f"{case.family} {case.shape}"]
+    chosen = [case for case in cases() if options.only in f"{case.group} {case.shape}"]
     if options.candidates:
         for case in chosen:
             if case.family == "matmul":
-                _rank(case, target, options.seconds, peak)
+                _rank(case, target, options.seconds, peak_of(target, case.arithmetic))
     else:
-        _table(chosen, target, options.seconds, peak)
+        found = _table(found, chosen, target, options)
+    if options.regenerate:
+        page.regenerate(found)
     share = (time.thread_time() - own) / (time.perf_counter() - wall)
     if share < QUIET:
         print(f"this thread had {share:.0%} of a processor: not the figures of a quiet machine")
     return 0
 
 
-def _table(chosen: list[Case], target: Target, seconds: float, peak: Callable[[], float]) -> None:
-    print("| family | shape | ms | GFLOP/s | of the peak | GB/s |")
-    print("|---|---|---:|---:|---:|---:|")
+def _table(
+    found: Document, chosen: Sequence[Case], target: Target, options: argparse.Namespace
+) -> Document:
+    """The document with a row for every chosen case, printed as they come; with `--resume` those of
+    an earlier run stand in for all that are not named.
+    """
+    every, file = list(cases()), page.FILE if options.regenerate else None
+    if options.resume:
+        again = chosen if options.only else []
+        found = document.resumed(found, page.FILE, [case for case in every if case not in again])
+        chosen = document.lacking(found, every)
+    if chosen or not found["bandwidth"]:
+        found = _with_ceilings(found, target)
+    peaks, reads = {one: peak_of(target, one) for one in Arithmetic}, readers(target)
+    for line in page.case_lines(document.ratings(found)):
+        print(line, flush=True)
     for case in chosen:
-        calls = {"": build(case, target)}
-        print(_row(case, race(calls, case.copies, seconds, peak)[""]), flush=True)
+        rate = ceilings.meter(reads, min(case.touched, ceilings.largest(host_caches())))
+        row = _row(case, target, options.seconds, peaks[case.arithmetic], rate)
+        found = document.with_row(found, row, every)
+        print(page.case_line(document.ratings({**found, "rows": [row]})[0]), flush=True)
+        if file:
+            document.written(found, file)
+    if chosen:
+        # Once more: what others do to memory lasts longer than a measurement.
+        found = _with_ceilings(found, target)
+        if file:
+            document.written(found, file)
+    return found
 
 
-def _row(case: Case, measured: Measured) -> str:
-    seconds, rate, share = measured.time, "", ""
-    if case.operations:
-        rate = f"{case.operations / seconds / 1e9:.0f}"
-        share = f"{measured.share_of_peak(case.operations):.0%}"
-    moved = f"{case.bytes / seconds / 1e9:.1f}"
-    return f"| {case.family} | {case.shape} | {seconds * 1e3:.4f} | {rate} | {share} | {moved} |"
+def _with_ceilings(found: Document, target: Target) -> Document:
+    """The best so far of the peak of each arithmetic that the processor has instructions for, and
+    of what it reads.
+    """
+    peaks = dict(found["peaks"])
+    for one in Arithmetic:
+        if products(target, one) is not None:
+            measure = peak_of(target, one)
+            peaks[one] = max(peaks.get(one, 0.0), *(measure() for _ in range(_PEAKS)))
+    bandwidth = ceilings.measured_bandwidth(readers(target), host_caches())
+    if found["bandwidth"]:
+        bandwidth = bandwidth.best_of(Bandwidth.from_json(found["bandwidth"]))
+    return {**found, "peaks": peaks, "bandwidth": bandwidth.to_json()}
+
+
+def _row(
+    case: Case,
+    target: Target,
+    seconds: float,
+    peak: Callable[[], float],
+    rate: Callable[[], float],
+) -> dict[str, Any]:
+    """A case measured, again while others use the processors, up to a few times."""
+    calls = {"": build(case, target)}
+    for _ in range(_TRIES):
+        before = quiet.clock([os.getpid()])
+        measured = race(calls, case.copies, seconds, peak, rate)[""]
+        others = quiet.others_between(before, quiet.clock([os.getpid()]))
+        if others <= quiet.MOST:
+            break
+    return {
+        **document.identity(case),
+        "seconds": measured.time,
+        "turns": len(measured.peaks),
+        "peak_gflops": measured.peak,
+        "share_of_peak": measured.share_of_peak(case.executed),
+        "bandwidth_gb_s": measured.rate,
+        "share_of_bandwidth": measured.share_of_rate(case.bytes),
+        "others": others,
+    }
 
 
 def _rank(case: Case, target: Target, seconds: float, peak: Callable[[], float]) -> None:
@@ -92,6 +166,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each kernel or candidate")
     parser.add_argument(
         "--candidates", action="store_true", help="rank tiles and panels of the chosen matmuls"
+    )
+    parser.add_argument(
+        "--regenerate", action="store_true", help="write docs/performance: page, chart and JSON"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the file's quiet rows of cases not named"
     )
     return parser
 

@@ -2,19 +2,23 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
-from benchmarks.kernels.cases import Case
+from benchmarks.kernels.case import Arithmetic, Case
+from benchmarks.kernels.loops import products
+from benchmarks.kernels.products import PRODUCT
 from compiler.codegen.generate import generate
-from compiler.passes.manager import lower
-from compiler.profile.peaks import multiply_adds
+from compiler.passes.framework.kernel_notes import KernelNote
+from compiler.passes.manager import to_kernels, to_machine
+from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets import Target
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.conftest import build_module
 
 TURN = 0.002
@@ -25,17 +29,33 @@ do.
 
 @dataclass(frozen=True)
 class Measured:
-    """seconds: of one run of the kernel, turn by turn; peaks: GFLOP/s of the processor around them,
-    likewise.
+    """seconds: of one run of the kernel, turn by turn; peaks, rates: GFLOP/s and GB/s of the
+    processor around them, likewise; no rates where nobody asked.
     """
 
     seconds: list[float]
     peaks: list[float]
+    rates: list[float] = field(default_factory=list)
 
     @property
     def time(self) -> float:
         """The median."""
         return median(self.seconds)
+
+    @property
+    def peak(self) -> float:
+        """The median of the peaks."""
+        return median(self.peaks)
+
+    @property
+    def rate(self) -> float:
+        """The median of the rates."""
+        return median(self.rates)
+
+    def share_of_rate(self, size: int) -> float:
+        """As `share_of_peak`, of the bytes that a run moves."""
+        moved = [size / 1e9 / seconds for seconds in self.seconds]
+        return median(one / rate for one, rate in zip(moved, self.rates, strict=True))
 
     def share_of_peak(self, operations: int) -> float:
         """The median over the turns, each beside its own peak."""
@@ -47,16 +67,40 @@ class Measured:
         return median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
 
 
-def peak_of(target: Target) -> Callable[[], float]:
-    """Measures the GFLOP/s of multiply-adds in this thread, for a few tenths of a millisecond."""
-    chain, operations = multiply_adds(target)
-    rounds = 50_000
+def peak_of(target: Target, arithmetic: Arithmetic = Arithmetic.FLOAT32) -> Callable[[], float]:
+    """Measures the GFLOP/s of multiply-adds in this thread, for half a millisecond; those of
+    float32 where the processor has no instruction for the arithmetic.
+    """
+    found = products(target, arithmetic) or products(target, Arithmetic.FLOAT32)
+    assert found is not None
+    chain, operations = found
+    rounds = 150_000
     return lambda: operations * rounds / 1e9 / _timed(lambda: chain(rounds), 1)
 
 
+def kernels_of(case: Case, target: Target) -> tvm.IRModule:
+    """The case's graph with the loops that the compiler writes."""
+    rounding = RoundOperands(
+        VectorUnit.of(target), {}, (PRODUCT,), frozenset({PRODUCT}), lambda layers: None
+    )
+    module = build_module(case.graph, dict(case.inputs))
+    return to_kernels(module, target, {}, (), rounding if case.rounded else None)
+
+
+def families_of(kernels: tvm.IRModule) -> set[str]:
+    """The names of the families that took the kernels."""
+    functions = kernels.functions.values()
+    return {KernelNote.of(func).family for func in functions if isinstance(func, tirx.PrimFunc)}
+
+
 def build(case: Case, target: Target) -> Callable[[], Any]:
-    """The case's graph as the compiler builds it, bound to its inputs."""
-    module = lower(build_module(case.graph, dict(case.inputs)), target, {})
+    """The case's graph as the compiler builds it, bound to its inputs; raises ValueError where
+    another family takes its kernel.
+    """
+    kernels = kernels_of(case, target)
+    if case.taken_by not in families_of(kernels):
+        raise ValueError(f"{case.family} {case.shape}: taken by {families_of(kernels)}")
+    module = to_machine(kernels, target, {})
     machine = relax.VirtualMachine(generate(module, target), tvm.cpu())
     arrays = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in case.arrays()]
     main = machine["main"]
@@ -64,21 +108,33 @@ def build(case: Case, target: Target) -> Callable[[], Any]:
 
 
 def race(
-    calls: Mapping[str, Callable[[], Any]], copies: int, seconds: float, peak: Callable[[], float]
+    calls: Mapping[str, Callable[[], Any]],
+    copies: int,
+    seconds: float,
+    peak: Callable[[], float],
+    rate: Callable[[], float] | None = None,
 ) -> dict[str, Measured]:
     """Every call for about `seconds`, turn by turn, each second turn in the opposite order.
+
+    rate: measures GB/s of reads, which takes the caches from the calls; a call that is not timed
+    fills them again.
 
     Times are of the thread, so that other processes on this processor do not count.
     """
     runs = {name: _runs(call) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     peaks: list[float] = []
+    rates: list[float] = []
     end = time.perf_counter() + seconds * len(calls)
     while len(peaks) < 3 or time.perf_counter() < end:
         for name in list(calls)[:: 1 if len(peaks) % 2 else -1]:
+            if rate is not None:
+                calls[name]()
             times[name].append(_timed(calls[name], runs[name]) / copies)
         peaks.append(peak())
-    return {name: Measured(found, peaks) for name, found in times.items()}
+        if rate is not None:
+            rates.append(rate())
+    return {name: Measured(found, peaks, rates) for name, found in times.items()}
 
 
 def _runs(call: Callable[[], Any]) -> int:

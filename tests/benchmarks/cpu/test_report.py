@@ -1,9 +1,11 @@
 """Rows, summaries, the file and the page of a run, without timing anything."""
 
 import json
+import sys
 
 import pytest
 
+from benchmarks import documents
 from benchmarks.cpu import callers, document, page, report
 from benchmarks.cpu.__main__ import main
 from benchmarks.cpu.intervals import Verdict
@@ -72,7 +74,7 @@ def test_a_table_has_a_line_for_each_row_and_equal_numbers_of_columns():
 def test_the_file_keeps_quiet_rows_of_models_that_are_not_asked_for_again(tmp_path):
     new = document.begun(2, ["relaxd", "onnxruntime"])
     file = tmp_path / "cpu.json"
-    document.write(document.with_rows(new, [NOISY, BEHIND, AHEAD]), file)
+    documents.write(document.with_rows(new, [NOISY, BEHIND, AHEAD]), file)
     assert [row["model"] for row in json.loads(file.read_text())["rows"]] == [
         "minilm", "magika", "vit_s",
     ]  # fmt: skip
@@ -84,16 +86,16 @@ def test_the_file_keeps_quiet_rows_of_models_that_are_not_asked_for_again(tmp_pa
 
 def test_what_stands_between_two_marks_is_replaced():
     text = "before\n<!-- table -->\nold\n<!-- /table -->\nafter\n"
-    assert page.between(text, "table", "new") == (
+    assert documents.between(text, "table", "new") == (
         "before\n<!-- table -->\n\nnew\n\n<!-- /table -->\nafter\n"
     )
     with pytest.raises(ValueError, match="not found"):
-        page.between(text, "chart", "new")
+        documents.between(text, "chart", "new")
 
 
 def test_the_page_has_the_marks():
-    text = page.PAGE.read_text()
-    assert page.between(text, "table", "x").count("<!-- table -->") == 1
+    text = documents.PAGE.read_text()
+    assert documents.between(text, "table", "x").count("<!-- table -->") == 1
 
 
 def test_a_section_says_where_when_and_what():
@@ -126,3 +128,18 @@ def test_too_few_rounds_are_refused(capsys):
     with pytest.raises(SystemExit):
         main(["--rounds", "5"])
     assert "6 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_one_command_writes_the_part_of_single_kernels_too(monkeypatch, tmp_path, resume):
+    called = []
+    file = tmp_path / "cpu.json"
+    documents.write(document.with_rows(document.begun(2, ["relaxd"]), [EVEN]), file)
+    monkeypatch.setattr(page, "FILE", file)
+    monkeypatch.setattr(page, "regenerate", lambda found: called.append("page"))
+    monkeypatch.setattr("benchmarks.cpu.__main__.ROWS", {})
+    monkeypatch.setattr("subprocess.call", lambda command: called.append(command) or 3)
+    asked = ["--engines", "relaxd", "--regenerate", *(["--resume"] if resume else [])]
+    assert main(asked) == 1  # as the other command failed
+    command = [sys.executable, "-m", "benchmarks.kernels", "--regenerate"]
+    assert called == ["page", [*command, "--resume"] if resume else command]

@@ -1,0 +1,105 @@
+"""One kernel at one shape: what is built, what it is called with, what it computes and moves."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from compiler.passes.framework.kernel_notes import GIVEN
+
+Inputs = Mapping[str, tuple[tuple[Any, ...], str]]
+
+WEIGHT_BYTES = 16 << 20
+"""Bytes of weights over which a matmul is called, layer by layer: more than L2 keeps, as in a
+model, where every layer has its own.
+"""
+STREAMED_BYTES = 96 << 20
+"""The same where weights have to come from memory: more than most last caches keep."""
+
+
+RECURRENT = "recurrent"
+"""What stands for a family here, although no family of the table takes it."""
+
+
+class Arithmetic(StrEnum):
+    """What a kernel multiplies: each has a peak of its own."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel at one shape.
+
+    graph: of `inputs`, whose named axes have the extents `at`; copies: how many times a call runs
+    the kernel. operations: multiplications and additions of one run as its definition counts them;
+    computed: as the kernel's algorithm takes them, where that differs. bytes: that one run has to
+    read and write; again: those among them that it has read before; shared: those that all copies
+    read.
+
+    arithmetic: what is multiplied; rounded: whether the compiler is asked to round the operands of
+    the matmul whose variable is called PRODUCT to bfloat16.
+    """
+
+    family: str
+    shape: str
+    graph: Callable[..., Any]
+    inputs: Inputs
+    at: Mapping[str, int]
+    operations: int
+    bytes: int
+    copies: int = 1
+    computed: int | None = None
+    again: int = 0
+    shared: int = 0
+    arithmetic: Arithmetic = Arithmetic.FLOAT32
+    rounded: bool = False
+
+    @property
+    def group(self) -> str:
+        """The family, and what it multiplies where that is not float32."""
+        plain = self.arithmetic is Arithmetic.FLOAT32 or self.arithmetic == self.family
+        return self.family if plain else f"{self.family}, {self.arithmetic}"
+
+    @property
+    def taken_by(self) -> str:
+        """The family that a kernel's note names: loops of recurrent layers come from the import."""
+        return GIVEN if self.family == RECURRENT else self.family
+
+    @property
+    def executed(self) -> int:
+        """Operations that the kernel's algorithm takes."""
+        return self.operations if self.computed is None else self.computed
+
+    @property
+    def touched(self) -> int:
+        """Bytes that a call reads and writes, all copies together: what a cache has to hold for
+        the next call to find it there.
+        """
+        return self.copies * (self.bytes - self.again - self.shared) + self.shared
+
+    def arrays(self) -> list[np.ndarray]:
+        """Inputs: floats standard normal, integers of a byte."""
+        random = np.random.default_rng(0)
+        found = []
+        for shape, dtype in self.inputs.values():
+            size = [self.at.get(axis, axis) for axis in shape]
+            whole = not dtype.startswith("float")
+            drawn = random.integers(0, 256, size) if whole else random.standard_normal(size)
+            found.append(drawn.astype(dtype))
+        return found
+
+
+def copies_for(size: int, total: int = WEIGHT_BYTES, most: int = 8) -> int:
+    """How many matrices of `size` bytes make up `total`, at least one and at most `most`."""
+    return max(min(total // size, most), 1)
+
+
+def floats(*shapes: tuple[int, ...]) -> int:
+    """Bytes of float32 tensors."""
+    return 4 * sum(map(prod, shapes))
