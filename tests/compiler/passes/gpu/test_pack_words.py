@@ -1,5 +1,8 @@
 """Matrices of few bits as words for WebGPU."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -7,13 +10,14 @@ import tvm
 from onnx import helper
 from tvm import relax, te, tirx
 
-from compiler import targets
+from compiler import compile_model, targets
 from compiler.bundle.weights import separate
 from compiler.ir.ops.nbits import HALF, Blocks, product_program
 from compiler.passes.gpu.one_row import OneRow
 from compiler.passes.gpu.pack_words import PackWords
 from compiler.passes.gpu.schedule import applied
 from compiler.passes.manager import to_kernels
+from compiler.verify.emulation import browser as headless
 from tests.compiler.ir.onnx.running import model_of, session_of
 from tests.compiler.passes.cpu.families.test_nbits import packed, table
 from tests.compiler.passes.gpu.programs import product, target_of
@@ -57,6 +61,23 @@ def test_products_are_those_of_onnxruntime(bits: int, zeros: str, columns: int) 
         x = np.random.default_rng(rows).standard_normal((entries, rows, DEPTH)).astype("float32")
         (wanted,) = session.run(["y"], {"x": x})
         np.testing.assert_allclose(run(x)[0], wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(headless.lacking()), reason="Chromium's headless shell cannot run here")
+def test_shaders_give_the_numbers_of_onnxruntime(tmp_path: Path) -> None:
+    compile_model(
+        gated(4, "floats", 48),
+        output=tmp_path / "out",
+        target="webgpu",
+        dims={"n": (1, 4), "m": (1, 16)},
+        options={"profile": False},
+    )
+    numerics = json.loads((tmp_path / "out" / "numerics.json").read_text())
+    assert (numerics["status"], numerics["verdict"]) == ("emulated", "passed")
+    rows = {point["dims"]["n"] * point["dims"]["m"] for point in numerics["points"]}
+    assert min(rows) == 1
+    assert max(rows) > 8
 
 
 @pytest.mark.parametrize("bits", [4, 8])
