@@ -23,7 +23,7 @@ DIMS = {
     "total_sequence_length": (1, 256),
 }
 TEXTS = ("The capital of France is", "def add(a, b):", "Water boils at a temperature of")
-QUESTION = "What is the capital of France?"
+QUESTION = "What is a compiler?"
 TOKENS, CAPACITY = 20, 128
 _CLOSE = 0.02
 """Of logits some 20 in size: sums of two libraries have other orders."""
