@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 import relaxd
 from benchmarks.llm.files import smollm
+from relaxd.llm.text import Text
 
 DIMS = {
     "batch_size": (1, 1),
@@ -19,10 +22,22 @@ DIMS = {
     "past_sequence_length": (0, 256),
     "total_sequence_length": (1, 256),
 }
-PROMPTS = ("The capital of France is", "def add(a, b):", "Water boils at a temperature of")
-TOKENS, CAPACITY = 16, 128
+TEXTS = ("The capital of France is", "def add(a, b):", "Water boils at a temperature of")
+QUESTION = "What is a compiler?"
+TOKENS, CAPACITY = 20, 128
 _CLOSE = 0.02
 """Of logits some 20 in size: sums of two libraries have other orders."""
+
+
+def prompts_for(bundle: Path) -> dict[str, list[int]]:
+    """Tokens by text, of the question as the bundle's template of conversations puts it and of
+    texts to continue.
+    """
+    tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
+    asked = Text(bundle).chat([{"role": "user", "content": QUESTION}])
+    talk = {tokenizer.decode(asked, skip_special_tokens=False): asked}
+    return talk | {text: tokenizer.encode(text).ids for text in TEXTS}
+
 
 Chosen = Sequence[tuple[int, float]]
 """The likeliest token of each step, and its logit."""

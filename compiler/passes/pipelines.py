@@ -17,6 +17,7 @@ from compiler.passes.gpu.few_buffers import FewBuffers, concat_of_few
 from compiler.passes.gpu.finite import FiniteLimits
 from compiler.passes.gpu.low_batch import SplitLowBatch
 from compiler.passes.gpu.narrow import Narrow
+from compiler.passes.gpu.pack_words import PackWords
 from compiler.passes.gpu.rows import FlattenRows
 from compiler.passes.gpu.schedule import ScheduleOnGrid
 from compiler.passes.gpu.unpack_nbits import UnpackNBits
@@ -163,6 +164,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _graph(transform.CanonicalizeBindings()),
         _graph(transform.EliminateCommonSubexpr()),
         _graph(transform.DecomposeOpsForInference()),
+        *((PackWords(),) if in_browser else ()),
         UnpackNBits(),
         FoldLayout(),
         FoldConstants(),

@@ -12,7 +12,7 @@ import relaxd
 from benchmarks.llm.files import smollm
 from compiler import compile_model
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.smollm_answers import CAPACITY, DIMS, PROMPTS, TOKENS, require_same_tokens
+from tests.smollm_answers import CAPACITY, DIMS, TOKENS, prompts_for, require_same_tokens
 
 
 @pytest.mark.long
@@ -22,8 +22,7 @@ def test_tokens_are_those_of_a_library_for_this_machine(tmp_path: Path) -> None:
         options = {"state": "lifted", "profile": False, "verify": False}
         compile_model(smollm(), output=tmp_path / name, target=target, dims=DIMS, options=options)
     own = relaxd.load(tmp_path / "own")
-    tokenizer = Tokenizer.from_file(str(tmp_path / "own" / "tokenizer.json"))
-    prompts = [tokenizer.encode(text).ids for text in PROMPTS]
+    prompts = list(prompts_for(tmp_path / "own").values())
     document = {"prompts": prompts, "tokens": TOKENS, "capacity": CAPACITY}
     (tmp_path / "web" / "prompts.json").write_text(json.dumps(document))
     (tmp_path / "run").mkdir()
@@ -31,4 +30,6 @@ def test_tokens_are_those_of_a_library_for_this_machine(tmp_path: Path) -> None:
     found = json.loads(run_node(tmp_path / "run", tmp_path / "web", *program))
     assert {len(chosen) for chosen in found} == {TOKENS}
     require_same_tokens(own, prompts, found)
-    print([tokenizer.decode([token for token, _ in chosen]) for chosen in found])
+    tokenizer = Tokenizer.from_file(str(tmp_path / "own" / "tokenizer.json"))
+    answers = [tokenizer.decode([token for token, _ in chosen]) for chosen in found]
+    assert "translates human code into machine code" in answers[0]

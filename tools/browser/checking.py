@@ -114,13 +114,13 @@ def watch(
             page.locator("#verdict").inner_text(),
             tuple(tuple(row.locator("td").all_inner_texts()) for row in rows),
             tuple(wrong),
-            dict(
-                zip(
-                    page.locator("#facts dt").all_inner_texts(),
-                    page.locator("#facts dd").all_inner_texts(),
-                    strict=True,
-                )
-            ),
+            facts_on(page),
         )
         look(page)
         return seen
+
+
+def facts_on(page: Page) -> dict[str, str]:
+    """What the page says of the bundle and of what runs it, by name."""
+    names, texts = (page.locator(f"#facts {kind}").all_inner_texts() for kind in ("dt", "dd"))
+    return dict(zip(names, texts, strict=True))

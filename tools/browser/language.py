@@ -9,6 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Locator
 
 from tools.browser import chromium, site
+from tools.browser.checking import facts_on
 
 WRITING = Path(__file__).parent / "writing"
 _STREAMING = "body:not([data-state]) #texts span:nth-of-type(2)"
@@ -20,7 +21,7 @@ Step = tuple[int, float]
 @dataclass(frozen=True)
 class Written:
     """What the page came to: `written` or `wrong`, its last line, the texts, each token of each
-    text with its logit, and what went wrong.
+    text with its logit, what went wrong, and what the page says of the model.
     """
 
     state: str
@@ -28,6 +29,7 @@ class Written:
     texts: tuple[str, ...]
     steps: tuple[tuple[Step, ...], ...]
     wrong: tuple[str, ...]
+    facts: Mapping[str, str]
 
 
 def plan(
@@ -38,9 +40,12 @@ def plan(
     *,
     tokens: int,
     capacity: int,
+    threads: int | None = None,
 ) -> None:
     """Write what the page is to do, and serve it: so many tokens behind each prompt, of which it
     gets the text and the tokens.
+
+    threads: as many as a library with threads takes, None for the page's own choice.
     """
     folder = Path(tempfile.mkdtemp(dir=pages.scratch))
     document = {
@@ -49,6 +54,7 @@ def plan(
         "prompts": [{"text": text, "ids": ids} for text, ids in prompts.items()],
         "tokens": tokens,
         "capacity": capacity,
+        "threads": threads,
     }
     (folder / "plan.json").write_text(json.dumps(document))
     pages.add("/", folder)
@@ -76,6 +82,7 @@ def watch(
             tuple(text.text_content() or "" for text in texts),
             tuple(tuple(map(_step, text.locator("span").all())) for text in texts),
             tuple(wrong),
+            facts_on(page),
         )
 
 

@@ -13,6 +13,7 @@ from tvm.s_tir import dlight
 
 from compiler.passes.framework.base import Phase
 from compiler.passes.framework.kernel_notes import KernelNote
+from compiler.passes.gpu.one_row import OneRow
 from compiler.passes.gpu.schedule import applied, dlight_rules
 from compiler.passes.gpu.trial import refusal
 
@@ -49,6 +50,8 @@ class SplitLowBatch:
             applied(dlight.gpu.LowBatchGEMV(bucket), self.target, func)
             for _, bucket in self.buckets
         ]
+        # The fewest rows of packed words have a kernel of ours.
+        few = [applied(OneRow(), self.target, func) or few[0], *few[1:]]
         # One kernel that TVM's rule refuses leaves the matmul to the other rules.
         if any(kernel is None for kernel in few):
             return func

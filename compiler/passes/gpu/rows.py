@@ -93,7 +93,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         ):
             return None
         flat = source.args[0]
-        return flat if tvm_ffi.structural_equal(flat.ty.shape, _flat_shape(value)) else None
+        return flat if tvm_ffi.structural_equal(flat.ty.shape, flat_shape(value)) else None
 
     def _rows_of(self, value: Any) -> Any:
         """`value` with its leading axes as one."""
@@ -101,7 +101,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return (
             twin
             if twin is not None
-            else self.builder_.emit(relax.op.reshape(value, _flat_shape(value)))
+            else self.builder_.emit(relax.op.reshape(value, flat_shape(value)))
         )
 
     def _elementwise(self, call: Any) -> Any:
@@ -143,7 +143,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self.transposed[key][1]
 
 
-def _flat_shape(value: Any) -> Any:
+def flat_shape(value: Any) -> Any:
+    """A tensor's shape with its leading axes as one."""
     *lead, depth = value.ty.shape.values
     return relax.ShapeExpr([reduce(mul, lead), depth])
 

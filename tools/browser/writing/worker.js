@@ -11,13 +11,13 @@ onmessage = async ({ data: plan }) => {
 };
 
 /** Reports `{kind: 'progress' | 'facts' | 'prompt' | 'token' | 'end', ...}` as it goes. */
-async function write({ server, reference, prompts, tokens, capacity }, report) {
+async function write({ server, reference, prompts, tokens, capacity, threads }, report) {
   const began = performance.now();
   const onProgress = (done, total) => report({ kind: 'progress', done, total });
   const files = await pull(server, reference, { also: ['tokenizer.json'], onProgress });
   const pulled = performance.now();
   const { device } = JSON.parse(new TextDecoder().decode(files['manifest.json'])).load, onGpu = device === 'webgpu';
-  const model = await (onGpu ? loadGpu : load)(files), state = await model.state({ capacity });
+  const model = await (onGpu ? loadGpu(files) : load(files, { threads: threads ?? undefined })), state = await model.state({ capacity });
   const vocabulary = vocabularyOf(JSON.parse(new TextDecoder().decode(files['tokenizer.json'])));
   report({
     kind: 'facts',
@@ -26,6 +26,7 @@ async function write({ server, reference, prompts, tokens, capacity }, report) {
       bundle: reference,
       target: model.manifest.target.name,
       ...(onGpu && { adapter: `${model.info.vendor} ${model.info.architecture}${model.emulated ? ', emulated' : ''}` }),
+      ...((model.threads > 1 || model.lacking) && { threads: `${model.threads}${model.lacking ? `: ${model.lacking}` : ''}` }),
       library: `${(files[model.manifest.library].length / 1024).toFixed(1)} KiB`,
       weights: `${(files['weights.bin'].length / 2 ** 20).toFixed(1)} MiB`,
       pulled: `${(pulled - began).toFixed(0)} ms, every sha256 checked`,
