@@ -23,5 +23,7 @@ def rounded(rows: np.ndarray) -> np.ndarray:
 def widened(rows: np.ndarray) -> np.ndarray:
     """float32 [.., size] of int8 rows [.., size + SCALE_BYTES]."""
     scale = np.ascontiguousarray(rows[..., -SCALE_BYTES:]).view("<f4")
-    real: np.ndarray = rows[..., :-SCALE_BYTES].astype(np.float32) * scale
+    # The greatest float32 comes back as infinity where its scale was rounded up.
+    with np.errstate(over="ignore", invalid="ignore"):
+        real: np.ndarray = rows[..., :-SCALE_BYTES].astype(np.float32) * scale
     return real

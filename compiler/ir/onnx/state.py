@@ -75,9 +75,7 @@ class Lifting:
                 size = extent_of(original.shape[-1], lambda name: builder.facts.dim(name))
                 seen = replace(seen, shape=(*seen.shape[:-1], size))
             values[cache.input] = seen
-            builder.buffers[seen.expr] = Buffer(
-                cache.input, held, original.dtype, bytes=in_bytes
-            )
+            builder.buffers[seen.expr] = Buffer(cache.input, held, original.dtype, bytes=in_bytes)
 
     def _past(self, b: Builder, held: Tensor) -> Tensor:
         rows = extent_of(Axis(self.past.name), lambda name: b.facts.dim(name))

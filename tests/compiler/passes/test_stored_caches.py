@@ -1,4 +1,4 @@
-"""Attention over lifted caches that are stored in 16 bits, at the geometries of other processors,
+"""Attention over lifted caches that are stored in fewer bits, at the geometries of other processors,
 beside ONNX Runtime over rows that are rounded the same: each at two of them, and at all four by
 `make geometry`.
 """
@@ -75,7 +75,7 @@ SAMPLE = [
 ]
 
 
-@pytest.mark.parametrize("stored", [CacheForm.FLOAT16, CacheForm.BFLOAT16])
+@pytest.mark.parametrize("stored", [CacheForm.FLOAT16, CacheForm.BFLOAT16, CacheForm.INT8])
 @pytest.mark.parametrize(
     ("form", "name"), PAIRS if os.environ.get("RELAXD_GEOMETRIES") == "all" else SAMPLE
 )
@@ -103,6 +103,49 @@ def test_outputs_and_rows_are_onnxruntimes(
                 np.testing.assert_array_equal(
                     ours[entry, :, : last + 1], theirs[entry, :, : last + 1]
                 )
+
+
+@pytest.mark.parametrize("name", ["128/16", NATIVE])
+def test_rows_of_zeros_and_of_strange_numbers_are_bytes(name: str, tmp_path: Path) -> None:
+    """A strange row takes the heads that read it alone."""
+    model = filled(4, 24)
+    library = relaxd.load(_built(model, name, CacheForm.INT8, tmp_path))
+    session = session_of(round_caches(model, ("key", "value"), {}, CacheForm.INT8))
+    given = feed(model, [259], 3)
+    given["k"][0, 1, :24] = 0
+    given["k"][0, 0, 24] = np.inf
+    given["v"][0, 2, :24] *= 1e-39
+    given["v"][0, 2, 30] = np.nan
+    given["pv"][0, 0, :40] *= 1e30
+    found, want = stepped(library, given), session.run(None, given)
+    for ours, theirs in zip((found["key"], found["value"]), want[1:], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    ours, theirs = (y.reshape(3, 4, 24) for y in (found["y"][0], want[0][0]))
+    np.testing.assert_allclose(ours[:, :2], theirs[:, :2], rtol=1e-4, atol=2e-5 * 1e30)
+    assert np.isnan(ours[:, 2:]).all()
+
+
+@pytest.mark.parametrize("name", ["128/16", "128/32", "256/16", "512/32"])
+def test_a_token_has_the_same_bits_however_many_come_with_it(name: str, tmp_path: Path) -> None:
+    """Of rows of bytes: few queries and many have loops of their own."""
+    library = relaxd.load(_built(filled(6, 64), name, CacheForm.INT8, tmp_path))
+    spec = {spec.name: spec for spec in library.inputs}
+    assert spec["pk"].text == f"int8[n,{GROUPS},capacity,68]"
+    tokens = {
+        key: normal(1, 300, width, seed=5) for key, width in (("q", 384), ("k", 128), ("v", 128))
+    }
+
+    def answers(pieces: list[int]) -> np.ndarray:
+        state, made, first = library.state(entries=2, capacity=LONGEST), [], 0
+        for rows in pieces:
+            some = {key: array[:, first : first + rows] for key, array in tokens.items()}
+            made.append(state.step(some)["y"])
+            first += rows
+        return np.concatenate(made, axis=1)
+
+    want = answers([64, 64, 64, 64, 44])
+    for pieces in ([1] * 20 + [40] * 7, [33, 64, 5, 64, 64, 64, 6]):
+        np.testing.assert_array_equal(answers(pieces), want)
 
 
 def _built(model: onnx.ModelProto, name: str, stored: CacheForm, folder: Path) -> Path:
