@@ -326,13 +326,14 @@ def _with_room(spec: TensorSpec, request: CompileRequest) -> TensorSpec:
     dtype = form.value if spec.dtype == "float32" else spec.dtype
     if form is CacheForm.INT8 and dtype == form:
         dim = request.dim_table.get(size.symbol or "")
-        number = dim.min if dim is not None and dim.min == dim.max else size.size
-        if number is None:
+        if size.size is None and (dim is None or dim.min != dim.max):
             raise _unroundable(
                 f"the rows of {spec.name!r} have no fixed size, behind which a scale could stand",
                 "leave the option out, or take float16 for it",
             )
-        size = Axis(str(number + SCALE_BYTES))
+        size = Axis(
+            f"{size} + {SCALE_BYTES}" if size.size is None else str(size.size + SCALE_BYTES)
+        )
     return replace(spec, shape=(*spec.shape[:AXIS], Axis(CAPACITY), size), dtype=dtype)
 
 
