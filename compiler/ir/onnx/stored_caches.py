@@ -118,12 +118,12 @@ class _Writer:
         """An extent, int64 [1]."""
         return self.put("Gather", self.put("Shape", name), self.constant([axis]))
 
-    def rounded(self, name: str, past: str, nudge: float = 0.0) -> str:
-        """The value rounded to the form, as float32; past: the cache whose rows it has; nudge: as
-        in `round_caches`.
+    def rounded(self, name: str, nudge: float = 0.0, heads: int = 0) -> str:
+        """The value rounded to the form, as float32; nudge: as in `round_caches`; heads: of a value
+        [batch, rows, heads * size], 0 of one whose heads have an axis.
         """
         if self.element is None:
-            return self._in_bytes(name, past, nudge)
+            return self._in_bytes(name, nudge, heads)
         if nudge:
             name = self.put("Mul", name, self.constant(np.float32(1 + nudge)))
         narrow = self.put("Cast", name, to=self.element)
@@ -132,25 +132,18 @@ class _Writer:
     def round_past(self, *places: int) -> None:
         """Rounds these inputs."""
         for place in places:
-            name = self.node.input[place]
-            self.node.input[place] = self.rounded(name, name)
+            self.node.input[place] = self.rounded(self.node.input[place])
 
-    def round_new(self, places: Mapping[int, int]) -> None:
-        """Rounds inputs, whose numbers are nudged before, by where the cache is that they extend.
+    def round_new(self, *places: int, heads: int = 0) -> None:
+        """As `round_past`, of numbers that are nudged before; heads: as in `rounded`."""
+        for place in places:
+            self.node.input[place] = self.rounded(self.node.input[place], self.nudge, heads)
 
-        To come before `round_past`.
-        """
-        for place, past in places.items():
-            given = self.node.input
-            given[place] = self.rounded(given[place], given[past], self.nudge)
-
-    def _in_bytes(self, name: str, past: str, nudge: float) -> str:
+    def _in_bytes(self, name: str, nudge: float, heads: int) -> str:
         """As `rounded`, of bytes with a scale (`relaxd.contract.byte_rows`)."""
-        shape = None if name == past else self.put("Shape", name)
-        if shape is not None:
-            # Rows of heads lie one after the other, whether heads have an axis or not.
-            rows = self.put("Concat", self.constant([0, -1]), self.size(past, 3), axis=0)
-            name = self.put("Reshape", name, rows)
+        if heads:
+            # By constants: ONNX Runtime's Attention has to know the shapes of what it is given.
+            name = self.put("Reshape", name, self.constant([0, 0, heads, -1]))
         infinity = self.constant(np.float32(np.inf))
         # A maximum may pass over NaN, so that it counts as infinity.
         sizes = self.put("Abs", name)
@@ -167,7 +160,7 @@ class _Writer:
         scale = self.put("Div", self.put("Where", held, greatest, zero), most)
         scale = self.put("Where", known, scale, self.constant(np.float32(np.nan)))
         rounded = self.put("Mul", self.put("Round", number), scale)
-        return rounded if shape is None else self.put("Reshape", rounded, shape)
+        return self.put("Reshape", rounded, self.constant([0, 0, -1])) if heads else rounded
 
     def _greatest(self, name: str) -> str:
         """The greatest number along the last axis, which stays."""
@@ -177,13 +170,13 @@ class _Writer:
 
 
 def _concat(w: _Writer) -> None:
-    w.round_new({1: 0})
     w.round_past(0)
+    w.round_new(1)
 
 
 def _attention(w: _Writer) -> None:
-    w.round_new({1: 4, 2: 5})
     w.round_past(4, 5)
+    w.round_new(1, 2, heads=w.attribute("kv_num_heads"))
 
 
 def _multi_head(w: _Writer) -> None:
@@ -195,8 +188,8 @@ def _multi_head(w: _Writer) -> None:
         for place, (name, part) in enumerate(zip(given, parts, strict=True)):
             w.node.input[place] = w.put("Add", name, part)
         w.node.input[3] = ""
-    w.round_new({1: 6, 2: 7})
     w.round_past(6, 7)
+    w.round_new(1, 2, heads=w.attribute("num_heads"))
 
 
 def _grouped(w: _Writer) -> None:
@@ -214,8 +207,8 @@ def _grouped(w: _Writer) -> None:
         kept = [a for a in w.node.attribute if a.name not in ("do_rotary", "rotary_interleaved")]
         del w.node.attribute[:]
         w.node.attribute.extend(kept)
-    w.round_new({1: 3, 2: 4})
     w.round_past(3, 4)
+    w.round_new(1, 2, heads=groups)
 
 
 def _places(w: _Writer) -> str:
