@@ -56,6 +56,11 @@ class State:
     parts: Mapping[str, Part]
     stored: CacheForm | None = None
 
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The caches' names among the library's inputs."""
+        return frozenset(cache.input for cache in self.caches)
+
     def to_json(self) -> dict[str, Any]:
         """The manifest's form; without `stored` where it is None, as older bundles have it."""
         document = asdict(self)

@@ -1,4 +1,6 @@
-"""Builds whose lifted caches are stored in fewer bits: what their reports say, and what is refused."""
+"""Builds whose lifted caches are stored in fewer bits: what their reports say, and what is
+refused.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +17,7 @@ from compiler.errors import ImportFailed, VerifyError
 from compiler.ir import extents as ex
 from compiler.ir import import_model
 from compiler.ir.ops import caches
+from compiler.tir import byte_rows
 from relaxd.contract.byte_rows import SCALE_BYTES
 from relaxd.contract.options import CacheForm, CompileOptions, Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
@@ -73,6 +76,7 @@ def test_a_build_states_what_rows_of_bytes_change(
         assert spec.text == f"int8[batch,{GROUPS},capacity,{SIZE + SCALE_BYTES}]"
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "passed"
+    assert numerics["reference"].startswith("onnxruntime ")
     found = numerics["cache"]
     assert found["form"] == "int8"
     assert 1e-3 < found["error"] < 2e-2
@@ -139,8 +143,7 @@ def test_a_scale_that_is_wrong_is_found_out(
     from compiler.ir.ops import rounded_rows
     from compiler.isolation.messages import CompileJob
 
-    held = rounded_rows.bytes_of
-    wrong = te.const(1.01, "float32")
+    held, wrong = byte_rows.bytes_of, te.const(1.01, "float32")
     monkeypatch.setattr(rounded_rows, "bytes_of", lambda scale: held(scale * wrong))
     path = tmp_path / "model.onnx"
     onnx.save(grown(1), path)
@@ -166,7 +169,9 @@ def test_rows_of_bytes_have_a_size() -> None:
     fixed = import_model(
         model, CompileRequest.of(dims={**GROWN_DIMS, "size": SIZE}, options=options)
     )
-    ends = {spec.shape[-1].evaluate({"size": SIZE}) for spec in fixed.inputs if "past_" in spec.name}
+    ends = {
+        spec.shape[-1].evaluate({"size": SIZE}) for spec in fixed.inputs if "past_" in spec.name
+    }
     assert ends == {SIZE + SCALE_BYTES}
 
 

@@ -149,7 +149,8 @@ def _widened(b: Builder, buffer: Buffer, rows: Tensor, shape: Sequence[Extent]) 
 
         return te.compute([ex.prim(extent) for extent in shape], element, name=WIDENED)
 
-    return b.tensor(b.te(compute, rows, name=WIDENED))
+    # Joined to the slice that it reads, it would name a buffer that TVM declares otherwise.
+    return b.tensor(b.te(compute, rows, name=WIDENED, attrs={"op_pattern": OPAQUE}))
 
 
 def _in_place(inputs: list[Tensor], body: Callable[..., None]) -> tirx.PrimFunc:

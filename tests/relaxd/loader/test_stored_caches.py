@@ -1,5 +1,5 @@
-"""Caches in fewer bits that the caller owns: steps beside ONNX Runtime over rows that are rounded the
-same, which are passed in and out.
+"""Caches in fewer bits that the caller owns: steps beside ONNX Runtime over rows that are rounded
+the same, which are passed in and out.
 """
 
 import json
@@ -62,7 +62,7 @@ def test_steps_are_those_of_the_original_with_rounded_rows(
             ours = state.cached(cache)
             assert ours.dtype == dtype_of(form)
             if form is CacheForm.INT8:
-                # Each step of the original rounds its past again, which may move a scale's last bit.
+                # Each step of the original rounds its past again, to the last bit of a scale.
                 np.testing.assert_allclose(widened(ours), rows[0], rtol=1e-6)
             else:
                 np.testing.assert_array_equal(ours.astype(np.float32), rows[0])

@@ -25,12 +25,12 @@ class Attention:
     """softmax(changed(query @ key)) @ value for every head of `batch`.
 
     query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
-    scores), `depth` and `width`, of 16-bit floats and bytes as float32; key_scale, value_scale: what
-    a key and a value are multiplied by where they are rows of bytes; changed: the score after scale, mask
-    and the like, the score itself being the element of `total`; target: where the result goes;
-    paired: whether query, key, value and the weights of the values are rounded to bfloat16; steady:
-    whether the order of a query's sums depends on the query and its keys alone, not on how many
-    queries there are.
+    scores), `depth` and `width`, of 16-bit floats and of bytes as float32; key_scale, value_scale:
+    what a key and a value of bytes are multiplied by, None of others; changed: the score after
+    scale, mask and the like, the score itself being the element of `total`; target: where the
+    result goes; paired: whether query, key, value and the weights of the values are rounded to
+    bfloat16; steady: whether the order of a query's sums depends on the query and its keys alone,
+    not on how many queries there are.
     """
 
     batch: tuple[Axis, ...]
