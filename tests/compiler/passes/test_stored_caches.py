@@ -25,6 +25,7 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.run.native import stepped
 from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
+from relaxd.loader import byte_rows
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import Arrays, model_of, normal, session_of
 from tests.geometries import GEOMETRIES, NATIVE, builds_for, geometry
@@ -154,6 +155,32 @@ def test_a_token_has_the_same_bits_however_many_come_with_it(name: str, tmp_path
     want = answers([64, 64, 64, 64, 44])
     np.testing.assert_array_equal(answers([1] * 20 + [40] * 7), want)
     np.testing.assert_array_equal(answers([33, 64, 5, 64, 64, 64, 6], entries=3, threads=2), want)
+
+
+@pytest.mark.parametrize("name", ["128/16", "512/32", NATIVE])
+def test_the_bytes_of_rows(name: str, tmp_path: Path) -> None:
+    """To the bit, of numbers in the middle of two and of strange ones too."""
+    library = relaxd.load(_built(filled(4, 24), name, CacheForm.INT8, tmp_path))
+    rows = normal(9, GROUPS, 24)
+    rows[0, 0] = np.arange(24) - 11.5
+    rows[0, 0, 0] = 127
+    rows[1, 0] = 0
+    rows[2, 1] = np.linspace(-1e-36, 1e-36, 24)
+    rows[3, 1] *= 1e-40
+    rows[4, 0] *= 1e37
+    rows[5, 1, 3], rows[6, 0, 7], rows[7, 1, 9] = np.inf, -np.inf, np.nan
+    state = library.state(capacity=20)
+    flat = rows.reshape(1, 9, GROUPS * 24)
+    state.step({"q": normal(1, 9, 4 * 24), "k": flat, "v": flat[:, ::-1]})
+    heads = rows.transpose(1, 0, 2)
+    for cache, given in (("pk", heads), ("pv", heads[:, ::-1])):
+        want = byte_rows.rounded(given)
+        ours = state.cached(cache)
+        np.testing.assert_array_equal(ours[..., :24], want[..., :24])
+        # The bits of a NaN are its own.
+        np.testing.assert_array_equal(byte_rows.widened(ours), byte_rows.widened(want))
+        scales, wanted = (made[..., 24:].copy().view(np.float32) for made in (ours, want))
+        np.testing.assert_array_equal(scales, wanted)
 
 
 def joined(size: int) -> onnx.ModelProto:
