@@ -63,11 +63,18 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "dims"), [(filled, FILLED_DIMS), (grown, GROWN_DIMS)])
+@pytest.mark.parametrize(
+    ("model", "dims", "precision"),
+    [
+        (filled, FILLED_DIMS, Precision.FLOAT32),
+        (filled, FILLED_DIMS, Precision.BFLOAT16),
+        (grown, GROWN_DIMS, Precision.FLOAT32),
+    ],
+)
 def test_a_build_states_what_rows_of_bytes_change(
-    model: Callable[[], onnx.ModelProto], dims: dict[str, Any], tmp_path: Path
+    model: Callable[[], onnx.ModelProto], dims: dict[str, Any], precision: Precision, tmp_path: Path
 ) -> None:
-    options = replace(STORED, cache=CacheForm.INT8, cache_error=0.05)
+    options = replace(STORED, cache=CacheForm.INT8, cache_error=0.05, precision=precision)
     manifest = build(tmp_path / "out", model(), dims=dims, options=options)
     assert manifest.state is not None
     assert manifest.state.stored is CacheForm.INT8
