@@ -22,7 +22,7 @@ from compiler.verify.reference.rounded import (
 from compiler.verify.sides import Reference
 from compiler.verify.spread import BLOCK_NUDGES, NUDGES, Rounded
 from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
-from relaxd.contract.options import Precision, WeightForm
+from relaxd.contract.options import CacheForm, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ def _stored(original: Reference, kept: Kept, folder: Path) -> tuple[Reference, .
     folder.mkdir()
     dtypes = {spec.name: spec.dtype for spec in kept.inputs}
     caches = [one.output for one in kept.state.caches if dtypes[one.input] == "float32"]
-    nudges, form = (0.0, *NUDGES), kept.state.stored
+    form = kept.state.stored
+    # Of rows in bytes it is the greatest number of each that the others are rounded beside.
+    nudges = (0.0, *(BLOCK_NUDGES if form is CacheForm.INT8 else NUDGES))
     paths = with_stored_caches(original.model, caches, original.consts, form, nudges, folder)
     return tuple(replace(original, model=path) for path in paths)
 

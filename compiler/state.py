@@ -15,7 +15,7 @@ def require_host(target: Target, stored: CacheForm | None = None) -> None:
     """
     if target.launches and stored is not None:
         raise ImportFailed(
-            f"{target.name} stores no caches in 16 bits: not every adapter has such floats",
+            f"{target.name} stores no caches in fewer bits: not every adapter has such numbers",
             reason="cache",
             field="options.cache",
             hint="leave the option out, or compile for wasm32-simd",

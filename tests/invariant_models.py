@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import compiler
-from relaxd.contract.options import CompileOptions, Precision, StateForm
+from relaxd.contract.options import CacheForm, CompileOptions, Precision, StateForm
 from tests.gguf_files import METADATA, Q4_1, Q8_0, tensors, write
 
 LONGEST, MOST = 320, 128
 """More tokens than attention takes in one part, and pieces of more queries than are few."""
 
 
-def rounded_decoder(folder: Path) -> Path:
+def rounded_decoder(folder: Path, cache: CacheForm = CacheForm.FLOAT32) -> Path:
     """The bundle of a decoder for up to 8 sequences of LONGEST tokens, MOST of them a call."""
     model = folder / "model.gguf"
     write(model, tensors(Q4_1, Q8_0), METADATA | {"llama.context_length": LONGEST})
@@ -21,7 +21,11 @@ def rounded_decoder(folder: Path) -> Path:
         "total_sequence_length": (1, LONGEST),
     }
     options = CompileOptions(
-        verify=False, profile=False, state=StateForm.LIFTED, precision=Precision.INT8
+        verify=False,
+        profile=False,
+        state=StateForm.LIFTED,
+        cache=cache,
+        precision=Precision.INT8,
     )
     compiler.compile_model(model, output=folder / "built", dims=dims, options=options)
     return folder / "built"

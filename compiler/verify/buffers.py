@@ -11,6 +11,7 @@ import numpy as np
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.state import Part, State
+from relaxd.loader import byte_rows
 from relaxd.loader.narrow import dtype_of
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -38,6 +39,8 @@ class Step:
 
     def _present(self, name: str) -> np.ndarray[Any, Any]:
         buffer = self.inputs[name]
+        if in_bytes(buffer.dtype, self.dtypes[name]):
+            buffer = byte_rows.widened(buffer)
         entries, heads, _, size = buffer.shape
         made = np.zeros((entries, heads, self.columns, size), self.dtypes[name])
         for entry, end in enumerate(self.ends):
@@ -122,9 +125,18 @@ def _room(capacity: Dim, total: int) -> int:
 def _buffer(
     past: np.ndarray[Any, Any], dtype: "np.dtype[Any]", room: int, total: int
 ) -> np.ndarray[Any, Any]:
+    in_rows = in_bytes(dtype, past.dtype)
+    if in_rows:
+        past = byte_rows.rounded(past)
     entries, heads, rows, size = past.shape
     buffer = np.zeros((entries, heads, room, size), dtype)
     kept = min(rows, total)
     buffer[:, :, :kept] = past[:, :, :kept]
-    buffer[:, :, total:] = np.nan
+    # The bytes of a NaN in scales too.
+    buffer[:, :, total:] = -1 if in_rows else np.nan
     return buffer
+
+
+def in_bytes(held: "np.dtype[Any]", dtype: "np.dtype[Any]") -> bool:
+    """Whether rows of the model's dtype are held as bytes with scales."""
+    return held == np.int8 and dtype == np.float32

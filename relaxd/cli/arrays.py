@@ -21,7 +21,8 @@ def complete(
     known = tuple(spec for spec in model.inputs if spec.name in given)
     implied = Binding(known, model.dims).solve(tuple(given[spec.name].shape for spec in known))
     rest = tuple(spec for spec in model.inputs if spec.name not in given)
-    return {**draw(rest, dim_values(model.dims, {**chosen, **implied}), seed), **given}
+    values = dim_values(model.dims, {**chosen, **implied})
+    return {**draw(rest, values, seed, model.manifest.state), **given}
 
 
 def read(path: Path) -> np.ndarray:

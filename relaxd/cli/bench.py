@@ -78,7 +78,7 @@ def _measure(model: "Model", point: Point, runs: int, warmup: int, seed: int) ->
 
     from relaxd.loader.samples import draw
 
-    inputs = draw(model.inputs, point, seed)
+    inputs = draw(model.inputs, point, seed, model.manifest.state)
     for _ in range(warmup):
         model.run(inputs)
     times = np.empty(runs)

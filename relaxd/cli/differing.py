@@ -122,7 +122,7 @@ def _compared(
     outputs: list[OutputChange] = []
     for chosen in product_of(choices_of(dim)):
         point = dim_values(base.dims, chosen)
-        inputs = draw(base.inputs, point, 0)
+        inputs = draw(base.inputs, point, 0, base.manifest.state)
         outputs += output_changes(base.run(inputs), head.run(inputs), point)
         if seconds:
             latency.append(

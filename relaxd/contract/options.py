@@ -27,11 +27,14 @@ class StateForm(StrEnum):
 
 
 class CacheForm(StrEnum):
-    """What rows of lifted caches are stored as; FLOAT32: as the model has them."""
+    """What rows of lifted caches are stored as; FLOAT32: as the model has them. INT8: bytes with a
+    scale for each row of a head (`relaxd.contract.byte_rows`).
+    """
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
+    INT8 = "int8"
 
 
 class LogitsForm(StrEnum):

@@ -44,7 +44,8 @@ class State:
     ragged: whether entries of a batch may be filled to different lengths.
     parts: what other inputs state of the caches, by name.
     stored: what rows that the model has as float32 are stored as; None where every cache has the
-    model's own dtype. The dtype of each is that of its input.
+    model's own dtype. The dtype of each is that of its input. `size` is that of the model's rows,
+    of INT8 with the bytes of a scale behind it (`relaxd.contract.byte_rows`).
     """
 
     caches: tuple[Cache, ...]
@@ -54,6 +55,11 @@ class State:
     ragged: bool
     parts: Mapping[str, Part]
     stored: CacheForm | None = None
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The caches' names among the library's inputs."""
+        return frozenset(cache.input for cache in self.caches)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's form; without `stored` where it is None, as older bundles have it."""

@@ -294,7 +294,7 @@ class Model:
         from relaxd.loader.samples import dim_values, draw
 
         if inputs is None:
-            inputs = draw(self.inputs, dim_values(self.dims, dims or {}), 0)
+            inputs = draw(self.inputs, dim_values(self.dims, dims or {}), 0, self.manifest.state)
         return profile(self, self._engine.machines, inputs, runs)
 
     def bound(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:

@@ -1,12 +1,17 @@
 """Inputs of a model drawn at random, at chosen values of its dims."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from relaxd.contract.byte_rows import SCALE_BYTES
 from relaxd.contract.dims import Dim
+from relaxd.contract.options import CacheForm
+from relaxd.contract.state import State
 from relaxd.contract.tensors import TensorSpec, storage_of
 from relaxd.errors import DeclarationError
+from relaxd.loader.byte_rows import rounded
 from relaxd.loader.narrow import dtype_of
 
 
@@ -31,18 +36,31 @@ def dim_values(dims: tuple[Dim, ...], chosen: Mapping[str, int]) -> dict[str, in
 
 
 def draw(
-    inputs: tuple[TensorSpec, ...], values: Mapping[str, int], seed: int
+    inputs: tuple[TensorSpec, ...],
+    values: Mapping[str, int],
+    seed: int,
+    state: State | None = None,
 ) -> dict[str, np.ndarray]:
     """Standard normal floats, integers 0 or 1 (most integer inputs index something), and booleans;
     types that numpy lacks as `relaxd.Model.run` takes them. Inputs with a default are left out.
 
-    An input's draw depends on the seed, its name and its shape alone.
+    An input's draw depends on the seed, its name and its shape alone. state: the library's, whose
+    caches may be rows of floats in bytes.
     """
+    in_bytes = () if state is None or state.stored is not CacheForm.INT8 else state.inputs
     return {
-        spec.name: _draw(spec, [axis.evaluate(values) for axis in spec.shape], seed)
+        spec.name: (_draw_rows if spec.name in in_bytes and spec.dtype == "int8" else _draw)(
+            spec, [axis.evaluate(values) for axis in spec.shape], seed
+        )
         for spec in inputs
         if spec.default is None
     }
+
+
+def _draw_rows(spec: TensorSpec, shape: list[int], seed: int) -> np.ndarray:
+    """Bytes of any scale would be numbers of any magnitude."""
+    *outer, last = shape
+    return rounded(_draw(replace(spec, dtype="float32"), [*outer, last - SCALE_BYTES], seed))
 
 
 def _draw(spec: TensorSpec, shape: list[int], seed: int) -> np.ndarray:

@@ -12,6 +12,7 @@ import pytest
 
 import relaxd
 from compiler import compile_model
+from relaxd.contract.options import CacheForm
 from relaxd.errors import RelaxdError
 from tests.clients.test_js import HERE, PACKAGE, run_node
 from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, SIZE, WORDS, filled, grown
@@ -25,7 +26,17 @@ FORMS: dict[str, tuple[Any, dict[str, Any], str]] = {
     # One layer: behind it a number in the middle of two may have been rounded either way.
     "filled, float16": (lambda: filled(1), FILLED_DIMS, "float16"),
     "grown, bfloat16": (grown, GROWN_DIMS, "bfloat16"),
+    "filled, int8": (lambda: filled(1), FILLED_DIMS, "int8"),
 }
+
+
+ROWS = {
+    None: SIZE * 4,
+    CacheForm.FLOAT16: SIZE * 2,
+    CacheForm.BFLOAT16: SIZE * 2,
+    CacheForm.INT8: SIZE + 4,
+}
+"""Bytes of a row."""
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -99,7 +110,7 @@ def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: 
     assert (ran["free"], ran["capacity"]) == (free, CAPACITY)
     state = relaxd.load(bundles / "own").manifest.state
     assert state is not None
-    assert set(ran["bytesOfRows"]) == {SIZE * (4 if state.stored is None else 2)}
+    assert set(ran["bytesOfRows"]) == {ROWS[state.stored]}
     wanted = played(bundles, calls)
     assert any("gave" in entry for entry in wanted)
     assert any(entry.get("code") == "run.capacity" for entry in wanted)

@@ -114,11 +114,13 @@ def test_targets_that_keep_no_state(target: str) -> None:
         require_host(targets.resolve(name))
 
 
-def test_pages_keep_no_caches_in_16_bits() -> None:
+@pytest.mark.parametrize("form", [CacheForm.FLOAT16, CacheForm.BFLOAT16, CacheForm.INT8])
+def test_pages_keep_no_caches_in_fewer_bits(form: CacheForm) -> None:
     for name in ("native", "wasm32-simd"):
-        require_host(targets.resolve(name), CacheForm.FLOAT16)
-    with pytest.raises(ImportFailed, match="webgpu stores no caches in 16 bits") as caught:
-        require_host(targets.resolve("webgpu"), CacheForm.BFLOAT16)
+        require_host(targets.resolve(name), form)
+    with pytest.raises(ImportFailed, match="webgpu stores no caches in fewer bits") as caught:
+        require_host(targets.resolve("webgpu"), form)
+    assert caught.value.code == "import.cache"
     assert caught.value.failure.field == "options.cache"
 
 

@@ -1,5 +1,8 @@
-"""Builds whose lifted caches are stored in 16 bits: what their reports say, and what is refused."""
+"""Builds whose lifted caches are stored in fewer bits: what their reports say, and what is
+refused.
+"""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ from compiler.errors import ImportFailed, VerifyError
 from compiler.ir import extents as ex
 from compiler.ir import import_model
 from compiler.ir.ops import caches
+from compiler.tir import byte_rows
+from relaxd.contract.byte_rows import SCALE_BYTES
 from relaxd.contract.options import CacheForm, CompileOptions, Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.state import State
@@ -21,7 +26,7 @@ from relaxd.errors import BundleError
 from relaxd.loader.bundle import read_manifest
 from relaxd.loader.report import report_of
 from tests.compiler.building import build, failing, report
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WIDTH, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, WIDTH, filled, grown
 
 STORED = CompileOptions(state=StateForm.LIFTED, cache=CacheForm.FLOAT16, profile=False)
 
@@ -55,6 +60,34 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
     )
     assert error.code == "verify.cache_error"
     assert error.failure.field == "options.cache_error"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "dims", "precision"),
+    [
+        (filled, FILLED_DIMS, Precision.FLOAT32),
+        (filled, FILLED_DIMS, Precision.BFLOAT16),
+        (grown, GROWN_DIMS, Precision.FLOAT32),
+    ],
+)
+def test_a_build_states_what_rows_of_bytes_change(
+    model: Callable[[], onnx.ModelProto], dims: dict[str, Any], precision: Precision, tmp_path: Path
+) -> None:
+    options = replace(STORED, cache=CacheForm.INT8, cache_error=0.05, precision=precision)
+    manifest = build(tmp_path / "out", model(), dims=dims, options=options)
+    assert manifest.state is not None
+    assert manifest.state.stored is CacheForm.INT8
+    for cache in manifest.state.caches:
+        (spec,) = [spec for spec in manifest.inputs if spec.name == cache.input]
+        assert spec.text == f"int8[batch,{GROUPS},capacity,{SIZE + SCALE_BYTES}]"
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert numerics["verdict"] == "passed"
+    assert numerics["reference"].startswith("onnxruntime ")
+    found = numerics["cache"]
+    assert found["form"] == "int8"
+    assert 1e-3 < found["error"] < 2e-2
+    assert found["error"] < 1.25 * found["expected"]
 
 
 @pytest.mark.slow
@@ -108,7 +141,48 @@ def test_rows_that_are_not_rounded_are_found_out(
         builder.build(job)
 
 
-@pytest.mark.parametrize("form", [CacheForm.FLOAT16, CacheForm.BFLOAT16])
+@pytest.mark.slow
+def test_a_scale_that_is_wrong_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One part in a hundred, beside numbers that are rounded to one in 127 of the greatest."""
+    from compiler import build as builder
+    from compiler.ir.ops import rounded_rows
+    from compiler.isolation.messages import CompileJob
+
+    held, wrong = byte_rows.bytes_of, te.const(1.01, "float32")
+    monkeypatch.setattr(rounded_rows, "bytes_of", lambda scale: held(scale * wrong))
+    path = tmp_path / "model.onnx"
+    onnx.save(grown(1), path)
+    options = replace(STORED, cache=CacheForm.INT8)
+    request = CompileRequest.of(dims=GROWN_DIMS, options=options.to_json())
+    job = CompileJob(str(path), request.to_json(), "native", str(tmp_path / "out"), "wrong")
+    with pytest.raises(VerifyError):
+        builder.build(job)
+
+
+def test_rows_of_bytes_have_a_size() -> None:
+    """Behind rows of any size no scale has a place."""
+    model = grown(1)
+    for value in model.graph.input:
+        if "past_" in value.name:
+            value.type.tensor_type.shape.dim[3].dim_param = "size"
+    options = {"state": "lifted", "cache": "int8"}
+    with pytest.raises(ImportFailed, match="have no fixed size") as caught:
+        import_model(
+            model, CompileRequest.of(dims={**GROWN_DIMS, "size": (1, 64)}, options=options)
+        )
+    assert caught.value.code == "import.cache"
+    fixed = import_model(
+        model, CompileRequest.of(dims={**GROWN_DIMS, "size": SIZE}, options=options)
+    )
+    ends = {
+        spec.shape[-1].evaluate({"size": SIZE}) for spec in fixed.inputs if "past_" in spec.name
+    }
+    assert ends == {SIZE + SCALE_BYTES}
+
+
+@pytest.mark.parametrize("form", [CacheForm.FLOAT16, CacheForm.BFLOAT16, CacheForm.INT8])
 def test_caches_that_are_16_bits_already_stay(form: CacheForm) -> None:
     model = narrow(grown(1))
     lifted = {"state": "lifted"}

@@ -24,6 +24,7 @@ from compiler.ir.onnx.walking import walk
 from compiler.ir.symbols import axis_of, extent_of
 from compiler.ir.values import Tensor, Value
 from relaxd.contract.axes import Axis
+from relaxd.contract.byte_rows import SCALE_BYTES
 from relaxd.contract.dims import Dim
 from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
@@ -62,15 +63,19 @@ class Lifting:
 
     def own(self, builder: Builder, values: dict[str, Content | None]) -> None:
         """Makes buffers of the caches among the values; a cache that grows is seen up to its
-        past.
+        past, and rows as long as the model's.
         """
-        dtypes = {spec.name: spec.dtype for spec in self.original}
+        table = {spec.name: spec for spec in self.original}
         for cache in self.caches:
-            held = values[cache.input]
+            held, original = values[cache.input], table[cache.input]
             assert isinstance(held, Tensor)
             seen = held if self.ragged else self._past(builder, held)
+            in_bytes = held.dtype == CacheForm.INT8 and original.dtype == "float32"
+            if in_bytes:
+                size = extent_of(original.shape[-1], lambda name: builder.facts.dim(name))
+                seen = replace(seen, shape=(*seen.shape[:-1], size))
             values[cache.input] = seen
-            builder.buffers[seen.expr] = Buffer(cache.input, held, dtypes[cache.input])
+            builder.buffers[seen.expr] = Buffer(cache.input, held, original.dtype, bytes=in_bytes)
 
     def _past(self, b: Builder, held: Tensor) -> Tensor:
         rows = extent_of(Axis(self.past.name), lambda name: b.facts.dim(name))
@@ -208,8 +213,12 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
     (ragged,) = kinds
     form = request.options.cache
     if form is not CacheForm.FLOAT32 and all(table[name].dtype != "float32" for name in known):
-        raise _unroundable(table[min(known)].dtype)
-    changed = [_with_room(spec, form) if spec.name in known else spec for spec in specs]
+        raise _unroundable(
+            f"the model's caches are {table[min(known)].dtype}: only those of float32 are stored "
+            "in fewer bits",
+            "leave the option out: lifted caches keep the model's dtype",
+        )
+    changed = [_with_room(spec, request) if spec.name in known else spec for spec in specs]
     if not ragged:
         changed.append(TensorSpec(_counter(past.name), "int8", (Axis(past.name),)))
     return Lifting(
@@ -309,10 +318,23 @@ def _extensions(
         name = node.input[extends]
 
 
-def _with_room(spec: TensorSpec, form: CacheForm) -> TensorSpec:
-    """A cache with room for rows, which are stored in the form where the model's are float32."""
-    shape = (*spec.shape[:AXIS], Axis(CAPACITY), *spec.shape[AXIS + 1 :])
-    return replace(spec, shape=shape, dtype=form.value if spec.dtype == "float32" else spec.dtype)
+def _with_room(spec: TensorSpec, request: CompileRequest) -> TensorSpec:
+    """A cache with room for rows, which are stored in the request's form where the model's are
+    float32.
+    """
+    form, size = request.options.cache, spec.shape[-1]
+    dtype = form.value if spec.dtype == "float32" else spec.dtype
+    if form is CacheForm.INT8 and dtype == form:
+        dim = request.dim_table.get(size.symbol or "")
+        if size.size is None and (dim is None or dim.min != dim.max):
+            raise _unroundable(
+                f"the rows of {spec.name!r} have no fixed size, behind which a scale could stand",
+                "leave the option out, or take float16 for it",
+            )
+        size = Axis(
+            f"{size} + {SCALE_BYTES}" if size.size is None else str(size.size + SCALE_BYTES)
+        )
+    return replace(spec, shape=(*spec.shape[:AXIS], Axis(CAPACITY), size), dtype=dtype)
 
 
 def _counter(past: str) -> str:
@@ -331,13 +353,8 @@ def _request(request: CompileRequest, past: Dim, ragged: bool) -> CompileRequest
     return replace(request, dims=tuple(sorted(kept)))
 
 
-def _unroundable(dtype: str) -> ImportFailed:
-    return ImportFailed(
-        f"the model's caches are {dtype}: only those of float32 are stored in fewer bits",
-        reason="cache",
-        field="options.cache",
-        hint="leave the option out: lifted caches keep the model's dtype",
-    )
+def _unroundable(why: str, hint: str) -> ImportFailed:
+    return ImportFailed(why, reason="cache", field="options.cache", hint=hint)
 
 
 def _refused(why: str, hint: str = _HINT) -> ImportFailed:

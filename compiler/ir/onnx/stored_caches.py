@@ -1,5 +1,5 @@
-"""A model that rounds the rows of its caches, as a library does that stores them in 16 bits: what
-its reference runs.
+"""A model that rounds the rows of its caches, as a library does that stores them in fewer bits:
+what its reference runs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.ir.onnx.block_products import opset_of
 from compiler.ir.onnx.products import recent
 from compiler.ir.onnx.state import extender
 from compiler.ir.onnx.walking import walk
+from relaxd.contract.byte_rows import LEAST, MOST
 from relaxd.contract.options import CacheForm
 
 _ELEMENTS = {CacheForm.FLOAT16: TensorProto.FLOAT16, CacheForm.BFLOAT16: TensorProto.BFLOAT16}
+_AXES_ARE_INPUTS = 18
 _MICROSOFT = "com.microsoft"
 
 
@@ -28,28 +31,30 @@ def round_caches(
     form: CacheForm,
     nudge: float = 0.0,
 ) -> onnx.ModelProto:
-    """A copy of the model that casts the rows of float32 caches to the form and back, those of the
-    past and new ones, before anything reads them.
+    """A copy of the model that rounds the rows of float32 caches to the form, those of the past and
+    new ones, before anything reads them.
 
     outputs: what the caches come out as; nudge: by what share of themselves new rows change before,
-    which moves a few numbers to their other neighbour.
+    which moves a few numbers to their other neighbour. Of INT8, what is added to them of the
+    greatest of their row: a factor changes scales alone.
     """
-    if form is CacheForm.BFLOAT16:
-        made = recent(model)
-    else:
+    if form is CacheForm.FLOAT16:
         made = onnx.ModelProto()
         made.CopyFrom(model)
+    else:
+        made = recent(model)
     tables = {
         weight.name: list(weight.dims)
         for graph in _graphs(made.graph)
         for weight in graph.initializer
     }
+    opset = opset_of(made)
     wanted = {extender(made.graph, name, consts).output[0] for name in outputs}
     for graph in _graphs(made.graph):
         nodes: list[onnx.NodeProto] = []
         for node in graph.node:
             if node.output and node.output[0] in wanted:
-                writer = _Writer(node, _ELEMENTS[form], nudge, tables)
+                writer = _Writer(node, opset, _ELEMENTS.get(form), nudge, tables)
                 _REWRITES[node.op_type](writer)
                 nodes += writer.nodes
             nodes.append(node)
@@ -71,11 +76,13 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 class _Writer:
     """The nodes that come before one that extends caches, whose inputs change.
 
-    tables: the shapes of initializers by name.
+    opset: the model's; element: what rows are cast to, None where they become bytes; tables: the
+    shapes of initializers by name.
     """
 
     node: onnx.NodeProto
-    element: int
+    opset: int
+    element: int | None
     nudge: float
     tables: Mapping[str, Sequence[int]]
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -111,8 +118,14 @@ class _Writer:
         """An extent, int64 [1]."""
         return self.put("Gather", self.put("Shape", name), self.constant([axis]))
 
-    def rounded(self, name: str) -> str:
-        """The value cast to the form and back."""
+    def rounded(self, name: str, nudge: float = 0.0, heads: int = 0) -> str:
+        """The value rounded to the form, as float32; nudge: as in `round_caches`; heads: of a value
+        [batch, rows, heads * size], 0 of one whose heads have an axis.
+        """
+        if self.element is None:
+            return self._in_bytes(name, nudge, heads)
+        if nudge:
+            name = self.put("Mul", name, self.constant(np.float32(1 + nudge)))
         narrow = self.put("Cast", name, to=self.element)
         return self.put("Cast", narrow, to=TensorProto.FLOAT)
 
@@ -121,13 +134,39 @@ class _Writer:
         for place in places:
             self.node.input[place] = self.rounded(self.node.input[place])
 
-    def round_new(self, *places: int) -> None:
-        """As `round_past`, of numbers that are nudged before."""
+    def round_new(self, *places: int, heads: int = 0) -> None:
+        """As `round_past`, of numbers that are nudged before; heads: as in `rounded`."""
         for place in places:
-            name = self.node.input[place]
-            if self.nudge:
-                name = self.put("Mul", name, self.constant(np.float32(1 + self.nudge)))
-            self.node.input[place] = self.rounded(name)
+            self.node.input[place] = self.rounded(self.node.input[place], self.nudge, heads)
+
+    def _in_bytes(self, name: str, nudge: float, heads: int) -> str:
+        """As `rounded`, of bytes with a scale (`relaxd.contract.byte_rows`)."""
+        if heads:
+            # By constants: ONNX Runtime's Attention has to know the shapes of what it is given.
+            name = self.put("Reshape", name, self.constant([0, 0, heads, -1]))
+        infinity = self.constant(np.float32(np.inf))
+        # A maximum may pass over NaN, so that it counts as infinity.
+        sizes = self.put("Abs", name)
+        sizes = self.put("Where", self.put("IsNaN", sizes), infinity, sizes)
+        greatest = self._greatest(sizes)
+        known = self.put("Less", greatest, infinity)
+        enough = self.put("GreaterOrEqual", greatest, self.constant(np.float32(LEAST)))
+        held, zero = self.put("And", known, enough), self.constant(np.float32(0))
+        most = self.constant(np.float32(MOST))
+        factor = self.put("Div", most, self.put("Where", held, greatest, most))
+        number = self.put("Mul", self.put("Where", held, name, zero), factor)
+        if nudge:
+            number = self.put("Add", number, self.constant(np.float32(MOST * nudge)))
+        scale = self.put("Div", self.put("Where", held, greatest, zero), most)
+        scale = self.put("Where", known, scale, self.constant(np.float32(np.nan)))
+        rounded = self.put("Mul", self.put("Round", number), scale)
+        return self.put("Reshape", rounded, self.constant([0, 0, -1])) if heads else rounded
+
+    def _greatest(self, name: str) -> str:
+        """The greatest number along the last axis, which stays."""
+        if self.opset < _AXES_ARE_INPUTS:
+            return self.put("ReduceMax", name, axes=[-1], keepdims=1)
+        return self.put("ReduceMax", name, self.constant([-1]), keepdims=1)
 
 
 def _concat(w: _Writer) -> None:
@@ -137,7 +176,7 @@ def _concat(w: _Writer) -> None:
 
 def _attention(w: _Writer) -> None:
     w.round_past(4, 5)
-    w.round_new(1, 2)
+    w.round_new(1, 2, heads=w.attribute("kv_num_heads"))
 
 
 def _multi_head(w: _Writer) -> None:
@@ -150,7 +189,7 @@ def _multi_head(w: _Writer) -> None:
             w.node.input[place] = w.put("Add", name, part)
         w.node.input[3] = ""
     w.round_past(6, 7)
-    w.round_new(1, 2)
+    w.round_new(1, 2, heads=w.attribute("num_heads"))
 
 
 def _grouped(w: _Writer) -> None:
@@ -169,7 +208,7 @@ def _grouped(w: _Writer) -> None:
         del w.node.attribute[:]
         w.node.attribute.extend(kept)
     w.round_past(3, 4)
-    w.round_new(1, 2)
+    w.round_new(1, 2, heads=groups)
 
 
 def _places(w: _Writer) -> str:

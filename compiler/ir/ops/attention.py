@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tvm import relax, te, tirx
 
@@ -15,14 +16,19 @@ from compiler.ir.extents import Extent
 from compiler.ir.ops import broadcast, layout, linear
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import nn_norm as norm
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Known, Tensor, Value
 
 
 def restate(b: Builder, x: Value, shape: Sequence[Extent], what: str) -> Value:
     """The value with its shape required to be `shape` and written so."""
     for axis, (have, want) in enumerate(zip(x.shape, shape, strict=True)):
         b.same(have, want, f"{what}: axis {axis} is {have} and must be {want}")
-    return b.adopt(b.tensor(x).expr, shape)
+    buffer = b.buffers.get(x.expr) if isinstance(x, Tensor) else None
+    if buffer is None or not buffer.bytes or x is buffer.held:
+        return b.adopt(b.tensor(x).expr, shape)
+    # The model's rows are shorter than what holds them.
+    held = b.adopt(b.tensor(x).expr, buffer.stored(shape))
+    return replace(held, shape=(*held.shape[:-1], b.facts.simplify(shape[-1])))
 
 
 def split_heads(b: Builder, x: Value, heads: int) -> Value:

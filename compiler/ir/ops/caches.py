@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import relax, s_tir, te, tirx
@@ -13,9 +13,10 @@ from compiler.ir import extents as ex
 from compiler.ir.buffers import AXIS, Buffer
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import loops
+from compiler.ir.ops import loops, rounded_rows
 from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Known, Tensor, Value
+from compiler.tir import byte_rows
 
 WIDENED = "widened"
 """The name of the programs that read rows of few bits as the model's dtype."""
@@ -72,9 +73,10 @@ def grown(b: Builder, buffer: Buffer, past: Extent, now: Value) -> Value:
     """[batch, groups, past + rows, size]: a view of the caller's buffer, in which the new rows are
     put behind those of the past.
     """
+    rows = buffer.stored(now.shape)
     for axis in (0, 1, 3):
         message = f"new rows differ from the cache {buffer.name!r} on axis {axis}"
-        b.same(buffer.held.shape[axis], now.shape[axis], message)
+        b.same(buffer.held.shape[axis], rows[axis], message)
     total = b.facts.simplify(ex.add(past, now.shape[2]))
     return _put(b, buffer, now, total, Known.of([past]), lambda first, n: first[0])
 
@@ -94,15 +96,26 @@ def _put(
     held = buffer.held.shape[AXIS]
     b.require_once(ex.less_equal(total, held), "the caches have no room for the new tokens")
     inputs = [b.tensor(now), b.tensor(places), buffer.held]
-    plain = buffer.held.dtype == now.dtype
+    dtype = buffer.held.dtype
+    plain = dtype == now.dtype
 
     def body(new: Any, starts: Any, cache: Any) -> None:
         def one(task: Any) -> None:
             n, g = tirx.truncdiv(task, ex.prim(groups)), tirx.truncmod(task, ex.prim(groups))
             start = loops.cell("int64", first(starts, n))
-            with loops.serial(rows) as j, loops.serial(size) as d:
-                row = new[n, g, j, d]
-                cache[n, g, start[0] + j, d] = row if plain else row.astype(buffer.held.dtype)
+            with loops.serial(rows) as j:
+
+                def read(d: Any, j: Any = j) -> Any:
+                    return new[n, g, j, d]
+
+                def put(d: Any, value: Any, j: Any = j) -> None:
+                    cache[n, g, start[0] + j, d] = value
+
+                if buffer.bytes:
+                    rounded_rows.write(read, put, size)
+                else:
+                    with loops.serial(size) as d:
+                        put(d, read(d) if plain else read(d).astype(dtype))
 
         loops.spread(ex.mul(batch, groups), one, ex.mul(rows, size))
 
@@ -118,19 +131,26 @@ def _put(
     view = relax.op.strided_slice(
         after.expr, [AXIS], [ex.prim(0)], [ex.prim(total)], assume_inbound=True
     )
-    present = b.emit(view, [batch, groups, total, size])
-    buffer.present = present if plain else _widened(b, present, buffer.dtype)
+    shape = [batch, groups, total, size]
+    present = b.emit(view, buffer.stored(shape))
+    buffer.present = present if plain else _widened(b, buffer, present, shape)
     return buffer.present
 
 
-def _widened(b: Builder, rows: Tensor, dtype: str) -> Tensor:
-    """The rows as `dtype`: a program of its own, which fused attention reads through."""
-    shape = [ex.prim(extent) for extent in rows.shape]
+def _widened(b: Builder, buffer: Buffer, rows: Tensor, shape: Sequence[Extent]) -> Tensor:
+    """The rows as the model's dtype: a program of its own, which fused attention reads through."""
 
     def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute(shape, lambda *at: data(*at).astype(dtype), name=WIDENED)
+        def element(*at: Any) -> Any:
+            if not buffer.bytes:
+                return data(*at).astype(buffer.dtype)
+            *outer, last = at
+            return byte_rows.real(lambda place: data(*outer, place), last, shape[-1])
 
-    return b.tensor(b.te(compute, rows, name=WIDENED))
+        return te.compute([ex.prim(extent) for extent in shape], element, name=WIDENED)
+
+    # Joined to the slice that it reads, it would name a buffer that TVM declares otherwise.
+    return b.tensor(b.te(compute, rows, name=WIDENED, attrs={"op_pattern": OPAQUE}))
 
 
 def _in_place(inputs: list[Tensor], body: Callable[..., None]) -> tirx.PrimFunc:

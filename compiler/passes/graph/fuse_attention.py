@@ -22,12 +22,12 @@ from compiler.passes.cpu.families.attention.program import (
 )
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph import accesses
-from compiler.passes.graph.axis_parts import read_part, read_prefix
+from compiler.passes.graph.axis_parts import Part, read_part, read_prefix
 from compiler.passes.graph.axis_repeats import read_repeat
 from compiler.passes.graph.channels_last import axes_of
 from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions, unrounded
 from compiler.passes.graph.scores import scores_of
-from compiler.passes.graph.widened import NARROW, read_widened
+from compiler.passes.graph.widened import BYTES, NARROW, read_widened
 from compiler.tir.exprs import op_name
 
 OPAQUE = {"op_pattern": 8}
@@ -184,7 +184,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._unscaled(access, bound)
         widened = read_widened(self.module, bound)
         if widened is not None:
-            return replace(access, tensor=widened)
+            return _through_widened(access, widened)
         prefix = read_prefix(bound)
         if prefix is not None:
             return accesses.through_prefix(access, *prefix)
@@ -227,13 +227,23 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
 
+def _through_widened(access: Access, source: Any) -> Access:
+    """Follows the program that gives rows of `source` as float32."""
+    if str(source.ty.dtype) != BYTES:
+        return replace(access, tensor=source)
+    # The scale behind each row is no number of it.
+    last = len(access.places) - 1
+    size = access.tensor.ty.shape.values[last]
+    return accesses.through_part(access, source, Part(last, 0, int(size)))
+
+
 def _suits(found: Attention) -> bool:
     """Whether q, k and v have shapes that fit, heads of a known size, and contiguous rows."""
     accesses = (found.q, found.k, found.v)
     if not all(isinstance(access.tensor.ty.shape, relax.ShapeExpr) for access in accesses):
         return False
     asked, *stored = (str(access.tensor.ty.dtype) for access in accesses)
-    if asked != "float32" or not {"float32", *NARROW}.issuperset(stored):
+    if asked != "float32" or not {"float32", *NARROW, BYTES}.issuperset(stored):
         return False
     rank = found.q.rank
     if rank < 3 or any(access.rank != rank for access in accesses):

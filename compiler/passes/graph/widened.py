@@ -1,21 +1,26 @@
-"""Recognises the program that reads rows of a cache, stored in 16 bits, as float32."""
+"""Recognises the program that reads rows of a cache, stored in fewer bits, as float32."""
 
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.tir.exprs import dtype_of, op_name
-from compiler.tir.stages import read_program
+from compiler.tir import byte_rows
+from compiler.tir.exprs import as_int, dtype_of, load, loads, op_name
+from compiler.tir.stages import Stage, read_program
 
 NARROW = ("float16", "bfloat16")
-"""What rows may be stored as."""
+"""What numbers of rows may be cast to."""
+
+BYTES = "int8"
+"""What rows with a scale are made of."""
 
 
 def read_widened(module: tvm.IRModule, call: Any) -> Any:
-    """The tensor of 16-bit floats that a call gives as float32, unchanged otherwise; None for any
-    other call.
+    """The tensor of 16-bit floats, or of rows of bytes, that a call gives as float32, unchanged
+    otherwise; None for any other call.
     """
     if op_name(call) != "relax.call_tir":
         return None
@@ -28,15 +33,37 @@ def read_widened(module: tvm.IRModule, call: Any) -> Any:
     if program is None or len(program.stages) != 1:
         return None
     (stage,) = program.stages
-    cast = stage.value
-    if stage.init is not None or not isinstance(cast, prim.Cast) or dtype_of(cast) != "float32":
+    in_order = len(stage.axes) == len(stage.indices) and all(
+        index.same_as(axis.var) for index, axis in zip(stage.indices, stage.axes, strict=True)
+    )
+    if stage.init is not None or not in_order:
         return None
+    return source if _is_cast(stage) or _is_scaled(stage) else None
+
+
+def _is_cast(stage: Stage) -> bool:
+    """Whether the stage gives each element of a tensor as float32."""
+    cast = stage.value
+    if not isinstance(cast, prim.Cast) or dtype_of(cast) != "float32":
+        return False
     read = cast.value
     if not isinstance(read, tvm.ir.TensorLoad) or dtype_of(read) not in NARROW:
-        return None
-    variables = [axis.var for axis in stage.axes]
-    same = len(variables) == len(read.indices) and all(
-        written.same_as(var) and index.same_as(var)
-        for written, index, var in zip(stage.indices, read.indices, variables, strict=True)
+        return False
+    return len(read.indices) == len(stage.axes) and all(
+        index.same_as(axis.var) for index, axis in zip(read.indices, stage.axes, strict=True)
     )
-    return source if same else None
+
+
+def _is_scaled(stage: Stage) -> bool:
+    """Whether the stage gives the numbers of all rows of bytes."""
+    reads, variables = loads(stage.value), [axis.var for axis in stage.axes]
+    if not reads or dtype_of(reads[0]) != BYTES:
+        return False
+    held = reads[0].source
+    if len(held.shape) != len(variables) or as_int(held.shape[-1]) is None:
+        return False
+    size = byte_rows.size_of(held.shape)
+    if as_int(stage.axes[-1].extent) != size:
+        return False
+    wanted = byte_rows.real(lambda at: load(held, [*variables[:-1], at]), variables[-1], size)
+    return bool(tvm_ffi.structural_equal(stage.value, wanted))

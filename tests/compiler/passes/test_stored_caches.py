@@ -1,6 +1,6 @@
-"""Attention over lifted caches that are stored in 16 bits, at the geometries of other processors,
-beside ONNX Runtime over rows that are rounded the same: each at two of them, and at all four by
-`make geometry`.
+"""Attention over lifted caches that are stored in fewer bits, at the geometries of other
+processors, beside ONNX Runtime over rows that are rounded the same: each at two of them, and at all
+four by `make geometry`.
 """
 
 import os
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 from tvm import relax, te, tirx
 
 import relaxd
@@ -24,8 +25,9 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.run.native import stepped
 from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
+from relaxd.loader import byte_rows
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
-from tests.compiler.ir.onnx.running import Arrays, normal, session_of
+from tests.compiler.ir.onnx.running import Arrays, model_of, normal, session_of
 from tests.geometries import GEOMETRIES, NATIVE, builds_for, geometry
 
 pytestmark = pytest.mark.slow
@@ -75,7 +77,7 @@ SAMPLE = [
 ]
 
 
-@pytest.mark.parametrize("stored", [CacheForm.FLOAT16, CacheForm.BFLOAT16])
+@pytest.mark.parametrize("stored", [CacheForm.FLOAT16, CacheForm.BFLOAT16, CacheForm.INT8])
 @pytest.mark.parametrize(
     ("form", "name"), PAIRS if os.environ.get("RELAXD_GEOMETRIES") == "all" else SAMPLE
 )
@@ -103,6 +105,132 @@ def test_outputs_and_rows_are_onnxruntimes(
                 np.testing.assert_array_equal(
                     ours[entry, :, : last + 1], theirs[entry, :, : last + 1]
                 )
+
+
+@pytest.mark.parametrize("name", ["128/16", NATIVE])
+def test_rows_of_zeros_and_of_strange_numbers_are_bytes(name: str, tmp_path: Path) -> None:
+    """A strange row takes the heads that read it alone."""
+    model = filled(4, 24)
+    library = relaxd.load(_built(model, name, CacheForm.INT8, tmp_path))
+    session = session_of(round_caches(model, ("key", "value"), {}, CacheForm.INT8))
+    given = feed(model, [259], 3)
+    given["k"][0, 1, :24] = 0
+    given["k"][0, 0, 24] = np.inf
+    given["v"][0, 2, :24] *= 1e-39
+    given["v"][0, 2, 30] = np.nan
+    given["pv"][0, 0, :40] *= 1e30
+    found, want = stepped(library, given), session.run(None, given)
+    for ours, theirs in zip((found["key"], found["value"]), want[1:], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    ours, theirs = (y.reshape(3, 4, 24) for y in (found["y"][0], want[0][0]))
+    np.testing.assert_allclose(ours[:, :2], theirs[:, :2], rtol=1e-4, atol=2e-5 * 1e30)
+    assert np.isnan(ours[:, 2:]).all()
+
+
+@pytest.mark.parametrize("name", ["128/16", "128/32", "256/16", "512/32"])
+def test_a_token_has_the_same_bits_however_many_come_with_it(name: str, tmp_path: Path) -> None:
+    """Of rows of bytes: few queries and many have loops of their own."""
+    path = _built(filled(6, 64), name, CacheForm.INT8, tmp_path)
+    library = relaxd.load(path, threads=1)
+    spec = {spec.name: spec for spec in library.inputs}
+    assert spec["pk"].text == f"int8[n,{GROUPS},capacity,68]"
+    tokens = {
+        key: normal(1, 300, width, seed=5) for key, width in (("q", 384), ("k", 128), ("v", 128))
+    }
+
+    def answers(pieces: list[int], entries: int = 1, threads: int = 1) -> np.ndarray:
+        state = relaxd.load(path, threads=threads).state(entries=entries, capacity=LONGEST)
+        made, first = [], 0
+        for rows in pieces:
+            some = {key: array[:, first : first + rows] for key, array in tokens.items()}
+            # Others hold more tokens, and other ones.
+            others = {
+                key: np.tile(array[:, ::-1] * 2, (entries - 1, 1, 1)) for key, array in some.items()
+            }
+            given = {key: np.concatenate([array, others[key]]) for key, array in some.items()}
+            made.append(state.step(given)["y"][:1])
+            first += rows
+        return np.concatenate(made, axis=1)
+
+    want = answers([64, 64, 64, 64, 44])
+    np.testing.assert_array_equal(answers([1] * 20 + [40] * 7), want)
+    np.testing.assert_array_equal(answers([33, 64, 5, 64, 64, 64, 6], entries=3, threads=2), want)
+
+
+@pytest.mark.parametrize("name", ["128/16", "512/32", NATIVE])
+def test_the_bytes_of_rows(name: str, tmp_path: Path) -> None:
+    """To the bit, of numbers in the middle of two and of strange ones too."""
+    library = relaxd.load(_built(filled(4, 24), name, CacheForm.INT8, tmp_path))
+    rows = normal(9, GROUPS, 24)
+    rows[0, 0] = np.arange(24) - 11.5
+    rows[0, 0, 0] = 127
+    rows[1, 0] = 0
+    rows[2, 1] = np.linspace(-1e-36, 1e-36, 24)
+    rows[3, 1] *= 1e-40
+    rows[4, 0] *= 1e37
+    rows[5, 1, 3], rows[6, 0, 7], rows[7, 1, 9] = np.inf, -np.inf, np.nan
+    state = library.state(capacity=20)
+    flat = rows.reshape(1, 9, GROUPS * 24)
+    state.step({"q": normal(1, 9, 4 * 24), "k": flat, "v": flat[:, ::-1]})
+    heads = rows.transpose(1, 0, 2)
+    for cache, given in (("pk", heads), ("pv", heads[:, ::-1])):
+        want = byte_rows.rounded(given)
+        ours = state.cached(cache)
+        np.testing.assert_array_equal(ours[..., :24], want[..., :24])
+        # The bits of a NaN are its own.
+        np.testing.assert_array_equal(byte_rows.widened(ours), byte_rows.widened(want))
+        scales, wanted = (made[..., 24:].copy().view(np.float32) for made in (ours, want))
+        np.testing.assert_array_equal(scales, wanted)
+
+
+def joined(size: int) -> onnx.ModelProto:
+    """Attention by single operators, whose scores are scaled by what a cache says of its rows."""
+    nodes = [
+        helper.make_node("Concat", ["pk", "k"], ["key"], axis=2),
+        helper.make_node("Concat", ["pv", "v"], ["value"], axis=2),
+        helper.make_node("Shape", ["pk"], ["extents"]),
+        helper.make_node("Gather", ["extents", "last"], ["size"], axis=0),
+        helper.make_node("Cast", ["size"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Sqrt", ["real"], ["root"]),
+        helper.make_node("Transpose", ["key"], ["turned"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["q", "turned"], ["products"]),
+        helper.make_node("Div", ["products", "root"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+        helper.make_node("MatMul", ["weights", "value"], ["y"]),
+    ]
+    inputs = dict.fromkeys("qkv", f"float32[n,{GROUPS},s,{size}]")
+    inputs |= dict.fromkeys(("pk", "pv"), f"float32[n,{GROUPS},p,{size}]")
+    return model_of(nodes, inputs, {"last": np.array(3)}, outputs=["y", "key", "value"])
+
+
+@pytest.mark.parametrize(
+    ("size", "stored"),
+    [*((size, CacheForm.INT8) for size in (1, 13, 64, 300)), (13, CacheForm.FLOAT16)],
+)
+def test_rows_of_any_size_behind_which_new_ones_are_joined(
+    size: int, stored: CacheForm, tmp_path: Path
+) -> None:
+    """Those of 64 numbers alone are fused."""
+    model = joined(size)
+    library = relaxd.load(_built(model, NATIVE, stored, tmp_path))
+    session = session_of(round_caches(model, ("key", "value"), {}, stored))
+    for n, rows, past in (
+        (1, 1, 0),
+        (2, 1, 7),
+        (1, 3, 255),
+        (2, 1, 256),
+        (1, 40, 300),
+        (2, 5, 595),
+    ):
+        given = {
+            name: normal(n, GROUPS, past if "p" in name else rows, size, seed=place)
+            for place, name in enumerate(("q", "k", "v", "pk", "pv"))
+        }
+        found = stepped(library, given)
+        y, key, value = session.run(None, given)
+        np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=2e-5)
+        np.testing.assert_array_equal(found["key"], key)
+        np.testing.assert_array_equal(found["value"], value)
 
 
 def _built(model: onnx.ModelProto, name: str, stored: CacheForm, folder: Path) -> Path:

@@ -123,7 +123,7 @@ def test_defaults():
         ({"options": {"weights": "int4", "calibration": "awq"}}, "options.calibration"),
         ({"options": {"calibration": "gptq"}}, "options.calibration"),
         ({"options": {"weights": "float16", "calibration": "gptq"}}, "options.calibration"),
-        ({"options": {"cache": "int8", "state": "lifted"}}, "options.cache"),
+        ({"options": {"cache": "int4", "state": "lifted"}}, "options.cache"),
         ({"options": {"cache": "float16"}}, "options.cache"),
         ({"options": {"state": "lifted", "cache_error": 0.1}}, "options.cache_error"),
         ({"options": {"precision": "float8"}}, "options.precision"),

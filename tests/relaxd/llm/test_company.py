@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxd.contract.options import CacheForm
 from relaxd.llm import Engine, Sampling, Speculation
 from relaxd.llm.generation import Generation
 from tests.gguf_files import WORDS
@@ -37,8 +38,11 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
     return seen
 
 
-def test_scores_in_company_are_those_alone(tmp_path: Path, scores: dict[int, list[bytes]]) -> None:
-    bundle, sampling = rounded_decoder(tmp_path), Sampling(max_tokens=TOKENS)
+@pytest.mark.parametrize("cache", [CacheForm.FLOAT32, CacheForm.INT8])
+def test_scores_in_company_are_those_alone(
+    tmp_path: Path, scores: dict[int, list[bytes]], cache: CacheForm
+) -> None:
+    bundle, sampling = rounded_decoder(tmp_path, cache), Sampling(max_tokens=TOKENS)
     with Engine.open(bundle, threads=1, sequences=1, sharing=False) as engine:
         alone = [engine.generate(prompt, sampling) for prompt in prompts()]
         for made in alone:

@@ -1,10 +1,15 @@
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from relaxd.contract.dims import Dim
+from relaxd.contract.options import CacheForm
+from relaxd.contract.state import Cache, State
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
+from relaxd.loader.byte_rows import widened
 from relaxd.loader.samples import dim_values, draw
 from tests import declared
 
@@ -54,6 +59,18 @@ def test_a_draw_depends_on_seed_and_name_alone():
     np.testing.assert_array_equal(draw((two,), {}, seed=7)["two"], both["two"])
     assert (both["one"] != both["two"]).all()
     assert (draw((one,), {}, seed=8)["one"] != both["one"]).all()
+
+
+def test_caches_of_bytes_are_rows_of_floats():
+    own, other = TensorSpec.of("past", "int8[1,2,p,20]"), TensorSpec.of("ids", "int8[1,2,p,20]")
+    cache = Cache("past", "present")
+    state = State((cache,), "p", "s", "q", False, {}, CacheForm.INT8)
+    drawn = draw((own, other), {"p": 7}, 3, state)
+    rows = widened(drawn["past"])
+    floats = draw((TensorSpec.of("past", "float32[1,2,p,16]"),), {"p": 7}, 3)["past"]
+    np.testing.assert_allclose(rows, floats, atol=np.abs(floats).max() / 250)
+    assert set(drawn["ids"].ravel()) == {0, 1}
+    assert set(draw((own,), {"p": 7}, 3, replace(state, stored=None))["past"].ravel()) == {0, 1}
 
 
 def test_an_axis_that_would_be_negative():

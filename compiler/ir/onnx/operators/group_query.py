@@ -161,8 +161,8 @@ def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: E
     buffer = b.buffers.get(past.expr) if isinstance(past, Tensor) else None
     if buffer is not None:
         rows = buffer.held.shape[2]
-        held = at.restate(b, buffer.held, [batch, groups, rows, size], "the past")
-        buffer.held = b.tensor(held)
+        shape = buffer.stored([batch, groups, rows, size])
+        buffer.held = b.tensor(at.restate(b, buffer.held, shape, "the past"))
         return caches.written(b, buffer, now, lengths, total)
     if past is not None:
         past = at.restate(b, past, [batch, groups, past.shape[2], size], "the past")

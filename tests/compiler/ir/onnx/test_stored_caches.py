@@ -1,4 +1,4 @@
-"""The reference of caches in 16 bits: each operator that extends caches, its rows rounded before
+"""The reference of caches in fewer bits: each operator that extends caches, its rows rounded before
 anything reads them.
 """
 
@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from compiler.ir.onnx import stored_caches
 from compiler.ir.onnx.stored_caches import round_caches
 from relaxd.contract.options import CacheForm
+from relaxd.loader import byte_rows
 from relaxd.loader.narrow import dtype_of
 from tests.compiler.ir.onnx.operators.test_group_query import angles, feed
 from tests.compiler.ir.onnx.operators.test_group_query import model_of as grouped
@@ -128,6 +129,47 @@ def test_what_comes_out_is_what_16_bits_hold(name: str, form: CacheForm) -> None
             np.testing.assert_array_equal(ours.astype(narrow).astype(np.float32), ours)
             np.testing.assert_allclose(ours, theirs, rtol=step, atol=1e-6)
         assert not np.array_equal(found[0], plain[0])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_comes_out_is_what_bytes_hold(name: str) -> None:
+    """Each row of a head has a scale of its own, however the operator takes heads."""
+    model, feeds = CASES[name]()
+    made, original = (
+        session_of(proto) for proto in (round_caches(model, PRESENTS, {}, CacheForm.INT8), model)
+    )
+    for given in feeds:
+        found, plain = made.run(None, given), original.run(None, given)
+        for ours, theirs in zip(found[1:], plain[1:], strict=True):
+            want = byte_rows.widened(byte_rows.rounded(theirs))
+            # A sum in another order may fall on the other side of the middle.
+            apart, step = np.abs(ours - want), np.abs(theirs).max(-1, keepdims=True) / 126
+            assert (apart <= step).all()
+            assert (apart > 1e-5).mean() < 1e-3
+        assert not np.array_equal(found[0], plain[0])
+
+
+def test_rows_of_zeros_and_of_strange_numbers() -> None:
+    model, (given,) = joined()
+    given["pk"][0, 0, 0] = 0
+    given["k"][1, 1, 0, 3] = np.inf
+    given["v"][0, 1, 1, 2] = np.nan
+    given["v"][0, 1, 2] *= 1e-38
+    made = session_of(round_caches(model, PRESENTS, {}, CacheForm.INT8)).run(PRESENTS, given)
+    for ours, (past, new) in zip(made, (("pk", "k"), ("pv", "v")), strict=True):
+        rows = np.concatenate([given[past], given[new]], axis=2)
+        np.testing.assert_array_equal(ours, byte_rows.widened(byte_rows.rounded(rows)))
+
+
+def test_a_nudge_of_bytes_moves_numbers_beside_their_greatest() -> None:
+    model, (given,) = joined()
+    plain, nudged = (
+        session_of(round_caches(model, PRESENTS, {}, CacheForm.INT8, nudge)).run(PRESENTS, given)
+        for nudge in (0.0, 2.0**-9)
+    )
+    np.testing.assert_array_equal(plain[0][:, :, :4], nudged[0][:, :, :4])
+    steps = (nudged[0] - plain[0])[:, :, 4:] / np.abs(plain[0]).max(-1, keepdims=True)[:, :, 4:]
+    assert set(np.rint(steps * 127).ravel()) == {0, 1}
 
 
 def test_a_nudge_moves_new_rows_alone() -> None:

@@ -21,6 +21,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
 from compiler.passes.cpu.families.attention.hidden import emit_seen, mask_of
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_places
@@ -35,6 +36,7 @@ from compiler.tir.building import (
     steps,
     store,
     tile,
+    when,
 )
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, product
@@ -179,16 +181,25 @@ def _emit_part(
     shifted = _shifted(attention, first, count)
     lanes = lanes_of(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
+    scales = None
+    if attention.value_scale is not None:
+        scales = alloc([COLUMNS], "float32", "scales", "global")
     # A second query finds the part's keys and values in L2, where the first one left them.
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
         place = {**at, attention.row.var: queries[0] + query * group.queries}
         some = shifted if seen is None else _first(shifted, load(seen, [query]) - first)
         with serial(tirx.ceildiv(some.column.extent, lanes), "block") as block:
             emit_scores(some, unit, group, place, block * lanes, scores, COLUMNS)
+        if scales is not None:
+            # Values were prefetched while the first query's scores were computed.
+            with when(query == 0):
+                store_value_scales(shifted, unit, group.at(place, 0), scales)
         with serial(group.count) as i:
             here = group.at(place, i)
             index = let("index", parts.number(here) * parts.count + part)
             softmax_row(some, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
+            if scales is not None:
+                scale_powers(some, unit, scores, i * COLUMNS, scales)
         vectors = -(-_width(attention, unit) // unit.lanes(32))
         # Beside the accumulators, registers hold one row of values and the power in all lanes.
         for heads in group.tiles((unit.registers - vectors - 1) // vectors):
@@ -204,6 +215,8 @@ def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
         column=replace(column, extent=count),
         key=substitute(attention.key, moved),
         value=substitute(attention.value, moved),
+        key_scale=_moved(attention.key_scale, moved),
+        value_scale=_moved(attention.value_scale, moved),
         changed=substitute(attention.changed, moved),
     )
 
@@ -213,6 +226,10 @@ def _first(attention: Attention, count: Expr) -> Attention:
     column = attention.column
     shown = let_opaque("shown", tirx.min(tirx.max(count, 0), column.extent))
     return replace(attention, column=replace(column, extent=shown))
+
+
+def _moved(scale: Expr | None, table: Table) -> Expr | None:
+    return None if scale is None else substitute(scale, table)
 
 
 def _ceildiv(count: Expr, size: int) -> Expr:

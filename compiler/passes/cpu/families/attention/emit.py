@@ -133,7 +133,7 @@ def _pack_keys(attention: Attention, panel: int, at: Table, keys: Any) -> None:
             # reads the panels in order.
             with serial(depth, "k") as k:
                 place = {**at, attention.column.var: column, attention.depth.var: k}
-                key = substitute(attention.key, place)
+                key = substitute(attention.real_key, place)
                 store(keys, key, (p * depth + k) * panel + lane)
 
 
@@ -201,7 +201,7 @@ def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores:
             with vectorized(lanes) as lane:
                 depth = {attention.depth.var: strip * lanes + lane}
                 at = {**place, attention.column.var: j, **depth}
-                term = substitute(attention.query, at) * substitute(attention.key, at)
+                term = substitute(attention.query, at) * substitute(attention.real_key, at)
                 store(acc, load(acc, [lane]) + term, lane)
         # One query has no other rows to fill a register with: lanes hold parts of one sum instead.
         _halve(acc, lanes)
@@ -238,7 +238,7 @@ def _weigh_values(
             for i, lane in tile(rows, width, lanes):
                 # The value does not depend on the query, so any query's place will do.
                 at = {**places[0], attention.width.var: block * width + lane}
-                value = substitute(attention.value, {**at, attention.column.var: k})
+                value = substitute(attention.real_value, {**at, attention.column.var: k})
                 power = load(scores, [i * padded + k])
                 store(acc, load(acc, [i, lane]) + power * value, i, lane)
         for i, lane in tile(rows, width, lanes):

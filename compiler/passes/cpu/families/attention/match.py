@@ -11,6 +11,7 @@ from compiler.passes.cpu.shared.bfloats import is_rounded, operand_of
 from compiler.passes.cpu.shared.halves import widened
 from compiler.passes.cpu.shared.loop_nest import combine_of
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir import byte_rows
 from compiler.tir.exprs import Expr, Table, const, fixed, load, loads, replace_loads, substitute
 from compiler.tir.flat import Flattener, analyzer_for
 from compiler.tir.loops import Stmt
@@ -24,11 +25,12 @@ class Attention:
     """softmax(changed(query @ key)) @ value for every head of `batch`.
 
     query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
-    scores), `depth` and `width`, of 16-bit floats as float32; changed: the score after scale, mask
-    and the like, the score itself being the element of `total`; target: where the result goes;
-    paired: whether query, key, value and the weights of the values are rounded to bfloat16; steady:
-    whether the order of a query's sums depends on the query and its keys alone, not on how many
-    queries there are.
+    scores), `depth` and `width`, of 16-bit floats and of bytes as float32; key_scale, value_scale:
+    what a key and a value of bytes are multiplied by, None of others; changed: the score after
+    scale, mask and the like, the score itself being the element of `total`; target: where the
+    result goes; paired: whether query, key, value and the weights of the values are rounded to
+    bfloat16; steady: whether the order of a query's sums depends on the query and its keys alone,
+    not on how many queries there are.
     """
 
     batch: tuple[Axis, ...]
@@ -43,6 +45,8 @@ class Attention:
     total: Any
     target: Any
     prelude: tuple[Stmt, ...]
+    key_scale: Expr | None = None
+    value_scale: Expr | None = None
     paired: bool = False
     steady: bool = False
 
@@ -55,6 +59,16 @@ class Attention:
     def head_width(self) -> int:
         """Elements of a value."""
         return fixed(self.width.extent)
+
+    @property
+    def real_key(self) -> Any:
+        """The key with its scale."""
+        return self.key if self.key_scale is None else self.key * self.key_scale
+
+    @property
+    def real_value(self) -> Any:
+        """The value with its scale."""
+        return self.value if self.value_scale is None else self.value * self.value_scale
 
     def scored(self, score: Expr, at: Table) -> Expr:
         """The changed score where the axes are `at`."""
@@ -80,6 +94,8 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         operand_of(side) if paired else side for side in (term.a, term.b, _value(stages))
     )
     value = substitute(value, at_scores)
+    key, key_scale = byte_rows.split(flat.value(key, analyzer))
+    value, value_scale = byte_rows.split(flat.value(value, analyzer))
     return Attention(
         batch=tuple(batch),
         row=row,
@@ -87,12 +103,14 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         depth=scores.reduced[0],
         width=width,
         query=flat.value(query, analyzer),
-        key=widened(flat.value(key, analyzer), unit),
-        value=widened(flat.value(value, analyzer), unit),
+        key=widened(key, unit),
+        value=widened(value, unit),
         changed=flat.value(_changed(stages, axes, total), analyzer),
         total=total,
         target=flat.value(_target(output, summed, (*batch, row, width)), analyzer),
         prelude=tuple(flat.prelude),
+        key_scale=key_scale,
+        value_scale=value_scale,
         paired=paired,
         steady=names[-1] == STEADY,
     )

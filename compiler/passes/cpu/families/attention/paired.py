@@ -125,7 +125,7 @@ def _pack_keys(head: _Head, panel: int) -> None:
     with serial(tirx.ceildiv(n, panel), "panel") as p, serial(panel, "lane") as lane:
         place = {**head.at, column: let("column", tirx.min(p * panel + lane, n - 1))}
         key = alloc([attention.head_depth], held_as(unit), "key")
-        _store_row(head, key, const(0), attention.key, place)
+        _store_row(head, key, const(0), attention.real_key, place)
         with serial(head.pairs, "k") as k:
             store(head.keys, pair_at(key, k * 2), (p * head.pairs + k) * panel + lane)
 
@@ -161,7 +161,7 @@ def _pack_pair(head: _Head, pair: Expr, whole: bool) -> None:
 
             def value(lane: Expr, start: Expr = start, half: int = half) -> Expr:
                 place = {**head.at, column: pair * 2 + half, width: start + lane}
-                return substitute(attention.value, place)
+                return substitute(attention.real_value, place)
 
             store_rounded(halves[half], const(0), lanes, unit, value)
         with vectorized(lanes) as lane:

@@ -9,6 +9,7 @@ from typing import Any
 from tvm import te, tirx
 
 from compiler.passes.cpu.shared.bfloats import rounded
+from compiler.tir import byte_rows
 
 STAGES = tuple(
     f"attention_{name}"
@@ -81,8 +82,13 @@ class Access:
         return sum(place.at is not None for place in self.places)
 
     def read(self, data: Any, indices: Sequence[Any]) -> Any:
-        """The element of `data`, the tensor in TE, at `indices` of the view, as float32."""
-        value = data(*(place.index(indices) for place in self.places))
+        """The element of `data`, the tensor in TE, at `indices` of the view, as float32: of int8,
+        rows of bytes with a scale.
+        """
+        *row, last = (place.index(indices) for place in self.places)
+        if str(data.dtype) == "int8":
+            return byte_rows.real(lambda at: data(*row, at), last, byte_rows.size_of(data.shape))
+        value = data(*row, last)
         return value if str(data.dtype) == "float32" else value.astype("float32")
 
     def read_rounded(self, data: Any, indices: Sequence[Any]) -> Any:

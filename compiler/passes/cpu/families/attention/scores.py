@@ -11,6 +11,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.groups import Group, prefetch_row
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.scales import store_scales
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, fresh, let, serial, store, vectorized
 from compiler.tir.exprs import Expr, Table, const, load, substitute
@@ -35,6 +36,11 @@ def emit_scores(
     keys = min(KEYS, lanes)
     # Beside the accumulators, registers hold a query's vector for each head, and a key.
     tiles = group.tiles((unit.registers - 2) // (keys + 1))
+    scales = None
+    if attention.key_scale is not None:
+        scales = alloc([lanes], "float32", "scales")
+        here = group.at(place, 0)
+        store_scales(attention, attention.key_scale, here, first, lanes, scales)
     for number, (head, count) in enumerate(tiles):
         parts = alloc([count * lanes // keys, lanes], "float32", "parts")
         with serial(lanes // keys, "some") as some:
@@ -51,6 +57,8 @@ def emit_scores(
             held = [_vector(parts, i * (lanes // keys) + j, lanes) for j in range(lanes // keys)]
             where: Any = (head + i) * stride + first
             whole = _joined(held, lanes // keys, lanes)
+            if scales is not None:
+                whole = whole * load(scales, [_lanes(lanes)])
             place_of = prim.Ramp(where, const(1), lanes) if lanes > 1 else where
             emit(tirx.BufferStore(scores, whole, [place_of]))
 
@@ -106,12 +114,15 @@ def lanes_of(attention: Attention, unit: VectorUnit) -> int:
 
 def _vector(acc: Any, i: int, lanes: int) -> Expr:
     """Row i of [.., lanes]."""
-    return load(acc, [const(i), prim.Ramp(const(0), const(1), lanes) if lanes > 1 else const(0)])
+    return load(acc, [const(i), _lanes(lanes)])
+
+
+def _lanes(lanes: int) -> Expr:
+    return prim.Ramp(const(0), const(1), lanes) if lanes > 1 else const(0)
 
 
 def _store_vector(buffer: Any, value: Expr, row: Expr, lanes: int) -> None:
-    where = prim.Ramp(const(0), const(1), lanes) if lanes > 1 else const(0)
-    emit(tirx.BufferStore(buffer, value, [row, where]))
+    emit(tirx.BufferStore(buffer, value, [row, _lanes(lanes)]))
 
 
 def _joined(vectors: list[Expr], part: int, lanes: int) -> Expr:

@@ -1,0 +1,52 @@
+"""Reads rows of bytes (`relaxd.contract.byte_rows`) as float32."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from tvm import tirx
+from tvm.ir.prim import expr as prim
+
+from compiler.tir.exprs import Expr, dtype_of, fixed, op_name, widened
+from relaxd.contract.byte_rows import SCALE_BYTES
+
+_BITS = "uint32"
+
+
+def real(read: Callable[[Expr], Expr], at: Expr, size: int | Expr) -> Expr:
+    """The number `at` of a row of `size` numbers; read: the byte at a place of the row."""
+    scale = [read(place) for place in widened([size + i for i in range(SCALE_BYTES)])]
+    return read(at).astype("float32") * _scale(scale)
+
+
+def size_of(shape: Sequence[Expr]) -> int:
+    """How many numbers a row has in a tensor of rows, given the tensor's shape."""
+    return fixed(shape[-1]) - SCALE_BYTES
+
+
+def split(value: Any) -> tuple[Expr, Expr | None]:
+    """The byte as float32 and the scale of what `real` made; any other value and None."""
+    if isinstance(value, prim.Mul) and op_name(value.b) == "tirx.reinterpret":
+        byte = value.a.value if isinstance(value.a, prim.Cast) else value.a
+        if dtype_of(byte) == "int8":
+            return value.a, value.b
+    return value, None
+
+
+def bytes_of(scale: Expr) -> list[Expr]:
+    """The bytes that hold a scale, in order."""
+    bits = tirx.reinterpret(_BITS, scale)
+    return [
+        (bits >> tirx.const(8 * place, _BITS)).astype("uint8").astype("int8")
+        for place in range(SCALE_BYTES)
+    ]
+
+
+def _scale(held: list[Expr]) -> Expr:
+    """LLVM makes one load of the four."""
+    parts = [
+        tirx.reinterpret("uint8", byte).astype(_BITS) << tirx.const(8 * place, _BITS)
+        for place, byte in enumerate(held)
+    ]
+    return tirx.reinterpret("float32", reduce(or_, parts))
