@@ -150,8 +150,8 @@ class _Plan:
             var, value = binding.var, binding.value
             asked = wanted.get(var, [])
             if var in self.taken:
-                source, place = self.taken[var]
-                wanted.setdefault(source, []).append(place)
+                source, taken = self.taken[var]
+                wanted.setdefault(source, []).append(taken)
                 continue
             place = self._one(var, asked)
             axes = None if place is None else self._pushed(binding, place)

@@ -1,9 +1,13 @@
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 import tvm
 from tvm import relax, te
 
 from compiler.ir import import_model
+from compiler.passes.cpu.families.attention import program
 from compiler.passes.cpu.families.attention.program import STAGES
 from compiler.passes.graph import fuse_attention
 from compiler.passes.graph.channels_last import ChannelsLast
@@ -366,14 +370,26 @@ def test_few_queries_by_parts_of_a_shared_cache(form):
     assert_like_onnxruntime(model_of("q k v pk pv l t", **form), feeds)
 
 
+def in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have attention summed up as in libraries that keep caches."""
+
+    def made(*given: Any) -> program.Attention:
+        return replace(program.Attention(*given), steady=True)
+
+    monkeypatch.setattr(fuse_attention, "Attention", made)
+
+
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_columns_that_a_mask_hides_from_many_queries(monkeypatch, draw, name):
     """In the order of sums of libraries with caches: causal masks, windows, and any others."""
-    made = fuse_attention.Attention
-    monkeypatch.setattr(fuse_attention, "Attention", lambda *given: made(*given[:-1], True))
-    shapes = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48)}
-    shapes["mask"] = ("b", 1, "m", "n")
-    module = build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})
+    in_one_order(monkeypatch)
+    shapes = {
+        "q": ("b", "m", 48),
+        "k": ("b", "n", 48),
+        "v": ("b", "n", 48),
+        "mask": ("b", 1, "m", "n"),
+    }
+    module = build_module(masked, {key: (shape, "float32") for key, shape in shapes.items()})
     model = Compiled(module, geometry(name))
     for b, m, n in [(1, 33, 33), (2, 47, 300), (1, 65, 257), (1, 40, 511), (1, 50, 64)]:
         q = draw.standard_normal((b, m, 48)).astype("float32")
@@ -387,15 +403,14 @@ def test_columns_that_a_mask_hides_from_many_queries(monkeypatch, draw, name):
         ):
             mask = np.where(hidden, np.float32("-inf"), draw.standard_normal((b, 1, m, n)))
             mask = mask.astype("float32")
-            heads_of = (x.reshape(b, -1, 3, 16).transpose(0, 2, 1, 3) for x in (q, k, v))
-            wanted = exact(*heads_of, lambda scores, mask=mask: scores / 4 + mask)
+            q4, k4, v4 = (x.reshape(b, -1, 3, 16).transpose(0, 2, 1, 3) for x in (q, k, v))
+            wanted = exact(q4, k4, v4, lambda scores, mask=mask: scores / 4 + mask)
             wanted = wanted.transpose(0, 2, 1, 3)
             np.testing.assert_allclose(model(q, k, v, mask), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_query_that_sees_nothing_gives_no_number(monkeypatch, draw):
-    made = fuse_attention.Attention
-    monkeypatch.setattr(fuse_attention, "Attention", lambda *given: made(*given[:-1], True))
+    in_one_order(monkeypatch)
     shapes = {"q": (1, 40, 48), "k": (1, "n", 48), "v": (1, "n", 48), "mask": (1, 1, 40, "n")}
     module = build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})
     q = draw.standard_normal((1, 40, 48)).astype("float32")
