@@ -29,7 +29,7 @@ from compiler.passes.cpu.families.nbits.tiles import (
     emit_reals,
     emit_unpacked,
 )
-from compiler.passes.cpu.families.nbits.vectors import Vectors
+from compiler.passes.cpu.families.nbits.vectors import Vectors, shares_of
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.targets.vector_unit import VectorUnit
@@ -54,13 +54,15 @@ ROWS = 64
 
 def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
     """The largest tile and the numbers' form."""
+    rows, product = sizes_of(nbits, unit)[-1], product_of(unit)
+    integers = nbits.form.rounded and product is not None
+    largest = f"{rows}x{unit.lanes(32) if integers and rows == TALL else nbits.width}"
     if nbits.form.bits == HALF:
-        return f"{sizes_of(nbits, unit)[-1]}x{nbits.width}, float16"
-    product = product_of(unit)
+        return f"{largest}, float16"
     rounded = f", rows of {'rounded floats' if product is None else product.right}"
     return (
-        f"{sizes_of(nbits, unit)[-1]}x{nbits.width}, {nbits.form.bits} bits in blocks of "
-        f"{nbits.block}{rounded if nbits.form.rounded else ''}"
+        f"{largest}, {nbits.form.bits} bits in blocks of {nbits.block}"
+        f"{rounded if nbits.form.rounded else ''}"
     )
 
 
@@ -94,13 +96,14 @@ def _emit_task_of_integers(
     """
     sizes = sizes_of(nbits, unit)
     most = sizes[-1]
-    with when(task[1] > (most if most in TALL else 2 * most)):
-        for row, rows in _tiles(sizes[-1:], None, *task):
-            number = let("number", tirx.truncdiv(row - task[0], const(most)))
-            _emit_tile_of_integers(nbits, unit, left, m, (row, rows), panel, number)
+    with when(task[1] > 2 * most):
+        for row, rows in _tiles((most,), None, *task):
+            _prefetch_beside(nbits, rows, panel)
+            tile = tirx.truncdiv(row - task[0], const(most))
+            _emit_tile_of_integers(nbits, unit, left, m, rows, panel, tile)
     with otherwise():
-        for row, rows in _tiles(sizes, None, *task):
-            _emit_tile_of_integers(nbits, unit, left, m, (row, rows), panel)
+        for _, rows in _tiles(sizes, None, *task):
+            _emit_tile_of_integers(nbits, unit, left, m, rows, panel)
 
 
 def _emit_tile_of_integers(
@@ -108,34 +111,42 @@ def _emit_tile_of_integers(
     unit: VectorUnit,
     left: Rounded,
     m: Expr,
-    tile: tuple[Expr, list[Expr]],
+    rows: list[Expr],
     panel: Expr,
-    number: Expr | None = None,
+    tile: Expr | None = None,
 ) -> None:
-    """Emit a tile, (first row, rows), by a panel: all vectors of columns at once, or one after the
-    other where rows are many. number: of the tile, as for `emit_integers`.
+    """Emit rows by a panel, all vectors of columns at once, or one after the other; tile: the
+    number of the tile, if it is to prefetch its share of the next panel.
     """
-    row, rows = tile
-    some = tirx.min(len(rows), m - row)
-    beside = number is not None and nbits.epilogue.reads_beside(nbits.column.var)
-    for i in range(len(rows) if beside else 0):
-        # A row's elements beside the results lie a row apart, and are in no cache where rows are
-        # many and long.
-        at = {**place_of(nbits.rows, row + i), nbits.column.var: panel * nbits.width}
-        nbits.epilogue.prefetch(nbits.column.var, nbits.width, let_all(at))
-    if len(rows) not in TALL:
-        sums = emit_integers(nbits, unit, left, rows, Vectors(nbits, unit, panel), number)
-        _emit_results(nbits, unit, sums, (row, some), (panel, nbits.width))
+    held = tirx.min(len(rows), m - rows[0])
+    if len(rows) != TALL:
+        share = None if tile is None else _share(nbits, tile)
+        sums = emit_integers(nbits, unit, left, rows, Vectors(nbits, unit, panel), share)
+        _emit_results(nbits, unit, sums, (rows[0], held), (panel, nbits.width))
         return
     lanes = unit.lanes(32)
     many = nbits.width // lanes
     # The last panel may have columns in some of its vectors alone.
-    held = tirx.min(many, tirx.ceildiv(nbits.columns - panel * nbits.width, lanes))
-    with serial(let("held", held) if nbits.columns % nbits.width else many, "vector") as v:
-        share = None if number is None else number * many + v
-        vectors = Vectors(nbits, unit, panel, v)
-        sums = emit_integers(nbits, unit, left, rows, vectors, share)
-        _emit_results(nbits, unit, sums, (row, some), (panel * many + v, lanes))
+    there = tirx.min(many, tirx.ceildiv(nbits.columns - panel * nbits.width, lanes))
+    with serial(let("there", there) if nbits.columns % nbits.width else many, "vector") as v:
+        share = None if tile is None else _share(nbits, tile * many + v)
+        sums = emit_integers(nbits, unit, left, rows, Vectors(nbits, unit, panel, v), share)
+        _emit_results(nbits, unit, sums, (rows[0], held), (panel * many + v, lanes))
+
+
+def _share(nbits: NBits, number: Expr) -> Expr:
+    """Which share of the next panel comes at `number`: beyond the last the first again."""
+    return let("share", tirx.truncmod(number, const(shares_of(nbits))))
+
+
+def _prefetch_beside(nbits: NBits, rows: list[Expr], panel: Expr) -> None:
+    """Prefetch what the results of a tile are joined with: its rows lie a row of the result apart,
+    and are in no cache where they are many and long.
+    """
+    column = nbits.column.var
+    for row in rows if nbits.epilogue.reads_beside(column) else ():
+        at = let_all({**place_of(nbits.rows, row), column: panel * nbits.width})
+        nbits.epilogue.prefetch(column, nbits.width, at)
 
 
 def _emit_task_of_floats(

@@ -64,20 +64,13 @@ def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
     # Of a tile of integers each row takes the totals of a block beside the sums of the depth, of
     # two vectors both; beside them are words, numbers and what is common to them.
     paired = tuple(size for size in (1, 2, 4, 6) if size == 1 or size * 4 + 6 <= unit.registers)
-    return (*paired, *(TALL if _spreads(unit) else ()))
+    # By one vector, integers of a row are spread for each, which instructions of AVX-512 do as they
+    # multiply.
+    return (*paired, TALL) if unit.looks_up else paired
 
 
-TALL = (8,)
-"""Rows of tiles of one vector of columns: numbers are unpacked for twice as many rows, each of
-which spreads its integers twice.
-"""
-
-
-def _spreads(unit: VectorUnit) -> bool:
-    """Whether instructions spread a word of memory by themselves, for what they compute: those of
-    AVX-512.
-    """
-    return unit.looks_up
+TALL = 8
+"""Rows of a tile of integers by one vector of columns after the other."""
 
 
 def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:

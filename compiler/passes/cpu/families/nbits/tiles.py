@@ -195,19 +195,19 @@ def emit_integers(
     left: Rounded,
     rows: list[Expr],
     vectors: Vectors,
-    tile: Expr | None = None,
+    share: Expr | None = None,
 ) -> Any:
     """Emit the rounded rows by some columns of a panel; gives the buffer of sums [rows, columns].
 
-    tile: the number of the tile, where many multiply the panel and prefetch the next one.
+    share: of the next panel, which is prefetched meanwhile where many tiles multiply this one.
     """
     lanes, many = vectors.lanes, len(vectors.starts)
     sums = zero_sums(vectors, len(rows))
     pairs = None if left.product.adds else unit.byte_pairs
     with serial(nbits.blocks, "block") as block:
         vectors.prefetch_beside(block)
-        if tile is not None:
-            vectors.prefetch_share(tile * nbits.blocks + block)
+        if share is not None:
+            vectors.prefetch_share(share, block)
         elif len(rows) >= _STREAMED:
             vectors.prefetch_numbers(block)
         totals = Held(len(rows) * many, lanes, "int32", "totals")

@@ -20,7 +20,12 @@ _BLOCKS_AHEAD = 4
 """How far numbers are prefetched where few rows are multiplied."""
 
 _LINES = 2
-"""Lines of the next panel that a tile prefetches for each of its blocks, where there are many."""
+"""Lines of the next panel that a tile prefetches for each of its blocks, where rows are many."""
+
+
+def shares_of(nbits: NBits) -> int:
+    """How many shares of a panel, each prefetched by a tile, are all of it."""
+    return -(-nbits.words * nbits.width * BYTES // (_LINES * LINE))
 
 
 class Vectors:
@@ -32,7 +37,7 @@ class Vectors:
         # All tables of a panel have the panel's columns innermost, so that one load gives a vector
         # of columns.
         self.nbits, self.lanes, self.panel = nbits, unit.lanes(32), panel
-        self.converts = unit.converts_halves
+        self.converts, self.only = unit.converts_halves, only
         every = [const(start) for start in range(0, nbits.width, self.lanes)]
         self.starts: list[Expr] = every if only is None else [only * self.lanes]
 
@@ -71,16 +76,24 @@ class Vectors:
         """Prefetch the numbers of a block to come, where multiplying one takes so long that
         instructions of the next are not looked at: at each page hardware prefetches begin anew.
         """
-        nbits = self.nbits
-        for word in range(nbits.words):
-            row = (self.panel * nbits.blocks + block + _BLOCKS_AHEAD) * nbits.words + word
-            for start in self.starts:
-                prefetch(nbits.numbers, (row * nbits.width + start) * BYTES, level=1)
+        row, size = self.nbits.width * BYTES, self.nbits.words * self.nbits.width * BYTES
+        first = (self.panel * self.nbits.blocks + block + _BLOCKS_AHEAD) * size
+        # One vector of AVX-512 is a line of each row.
+        lines = (
+            range(0, size, LINE)
+            if self.only is None
+            else [word * row + self.only * LINE for word in range(self.nbits.words)]
+        )
+        for line in lines:
+            prefetch(self.nbits.numbers, first + line, level=1)
 
-    def prefetch_share(self, number: Expr) -> None:
-        """Prefetch share `number` of the next panel's numbers into L2."""
+    def prefetch_share(self, share: Expr, block: Expr) -> None:
+        """Prefetch the lines of a share of the next panel's numbers into L2 that fall to a block of
+        this one.
+        """
         nbits = self.nbits
         first = (self.panel + 1) * (nbits.blocks * nbits.words * nbits.width * BYTES)
+        number = share * nbits.blocks + block
         for line in range(_LINES):
             prefetch(nbits.numbers, first + (number * _LINES + line) * LINE)
 

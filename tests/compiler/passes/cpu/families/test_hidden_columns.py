@@ -1,0 +1,65 @@
+"""Columns that a mask hides from many queries, in the order of sums of libraries with caches."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.passes.cpu.families.attention import program
+from compiler.passes.graph import fuse_attention
+from tests.compiler.conftest import Compiled, build_module
+from tests.compiler.passes.cpu.families.test_attention import exact, masked
+from tests.geometries import GEOMETRIES, geometry
+
+
+def in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have attention summed up as in libraries that keep caches."""
+
+    def made(*given: Any) -> program.Attention:
+        return replace(program.Attention(*given), steady=True)
+
+    monkeypatch.setattr(fuse_attention, "Attention", made)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_columns_that_a_mask_hides_from_many_queries(monkeypatch, draw, name):
+    """Causal masks, windows, and any others."""
+    in_one_order(monkeypatch)
+    shapes = {
+        "q": ("b", "m", 48),
+        "k": ("b", "n", 48),
+        "v": ("b", "n", 48),
+        "mask": ("b", 1, "m", "n"),
+    }
+    module = build_module(masked, {key: (shape, "float32") for key, shape in shapes.items()})
+    model = Compiled(module, geometry(name))
+    for b, m, n in [(1, 33, 33), (2, 47, 300), (1, 65, 257), (1, 40, 511), (1, 50, 64)]:
+        q = draw.standard_normal((b, m, 48)).astype("float32")
+        k, v = (draw.standard_normal((b, n, 48)).astype("float32") for _ in range(2))
+        place, column = np.arange(m)[:, None] + max(n - m, 0), np.arange(n)
+        for hidden in (
+            column > place,
+            (column > place) | (column < place - 20),
+            (draw.random((m, n)) < 0.9) & (column != np.minimum(place, n - 1)),
+            column >= n - 1 + 0 * place,
+        ):
+            mask = np.where(hidden, np.float32("-inf"), draw.standard_normal((b, 1, m, n)))
+            mask = mask.astype("float32")
+            q4, k4, v4 = (x.reshape(b, -1, 3, 16).transpose(0, 2, 1, 3) for x in (q, k, v))
+            wanted = exact(q4, k4, v4, lambda scores, mask=mask: scores / 4 + mask)
+            wanted = wanted.transpose(0, 2, 1, 3)
+            np.testing.assert_allclose(model(q, k, v, mask), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_query_that_sees_nothing_gives_no_number(monkeypatch, draw):
+    in_one_order(monkeypatch)
+    shapes = {"q": (1, 40, 48), "k": (1, "n", 48), "v": (1, "n", 48), "mask": (1, 1, 40, "n")}
+    module = build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})
+    q = draw.standard_normal((1, 40, 48)).astype("float32")
+    k, v = (draw.standard_normal((1, 300, 48)).astype("float32") for _ in range(2))
+    mask = np.zeros((1, 1, 40, 300), "float32")
+    mask[:, :, 7] = -np.inf
+    result = Compiled(module)(q, k, v, mask)
+    assert np.isnan(result[:, 7]).all()
+    assert np.isfinite(np.delete(result, 7, axis=1)).all()
