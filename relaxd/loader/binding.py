@@ -55,11 +55,9 @@ class Binding:
             for dim in dims
             if dim.name in verified_up_to and _may_exceed(dim, verified_up_to[dim.name])
         }
-        self._passed: dict[Shapes, bool] = {}
-        """Shapes to whether a dim of theirs is above what was verified."""
+        self._passed: dict[Shapes, tuple[dict[str, int], bool]] = {}
+        """Shapes to the dims that they imply, and whether one is above what was verified."""
         self._unverified = _Count()
-        self._last: tuple[Shapes | None, dict[str, int]] = (None, {})
-        """Shapes and their dims: who checks them asks for them again."""
 
     @property
     def unverified_runs(self) -> int:
@@ -84,6 +82,12 @@ class Binding:
         """The inputs as arrays in the model's order, those left out at their defaults; a list has
         them in that order. Raises InputError naming input, axis, dim, value and range.
         """
+        return self.checked(given)[0]
+
+    def checked(
+        self, given: Mapping[str, Any] | Sequence[Any]
+    ) -> tuple[list[np.ndarray | Borrowed], Mapping[str, int]]:
+        """As `arrays`, and with them the dims that their shapes imply."""
         if not isinstance(given, Mapping):
             given = self._named(given)
         if given.keys() != self._names:
@@ -92,14 +96,10 @@ class Binding:
             self._wrong_names(given)
         arrays = [_as_input(spec, dtype, given[spec.name]) for spec, dtype in self._wanted]
         shapes = tuple([array.shape for array in arrays])
-        beyond = self._passed.get(shapes)
-        if beyond is None:
-            beyond = self._beyond(self.solve(shapes))
-            if len(self._passed) < _REMEMBERED_SHAPES:
-                self._passed[shapes] = beyond
+        values, beyond = self._passed.get(shapes) or self._pass(shapes)
         if beyond:
             self._unverified.add()
-        return arrays
+        return arrays, values
 
     def _named(self, values: Sequence[Any]) -> dict[str, Any]:
         names = self._order
@@ -111,18 +111,18 @@ class Binding:
             )
         return dict(zip(names, values, strict=False))
 
-    def _beyond(self, values: Mapping[str, int]) -> bool:
-        return any(values.get(name, top) > top for name, top in self._bounds.items())
+    def _pass(self, shapes: Shapes) -> tuple[dict[str, int], bool]:
+        values = self._solved(shapes).values
+        beyond = any(values.get(name, top) > top for name, top in self._bounds.items())
+        if len(self._passed) < _REMEMBERED_SHAPES:
+            self._passed[shapes] = values, beyond
+        return values, beyond
 
-    def solve(self, shapes: Shapes) -> dict[str, int]:
+    def solve(self, shapes: Shapes) -> Mapping[str, int]:
         """The dims that input shapes imply; raises InputError where they contradict the specs, the
         ranges or each other.
         """
-        solved, values = self._last
-        if solved != shapes:
-            values = self._solved(shapes).values
-            self._last = shapes, values
-        return values
+        return (self._passed.get(shapes) or self._pass(shapes))[0]
 
     def _solved(self, shapes: Shapes) -> "_Solved":
         axes = list(self._given_ahead.open)

@@ -4,7 +4,8 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,31 @@ def address(array: np.ndarray) -> int:
         return address
 
 
+_NUMBERS = count()
+
+
+class Placed:
+    """Inputs that stay where they are for any number of calls; arrays: None for each other.
+
+    number: no other has it. open: the positions of the inputs that a call is given.
+    """
+
+    def __init__(self, arrays: Sequence[np.ndarray | None]) -> None:
+        self.number = next(_NUMBERS)
+        self.open = [position for position, array in enumerate(arrays) if array is None]
+        self.addresses = [
+            (position, address(array)) for position, array in enumerate(arrays) if array is not None
+        ]
+        self._arrays = arrays  # whose memory must not go before
+
+
+class Given(NamedTuple):
+    """The inputs of a call: those that are placed, and all others in their order."""
+
+    placed: Placed
+    others: Sequence[np.ndarray]
+
+
 class Context:
     """One context of a library: arena, dims, and pointers of inputs and outputs."""
 
@@ -52,8 +78,10 @@ class Context:
         self.outputs = (ctypes.c_void_p * max(len(manifest.outputs), 1))()
         self._dtypes = [_numpy(storage_of(spec.dtype)) for spec in manifest.outputs]
         self._ranks = [len(spec.shape) for spec in manifest.outputs]
-        self._arena: np.ndarray | None = None
+        self._dims: ctypes.Array[ctypes.c_int64] | None = None
+        self._arena, self._base = np.empty(0, np.uint8), ctypes.c_void_p()
         self._bound: tuple[int, ...] | None = None
+        self._placed = -1
         self._shapes: list[tuple[int, ...] | None] = []
 
     def _check(self, status: int) -> None:
@@ -65,13 +93,15 @@ class Context:
         if dims == self._bound:
             return
         self._bound = None
-        values = (ctypes.c_int64 * max(len(dims), 1))(*dims)
-        need = self._code.bind(self.pointer, values)
+        if self._dims is None:
+            self._dims = (ctypes.c_int64 * max(len(dims), 1))()
+        self._dims[: len(dims)] = dims
+        need = self._code.bind(self.pointer, self._dims)
         self._check(min(need, 0))
-        if self._arena is None or self._arena.size < need + _LINE:
+        if self._arena.size < need + _LINE:
             self._arena = np.empty(need + _LINE, np.uint8)
-        place = -(-address(self._arena) // _LINE) * _LINE
-        self._check(self._code.arena(self.pointer, ctypes.c_void_p(place)))
+            self._base.value = -(-address(self._arena) // _LINE) * _LINE
+        self._check(self._code.arena(self.pointer, self._base))
         self._shapes = [self._shape(i) for i in range(len(self._ranks))]
         self._bound = dims
 
@@ -81,10 +111,16 @@ class Context:
         shape = tuple(self._code.shape(self.pointer, output)[:rank]) if rank else ()
         return None if -1 in shape else shape
 
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def run(self, given: Given) -> list[np.ndarray]:
         """The outputs, in memory of their own."""
-        for i, array in enumerate(arrays):
-            self.inputs[i] = address(array)
+        placed, inputs = given.placed, self.inputs
+        if placed.number != self._placed:
+            for position, place in placed.addresses:
+                inputs[position] = place
+            # Its number alone: a context that waits for a call must hold nobody's caches.
+            self._placed = placed.number
+        for position, array in zip(placed.open, given.others, strict=True):
+            inputs[position] = address(array)
         made: list[np.ndarray | None] = []
         for i, (shape, dtype) in enumerate(zip(self._shapes, self._dtypes, strict=True)):
             result = None if shape is None else np.empty(shape, dtype)
@@ -93,14 +129,14 @@ class Context:
         self._check(self._code.run(self.pointer, self.inputs, self.outputs))
         return [self._copied(i) if one is None else one for i, one in enumerate(made)]
 
-    def prepared(self, arrays: Sequence[np.ndarray]) -> "Prepared | None":
+    def prepared(self, given: Given) -> "Prepared | None":
         """A call at these arrays, which takes the context for itself; None where only a run knows
         the extents of an output.
         """
         if None in self._shapes:
             return None
-        outputs = self.run(arrays)
-        return Prepared(self, self._code.run, list(arrays), outputs)
+        outputs = self.run(given)
+        return Prepared(self, self._code.run, given, outputs)
 
     def failed(self, status: int) -> Failed:
         """What to raise for a status other than 0."""
@@ -130,7 +166,7 @@ class Prepared:
         self,
         context: Context,
         run: Any,
-        inputs: list[np.ndarray],
+        inputs: Given,
         outputs: list[np.ndarray],
     ) -> None:
         self.outputs = outputs

@@ -1,6 +1,6 @@
 """What runs a model's library: TVM's virtual machine, or the library itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,16 +17,21 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Runs a library on arrays that were checked."""
 
-    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Sequence[Any]:
-        """What a call takes: done before it has the threads to itself. Raises any error."""
+    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Any:
+        """What `compute` takes: done before it has the threads to itself. Raises any error."""
 
-    def place(self, position: int, array: np.ndarray | Borrowed) -> Any:
-        """An input as `prepare` gives it: for any number of calls, each of which reads what the
-        array holds then, where that is one that the library can read in place. Raises any error.
+    def keep(
+        self, arrays: Sequence[np.ndarray | Borrowed | None]
+    ) -> Callable[[Sequence[np.ndarray | Borrowed]], Any]:
+        """`prepare` for calls that are given the inputs alone that are None here. The others are
+        placed once: each call reads what their arrays hold then, where the library can read them
+        in place. Raises any error.
         """
 
-    def compute(self, prepared: Sequence[Any]) -> list[np.ndarray]:
-        """The outputs, each of which owns its memory; raises any error."""
+    def compute(self, prepared: Any, dims: Mapping[str, int]) -> list[np.ndarray]:
+        """The outputs at these values of the dims, each of which owns its memory; raises any
+        error.
+        """
 
     def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> "Prepared | None":
         """A call that reads the arrays where they are; None where it would be no faster."""
@@ -60,9 +65,23 @@ class VirtualMachine:
             for array, dtype in zip(arrays, self._dtypes, strict=True)
         ]
 
-    def place(self, position: int, array: np.ndarray | Borrowed) -> Any:
-        """A tensor of the array."""
-        return self._transport.to_tensor(array, self._dtypes[position])
+    def keep(
+        self, arrays: Sequence[np.ndarray | Borrowed | None]
+    ) -> Callable[[Sequence[np.ndarray | Borrowed]], list[Any]]:
+        """As above, of tensors."""
+        kept = [
+            None if array is None else self._transport.to_tensor(array, dtype)
+            for array, dtype in zip(arrays, self._dtypes, strict=True)
+        ]
+        left = [position for position, array in enumerate(arrays) if array is None]
+
+        def prepare(others: Sequence[np.ndarray | Borrowed]) -> list[Any]:
+            every = kept.copy()
+            for position, array in zip(left, others, strict=True):
+                every[position] = self._transport.to_tensor(array, self._dtypes[position])
+            return every
+
+        return prepare
 
     def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> None:
         """A virtual machine makes its outputs anew."""
@@ -82,6 +101,8 @@ class VirtualMachine:
 
         return self._function if isinstance(self._function, Machines) else None
 
-    def compute(self, prepared: Sequence[Any]) -> list[np.ndarray]:
-        """The results leave the virtual machine before the next call enters it."""
+    def compute(self, prepared: Sequence[Any], dims: Mapping[str, int]) -> list[np.ndarray]:
+        """The results leave the virtual machine before the next call enters it; it finds the dims
+        by itself.
+        """
         return self._transport.to_arrays(self._function(*prepared), prepared)

@@ -311,14 +311,14 @@ class Model:
     def _computed(
         self, inputs: Mapping[str, Any] | Sequence[Any], kept: Kept | None
     ) -> dict[str, np.ndarray]:
-        arrays = (kept.binding if kept else self._binding).arrays(inputs)
+        arrays, dims = (kept.binding if kept else self._binding).checked(inputs)
         if kept is None and self.manifest.state is not None:
             self._check_caches(
                 self.manifest.state, dict(zip(self._input_names, arrays, strict=True))
             )
         try:
             prepared = (kept or self._engine).prepare(arrays)
-            outputs = self._team.call(self._engine.compute, [prepared])
+            outputs = self._team.call(self._engine.compute, [prepared, dims])
         except Exception as error:
             raise self._failure(error, kept.arrays(arrays) if kept else arrays) from error
         named = dict(zip(self._output_names, outputs, strict=True))

@@ -2,8 +2,8 @@
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ from relaxd.errors import BundleError, InputError
 from relaxd.loader.binding import Binding
 from relaxd.loader.borrowed import Borrowed
 from relaxd.loader.bundle import Bundle
-from relaxd.loader.context import Context, Prepared
+from relaxd.loader.context import Context, Given, Placed, Prepared
 from relaxd.loader.helpers import Helpers
 from relaxd.loader.library import in_memory, own_copy
 from relaxd.loader.weights import content_of
 
-_REMEMBERED_SHAPES = 4096
 _LOCK = threading.Lock()
 _OPENED: dict[str, ctypes.CDLL] = {}
 """By sha256: a library is opened once, from a copy in memory that nobody overwrites."""
@@ -182,7 +181,7 @@ class StandaloneEngine:
         self._binding = binding
         self._helpers = helpers
         self._idle: list[Context] = []
-        self._dims: dict[Any, tuple[int, ...]] = {}
+        self._none = Placed([None] * len(manifest.inputs))
         named = {dim for spec in self._manifest.inputs for axis in spec.shape for dim in axis.dims}
         self._names = sorted(dim.name for dim in self._manifest.dims if dim.name in named)
         self._host = _Host(threads=threads)
@@ -197,11 +196,27 @@ class StandaloneEngine:
         """There is one entry function alone; raises TypeError."""
         raise TypeError(f"{self._manifest.library} has one entry function")
 
-    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Sequence[np.ndarray]:
+    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Given:
         """The arrays as C has them: dense, in the machine's byte order; raises InputError."""
-        return [self.place(position, array) for position, array in enumerate(arrays)]
+        return self._beside(self._none, arrays)
 
-    def place(self, position: int, array: np.ndarray | Borrowed) -> np.ndarray:
+    def keep(
+        self, arrays: Sequence[np.ndarray | Borrowed | None]
+    ) -> Callable[[Sequence[np.ndarray | Borrowed]], Given]:
+        """As `Engine.keep`; an array that is not as C has it is copied once."""
+        placed = Placed(
+            [
+                None if array is None else self._dense(position, array)
+                for position, array in enumerate(arrays)
+            ]
+        )
+        return partial(self._beside, placed)
+
+    def _beside(self, placed: Placed, others: Sequence[np.ndarray | Borrowed]) -> Given:
+        dense = self._dense
+        return Given(placed, [dense(at, one) for at, one in zip(placed.open, others, strict=True)])
+
+    def _dense(self, position: int, array: np.ndarray | Borrowed) -> np.ndarray:
         """The array, or a dense copy of it in the machine's byte order; raises InputError."""
         if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.dtype.isnative:
             return array
@@ -214,17 +229,10 @@ class StandaloneEngine:
             )
         return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
-    def compute(self, prepared: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run a context that is idle, bound to the dims of the arrays."""
-        shapes = tuple([array.shape for array in prepared])
-        dims = self._dims.get(shapes)
-        if dims is None:
-            values = self._binding.solve(shapes)
-            dims = tuple(values[name] for name in self._names)
-            if len(self._dims) < _REMEMBERED_SHAPES:
-                self._dims[shapes] = dims
+    def compute(self, prepared: Given, dims: Mapping[str, int]) -> list[np.ndarray]:
+        """Run a context that is idle, bound to the dims."""
         context = self._take()
-        context.bind(dims)
+        context.bind(self._values(dims))
         result = context.run(prepared)
         self._idle.append(context)
         return result
@@ -232,12 +240,14 @@ class StandaloneEngine:
     def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> Prepared | None:
         """As a context's `prepared`; None also where arrays cannot be read where they are."""
         prepared = self.prepare(arrays)
-        if any(one is not other for one, other in zip(prepared, arrays, strict=True)):
+        if any(one is not other for one, other in zip(prepared.others, arrays, strict=True)):
             return None
-        values = self._binding.solve(tuple([array.shape for array in prepared]))
         context = Context(self._code, self._manifest, self._host)
-        context.bind(tuple(values[name] for name in self._names))
+        context.bind(self._values(self._binding.solve(tuple([array.shape for array in arrays]))))
         return context.prepared(prepared)
+
+    def _values(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple([dims[name] for name in self._names])
 
     def _take(self) -> Context:
         try:

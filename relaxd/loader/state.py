@@ -4,7 +4,7 @@ rows into buffers that are kept here.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -84,8 +84,8 @@ class State:
         given = self._named(tokens)
         entries, rows = self._extents(given)
         before = self._lengths[first : first + entries]
-        self._check(before, entries, rows)
-        outputs = self._call(first, entries)({**given, **self._stated(before, rows)})
+        total = self._checked_total(before, entries, rows)
+        outputs = self._call(first, entries)({**given, **self._stated(before, rows, total)})
         before += rows
         return outputs
 
@@ -231,45 +231,55 @@ class State:
         wanted = ", ".join(map(str, self._free))
         raise InputError("no input says how many new tokens there are", hint=f"give {wanted}")
 
-    def _check(self, before: np.ndarray, entries: int, rows: int) -> None:
-        if len(before) != entries:
+    def _checked_total(self, before: np.ndarray, entries: int, rows: int) -> int:
+        """The tokens of the longest entry behind so many new rows."""
+        # Of a list: a token waits longer for numpy's functions where weights have driven them out
+        # of the caches.
+        lengths: list[int] = before.tolist()
+        if len(lengths) != entries:
             raise InputError(
                 f"{entries} entries are given, the state has {len(self._lengths)} in all"
             )
-        most = int(before.max(initial=0))
+        most = max(lengths, default=0)
         if most + rows > self.capacity:
             raise CapacityError(most + rows, self.capacity)
-        if not self.ragged and most != int(before.min(initial=most)):
+        if not self.ragged and most != min(lengths, default=most):
             raise InputError(
                 "entries of different lengths cannot take a step together in this model",
                 hint="give one at a time",
             )
+        return most + rows
 
-    def _stated(self, before: np.ndarray, rows: int) -> Arrays:
+    def _stated(self, before: np.ndarray, rows: int, total: int) -> Arrays:
         """The inputs that say how far the caches are filled."""
-        after = before + rows
+        fill = _Fill(before, before + rows, rows, total)
         found = {}
         for name, part in self._described.parts.items():
             spec = self._specs[name]
-            values = _PARTS[part](before, after, rows).astype(spec.dtype)
+            values = _PARTS[part](fill).astype(spec.dtype, copy=False)
             # A length of each entry may come with axes of 1 around it.
-            short = values.ndim < 2 and part is not Part.PAST
-            found[name] = values.reshape([-1] + [1] * (len(spec.shape) - 1)) if short else values
-            if short and not spec.shape:
-                found[name] = values.reshape(())
+            if values.ndim < 2 and part is not Part.PAST:
+                rank = len(spec.shape)
+                values = values.reshape([-1] + [1] * (rank - 1) if rank else ())
+            found[name] = values
         return found
 
 
-def _total(after: np.ndarray) -> int:
-    return int(after.max(initial=0))
+class _Fill(NamedTuple):
+    """The lengths of entries before and after so many new rows, and the greatest of the latter."""
+
+    before: np.ndarray
+    after: np.ndarray
+    rows: int
+    total: int
 
 
-_PARTS: dict[Part, Callable[[np.ndarray, np.ndarray, int], np.ndarray]] = {
-    Part.MASK: lambda before, after, rows: np.arange(_total(after)) < after[:, None],
-    Part.LENGTH: lambda before, after, rows: after,
-    Part.LAST: lambda before, after, rows: after - 1,
-    Part.TOTAL: lambda before, after, rows: np.array(_total(after)),
-    Part.POSITIONS: lambda before, after, rows: before[:, None] + np.arange(rows),
-    Part.PAST: lambda before, after, rows: np.zeros(_total(after) - rows),
+_PARTS: dict[Part, Callable[[_Fill], np.ndarray]] = {
+    Part.MASK: lambda fill: np.arange(fill.total) < fill.after[:, None],
+    Part.LENGTH: lambda fill: fill.after,
+    Part.LAST: lambda fill: fill.after - 1,
+    Part.TOTAL: lambda fill: np.array(fill.total),
+    Part.POSITIONS: lambda fill: fill.before[:, None] + np.arange(fill.rows),
+    Part.PAST: lambda fill: np.zeros(fill.total - fill.rows),
 }
-"""What each part is, by the lengths of entries before and after so many new rows."""
+"""What each part is."""
