@@ -2,7 +2,9 @@
 in and out.
 """
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,33 @@ def test_a_step_makes_no_tensors_of_what_is_kept(
     for first, entries in ((0, 3), (1, 1), (0, 3)):
         state.step([[2]] * entries, first=first)
     assert len(made) == 3 * (len(model.inputs) - caches)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_states_of_one_library_take_turns(alone: dict[str, Path], name: str) -> None:
+    model = relaxd.load(alone[name], threads=1)
+    one, other = model.state(capacity=24), model.state(capacity=24)
+    together, apart = tokens(9, seed=1), tokens(9, seed=2)
+    mixed = [
+        (one.step([[mine]]), other.step([[theirs]]))
+        for mine, theirs in zip(together, apart, strict=True)
+    ]
+    for state, text, side in ((model.state(capacity=24), together, 0), (other, apart, 1)):
+        state.reset()
+        for number, token in enumerate(text):
+            wanted = state.step([[token]])
+            for output, values in mixed[number][side].items():
+                np.testing.assert_array_equal(values, wanted[output])
+
+
+def test_a_library_holds_no_caches_of_states_that_are_gone(alone: dict[str, Path]) -> None:
+    model = relaxd.load(alone["filled"], threads=1)
+    state = model.state(capacity=24)
+    state.step([tokens(4)])
+    buffers = [weakref.ref(buffer) for buffer in state._buffers.values()]
+    del state
+    gc.collect()
+    assert [buffer() for buffer in buffers] == [None] * len(buffers)
 
 
 def test_steps_beyond_what_was_verified_are_counted(bundles: dict[str, Path]) -> None:

@@ -59,6 +59,12 @@ TASK_QUERIES = 24
 """Queries of a task where they are not few, a multiple of those that are members of a group."""
 
 
+WORTH_SHARING = PARALLEL_FLOPS // 4
+"""Operations of few queries that are worth other threads: these wait for keys and values, and are a
+quarter as fast as those of many.
+"""
+
+
 @dataclass(frozen=True)
 class _Parts:
     """What is left of each head's row by each part of the columns, by the row's number and the
@@ -94,7 +100,7 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
     # By parts as well as by groups: a single sequence has few groups, and all threads have to read.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     some = let("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
-    for at, task in share_places(group.batch, count * some, work >= PARALLEL_FLOPS):
+    for at, task in share_places(group.batch, count * some, work >= WORTH_SHARING):
         first = let("query", task % some * QUERIES)
         queries = (first, tirx.min(QUERIES, m - first))
         _emit_part(attention, unit, group, at, queries, let("part", task // some), parts)
