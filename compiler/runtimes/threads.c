@@ -6,6 +6,10 @@
  * it itself: a loop ends when the work is done. Helpers that find nothing to do sleep soon, so that
  * the scheduler runs them at once when they are woken.
  *
+ * What a helper has begun on a core that it shares cannot be taken back, and loops that take less
+ * than the scheduler's turns wait for it longer than it helps. Where a helper was waited for more
+ * than it computed, the leader does without it for a while, then for twice as long.
+ *
  * Loaded by relaxd.loader.threads, which says what each function is for. Another interface takes
  * another file name. */
 #define _GNU_SOURCE
@@ -48,6 +52,9 @@ void TVMFFIErrorSetRaised(void *error);
 
 enum { IDLE, OFFERED, TAKEN, DONE };
 enum { LINE = 128, LOOKS_PER_CLOCK = 16, LOOKS_BEFORE_YIELD = 4096 };
+/* Nanoseconds: of a trial, and of doing without a helper. A trial has a turn of the scheduler or
+ * two; a helper that was good for so long after its return starts with the shortest again. */
+enum { TRIAL = 8000000, SHORTEST_REST = 32000000, LONGEST_REST = 512000000, GOOD = 1000000000 };
 
 typedef struct {
   /* The leader moves it from IDLE to OFFERED and back; a helper takes an offer and says when it is
@@ -57,8 +64,15 @@ typedef struct {
   tasks run;
   void *data;
   group group;
-  int task, status, slot;
+  int task, status, slot, timed;
   void *error;
+  /* How long it computed tasks that were timed. */
+  int64_t worked;
+  /* From here on the leader's alone: whether the helper is on trial, and how long it was waited for
+   * in that; when it is offered tasks again, 0 where it is now; when it last came back, and for how
+   * long it was away. */
+  int tried, offered;
+  int64_t waited, resting, returned, away;
   _Alignas(LINE) _Atomic int asleep;
   pthread_mutex_t lock;
   pthread_cond_t wake;
@@ -81,11 +95,13 @@ static inline void rest(void) {
 #endif
 }
 
-static int64_t now(void) {
+static int64_t by(clockid_t clock) {
   struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(clock, &time);
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
+
+static int64_t now(void) { return by(CLOCK_MONOTONIC); }
 
 static void await_offer(helper *own) {
   int64_t end = now() + own->patience;
@@ -111,7 +127,9 @@ static void *help(void *argument) {
     int offered = OFFERED;
     await_offer(own);
     if (!atomic_compare_exchange_strong(&own->state, &offered, TAKEN)) continue;
+    int64_t started = own->timed ? by(CLOCK_THREAD_CPUTIME_ID) : 0;
     own->status = RUN(own->run, own->task, own->slot, &own->group, own->data);
+    if (own->timed) own->worked += by(CLOCK_THREAD_CPUTIME_ID) - started;
     if (own->status != 0) KEEP_ERROR(&own->error);
     atomic_store_explicit(&own->state, DONE, memory_order_release);
   }
@@ -123,6 +141,7 @@ static void offer(helper *to, tasks run, void *data, int32_t count, int task) {
   to->data = data;
   to->group = (group)GROUP(count);
   to->task = task;
+  to->timed = to->tried;
   to->status = 0;
   to->error = NULL;
   atomic_store(&to->state, OFFERED);
@@ -140,16 +159,44 @@ static int take_back(helper *from) {
 }
 
 static int result_of(helper *from) {
+  int64_t started = from->tried ? now() : 0;
+  int late = 0;
   for (int look = 0; atomic_load_explicit(&from->state, memory_order_acquire) != DONE; ++look) {
     if (look < LOOKS_BEFORE_YIELD) {
       rest();
     } else {
+      if (started == 0) started = now();
+      late = 1;
       sched_yield();
     }
   }
+  if (late && !from->tried) {
+    from->tried = 1;
+    from->worked = from->waited = 0;
+  }
+  if (from->tried) from->waited += now() - started;
   atomic_store_explicit(&from->state, IDLE, memory_order_relaxed);
   if (from->error != NULL) RAISE_ERROR(from->error);
   return from->status;
+}
+
+/* Whether the helper is offered a task. */
+static int is_welcome(helper *own) {
+  int64_t time;
+  if (own->resting == 0 && (!own->tried || own->worked + own->waited < TRIAL)) return 1;
+  time = now();
+  if (own->resting != 0) {
+    if (time < own->resting) return 0;
+    own->resting = 0;
+    own->returned = time;
+    return 1;
+  }
+  own->tried = 0;
+  if (own->waited <= own->worked) return 1;
+  own->away = time - own->returned > GOOD ? SHORTEST_REST : own->away * 2;
+  if (own->away > LONGEST_REST) own->away = LONGEST_REST;
+  own->resting = time + own->away;
+  return 0;
 }
 
 /* run(task, ...) for every task below `count`, or one for each thread of the team where it is 0. On
@@ -164,12 +211,16 @@ static int launch(tasks run, void *data, int32_t count) {
   int32_t offered = helpers < whole.count - 1 ? helpers : whole.count - 1;
   int status = 0;
   led = NULL;
-  for (int i = 0; i < offered; ++i) offer(&own->helpers[i], run, data, whole.count, i + 1);
+  for (int i = 0; i < offered; ++i) {
+    helper *to = &own->helpers[i];
+    to->offered = is_welcome(to);
+    if (to->offered) offer(to, run, data, whole.count, i + 1);
+  }
   for (int task = 0; task < whole.count && status == 0; task = task == 0 ? offered + 1 : task + 1)
     status = RUN(run, task, 0, &whole, data);
   for (int i = 0; i < offered; ++i) {
     int theirs;
-    if (!take_back(&own->helpers[i])) {
+    if (own->helpers[i].offered && !take_back(&own->helpers[i])) {
       theirs = result_of(&own->helpers[i]);
     } else {
       theirs = status == 0 ? RUN(run, i + 1, 0, &whole, data) : 0;

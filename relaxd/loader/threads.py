@@ -3,7 +3,8 @@
 - a team of n has n disjoint groups of physical cores, together all that the process may use; helper
 i stays in group i;
 - the caller is worker 0: confined to group 0 during the call, it gets its own affinity back
-afterwards;
+afterwards. Where another program has its core, it changes places with the next helper: a helper on
+such a core can be done without (`compiler/runtimes/threads.c`), the caller cannot;
 - calls of a team of several are one at a time, from whichever thread; helpers start at the first
 and sleep between calls. A team of one is its caller alone, and any number of calls run at once;
 - after a fork, which comes between calls (`relaxd.loader.forking`), the child starts helpers of its
@@ -15,7 +16,8 @@ to run because another program has its core; and there would be a pool for each 
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,15 @@ of a CPU quota.
 """
 
 Groups = tuple[frozenset[int], ...]
+
+_LOOK_NS = 20_000_000
+"""Calls of so many nanoseconds are looked at together: some turns of the scheduler."""
+
+_OWN = 0.85
+"""The share of that time that a caller computes at least where nobody else has its core."""
+
+_LONGEST_STAY = 64
+"""Looks after which the caller moves at most: where all cores are busy, each move gains nothing."""
 
 
 def wanted_threads(requested: int | None) -> int | None:
@@ -100,6 +111,7 @@ class Team:
         """
         self._lock = threading.Lock()
         self._helpers: int | None = None
+        self._places = Places(self.groups)
 
     @property
     def size(self) -> int:
@@ -118,21 +130,72 @@ class Team:
             if self._helpers is None:
                 self._helpers = self._start()
             before = os.sched_getaffinity(0)
-            _bind(0, self.groups[0])
+            _bind(0, self._places.caller)
             helpers = self.helpers()
             helpers.lead(self._helpers)
+            started = time.perf_counter_ns(), time.thread_time_ns()
             try:
                 return function(*arguments)
             finally:
                 helpers.lead(None)
+                took = time.perf_counter_ns() - started[0], time.thread_time_ns() - started[1]
+                self._places.look(*took)
                 _bind(0, before)
 
     def _start(self) -> int:
         assert self.helpers is not None
         team, ids = self.helpers().start(self.size - 1, _PATIENCE)
-        for helper, group in zip(ids, self.groups[1:], strict=True):
-            _bind(helper, group)
+        self._places.begin(ids)
         return team
+
+
+class Places:
+    """Which group of CPUs is the caller's, and which each helper's.
+
+    Where the caller computes for less than `_OWN` of its calls' time, another program has its core:
+    it takes the next helper's group, and that helper the caller's. Where that was no better, the
+    next move takes twice as long to come.
+    """
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups, self._helpers = list(groups), list[int]()
+        self._wall = self._own = 0
+        self._next = 1
+        self._looks, self._stay = 0, 1
+
+    @property
+    def caller(self) -> frozenset[int]:
+        """The caller's CPUs."""
+        return self._groups[0]
+
+    def begin(self, helpers: Sequence[int]) -> None:
+        """Confine the helpers, threads of those ids, to their groups."""
+        self._helpers = list(helpers)
+        for helper, group in zip(self._helpers, self._groups[1:], strict=True):
+            _bind(helper, group)
+
+    def look(self, wall: int, own: int) -> None:
+        """Take account of a call: how long it was, and how much of that its thread computed, in
+        nanoseconds.
+        """
+        self._wall, self._own = self._wall + wall, self._own + own
+        if self._wall < _LOOK_NS:
+            return
+        alone = self._own >= _OWN * self._wall
+        self._wall = self._own = 0
+        self._looks = 0 if alone else self._looks + 1
+        if alone:
+            self._stay = 1
+        elif self._looks >= self._stay:
+            self._looks, self._stay = 0, min(2 * self._stay, _LONGEST_STAY)
+            self._change()
+
+    def _change(self) -> None:
+        """The caller and a helper change places, a different one each time."""
+        other, groups = self._next, self._groups
+        groups[0], groups[other] = groups[other], groups[0]
+        self._next = other % len(self._helpers) + 1
+        _bind(self._helpers[other - 1], groups[other])
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -79,3 +80,41 @@ def test_the_error_of_a_task_is_raised_on_the_thread_that_led(launch, failing):
         assert error.value
         FFI.TVMFFIObjectDecRef(error)
     assert launch(lambda task, group, data: 0) == 0
+
+
+def threads_of(launch, task):
+    """By which threads the tasks of one loop ran; `task` is told whether it runs on the leader's."""
+    leader, seen = threading.get_native_id(), []
+
+    def tasks(number, group, data):
+        own = threading.get_native_id()
+        seen.append(own)
+        task(own == leader)
+        return 0
+
+    assert launch(tasks) == 0
+    assert len(seen) == HELPERS + 1
+    return set(seen)
+
+
+def test_helpers_that_hold_up_more_than_they_compute_are_left_alone_for_a_while(launch):
+    def held_up(leads):
+        time.sleep(0.002 if leads else 0.008)
+
+    def holds_up(leads):
+        if leads:
+            time.sleep(0.004)
+
+    alone, in_a_row = {threading.get_native_id()}, 0
+    for _ in range(100):
+        in_a_row = in_a_row + 1 if threads_of(launch, held_up) == alone else 0
+        if in_a_row == 3:
+            break
+    assert in_a_row == 3
+    # Longer than the longest rest: all of them are back.
+    time.sleep(0.7)
+    assert any(len(threads_of(launch, holds_up)) == HELPERS + 1 for _ in range(300))
+    # Whoever is never waited for stays.
+    for _ in range(50):
+        threads_of(launch, holds_up)
+    assert any(len(threads_of(launch, holds_up)) == HELPERS + 1 for _ in range(300))
