@@ -52,9 +52,11 @@ void TVMFFIErrorSetRaised(void *error);
 
 enum { IDLE, OFFERED, TAKEN, DONE };
 enum { LINE = 128, LOOKS_PER_CLOCK = 16, LOOKS_BEFORE_YIELD = 4096 };
-/* Nanoseconds: of a trial, and of doing without a helper. A trial has a turn of the scheduler or
- * two; a helper that was good for so long after its return starts with the shortest again. */
-enum { TRIAL = 8000000, SHORTEST_REST = 32000000, LONGEST_REST = 512000000, GOOD = 1000000000 };
+/* Nanoseconds: of a trial, of doing without a helper, and between two trials, whose clocks take a
+ * tenth of the time of short loops. A trial has ten turns of the scheduler; a helper that was good
+ * for so long after its return starts with the shortest rest again. */
+enum { TRIAL = 40000000, SHORTEST_REST = 64000000, LONGEST_REST = 512000000, BETWEEN = 256000000 };
+enum { GOOD = 1000000000 };
 
 typedef struct {
   /* The leader moves it from IDLE to OFFERED and back; a helper takes an offer and says when it is
@@ -69,10 +71,10 @@ typedef struct {
   /* How long it computed tasks that were timed. */
   int64_t worked;
   /* From here on the leader's alone: whether the helper is on trial, and how long it was waited for
-   * in that; when it is offered tasks again, 0 where it is now; when it last came back, and for how
-   * long it was away. */
+   * in that; when the next may begin; when it is offered tasks again, 0 where it is now; when it
+   * last came back, and for how long it was away. */
   int tried, offered;
-  int64_t waited, resting, returned, away;
+  int64_t waited, next, resting, returned, away;
   _Alignas(LINE) _Atomic int asleep;
   pthread_mutex_t lock;
   pthread_cond_t wake;
@@ -82,6 +84,10 @@ typedef struct {
 
 typedef struct {
   int32_t count;
+  /* Helpers on trial, and how long loops took since the first of them was: by the clock, and of the
+   * leader's processor, of which it gives away what it waits where another program wants it. */
+  int32_t trials;
+  int64_t passed, computed;
   helper helpers[];
 } team;
 
@@ -158,44 +164,52 @@ static int take_back(helper *from) {
   return atomic_compare_exchange_strong(&from->state, &offered, IDLE);
 }
 
-static int result_of(helper *from) {
+static void try(team *own, helper *late) {
+  if (own->trials++ == 0) own->passed = own->computed = 0;
+  late->tried = 1;
+  late->worked = late->waited = 0;
+}
+
+static int result_of(team *own, helper *from) {
   int64_t started = from->tried ? now() : 0;
-  int late = 0;
-  for (int look = 0; atomic_load_explicit(&from->state, memory_order_acquire) != DONE; ++look) {
+  int look = 0;
+  for (; atomic_load_explicit(&from->state, memory_order_acquire) != DONE; ++look) {
     if (look < LOOKS_BEFORE_YIELD) {
       rest();
     } else {
-      if (started == 0) started = now();
-      late = 1;
       sched_yield();
     }
   }
-  if (late && !from->tried) {
-    from->tried = 1;
-    from->worked = from->waited = 0;
+  if (from->tried) {
+    from->waited += now() - started;
+  } else if (look > LOOKS_BEFORE_YIELD && now() >= from->next) {
+    try(own, from);
   }
-  if (from->tried) from->waited += now() - started;
   atomic_store_explicit(&from->state, IDLE, memory_order_relaxed);
   if (from->error != NULL) RAISE_ERROR(from->error);
   return from->status;
 }
 
 /* Whether the helper is offered a task. */
-static int is_welcome(helper *own) {
+static int is_welcome(team *own, helper *to) {
   int64_t time;
-  if (own->resting == 0 && (!own->tried || own->worked + own->waited < TRIAL)) return 1;
+  if (to->resting == 0 && (!to->tried || to->worked + to->waited < TRIAL)) return 1;
   time = now();
-  if (own->resting != 0) {
-    if (time < own->resting) return 0;
-    own->resting = 0;
-    own->returned = time;
+  if (to->resting != 0) {
+    if (time < to->resting) return 0;
+    to->resting = 0;
+    to->returned = time;
     return 1;
   }
-  own->tried = 0;
-  if (own->waited <= own->worked) return 1;
-  own->away = time - own->returned > GOOD ? SHORTEST_REST : own->away * 2;
-  if (own->away > LONGEST_REST) own->away = LONGEST_REST;
-  own->resting = time + own->away;
+  to->tried = 0;
+  --own->trials;
+  /* A leader that shares its own core as well would have had little of the time that it waited. */
+  to->next = time + BETWEEN;
+  if (own->computed * 10 < own->passed * 9 || to->waited * 4 < to->worked * 5) return 1;
+  to->next = 0;
+  to->away = time - to->returned > GOOD ? SHORTEST_REST : to->away * 2;
+  if (to->away > LONGEST_REST) to->away = LONGEST_REST;
+  to->resting = time + to->away;
   return 0;
 }
 
@@ -213,19 +227,25 @@ static int launch(tasks run, void *data, int32_t count) {
   led = NULL;
   for (int i = 0; i < offered; ++i) {
     helper *to = &own->helpers[i];
-    to->offered = is_welcome(to);
+    to->offered = is_welcome(own, to);
     if (to->offered) offer(to, run, data, whole.count, i + 1);
   }
+  int timed = own != NULL && own->trials > 0;
+  int64_t began = timed ? now() : 0, before = timed ? by(CLOCK_THREAD_CPUTIME_ID) : 0;
   for (int task = 0; task < whole.count && status == 0; task = task == 0 ? offered + 1 : task + 1)
     status = RUN(run, task, 0, &whole, data);
   for (int i = 0; i < offered; ++i) {
     int theirs;
     if (own->helpers[i].offered && !take_back(&own->helpers[i])) {
-      theirs = result_of(&own->helpers[i]);
+      theirs = result_of(own, &own->helpers[i]);
     } else {
       theirs = status == 0 ? RUN(run, i + 1, 0, &whole, data) : 0;
     }
     if (status == 0) status = theirs;
+  }
+  if (timed) {
+    own->passed += now() - began;
+    own->computed += by(CLOCK_THREAD_CPUTIME_ID) - before;
   }
   led = own;
   return status;

@@ -82,6 +82,13 @@ def test_the_error_of_a_task_is_raised_on_the_thread_that_led(launch, failing):
     assert launch(lambda task, group, data: 0) == 0
 
 
+def spin(seconds):
+    """Compute for so long."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
 def threads_of(launch, task):
     """By which threads the tasks of one loop ran; `task` is told whether it runs on the leader's."""
     leader, seen = threading.get_native_id(), []
@@ -99,7 +106,10 @@ def threads_of(launch, task):
 
 def test_helpers_that_hold_up_more_than_they_compute_are_left_alone_for_a_while(launch):
     def held_up(leads):
-        time.sleep(0.002 if leads else 0.008)
+        if leads:
+            spin(0.002)
+        else:
+            time.sleep(0.02)
 
     def holds_up(leads):
         if leads:
