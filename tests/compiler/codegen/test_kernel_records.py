@@ -39,9 +39,12 @@ def softmax_of_product() -> tvm.IRModule:
 
 @dataclass
 class Builds:
-    """Builds of one owner; made: the programs that the last one scheduled, and all its kernels."""
+    """Builds of one owner by one worker; made: the programs that the last one scheduled, and all
+    its kernels.
+    """
 
     folder: Path
+    worker: str = "one"
     counts: list[tuple[int, int]] = field(default_factory=list)
     made: tuple[int, int] = (0, 0)
 
@@ -63,7 +66,7 @@ class Builds:
 
         between: runs when kernels have been recalled, and before they are linked.
         """
-        fresh = self.folder / f"fresh{len(self.counts)}"
+        fresh = self.folder / f"{self.worker}{len(self.counts)}"
         report = lambda kernels, found: self.counts.append((kernels, found))  # noqa: E731
         cache = KernelCache(self.kept.objects, Objects(fresh), canonical.library(), report)
         result = library(self.folder, target, dim, cache, self.note, between)
@@ -120,8 +123,19 @@ def test_nothing_is_scheduled_and_all_is_equal(
 def test_records_and_objects_are_the_last_to_go(builds: Builds, tmp_path: Path) -> None:
     builds.run()
     builds.run()
-    used = (tmp_path / "fresh1" / "used").read_text().split()
+    used = (tmp_path / "one1" / "used").read_text().split()
     assert set(used) == {p.name for records in (True, False) for p in builds.files(records=records)}
+
+
+def test_workers_share_kernels(builds: Builds, tmp_path: Path) -> None:
+    """Two that compile the same model at once, and then take what either left."""
+    other = Builds(tmp_path, "other")
+    at_once: list[Any] = []
+    made = builds.run(between=lambda: at_once.append(other.run()))
+    assert at_once == [made]
+    assert builds.made == other.made == (builds.made[1], builds.made[1])
+    assert builds.run() == other.run() == made
+    assert builds.made[0] == other.made[0] == 0
 
 
 def test_what_decides_loops_makes_others(builds: Builds, monkeypatch: pytest.MonkeyPatch) -> None:
