@@ -177,9 +177,8 @@ def _compile(
 
     digest = this.job.model_digest or model.digest
     embedded = this.target.embeds(this.request.options.embed_weights, this.flavour)
-    subject = flavours.Subject(
-        this.job.model_name, digest, this.target, imported, embedded, _kernels(this)
-    )
+    kept = _kernels(this)
+    subject = flavours.Subject(this.job.model_name, digest, this.target, imported, embedded, kept)
     maker = flavours.maker_of(this.flavour, subject)
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
@@ -195,6 +194,8 @@ def _compile(
             imported.ranges,
             (*dumps, names, work),
             rounding.rounding_of(this.request, imported, this.target, found, calibrator),
+            # A dump is to show the loops.
+            kept if maker.takes_objects and not dumps else None,
         )
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)

@@ -57,6 +57,10 @@ class Subject:
 class Maker(Protocol):
     """One flavour of a library; each step takes what the one before gave."""
 
+    @property
+    def takes_objects(self) -> bool:
+        """Whether a kernel whose object is there needs no loops."""
+
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """The rest of the passes, with the weights taken out; raises PassError."""
 
@@ -97,6 +101,11 @@ class Machine:
     def _linked(self) -> bool:
         """Whether the program that uses the library brings the runtime."""
         return self.subject.target.platform.runtime is Runtime.LINKED
+
+    @property
+    def takes_objects(self) -> bool:
+        """Where each kernel is an object of its own."""
+        return generate.is_apart(self.subject.target)
 
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """Calls of the virtual machine."""
@@ -142,6 +151,7 @@ class Standalone:
     """Plain C functions, called by a driver in C."""
 
     subject: Subject
+    takes_objects = False
 
     @property
     def _prefix(self) -> str:

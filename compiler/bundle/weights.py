@@ -8,6 +8,7 @@ that load them.
 
 import hashlib
 from collections.abc import Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,14 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Written:
         return Written((), None)
     weights: list[Weight] = []
     digest, place = hashlib.sha256(), 0
-    with path.open("wb") as file:
+    digesting: list[Future[None]] = []
+    # A digest takes as long as the file, and neither needs Python's lock.
+    with path.open("wb") as file, ThreadPoolExecutor(1) as other:
 
         def add(content: bytes | memoryview) -> None:
             nonlocal place
             place += file.write(content)
-            digest.update(content)
+            digesting.append(other.submit(digest.update, content))
 
         for constant in constants:
             add(bytes(-place % ALIGNMENT))
@@ -78,6 +81,8 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Written:
             add(_bytes_of(constant))
         if not place:
             add(b"\0")  # an empty file cannot be mapped
+    for part in digesting:
+        part.result()
     return Written(tuple(weights), FileEntry(digest.hexdigest(), place))
 
 

@@ -15,7 +15,7 @@ from compiler.codegen.noalias import no_alias
 from compiler.codegen.side_by_side import compile_each
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.passes.gpu.trial import sources_only
-from compiler.targets import ObjectFormat, Target
+from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain.cuda import compile_kernels
 
 
@@ -26,21 +26,29 @@ def generate(
 
     kernels: where kernels may be there already. The executable can then be linked, and not run.
     """
-    # The functions that a system library registers are one module's; and objects for Windows cannot
-    # have conversions of 16-bit floats each.
-    whole = (
-        module.get_attr("system_lib_prefix") is not None
-        or target.platform.object_format is ObjectFormat.COFF
-    )
     with host_code.failures(target):
         machine, given = tvm.target.Target(target.to_tvm()), no_alias(module)
         if target.device is not None:
             made = _build_for_device(given, machine)
-        elif whole:
-            made = _as_one_module(given, machine)
-        else:
+        elif is_apart(target):
             made = _side_by_side(given, machine, partial(_code, target, kernels))
+        else:
+            made = _as_one_module(given, machine)
         return without_tail_calls(made)
+
+
+def is_apart(target: Target) -> bool:
+    """Whether each kernel is an object of its own.
+
+    The functions that a system library registers are one module's; and objects for Windows cannot
+    have conversions of 16-bit floats each.
+    """
+    platform = target.platform
+    return (
+        target.device is None
+        and platform.runtime is not Runtime.LINKED
+        and platform.object_format is not ObjectFormat.COFF
+    )
 
 
 def _as_one_module(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:

@@ -2,19 +2,25 @@
 
 A kernel's key is a digest over the canonical form of its loops, before they are lowered, over its
 name, the target, and everything that decides what code they become: our own sources, TVM, LLVM.
+From the digest of a program ahead of its scheduling, a record leads to the same object.
 """
 
 import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tvm
+from tvm import tirx
 
+from compiler.codegen import kernel_records
 from compiler.codegen.side_by_side import compile_each, each
+from compiler.passes.cpu.recall import Recalled
+from compiler.passes.cpu.schedule import VIEW
+from compiler.passes.framework.kernel_notes import GIVEN, OBJECT, REMEMBERED, KernelNote, bare
 from compiler.runtimes import canonical
 from compiler.targets import Target
 from compiler.toolchain import versions
@@ -30,44 +36,72 @@ Report = Callable[[int, int], None]
 class KernelCache:
     """kept: objects of earlier builds, which are only read; fresh: receives those that this build
     compiles, and what it used; form: the library that writes canonical forms; report: gets the
-    number of kernels, and of those that were there.
+    number of kernels, and of those that were there; recalled_objects: by key, those that stand for
+    kernels without loops, read ahead of a worker that removes old ones.
     """
 
     kept: Objects
     fresh: Objects
     form: Path
     report: Report = lambda kernels, found: None
+    recalled_objects: dict[str, bytes] = field(default_factory=dict)
+
+    def key(self, name: str, program: tirx.PrimFunc, given: str, target: Target) -> str | None:
+        """The key of the record of a program that is not scheduled, as in `Recall`."""
+        described = json.dumps([_context(target), target.to_json(), given])
+        return self._key(f"record\0{described}", name, program)
+
+    def recalled(self, key: str) -> Recalled | None:
+        """The kernel that a program of this key became, if its object is there."""
+        record = self._get(key)
+        kernel = None if record is None else kernel_records.decoded(record)
+        code = None if kernel is None else self._get(kernel.object)
+        if kernel is None or code is None:
+            return None
+        self.recalled_objects[kernel.object] = code
+        return kernel
 
     def compiled(self, programs: tvm.IRModule, target: Target) -> list[Any]:
         """One module of TVM's for each program, in the order of their names: an object, whether it
         was compiled now or earlier.
         """
-        keys = self._keys(programs, target)
+        stubs, marked = _texts(OBJECT, programs), _texts(REMEMBERED, programs)
+        rest = _bare({g: f for g, f in programs.functions.items() if g.name_hint not in stubs})
+        keys = self._keys(rest, target)
         found = {name: code for name, key in keys.items() if (code := self._get(key)) is not None}
-        made = self._compile(programs, found, target)
+        made = self._compile(tvm.IRModule(rest, attrs=programs.attrs), found, target)
         for name in made.keys() & keys.keys():
             self.fresh.put(keys[name], made[name])
-        self.fresh.note_use(keys[name] for name in found)
-        self.report(len(programs.functions), len(found))
-        return _modules({**found, **made})
+        for name in marked.keys() & keys.keys():
+            self._remember(marked[name], KernelNote.of(programs[name]), keys[name])
+        recalled = {name: self.recalled_objects[key] for name, key in stubs.items()}
+        records = (marked[name] for name in stubs)
+        self.fresh.note_use([*(keys[name] for name in found), *stubs.values(), *records])
+        self.report(len(programs.functions), len(found) + len(stubs))
+        return _modules({**found, **made, **recalled})
+
+    def _remember(self, key: str, note: KernelNote, code: str) -> None:
+        """Leave a record of a kernel; code: the key of its object."""
+        # TVM asks the loops of others whether a call of them is a view.
+        if note.family not in (GIVEN, VIEW):
+            self.fresh.put(key, kernel_records.encoded(Recalled(note, code)))
 
     def _get(self, key: str) -> bytes | None:
         """From this build's own first: the search for a mismatch compiles its parts again."""
         own = self.fresh.get(key)
         return self.kept.get(key) if own is None else own
 
-    def _keys(self, programs: tvm.IRModule, target: Target) -> dict[str, str]:
+    def _keys(self, programs: Mapping[Any, Any], target: Target) -> dict[str, str]:
         """Of each program that has a canonical form."""
-        toolchain = versions.versions()
-        given = {"target": target.to_tvm(), **{part: toolchain[part] for part in _PARTS}}
-        context = json.dumps(given, sort_keys=True)
-        keys = {}
-        for gvar, program in programs.functions.items():
-            form = canonical.digest(program, self.form)
-            if form is not None:
-                described = f"{context}\0{gvar.name_hint}\0{form.hex()}"
-                keys[gvar.name_hint] = hashlib.sha256(described.encode()).hexdigest()
-        return keys
+        context = _context(target)
+        keys = {g.name_hint: self._key(context, g.name_hint, f) for g, f in programs.items()}
+        return {name: key for name, key in keys.items() if key is not None}
+
+    def _key(self, context: str, name: str, program: tirx.PrimFunc) -> str | None:
+        form = canonical.digest(program, self.form)
+        if form is None:
+            return None
+        return hashlib.sha256(f"{context}\0{name}\0{form.hex()}".encode()).hexdigest()
 
     def _compile(
         self, programs: tvm.IRModule, found: Mapping[str, bytes], target: Target
@@ -87,6 +121,27 @@ class KernelCache:
             made = compile_each(tvm.IRModule(missing, attrs=programs.attrs), machine)
             objects = each(_object, zip(made, files, strict=True))
         return dict(zip(names, objects, strict=True))
+
+
+def _context(target: Target) -> str:
+    """What decides the code of given loops beside them."""
+    toolchain = versions.versions()
+    given = {"target": target.to_tvm(), **{part: toolchain[part] for part in _PARTS}}
+    return json.dumps(given, sort_keys=True)
+
+
+def _texts(attribute: str, programs: tvm.IRModule) -> dict[str, str]:
+    """The values of an attribute, by the name of the program that has it."""
+    return {
+        gvar.name_hint: str(program.attrs[attribute])
+        for gvar, program in programs.functions.items()
+        if attribute in (program.attrs or {})
+    }
+
+
+def _bare(programs: Mapping[Any, tirx.PrimFunc]) -> dict[Any, tirx.PrimFunc]:
+    """The programs as they are compiled, without what is for later builds."""
+    return {g: bare(f) if REMEMBERED in (f.attrs or {}) else f for g, f in programs.items()}
 
 
 def _object(item: tuple[Any, Path]) -> bytes:

@@ -5,6 +5,7 @@ inside the model's own folder.
 import hashlib
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,8 +130,11 @@ def _is_torchscript(path: Path) -> bool:
 def read_model(path: Path, max_bytes: int = MAX_MODEL_BYTES) -> LoadedModel:
     """The ONNX model in the file; raises LoadError."""
     data = _bytes_of(path, max_bytes)
-    model = _parse(data)
-    digest = hashlib.sha256(data)
+    with ThreadPoolExecutor(1) as other:
+        # Both read the whole file, and a digest needs no lock of Python's.
+        digesting = other.submit(hashlib.sha256, data)
+        model = _parse(data)
+    digest = digesting.result()
     del data
     for location in _absorb_external_data(model, path.parent):
         digest.update(location.encode() + b"\0" + _digest_of(path.parent / location))

@@ -10,6 +10,7 @@ from tvm.ir.instrument import pass_instrument
 
 from compiler.errors import CompileError, PassError, ToolchainMissing, is_out_of_memory, summary
 from compiler.ir.imported import Ranges
+from compiler.passes.cpu.recall import Recall
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer
 from compiler.passes.framework.te_order import dims_in_order
@@ -40,15 +41,17 @@ def to_kernels(
     ranges: Ranges,
     observers: Sequence[Observer] = (),
     rounding: Rounding | None = None,
+    recall: Recall | None = None,
 ) -> tvm.IRModule:
     """Runs the pipeline up to scheduled tensor programs and the calls between them; raises
     PassError naming the pass, or ToolchainMissing.
 
-    rounding: of weights that are stored in fewer bits, or of what is multiplied.
+    rounding: of weights that are stored in fewer bits, or of what is multiplied; recall: of kernels
+    of earlier builds, of which the result has no loops: a KernelCache has to link it.
     """
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
-    steps = pipeline(target, ranges, rounding)
+    steps = pipeline(target, ranges, rounding, recall)
     first = [step for step in steps if step.phase.position <= LAST_OF_KERNELS.position]
     # On processors these phases see no features of the target but through the vector unit: TVM's
     # own schedules for them are not used.

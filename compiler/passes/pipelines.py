@@ -8,6 +8,7 @@ from tvm import relax
 from compiler.ir.imported import Ranges
 from compiler.passes.check_lowered import CheckLowered
 from compiler.passes.cpu.decide_branches import DecideBranches
+from compiler.passes.cpu.recall import Recall, RecallKernels
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.framework.base import FromTVM, Pass, Phase
 from compiler.passes.framework.kernel_notes import DropKernelNotes
@@ -68,18 +69,27 @@ _graph, _pack, _programs, _plan, _machine = (
 Rounding = RoundWeights | RoundOperands
 
 
-def pipeline(target: Target, ranges: Ranges, rounding: Rounding | None = None) -> tuple[Pass, ...]:
+def pipeline(
+    target: Target,
+    ranges: Ranges,
+    rounding: Rounding | None = None,
+    recall: Recall | None = None,
+) -> tuple[Pass, ...]:
     """Every pass from an imported module to one that TVM's code generators accept, in order.
 
-    rounding: of weights or operands, which targets with grids keep as they are.
+    rounding: of weights or operands, recall: of kernels of earlier builds; targets with grids have
+    neither.
     """
     if target.device is not None:
         return for_grids(target)
-    return for_processors(target, ranges, rounding)
+    return for_processors(target, ranges, rounding, recall)
 
 
 def for_processors(
-    target: Target, ranges: Ranges, rounding: Rounding | None = None
+    target: Target,
+    ranges: Ranges,
+    rounding: Rounding | None = None,
+    recall: Recall | None = None,
 ) -> tuple[Pass, ...]:
     """The passes for targets whose kernels run on the cores of a processor."""
     unit, transform = VectorUnit.of(target), relax.transform
@@ -130,6 +140,8 @@ def for_processors(
         _programs(transform.DeadCodeElimination()),
         Views(),
         DefineFirst(),
+        # What was compiled before needs no loops.
+        *(() if recall is None else (RecallKernels(recall, target, ranges),)),
         # What families emit branches on extents, of which the ranges decide most.
         ScheduleKernels(unit),
         DecideBranches(ranges),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
+from tvm import s_tir, tirx
 
 from compiler.tir.exprs import Expr, as_int, const
 
@@ -101,6 +101,12 @@ def with_body(func: tirx.PrimFunc, body: Stmt) -> tirx.PrimFunc:
         return func
     kind = type(func.body)
     return tvm_ffi.structural_mutate(func, [(kind, lambda _old, _mutator: body)])
+
+
+def root(body: Stmt) -> Stmt:
+    """The body as the one block that later passes expect of every function."""
+    block = s_tir.SBlock([], [], [], "root", body)
+    return s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
 
 
 def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:

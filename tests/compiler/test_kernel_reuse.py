@@ -135,7 +135,9 @@ class Builds:
         kept = Kept(self.folder / "kernels", owner, 1 << 30)
         self.monkeypatch.setattr(api, "_kernels", lambda: kept)
 
-    def run(self, seed: int, *, kernels: bool = True) -> tuple[dict[str, bytes], str | None]:
+    def run(
+        self, seed: int, *, kernels: bool = True, dump: Path | None = None
+    ) -> tuple[dict[str, bytes], str | None]:
         """The files of the bundle, and what was said of its kernels."""
         model = add_and_divide()
         draw = np.random.default_rng(seed)
@@ -151,6 +153,7 @@ class Builds:
             output=output,
             target="native",
             on_event=events.append,
+            dump=dump,
             kernels=kernels,
         )
         said = [event.message for event in events if is_of_codegen(event)]
@@ -177,6 +180,20 @@ def test_fine_tuned_weights_take_the_kernels_that_are_there(
     assert warm_files == files
     builds.owned_by("another")
     assert builds.run(1)[1] == cold
+
+
+def test_a_dump_shows_the_loops_of_kernels_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = Builds(tmp_path, monkeypatch)
+    builds.run(0)
+    warm, _ = builds.run(1)
+    files, said = builds.run(1, dump=tmp_path / "dump")
+    assert said == "2 of 2 kernels were compiled by earlier builds"
+    assert files == warm
+    dumped = "".join(path.read_text() for path in (tmp_path / "dump").rglob("*.py"))
+    assert "T.vectorized(" in dumped
+    assert "relaxd.object" not in dumped
 
 
 def test_no_kernels_are_kept_where_none_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,13 +40,7 @@ class DecideBranches:
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every tensor program whose dims all calls bound."""
-        known = _known(
-            module,
-            {
-                var: (dim.lowest, _ANYTHING[1] if dim.highest is None else dim.highest)
-                for var, dim in self.ranges.items()
-            },
-        )
+        known = known_bounds(module, self.ranges)
         functions = {
             gvar: _decided(func, known[gvar]) if known.get(gvar) else func
             for gvar, func in module.functions.items()
@@ -54,8 +48,12 @@ class DecideBranches:
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
-def _known(module: tvm.IRModule, dims: dict[Any, Bounds]) -> dict[Any, dict[Any, Bounds]]:
+def known_bounds(module: tvm.IRModule, ranges: Ranges) -> dict[Any, dict[Any, Bounds]]:
     """For each tensor program, bounds of its dims that hold at all its calls."""
+    dims = {
+        var: (dim.lowest, _ANYTHING[1] if dim.highest is None else dim.highest)
+        for var, dim in ranges.items()
+    }
     found: dict[Any, dict[Any, Bounds]] = {}
     for name, caller in module.functions.items():
         if not isinstance(caller, relax.Function):

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import relax, s_tir, tirx
+from tvm import relax, tirx
 
 from compiler.passes.cpu.families.copy.match import marked
 from compiler.passes.cpu.families.family import Declined, Family
 from compiler.passes.cpu.families.table import FAMILIES
 from compiler.passes.framework.base import Phase
-from compiler.passes.framework.kernel_notes import GIVEN, KernelNote
+from compiler.passes.framework.kernel_notes import GIVEN, OBJECT, KernelNote
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.loops import Stmt, product, with_body
+from compiler.tir.loops import Stmt, product, root, with_body
 from compiler.tir.stages import Program, inline_stages, read_program
 
 VIEW = "view"
@@ -62,7 +62,7 @@ class ScheduleKernels:
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
     def _schedule(self, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
-        if not isinstance(func, tirx.PrimFunc):
+        if not isinstance(func, tirx.PrimFunc) or OBJECT in (func.attrs or {}):
             return func
         if func.attrs and "tirx.is_scheduled" in func.attrs:
             return KernelNote(GIVEN).onto(func)
@@ -74,7 +74,7 @@ class ScheduleKernels:
             return KernelNote(GIVEN).onto(func)
         choice, body = self._emit(inline_stages(program))
         return choice.note(self.unit).onto(
-            with_body(func, _root(body)).with_attr("tirx.is_scheduled", True)
+            with_body(func, root(body)).with_attr("tirx.is_scheduled", True)
         )
 
     def _emit(self, program: Program) -> tuple[Choice, Stmt]:
@@ -97,9 +97,3 @@ def _is_view(func: tirx.PrimFunc) -> bool:
         return bool(relax.analysis.has_reshape_pattern(func))
     except tvm.error.InternalError:  # it gives up over some extents that are sums
         return False
-
-
-def _root(body: Any) -> Any:
-    """The body as the one block that later passes expect of every function."""
-    block = s_tir.SBlock([], [], [], "root", body)
-    return s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)

@@ -16,6 +16,13 @@ FAMILY = "relaxd.family"
 TILE = "relaxd.tile"
 DECLINED = "relaxd.declined"
 
+REMEMBERED = "relaxd.remembered"
+"""The attribute of a kernel that code generation is to note for later builds: the key of the
+note."""
+OBJECT = "relaxd.object"
+"""The attribute of a kernel that an earlier build compiled, and whose loops are not here: the key
+of its object."""
+
 GIVEN = "given"
 """The family of kernels whose loops were not written here: the importers and TVM bring some."""
 
@@ -80,20 +87,27 @@ def kernel_table(
 
 @dataclass(frozen=True)
 class DropKernelNotes:
-    """Removes the notes but for the family, which decides what code generation simplifies."""
+    """Removes the notes but for the family, which decides what code generation simplifies, and
+    those that code generation is to leave for later builds.
+    """
 
     name = "drop_kernel_notes"
     phase = Phase.VIRTUAL_MACHINE
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every PrimFunc."""
-        functions = {gvar: _bare(func) for gvar, func in module.functions.items()}
+        functions = {
+            gvar: bare(func)
+            if isinstance(func, tirx.PrimFunc) and REMEMBERED not in (func.attrs or {})
+            else func
+            for gvar, func in module.functions.items()
+        }
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
-def _bare(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
-    if isinstance(func, tirx.PrimFunc) and func.attrs:
-        for attribute in (TILE, DECLINED):
-            if attribute in func.attrs:
-                func = func.without_attr(attribute)
+def bare(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A kernel with no note but the family."""
+    for attribute in (TILE, DECLINED, REMEMBERED):
+        if attribute in (func.attrs or {}):
+            func = func.without_attr(attribute)
     return func

@@ -1,0 +1,27 @@
+"""What code generation leaves for later builds about a kernel: the note that its scheduling left,
+and the key of its object.
+"""
+
+import json
+from dataclasses import asdict
+
+from compiler.passes.cpu.recall import Recalled
+from compiler.passes.framework.kernel_notes import KernelNote
+
+
+def encoded(kernel: Recalled) -> bytes:
+    """The record, as an object is kept."""
+    return json.dumps(asdict(kernel)).encode()
+
+
+def decoded(content: bytes) -> Recalled | None:
+    """The kernel of a record, None for what is none."""
+    try:
+        document = json.loads(content)
+        note = document["note"]
+        declined = {str(family): str(reason) for family, reason in note["declined"].items()}
+        return Recalled(
+            KernelNote(str(note["family"]), str(note["tile"]), declined), str(document["object"])
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
