@@ -1,8 +1,9 @@
-"""Columns that a mask hides: behind the last one that a query sees, nothing is added to its sums.
+"""Columns that a mask hides: in front of the first one that a query sees and behind the last one,
+nothing is added to its sums.
 
-Causal masks hide half of the columns of a prompt. A mask that is added hides a column by -inf,
-whatever finite number the score is, and the column's power is an exact zero: sums without it have
-the same bits.
+Causal masks hide half of the columns of a prompt, windows all but some. A mask that is added hides
+a column by -inf, whatever finite number the score is, and the column's power is an exact zero: sums
+without it have the same bits.
 """
 
 from tvm import tirx
@@ -35,13 +36,17 @@ def mask_of(attention: Attention) -> Expr | None:
 
 def emit_seen(
     attention: Attention, unit: VectorUnit, mask: Expr, group: Group, place: Table
-) -> Expr:
-    """Emit the number of columns up to the last one that any member of the group sees."""
+) -> tuple[Expr, Expr]:
+    """Emit the first column that any member of the group sees, and the number of columns up to the
+    last one.
+    """
     column = attention.column
     lanes = unit.lanes(32) if vectorizable(mask, column.var) else 1
-    acc = alloc([lanes + 1], "int32", "acc")
+    ends = alloc([lanes + 1], "int32", "ends")
+    starts = alloc([lanes + 1], "int32", "starts")
     for slot in range(lanes + 1):
-        store(acc, 0, slot)
+        store(ends, 0, slot)
+        store(starts, column.extent.astype("int32"), slot)
     # The first members are those of one head.
     each = group.head is not None and uses(mask, group.head.var)
     with serial(group.count if each else group.queries, "member") as i:
@@ -50,10 +55,11 @@ def emit_seen(
             hides = substitute(mask, {**here, column.var: j}) == tirx.const(
                 float("-inf"), "float32"
             )
-            number = (j + 1).astype("int32")
-            seen = tirx.Select(hides, tirx.const(0, "int32"), number)
-            store(acc, tirx.max(load(acc, [slot]), seen), slot)
-    return let_opaque("seen", pairwise(acc, lanes + 1, tirx.max).astype("int64"))
+            number, start, end = j.astype("int32"), load(starts, [slot]), load(ends, [slot])
+            store(ends, tirx.Select(hides, end, tirx.max(end, number + 1)), slot)
+            store(starts, tirx.Select(hides, start, tirx.min(start, number)), slot)
+    start = let_opaque("start", pairwise(starts, lanes + 1, tirx.min).astype("int64"))
+    return start, let_opaque("end", pairwise(ends, lanes + 1, tirx.max).astype("int64"))
 
 
 def _reads_score(attention: Attention, value: Expr) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.passes.cpu.families.attention import program
+from compiler.passes.cpu.families.attention import decode, program
 from compiler.passes.graph import fuse_attention
 from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes.cpu.families.test_attention import exact, masked
@@ -63,3 +63,62 @@ def test_a_query_that_sees_nothing_gives_no_number(monkeypatch, draw):
     result = Compiled(module)(q, k, v, mask)
     assert np.isnan(result[:, 7]).all()
     assert np.isfinite(np.delete(result, 7, axis=1)).all()
+
+
+SHAPES = {"q": ("b", "m", 48), "k": ("b", "n", 48), "v": ("b", "n", 48), "mask": ("b", 1, "m", "n")}
+FEW, MANY = [(1, 1, 1), (2, 1, 700), (1, 3, 513), (3, 8, 300)], [(1, 33, 700), (2, 57, 300)]
+"""(batch, queries, keys): in columns of one part and of several."""
+
+
+def added(name: str = "native") -> Compiled:
+    inputs = {key: (shape, "float32") for key, shape in SHAPES.items()}
+    return Compiled(build_module(masked, inputs), geometry(name))
+
+
+def operands(draw: np.random.Generator, b: int, m: int, n: int) -> list[np.ndarray]:
+    return [draw.standard_normal((b, extent, 48)).astype("float32") for extent in (m, n, n)]
+
+
+def visible(draw: np.random.Generator, b: int, m: int, n: int) -> list[np.ndarray]:
+    """Windows, ends of each entry's own, and gaps; every query sees a column."""
+    ends = draw.integers(1, n + 1, (b, 1, 1, 1))
+    ends[0] = n
+    place, column = np.arange(m)[:, None] + ends - min(m, n), np.arange(n)
+    causal = (column <= place) | (column == 0)
+    return [
+        *((column <= place) & (column > place - window) | (column == n - 1) for window in (1, 70)),
+        causal & (column < ends),
+        (draw.random((b, 1, m, n)) < 0.02) | (column == draw.integers(0, n, (b, 1, m, 1))),
+        (column // 256 % 2 == 0) & causal | (column == 0),
+    ]
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_columns_left_out_change_no_bit(monkeypatch, draw, name):
+    in_one_order(monkeypatch)
+    model = added(name)
+    monkeypatch.setattr(decode, "mask_of", lambda _: None)
+    whole = added(name)
+    for b, m, n in FEW + MANY:
+        q, k, v = operands(draw, b, m, n)
+        for seen in visible(draw, b, m, n):
+            bias = draw.standard_normal((b, 1, m, n)).astype("float32")
+            mask = np.where(seen, bias, np.float32("-inf"))
+            got, want = (one(q, k, v, mask).view(np.int32) for one in (model, whole))
+            np.testing.assert_array_equal(got, want)
+
+
+def test_columns_outside_of_a_window_are_not_read(monkeypatch, draw):
+    in_one_order(monkeypatch)
+    model = added()
+    for b, m, n in [(1, 1, 1000), (2, 7, 700), (1, 40, 1000)]:
+        q, k, v = operands(draw, b, m, n)
+        place, column = np.arange(m)[:, None] + n - m - 300, np.arange(n)
+        seen = (column <= place) & (column > place - 100)
+        mask = np.where(seen, np.float32(0), np.float32("-inf"))[None, None].repeat(b, 0)
+        want = model(q, k, v, mask)
+        # The first column is read with its vector's.
+        first = (n - m - 399) // 64 * 64
+        for array in (k, v):
+            array[:, :first] = array[:, n - 300 + m :] = np.nan
+        np.testing.assert_array_equal(model(q, k, v, mask), want)
