@@ -1,6 +1,5 @@
 """Vectors of the tables of a matmul by numbers of few bits, and of what is computed of them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from tvm import tirx
@@ -10,7 +9,7 @@ from compiler.ir.ops.nbits import real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import Floats
 from compiler.targets.vector_unit import LINE, VectorUnit
-from compiler.tir.building import alloc, emit, prefetch, serial
+from compiler.tir.building import alloc, emit, prefetch
 from compiler.tir.exprs import Expr, bits_of, const, dtype_of, load
 
 _AHEAD = 4 * LINE
@@ -37,7 +36,7 @@ class Vectors:
         # All tables of a panel have the panel's columns innermost, so that one load gives a vector
         # of columns.
         self.nbits, self.lanes, self.panel = nbits, unit.lanes(32), panel
-        self.converts, self.only = unit.converts_halves, only
+        self.unit, self.only = unit, only
         every = [const(start) for start in range(0, nbits.width, self.lanes)]
         self.starts: list[Expr] = every if only is None else [only * self.lanes]
 
@@ -99,10 +98,15 @@ class Vectors:
 
     def from_halves(self, bits: Expr) -> Expr:
         """The bits of float16 as float32."""
-        if self.converts:
+        if self.unit.converts_halves:
             half = tirx.reinterpret(f"float16x{self.lanes}", bits)
             return half.astype(f"float32x{self.lanes}")
         return real_of_half(bits, self.lanes)
+
+    def multiply_add(self, one: Expr, other: Expr, added: Expr) -> Expr:
+        """one * other + added, rounded once."""
+        kind = f"float32x{self.lanes}"
+        return tirx.call_llvm_pure_intrin(kind, "llvm.fma", one, other, added)
 
     def spread(self, value: Expr) -> Expr:
         """A number in all lanes."""
@@ -135,14 +139,6 @@ def zero_sums(vectors: Vectors, rows: int) -> Held:
     for i in range(rows * len(vectors.starts)):
         sums[i] = vectors.spread(tirx.const(0.0, "float32"))
     return sums
-
-
-def blocks_of(nbits: NBits, whole: int, rest: int) -> Iterator[tuple[Expr, int]]:
-    """(block, words) of every block, the last of which may have fewer words."""
-    with serial(whole, "block") as block:
-        yield block, nbits.words
-    if rest:
-        yield const(whole), rest
 
 
 def offset_of(nbits: NBits, vectors: Vectors, block: Expr, start: Expr, scales: Expr) -> Expr:
@@ -188,16 +184,13 @@ def add_products(
     k: Expr,
     reals: Held,
     sums: Held,
-    totals: Held | None = None,
 ) -> None:
     """Emit element k of each row times the reals, row by row: an element is spread once for all
-    vectors, and needs one register. totals: are to be the sums of the elements themselves.
+    vectors, and needs one register.
     """
     many = len(vectors.starts)
     for i, place in enumerate(starts):
         element = Held(1, vectors.lanes, "float32", "element")
         element[0] = vectors.spread(load(left.values, [place + k]))
-        if totals is not None:
-            totals[i] = totals[i] + element[0]
         for v in range(many):
             sums[i * many + v] = sums[i * many + v] + element[0] * reals[v]
