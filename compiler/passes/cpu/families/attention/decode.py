@@ -20,7 +20,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
-from compiler.passes.cpu.families.attention.hidden import emit_seen, mask_of
+from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_seen, mask_of
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
@@ -135,7 +135,9 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
 
         parts = _parts(attention, number, const(group.count * TASK_QUERIES), count)
         members = group.with_queries(attention.row, MEMBERS)
-        seen = _columns_seen(attention, unit, members, at, queries)
+        mask = mask_of(attention)
+        bound = None if mask is None else emit_bound(attention, unit, mask, group, at, queries)
+        seen = _columns_seen(attention, unit, members, at, queries, bound)
         with serial(count, "part") as part:
             _emit_part(attention, unit, members, at, queries, part, parts, seen)
         with serial(group.count, "head") as i, serial(queries[1], "row") as query:
@@ -143,10 +145,16 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
 
 
 def _columns_seen(
-    attention: Attention, unit: VectorUnit, group: Group, at: Table, queries: tuple[Expr, Expr]
+    attention: Attention,
+    unit: VectorUnit,
+    group: Group,
+    at: Table,
+    queries: tuple[Expr, Expr],
+    bound: Expr | None = None,
 ) -> Any:
     """Emit, for each member of the group, the first column that its queries see and the end of
-    those that they see, as int64[members, 2]; None where no mask hides any.
+    those that they see, as int64[members, 2]; None where no mask hides any. bound: as `emit_seen`
+    takes it.
     """
     mask = mask_of(attention)
     if mask is None:
@@ -154,7 +162,7 @@ def _columns_seen(
     seen = alloc([TASK_QUERIES, 2], "int64", "seen")
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
         place = {**at, attention.row.var: queries[0] + query * group.queries}
-        for i, end in enumerate(emit_seen(attention, unit, mask, group, place)):
+        for i, end in enumerate(emit_seen(attention, unit, mask, group, place, bound)):
             store(seen, end, query, i)
     return seen
 

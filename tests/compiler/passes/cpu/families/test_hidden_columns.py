@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm import relax
 
 from compiler.passes.cpu.families.attention import decode, program
 from compiler.passes.graph import fuse_attention
 from tests.compiler.conftest import Compiled, build_module
-from tests.compiler.passes.cpu.families.test_attention import exact, masked
+from tests.compiler.passes.cpu.families.test_attention import attend, exact, heads, masked
 from tests.geometries import GEOMETRIES, geometry
+
+op = relax.op
 
 
 def in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +107,7 @@ def test_columns_left_out_change_no_bit(monkeypatch, draw, name):
         for seen in visible(draw, b, m, n):
             bias = draw.standard_normal((b, 1, m, n)).astype("float32")
             mask = np.where(seen, bias, np.float32("-inf"))
-            got, want = (one(q, k, v, mask).view(np.int32) for one in (model, whole))
-            np.testing.assert_array_equal(got, want)
+            same_bits(model(q, k, v, mask), whole(q, k, v, mask))
 
 
 def test_columns_outside_of_a_window_are_not_read(monkeypatch, draw):
@@ -122,3 +124,63 @@ def test_columns_outside_of_a_window_are_not_read(monkeypatch, draw):
         for array in (k, v):
             array[:, :first] = array[:, n - 300 + m :] = np.nan
         np.testing.assert_array_equal(model(q, k, v, mask), want)
+
+
+LEAST = float(np.finfo("float32").min)
+HIDING = [LEAST, -1e9, -1e4, -700.0, -300.0, -20.0, -1e-3]
+
+
+def picked(builder, q, k, v, keep, other):
+    """As `masked`, with another score in place of one that is not kept."""
+    q, k, v = (heads(builder, x) for x in (q, k, v))
+    scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 1, 3, 2]))))
+    scores = builder.emit(op.divide(scores, relax.const(4.0)))
+    scores = builder.emit(op.where(keep, scores, other))
+    return builder.emit(op.permute_dims(attend(builder, scores, v), [0, 2, 1, 3]))
+
+
+def same_bits(one: np.ndarray, other: np.ndarray) -> None:
+    np.testing.assert_array_equal(one.view(np.int32), other.view(np.int32))
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_finite_numbers_hide_what_no_score_makes_up_for(monkeypatch, draw, name):
+    """Scores of any size, rows that see nothing, and such as see neither the first column nor their
+    own: the bits are those of all columns.
+    """
+    in_one_order(monkeypatch)
+    inputs = {key: (shape, "float32") for key, shape in SHAPES.items() if key != "mask"}
+    inputs |= {"keep": (("b", 1, "m", "n"), "bool"), "other": ((1,), "float32")}
+    picking = build_module(picked, inputs)
+    models = added(name), Compiled(picking, geometry(name))
+    monkeypatch.setattr(decode, "mask_of", lambda _: None)
+    whole = added(name), Compiled(picking, geometry(name))
+    for b, m, n in [(1, 33, 300), (2, 40, 41)]:
+        q, k, v = operands(draw, b, m, n)
+        for seen in visible(draw, b, m, n):
+            seen = np.broadcast_to(seen, (b, 1, m, n)).copy()
+            seen[:, :, 5] = False
+            for hiding in HIDING:
+                mask = np.where(seen, np.float32(0), np.float32(hiding))
+                for size in (1e-30, 1.0, 50.0, 1e5, 1e19):
+                    given = q * np.float32(size), k, v
+                    same_bits(models[0](*given, mask), whole[0](*given, mask))
+                given = q, k, v, seen, np.array([hiding], "float32")
+                same_bits(models[1](*given), whole[1](*given))
+
+
+@pytest.mark.parametrize("hiding", [LEAST, -1e9, -1e4])
+def test_columns_that_finite_numbers_hide_are_not_read(monkeypatch, draw, hiding):
+    in_one_order(monkeypatch)
+    model = added()
+    for b, m, n in [(1, 40, 1000), (2, 65, 300)]:
+        q, k, v = operands(draw, b, m, n)
+        place, column = np.arange(m)[:, None] + n - m, np.arange(n)
+        seen = (column <= place) & (column > place - 40)
+        mask = np.where(seen, np.float32(0), np.float32(hiding))[None, None].repeat(b, 0)
+        want = model(q, k, v, mask)
+        v[:, : (n - m - 39) // 64 * 64] = np.nan
+        np.testing.assert_array_equal(model(q, k, v, mask), want)
+        # A key that is no number might have any score.
+        k[:, 0] = np.nan
+        assert np.isnan(model(q, k, v, mask)).all()
