@@ -115,12 +115,9 @@ def emit_seen(
     each = group.head is not None and uses(mask.value, group.head.var)
     with serial(group.count if each else group.queries, "member") as i:
         here = group.at(place, i)
-        limit = None if bound is None else _limit(attention, mask, here, bound)
+        limit = _f(float("-inf")) if bound is None else _limit(attention, mask, here, bound)
         for j, slot in columns(column.extent, lanes):
-            value = _value(attention, mask, here, j)
-            hides = value == _f(float("-inf"))
-            if limit is not None:
-                hides = tirx.Or(hides, value < limit)
+            hides = _value(attention, mask, here, j) <= limit
             number, start, end = j.astype("int32"), load(starts, [slot]), load(ends, [slot])
             store(ends, tirx.Select(hides, end, tirx.max(end, number + 1)), slot)
             store(starts, tirx.Select(hides, start, tirx.min(start, number)), slot)
@@ -129,12 +126,11 @@ def emit_seen(
 
 
 def _limit(attention: Attention, mask: Mask, place: Table, bound: Expr) -> Expr:
-    """Emit below which number the mask hides a column of a row.
+    """Emit up to which number the mask hides a column of a row.
 
     Where the mask is b the score is at least b - bound, where it is a at most a + bound: the power
     there is 0 if a is below b by twice the bound and some more. Twice as much, and b's magnitude,
-    leave room for what scores and limit are rounded by. A bound that is infinite or NaN gives a
-    limit that nothing is below.
+    leave room for what scores and limit are rounded by. A bound that is infinite or NaN gives -inf.
     """
     row, column = attention.row, attention.column
     limit = alloc([1], "float32", "limit")
@@ -145,7 +141,9 @@ def _limit(attention: Attention, mask: Mask, place: Table, bound: Expr) -> Expr:
         shown = [_value(attention, mask, place, j) for j in (const(0), own)]
         greatest = tirx.max(*shown)
         size = tirx.max(greatest, -greatest)
-        store(limit, greatest - (bound * _f(4) + size + _f(_APART)), 0)
+        below = greatest - (bound * _f(4) + size + _f(_APART))
+        # NaN is not greater.
+        store(limit, tirx.Select(below > _f(float("-inf")), below, _f(float("-inf"))), 0)
     return load(limit, [0])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.ir.ops.nbits import HALF
+from compiler.passes.cpu.families.nbits import looked_up
 from compiler.passes.cpu.families.nbits.match import NBits, product_of
 from compiler.passes.cpu.families.nbits.rows import (
     TALL,
@@ -26,7 +27,6 @@ from compiler.passes.cpu.families.nbits.rows import (
     with_sums,
 )
 from compiler.passes.cpu.families.nbits.tiles import (
-    LOOKED_UP,
     emit_floats,
     emit_integers,
     emit_reals,
@@ -160,13 +160,13 @@ def _emit_task_of_floats(
     """Emit the rows of a task, (first, count), by a panel: unpacked in registers for a tile of
     them, in scratch memory for more.
     """
-    sizes, looked_up = sizes_of(nbits, unit), looks_up(nbits, unit)
+    sizes, looks = sizes_of(nbits, unit), looks_up(nbits, unit)
     # Unpacking costs as much as multiplying some rows: beyond one tile of them, or two of numbers
     # that are looked up, a panel of reals in scratch memory is written once and read by each tile.
-    with when(task[1] > (2 if looked_up else 1) * sizes[-1]):
+    with when(task[1] > (2 if looks else 1) * sizes[-1]):
         reals = alloc([nbits.blocks * nbits.block * nbits.width], "float32", "reals", "global")
         emit_unpacked(nbits, unit, panel, reals)
-        for row, rows in _tiles((LOOKED_UP if looked_up else rows_for(unit, 2),), m, *task):
+        for row, rows in _tiles((looked_up.ROWS if looks else rows_for(unit, 2),), m, *task):
             sums = emit_reals(nbits, unit, left, rows, panel, reals)
             _emit_results(
                 nbits, unit, sums, (row, tirx.min(len(rows), m - row)), (panel, nbits.width)

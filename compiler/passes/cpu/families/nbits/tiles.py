@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.nbits import HALF
+from compiler.passes.cpu.families.nbits.looked_up import add_scaled, looked_up
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import Floats, Rounded, blocks_of, looks_up
 from compiler.passes.cpu.families.nbits.vectors import (
@@ -22,20 +23,15 @@ from compiler.passes.cpu.families.nbits.vectors import (
     add_products,
     as_words,
     number_of,
+    numbers_of,
     offset_of,
-    shifted,
     zero_sums,
 )
 from compiler.targets.architecture import BytePairUnit, IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import emit, fresh, let, serial, steps
+from compiler.tir.building import emit, fresh, serial, steps
 from compiler.tir.exprs import Expr, const, load
 
-_LOOK_UP = "llvm.x86.avx512.permvar.sf.512"
-LOOKED_UP = 6
-"""Rows whose sums of a block fit into 32 registers beside those of the depth, where numbers have
-been looked up before.
-"""
 _STREAMED = 4
 """Rows from which on numbers are prefetched: fewer take as long as reading does."""
 _PAIRED_WORDS = {4: 4, 8: 1}
@@ -53,64 +49,13 @@ def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], 
         for block, words in blocks_of(*_words_of(nbits), nbits.words):
             vectors.prefetch_beside(block)
             parts = zero_sums(vectors, len(rows))
-            for k, reals in _looked_up(nbits, vectors, block, words):
+            for k, reals in looked_up(nbits, vectors, block, words):
                 add_products(vectors, left, starts, k, reals, parts)
-            _add_scaled(nbits, vectors, left, (rows, block), parts, sums)
+            add_scaled(nbits, vectors, left, (rows, block), parts, sums)
         return sums.buffer
     for k, reals in _reals(nbits, vectors):
         add_products(vectors, left, starts, k, reals, sums)
     return sums.buffer
-
-
-def _looked_up(
-    nbits: NBits, vectors: Vectors, block: Expr, words: int
-) -> Iterator[tuple[Expr, Held]]:
-    """(k, reals) for every row of a block, whose numbers one instruction turns into reals: per
-    number a shift and a look-up. They are to be scaled.
-    """
-    lanes, many = vectors.lanes, len(vectors.starts)
-    # Numbers of one zero point are looked up less it.
-    middle = middle_of(nbits) if nbits.zeros is None else 0
-    table = Held(1, lanes, "float32", "table")
-    table[0] = prim.Ramp(tirx.const(-middle, "int32"), tirx.const(1, "int32"), lanes).astype(
-        f"float32x{lanes}"
-    )
-    for k, held, number in _numbers(nbits, vectors, block, words):
-        reals = Held(many, lanes, "float32", "reals")
-        for v in range(many):
-            words_of = shifted(held[v], number, lanes)
-            reals[v] = tirx.call_llvm_pure_intrin(f"float32x{lanes}", _LOOK_UP, table[0], words_of)
-        yield k, reals
-
-
-def _add_scaled(
-    nbits: NBits,
-    vectors: Vectors,
-    left: Floats,
-    at: tuple[list[Expr], Expr],
-    parts: Held,
-    sums: Held,
-) -> None:
-    """Emit the sums of a block's products, for (rows, block), scaled; with them those of the rows'
-    elements times what numbers are less, or more, behind the scale.
-
-    The same instructions for any number of rows: of two products LLVM chooses which one is rounded.
-    """
-    many, (rows, block) = len(vectors.starts), at
-    for v, start in enumerate(vectors.starts):
-        scale = Held(1, vectors.lanes, "float32", "scale")
-        scale[0] = vectors.beside(nbits.scales, block, start)
-        if nbits.zeros is not None:
-            offset = Held(1, vectors.lanes, "float32", "offset")
-            offset[0] = offset_of(nbits, vectors, block, start, scale[0])
-            if not nbits.added:
-                offset[0] = -offset[0]
-        for i, row in enumerate(rows):
-            number = i * many + v
-            sums[number] = vectors.multiply_add(parts[number], scale[0], sums[number])
-            if nbits.zeros is not None:
-                total = vectors.spread(load(left.sums, [row * nbits.blocks + block]))
-                sums[number] = vectors.multiply_add(total, offset[0], sums[number])
 
 
 def _words_of(nbits: NBits) -> tuple[int, int]:
@@ -130,7 +75,7 @@ def emit_unpacked(nbits: NBits, unit: VectorUnit, panel: Expr, reals: Any) -> No
 def _unscaled(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
     """As `_reals`, without scales and zero points of columns."""
     for block, words in blocks_of(*_words_of(nbits), nbits.words):
-        yield from _looked_up(nbits, vectors, block, words)
+        yield from looked_up(nbits, vectors, block, words)
 
 
 def emit_reals(
@@ -146,7 +91,7 @@ def emit_reals(
     for block, size in blocks_of(*divmod(nbits.depth, nbits.block), nbits.block):
         parts = zero_sums(vectors, len(rows))
         _add_reals(vectors, left, starts, (block * nbits.block, size), reals, parts)
-        _add_scaled(nbits, vectors, left, (rows, block), parts, sums)
+        add_scaled(nbits, vectors, left, (rows, block), parts, sums)
     return sums.buffer
 
 
@@ -184,31 +129,13 @@ def _reals(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
         for v, start in enumerate(vectors.starts):
             scales[v] = vectors.beside(nbits.scales, block, start)
             offsets[v] = offset_of(nbits, vectors, block, start, scales[v])
-        for k, held, number in _numbers(nbits, vectors, block, words):
+        for k, held, number in numbers_of(nbits, vectors, block, words):
             reals = Held(many, lanes, "float32", "reals")
             for v in range(many):
                 integer = number_of(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
                 apart = integer * scales[v]
                 reals[v] = apart + offsets[v] if nbits.added else apart - offsets[v]
             yield k, reals
-
-
-def _numbers(
-    nbits: NBits, vectors: Vectors, block: Expr, words: int
-) -> Iterator[tuple[Expr, Held, int]]:
-    """(k, words, number) for every row of a block: the number of the words that is the row's.
-
-    Numbers of a word are taken out of the register one after the other, each for all rows: the
-    words are read from memory once, in the order in which they lie.
-    """
-    lanes = vectors.lanes
-    with serial(words, "word") as word:
-        held = Held(len(vectors.starts), lanes, "int32", "held")
-        for v, start in enumerate(vectors.starts):
-            held[v] = as_words(vectors.number_words(block, word, start), lanes)
-        first = let("first", block * nbits.block + word * nbits.each)
-        for number in range(nbits.each):
-            yield first + number, held, number
 
 
 def _halves(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:

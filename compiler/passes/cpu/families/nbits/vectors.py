@@ -1,5 +1,6 @@
 """Vectors of the tables of a matmul by numbers of few bits, and of what is computed of them."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from tvm import tirx
@@ -9,7 +10,7 @@ from compiler.ir.ops.nbits import real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import Floats
 from compiler.targets.vector_unit import LINE, VectorUnit
-from compiler.tir.building import alloc, emit, prefetch
+from compiler.tir.building import alloc, emit, let, prefetch, serial
 from compiler.tir.exprs import Expr, bits_of, const, dtype_of, load
 
 _AHEAD = 4 * LINE
@@ -164,6 +165,24 @@ def number_of(nbits: NBits, words: Expr, number: int, lanes: int) -> Expr:
     # mask gives the four that an integer product takes together (`_half`).
     moved = shifted(words, number, lanes)
     return tirx.bitwise_and(moved, by_lanes((1 << nbits.form.bits) - 1, lanes))
+
+
+def numbers_of(
+    nbits: NBits, vectors: Vectors, block: Expr, words: int
+) -> Iterator[tuple[Expr, Held, int]]:
+    """(k, words, number) for every row of a block: the number of the words that is the row's.
+
+    Numbers of a word are taken out of the register one after the other, each for all rows: the
+    words are read from memory once, in the order in which they lie.
+    """
+    lanes = vectors.lanes
+    with serial(words, "word") as word:
+        held = Held(len(vectors.starts), lanes, "int32", "held")
+        for v, start in enumerate(vectors.starts):
+            held[v] = as_words(vectors.number_words(block, word, start), lanes)
+        first = let("first", block * nbits.block + word * nbits.each)
+        for number in range(nbits.each):
+            yield first + number, held, number
 
 
 def shifted(words: Expr, number: int, lanes: int) -> Expr:

@@ -163,10 +163,10 @@ def test_finite_numbers_hide_what_no_score_makes_up_for(monkeypatch, draw, name)
             for hiding in HIDING:
                 mask = np.where(seen, np.float32(0), np.float32(hiding))
                 for size in (1e-30, 1.0, 50.0, 1e5, 1e19):
-                    given = q * np.float32(size), k, v
-                    same_bits(models[0](*given, mask), whole[0](*given, mask))
-                given = q, k, v, seen, np.array([hiding], "float32")
-                same_bits(models[1](*given), whole[1](*given))
+                    sized = q * np.float32(size), k, v, mask
+                    same_bits(models[0](*sized), whole[0](*sized))
+                chosen = q, k, v, seen, np.array([hiding], "float32")
+                same_bits(models[1](*chosen), whole[1](*chosen))
 
 
 @pytest.mark.parametrize("hiding", [LEAST, -1e9, -1e4])
@@ -184,3 +184,15 @@ def test_columns_that_finite_numbers_hide_are_not_read(monkeypatch, draw, hiding
         # A key that is no number might have any score.
         k[:, 0] = np.nan
         assert np.isnan(model(q, k, v, mask)).all()
+
+
+def test_infinity_hides_no_number_beside_finite_ones(monkeypatch, draw):
+    """A shorter entry of a batch, behind whose end a cache holds anything."""
+    in_one_order(monkeypatch)
+    model = added()
+    q, k, v = operands(draw, 1, 40, 1000)
+    mask = np.where(np.arange(1000) > np.arange(40)[:, None], np.float32(LEAST), np.float32(0))
+    mask[:, 300:] = -np.inf
+    want = model(q, k, v, mask[None, None])
+    k[:, 300:] = v[:, 300:] = np.nan
+    np.testing.assert_array_equal(model(q, k, v, mask[None, None]), want)
