@@ -8,13 +8,13 @@ import pytest
 
 import relaxd
 from relaxd.loader.model import Model
-from tests.geometries import GEOMETRIES, builds_for
+from tests.geometries import NAMES, NATIVE, builds_for
 from tests.gguf_files import WORDS
 from tests.invariant_models import LONGEST, MOST, rounded_decoder
 
 LENGTH = 280
 TEXTS = np.random.default_rng(5).integers(0, WORDS, (8, LONGEST))
-SAMPLE = ("128/16", "512/32")
+SAMPLE = ("128/16", "512/32", NATIVE)
 
 
 def cut(length: int, piece: int) -> list[int]:
@@ -51,7 +51,7 @@ def bits(
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in GEOMETRIES],
+    [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
 )
 def test_a_sequence_alone_in_company_and_in_pieces(tmp_path: Path, name: str) -> None:
     with builds_for(name):

@@ -8,8 +8,9 @@ are brought to one greatest score and added up.
 
 Queries of language models with caches are summed up in this order however many there are, so that
 what a token becomes does not depend on which tokens are computed with it. Where they are not few, a
-task is some queries of the heads by all keys up to the last that a mask lets it see (`hidden`), and
-members of its groups are queries as well.
+task is some queries of the heads by all keys, and members of its groups are queries as well.
+Columns in front of the first and behind the last that a mask lets a query see are left out
+(`hidden`).
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
-from compiler.passes.cpu.families.attention.hidden import emit_seen, mask_of
+from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_seen, mask_of
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
@@ -32,6 +33,7 @@ from compiler.tir.building import (
     let,
     let_all,
     let_opaque,
+    otherwise,
     serial,
     steps,
     store,
@@ -70,7 +72,8 @@ class _Parts:
     """What is left of each head's row by each part of the columns, by the row's number and the
     part's: the greatest score, the sum of powers, and the values weighed by them.
 
-    number: gives the number of the row at a place.
+    number: gives the number of the row at a place; masked: whether a mask may hide parts, of whose
+    columns nothing is left but a greatest score of -inf.
     """
 
     number: Callable[[Table], Expr]
@@ -78,6 +81,12 @@ class _Parts:
     greatest: Any
     totals: Any
     weighed: Any
+    masked: bool
+
+    def seen(self, index: Expr) -> Expr | bool:
+        """Whether the row's part is not hidden."""
+        greatest = load(self.greatest, [index])
+        return not self.masked or greatest != tirx.const(float("-inf"), "float32")
 
 
 def few(attention: Attention) -> int:
@@ -132,7 +141,9 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
 
         parts = _parts(attention, number, const(group.count * TASK_QUERIES), count)
         members = group.with_queries(attention.row, MEMBERS)
-        seen = _columns_seen(attention, unit, members, at, queries)
+        mask = mask_of(attention)
+        bound = None if mask is None else emit_bound(attention, unit, mask, group, at, queries)
+        seen = _columns_seen(attention, unit, members, at, queries, bound)
         with serial(count, "part") as part:
             _emit_part(attention, unit, members, at, queries, part, parts, seen)
         with serial(group.count, "head") as i, serial(queries[1], "row") as query:
@@ -140,18 +151,25 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
 
 
 def _columns_seen(
-    attention: Attention, unit: VectorUnit, group: Group, at: Table, queries: tuple[Expr, Expr]
+    attention: Attention,
+    unit: VectorUnit,
+    group: Group,
+    at: Table,
+    queries: tuple[Expr, Expr],
+    bound: Expr | None = None,
 ) -> Any:
-    """Emit, for each member of the group, of how many of the first columns its queries see some;
-    None where no mask says so.
+    """Emit, for each member of the group, the first column that its queries see and the end of
+    those that they see, as int64[members, 2]; None where no mask hides any. bound: as `emit_seen`
+    takes it.
     """
     mask = mask_of(attention)
     if mask is None:
         return None
-    seen = alloc([TASK_QUERIES], "int64", "seen")
+    seen = alloc([TASK_QUERIES, 2], "int64", "seen")
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
         place = {**at, attention.row.var: queries[0] + query * group.queries}
-        store(seen, emit_seen(attention, unit, mask, group, place), query)
+        for i, end in enumerate(emit_seen(attention, unit, mask, group, place, bound)):
+            store(seen, end, query, i)
     return seen
 
 
@@ -165,6 +183,7 @@ def _parts(
         alloc([rows * count], "float32", "greatest", "global"),
         alloc([rows * count], "float32", "totals", "global"),
         alloc([rows * count * attention.head_width], "float32", "weighed", "global"),
+        mask_of(attention) is not None,
     )
 
 
@@ -178,38 +197,80 @@ def _emit_part(
     parts: _Parts,
     seen: Any = None,
 ) -> None:
-    """The columns of a part for the heads of a group and some of their queries, (first, count);
-    seen: as `_columns_seen` gives it.
+    """The columns of a part for the heads of a group and some of their queries, (first, count).
+
+    seen: as `_columns_seen` gives it; without it the part's columns alone are looked at.
     """
     first = let("first", part * COLUMNS)
     count = let("count", tirx.min(COLUMNS, attention.column.extent - first))
     last = let("last", attention.column.extent - 1 - first)
     shifted = _shifted(attention, first, count)
+    before = first
+    if seen is None:
+        seen, before = _columns_seen(shifted, unit, group, at, queries), const(0)
     lanes = lanes_of(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
     scales = None
     if attention.value_scale is not None:
         scales = alloc([COLUMNS], "float32", "scales", "global")
+        unread = alloc([1], "int32", "unread")
+        store(unread, 1, 0)
     # A second query finds the part's keys and values in L2, where the first one left them.
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
         place = {**at, attention.row.var: queries[0] + query * group.queries}
-        some = shifted if seen is None else _first(shifted, load(seen, [query]) - first)
+        hidden, some = const(0), shifted
+        if seen is not None:
+            hidden, some = _shown(shifted, unit, [load(seen, [query, i]) - before for i in (0, 1)])
         with serial(tirx.ceildiv(some.column.extent, lanes), "block") as block:
             emit_scores(some, unit, group, place, block * lanes, scores, COLUMNS)
-        if scales is not None:
-            # Values were prefetched while the first query's scores were computed.
-            with when(query == 0):
-                store_value_scales(shifted, unit, group.at(place, 0), scales)
-        with serial(group.count) as i:
-            here = group.at(place, i)
-            index = let("index", parts.number(here) * parts.count + part)
-            softmax_row(some, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
+        with when(seen is None or some.column.extent > 0):
             if scales is not None:
-                scale_powers(some, unit, scores, i * COLUMNS, scales)
-        vectors = -(-_width(attention, unit) // unit.lanes(32))
-        # Beside the accumulators, registers hold one row of values and the power in all lanes.
-        for heads in group.tiles((unit.registers - vectors - 1) // vectors):
-            _weigh(some, unit, group, place, heads, scores, part, parts, last)
+                # Values were prefetched while the first query's scores were computed.
+                with when(load(unread, [0]) != 0):
+                    store_value_scales(shifted, unit, group.at(place, 0), scales)
+                    store(unread, 0, 0)
+            held = None if scales is None else (scales, hidden)
+            _emit_rows(some, unit, group, place, scores, held, part, parts, last - hidden)
+        with otherwise(), serial(group.count) as i:
+            index = parts.number(group.at(place, i)) * parts.count + part
+            store(parts.greatest, float("-inf"), index)
+
+
+def _shown(attention: Attention, unit: VectorUnit, seen: list[Expr]) -> tuple[Expr, Attention]:
+    """The first of the columns that are seen, [first, end], and the attention over these alone.
+
+    The first is rounded down to whole vectors, as each lane adds up the powers of certain columns.
+    """
+    (start, end), count, lanes = seen, attention.column.extent, unit.lanes(32)
+    hidden = let_opaque("hidden", tirx.min(tirx.max(start, 0), count) // lanes * lanes)
+    shown = let_opaque("shown", tirx.max(tirx.min(end, count) - hidden, 0))
+    return hidden, _shifted(attention, hidden, shown)
+
+
+def _emit_rows(
+    attention: Attention,
+    unit: VectorUnit,
+    group: Group,
+    place: Table,
+    scores: Any,
+    scales: tuple[Any, Expr] | None,
+    part: Expr,
+    parts: _Parts,
+    last: Expr,
+) -> None:
+    """The columns of a part for the heads of a group, given their scores; scales: those of values,
+    and which is that of the first column; last: as `_weigh` takes it.
+    """
+    with serial(group.count) as i:
+        here = group.at(place, i)
+        index = let("index", parts.number(here) * parts.count + part)
+        softmax_row(attention, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
+        if scales is not None:
+            scale_powers(attention, unit, scores, i * COLUMNS, *scales)
+    vectors = -(-_width(attention, unit) // unit.lanes(32))
+    # Beside the accumulators, registers hold one row of values and the power in all lanes.
+    for heads in group.tiles((unit.registers - vectors - 1) // vectors):
+        _weigh(attention, unit, group, place, heads, scores, part, parts, last)
 
 
 def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
@@ -225,13 +286,6 @@ def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
         value_scale=_moved(attention.value_scale, moved),
         changed=substitute(attention.changed, moved),
     )
-
-
-def _first(attention: Attention, count: Expr) -> Attention:
-    """The attention over the first columns, at most `count`, which may be below 0."""
-    column = attention.column
-    shown = let_opaque("shown", tirx.min(tirx.max(count, 0), column.extent))
-    return replace(attention, column=replace(column, extent=shown))
 
 
 def _moved(scale: Expr | None, table: Table) -> Expr | None:
@@ -271,8 +325,8 @@ def _weigh(
     parts: _Parts,
     last: Expr,
 ) -> None:
-    """The values of the part's columns weighed by the powers of some heads; last: of all columns,
-    counted from the part's first one.
+    """The values of the columns weighed by the powers of some heads; last: the last one of all
+    columns, counted from the first of these.
     """
     first, rows = heads
     width = _width(attention, unit)
@@ -305,7 +359,7 @@ def _weigh(
 
 def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) -> None:
     """The result of a query: its parts added up, each by how far its greatest score is below that
-    of all.
+    of all. Hidden parts add nothing.
     """
     at = let_all(at)
     begin = let("begin", parts.number(at) * parts.count)
@@ -318,7 +372,7 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
     width = _width(attention, unit)
     lanes = min(width, unit.lanes(32))
     store(total, 0, 0)
-    with serial(parts.count, "part") as part:
+    with serial(parts.count, "part") as part, when(parts.seen(begin + part)):
         # Kept in its place: it scales the part's values below.
         apart = load(parts.greatest, [begin + part]) - load(greatest, [0])
         store(parts.greatest, tirx.exp(apart), begin + part)
@@ -328,7 +382,7 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
         acc = alloc([width], "float32", "acc")
         for lane in across(width, lanes):
             store(acc, 0, lane)
-        with serial(parts.count, "part") as part:
+        with serial(parts.count, "part") as part, when(parts.seen(begin + part)):
             for lane in across(width, lanes):
                 start = (begin + part) * attention.head_width + block * width
                 weighed = load(parts.weighed, [start + lane])

@@ -1,60 +1,198 @@
-"""Columns that a mask hides: behind the last one that a query sees, nothing is added to its sums.
+"""Columns that a mask hides: in front of the first one that a query sees and behind the last one,
+nothing is added to its sums.
 
-Causal masks hide half of the columns of a prompt. A mask that is added hides a column by -inf,
-whatever finite number the score is, and the column's power is an exact zero: sums without it have
-the same bits.
+Causal masks hide half of the columns of a prompt, windows all but some. By -inf a mask hides a
+column whatever finite number the score is: the column's power is an exact zero, and sums without it
+have the same bits. By a finite number it does so where no score of the task can make up for it,
+which the greatest magnitudes of queries and keys say (`emit_bound`).
 """
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.groups import Group
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.scores import lanes_of
 from compiler.passes.cpu.families.attention.softmax import columns, pairwise
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, let_opaque, serial, store
-from compiler.tir.exprs import Expr, Table, load, loads, substitute, uses
+from compiler.tir.building import alloc, let_opaque, serial, store, vectorized, when
+from compiler.tir.exprs import Expr, Table, const, load, loads, replace_loads, substitute, uses
+
+_APART = 256.0
+"""How far a score has to be below another for its power to be 0: somewhat more than 88."""
 
 
-def mask_of(attention: Attention) -> Expr | None:
-    """What is added to the score, is no part of it, and differs from column to column; None where
-    there is no such addend.
+class Mask(NamedTuple):
+    """value: what is added to a score, differing from column to column; scaled: what it is added
+    to, None where that is more than the score times a factor of the whole attention.
     """
-    changed = attention.changed
+
+    value: Expr
+    scaled: Expr | None
+
+
+def mask_of(attention: Attention) -> Mask | None:
+    """The mask that is added to the score, or chosen in its place by column: that is one of zeros
+    and of what is chosen. None where there is none.
+    """
+    changed, only = attention.changed, True
     while isinstance(changed, prim.Add):
         first, second = (_reads_score(attention, side) for side in (changed.a, changed.b))
         addend, rest = (changed.b, changed.a) if first else (changed.a, changed.b)
         if first and second:
             return None
         if uses(addend, attention.column.var):
-            return addend
-        changed = rest
-    return None
+            return Mask(addend, rest if only and _is_scaled(attention, rest) else None)
+        changed, only = rest, False
+    if not isinstance(changed, prim.Select) or _reads_score(attention, changed.condition):
+        return None
+    first, second = (
+        _reads_score(attention, side) for side in (changed.true_value, changed.false_value)
+    )
+    if first == second or not uses(changed.condition, attention.column.var):
+        return None
+    zero, rest = tirx.const(0, "float32"), changed.true_value if first else changed.false_value
+    sides = (zero, changed.false_value) if first else (changed.true_value, zero)
+    value = tirx.Select(changed.condition, *sides)
+    return Mask(value, rest if only and _is_scaled(attention, rest) else None)
+
+
+def emit_bound(
+    attention: Attention,
+    unit: VectorUnit,
+    mask: Mask,
+    group: Group,
+    at: Table,
+    queries: tuple[Expr, Expr],
+) -> Expr | None:
+    """Emit what no scaled score of the queries, (first, count), of a group's heads exceeds in
+    magnitude; infinity where the mask seems to hide nothing by finite numbers. None where scores
+    are more than scaled before the mask is added.
+    """
+    if mask.scaled is None:
+        return None
+    bound, n = alloc([1], "float32", "bound"), attention.column.extent
+    store(bound, float("inf"), 0)
+    with when(n > 0):
+        # Causal masks hide the last column from the first query of a task, windows the first one.
+        here = group.at({**at, attention.row.var: queries[0]}, 0)
+        ends = [_value(attention, mask, here, column) for column in (const(0), n - 1)]
+        low = [tirx.And(end != _f(float("-inf")), end < _f(-_APART)) for end in ends]
+        with when(tirx.Or(*low)):
+            asked = _greatest(
+                attention, unit, attention.query, _queries(attention, group, at, queries)
+            )
+            keys = _greatest(attention, unit, attention.real_key, _keys(attention, here))
+            scored = _f(attention.head_depth) * asked * keys
+            scaled = replace_loads(mask.scaled, attention.total, scored)
+            store(bound, tirx.max(scaled, -scaled), 0)
+    return load(bound, [0])
 
 
 def emit_seen(
-    attention: Attention, unit: VectorUnit, mask: Expr, group: Group, place: Table
-) -> Expr:
-    """Emit the number of columns up to the last one that any member of the group sees."""
+    attention: Attention,
+    unit: VectorUnit,
+    mask: Mask,
+    group: Group,
+    place: Table,
+    bound: Expr | None = None,
+) -> tuple[Expr, Expr]:
+    """Emit the first column that any member of the group sees, and the number of columns up to the
+    last one; bound: as `emit_bound` gives it, None where -inf alone hides a column.
+    """
     column = attention.column
-    lanes = unit.lanes(32) if vectorizable(mask, column.var) else 1
-    acc = alloc([lanes + 1], "int32", "acc")
+    lanes = unit.lanes(32) if vectorizable(mask.value, column.var) else 1
+    ends = alloc([lanes + 1], "int32", "ends")
+    starts = alloc([lanes + 1], "int32", "starts")
     for slot in range(lanes + 1):
-        store(acc, 0, slot)
+        store(ends, 0, slot)
+        store(starts, column.extent.astype("int32"), slot)
     # The first members are those of one head.
-    each = group.head is not None and uses(mask, group.head.var)
+    each = group.head is not None and uses(mask.value, group.head.var)
     with serial(group.count if each else group.queries, "member") as i:
         here = group.at(place, i)
+        limit = _f(float("-inf")) if bound is None else _limit(attention, mask, here, bound)
         for j, slot in columns(column.extent, lanes):
-            hides = substitute(mask, {**here, column.var: j}) == tirx.const(
-                float("-inf"), "float32"
-            )
-            number = (j + 1).astype("int32")
-            seen = tirx.Select(hides, tirx.const(0, "int32"), number)
-            store(acc, tirx.max(load(acc, [slot]), seen), slot)
-    return let_opaque("seen", pairwise(acc, lanes + 1, tirx.max).astype("int64"))
+            hides = _value(attention, mask, here, j) <= limit
+            number, start, end = j.astype("int32"), load(starts, [slot]), load(ends, [slot])
+            store(ends, tirx.Select(hides, end, tirx.max(end, number + 1)), slot)
+            store(starts, tirx.Select(hides, start, tirx.min(start, number)), slot)
+    start = let_opaque("start", pairwise(starts, lanes + 1, tirx.min).astype("int64"))
+    return start, let_opaque("end", pairwise(ends, lanes + 1, tirx.max).astype("int64"))
+
+
+def _limit(attention: Attention, mask: Mask, place: Table, bound: Expr) -> Expr:
+    """Emit up to which number the mask hides a column of a row.
+
+    Where the mask is b the score is at least b - bound, where it is a at most a + bound: the power
+    there is 0 if a is below b by twice the bound and some more. Twice as much, and b's magnitude,
+    leave room for what scores and limit are rounded by. A bound that is infinite or NaN gives -inf.
+    """
+    row, column = attention.row, attention.column
+    limit = alloc([1], "float32", "limit")
+    store(limit, float("-inf"), 0)
+    # Causal masks show the first column, windows a query's own.
+    own = tirx.max(tirx.min(column.extent - row.extent + place[row.var], column.extent - 1), 0)
+    with when(column.extent > 0):
+        shown = [_value(attention, mask, place, j) for j in (const(0), own)]
+        greatest = tirx.max(*shown)
+        size = tirx.max(greatest, -greatest)
+        below = greatest - (bound * _f(4) + size + _f(_APART))
+        # NaN is not greater.
+        store(limit, tirx.Select(below > _f(float("-inf")), below, _f(float("-inf"))), 0)
+    return load(limit, [0])
+
+
+def _value(attention: Attention, mask: Mask, place: Table, column: Expr) -> Expr:
+    return substitute(mask.value, {**place, attention.column.var: column})
+
+
+def _queries(
+    attention: Attention, group: Group, at: Table, queries: tuple[Expr, Expr]
+) -> Iterator[Table]:
+    with serial(queries[1], "row") as row, serial(group.count, "head") as i:
+        yield group.at({**at, attention.row.var: queries[0] + row}, i)
+
+
+def _keys(attention: Attention, place: Table) -> Iterator[Table]:
+    with serial(attention.column.extent, "column") as column:
+        yield {**place, attention.column.var: column}
+
+
+def _greatest(attention: Attention, unit: VectorUnit, value: Expr, places: Iterator[Table]) -> Expr:
+    """Emit the greatest magnitude of queries or keys; NaN where one of them is."""
+    lanes = lanes_of(attention, unit)
+    acc = alloc([lanes], "int32", "acc")
+    for slot in range(lanes):
+        store(acc, 0, slot)
+    for place in places:
+        with serial(attention.head_depth // lanes, "k") as strip, vectorized(lanes) as lane:
+            element = substitute(value, {**place, attention.depth.var: strip * lanes + lane})
+            # Magnitudes are in the order of their bits, with NaN beyond infinity.
+            bits = tirx.reinterpret("int32", element) & tirx.const(0x7FFFFFFF, "int32")
+            store(acc, tirx.max(load(acc, [lane]), bits), lane)
+    return tirx.reinterpret("float32", pairwise(acc, lanes, tirx.max))
+
+
+def _is_scaled(attention: Attention, value: Expr) -> bool:
+    """Whether the value is the score times factors that are the same for the whole attention."""
+    if isinstance(value, prim.Mul | prim.Div):
+        first, second = value.a, value.b
+        if isinstance(value, prim.Mul) and _reads_score(attention, second):
+            first, second = second, first
+        axes = (*attention.batch, attention.row, attention.column)
+        same = not any(uses(second, axis.var) for axis in axes)
+        return same and not _reads_score(attention, second) and _is_scaled(attention, first)
+    return any(read.same_as(value) for read in loads(value)) and _reads_score(attention, value)
 
 
 def _reads_score(attention: Attention, value: Expr) -> bool:
     return any(read.source.same_as(attention.total) for read in loads(value))
+
+
+def _f(value: float) -> Expr:
+    return tirx.const(value, "float32")

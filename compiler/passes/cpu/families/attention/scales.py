@@ -35,11 +35,11 @@ def store_value_scales(attention: Attention, unit: VectorUnit, place: Table, sca
 
 
 def scale_powers(
-    attention: Attention, unit: VectorUnit, powers: Any, begin: Expr, scales: Any
+    attention: Attention, unit: VectorUnit, powers: Any, begin: Expr, scales: Any, first: Expr
 ) -> None:
-    """Multiply the powers of a row by the values' scales, in whole vectors."""
+    """Multiply the powers of a row by the values' scales from `first` on, in whole vectors."""
     lanes = unit.lanes(32)
     with serial(tirx.ceildiv(attention.column.extent, lanes), "strip") as strip:
         with vectorized(lanes) as lane:
-            place = begin + strip * lanes + lane
-            store(powers, load(powers, [place]) * load(scales, [strip * lanes + lane]), place)
+            place, scale = begin + strip * lanes + lane, first + strip * lanes + lane
+            store(powers, load(powers, [place]) * load(scales, [scale]), place)

@@ -14,14 +14,17 @@ from typing import Any
 from tvm import tirx
 
 from compiler.ir.ops.nbits import HALF
+from compiler.passes.cpu.families.nbits import looked_up
 from compiler.passes.cpu.families.nbits.match import NBits, product_of
 from compiler.passes.cpu.families.nbits.rows import (
     TALL,
     Floats,
     Rounded,
     float_rows,
+    looks_up,
     rounded_rows,
     sizes_of,
+    with_sums,
 )
 from compiler.passes.cpu.families.nbits.tiles import (
     emit_floats,
@@ -75,6 +78,8 @@ def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
         known = replace(nbits, rows=axes)
         m = let_opaque("m", product(extents_of(axes)))
         left = rounded_rows(known, unit, m) if nbits.form.rounded else float_rows(known, unit, m)
+        if isinstance(left, Floats) and looks_up(nbits, unit) and nbits.zeros is not None:
+            left = with_sums(known, left, m)
         work = m * (2 * nbits.depth * nbits.columns)
         parts = tirx.ceildiv(m, ROWS)
         for task in share_out(parts * nbits.panels, work >= PARALLEL_FLOPS):
@@ -155,14 +160,14 @@ def _emit_task_of_floats(
     """Emit the rows of a task, (first, count), by a panel: unpacked in registers for a tile of
     them, in scratch memory for more.
     """
-    sizes = sizes_of(nbits, unit)
-    # Unpacking costs as much as multiplying some rows: beyond one tile of them, a panel of reals in
-    # scratch memory is written once and read by each tile.
-    with when(task[1] > sizes[-1]):
+    sizes, looks = sizes_of(nbits, unit), looks_up(nbits, unit)
+    # Unpacking costs as much as multiplying some rows: beyond one tile of them, or two of numbers
+    # that are looked up, a panel of reals in scratch memory is written once and read by each tile.
+    with when(task[1] > (2 if looks else 1) * sizes[-1]):
         reals = alloc([nbits.blocks * nbits.block * nbits.width], "float32", "reals", "global")
         emit_unpacked(nbits, unit, panel, reals)
-        for row, rows in _tiles((rows_for(unit, 2),), m, *task):
-            sums = emit_reals(nbits, unit, left, rows, reals)
+        for row, rows in _tiles((looked_up.ROWS if looks else rows_for(unit, 2),), m, *task):
+            sums = emit_reals(nbits, unit, left, rows, panel, reals)
             _emit_results(
                 nbits, unit, sums, (row, tirx.min(len(rows), m - row)), (panel, nbits.width)
             )

@@ -3,8 +3,8 @@ rounded to 8 bits with a scale for each block, as integers or as floats again.
 """
 
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -35,10 +35,15 @@ _ROUNDING = 1.5 * 2.0**23
 
 @dataclass(frozen=True)
 class Floats:
-    """values[start(row) + k]: element k of a row, zeros behind its end up to whole words."""
+    """values[start(row) + k]: element k of a row, zeros behind its end up to whole words.
+
+    sums: of the elements of each block, [rows, blocks], where numbers are looked up and columns
+    have zero points of their own.
+    """
 
     values: Any
     start: Callable[[Expr], Expr]
+    sums: Any = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,9 @@ class Rounded:
 
 def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
     """Rows of a register tile: as many as are left of a task, rounded up."""
+    if looks_up(nbits, unit):
+        # Beside the sums of the depth registers hold those of a block.
+        return (1, 2, 4)
     if not nbits.form.rounded or product_of(unit) is None:
         return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * 2 + 6 <= unit.registers)
     # Of a tile of integers each row takes the totals of a block beside the sums of the depth, of
@@ -67,6 +75,12 @@ def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
     # By one vector, integers of a row are spread for each, which instructions of AVX-512 do as they
     # multiply.
     return (*paired, TALL) if unit.looks_up else paired
+
+
+def looks_up(nbits: NBits, unit: VectorUnit) -> bool:
+    """Whether one instruction turns a vector of the numbers into reals, which multiply floats."""
+    floats = not nbits.form.rounded or product_of(unit) is None
+    return unit.looks_up and nbits.form.bits == 4 and floats
 
 
 TALL = 8
@@ -90,6 +104,30 @@ def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:
         for step in range(nbits.depth, stride):
             store(copied, 0, row * stride + step)
     return Floats(copied, lambda row: row * stride)
+
+
+def with_sums(nbits: NBits, left: Floats, m: Expr) -> Floats:
+    """Emit the sums of the blocks of each row."""
+    sums = alloc([tirx.max(m, 1) * nbits.blocks], "float32", "sums", "global")
+    whole, rest = divmod(nbits.depth, nbits.block)
+    for row in share_out(m, m * nbits.depth >= PARALLEL_WORK):
+        start = let("start", left.start(row))
+        for block, count in blocks_of(whole, rest, nbits.block):
+            acc = alloc([1], "float32", "acc")
+            store(acc, 0, 0)
+            with serial(count, "k") as k:
+                element = load(left.values, [start + block * nbits.block + k])
+                store(acc, load(acc, [0]) + element, 0)
+            store(sums, load(acc, [0]), row * nbits.blocks + block)
+    return replace(left, sums=sums)
+
+
+def blocks_of(whole: int, rest: int, size: int) -> Iterator[tuple[Expr, int]]:
+    """(block, its size) of every block, the last of which may be smaller."""
+    with serial(whole, "block") as block:
+        yield block, size
+    if rest:
+        yield const(whole), rest
 
 
 def _place(nbits: NBits, row: Expr) -> Expr:

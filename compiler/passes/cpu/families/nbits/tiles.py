@@ -14,27 +14,24 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.nbits import HALF
+from compiler.passes.cpu.families.nbits.looked_up import add_scaled, looked_up
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
-from compiler.passes.cpu.families.nbits.rows import Floats, Rounded
+from compiler.passes.cpu.families.nbits.rows import Floats, Rounded, blocks_of, looks_up
 from compiler.passes.cpu.families.nbits.vectors import (
     Held,
     Vectors,
     add_products,
     as_words,
-    blocks_of,
     number_of,
+    numbers_of,
     offset_of,
-    shifted,
     zero_sums,
 )
 from compiler.targets.architecture import BytePairUnit, IntegerProduct
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import emit, fresh, let, serial, steps
+from compiler.tir.building import emit, fresh, serial, steps
 from compiler.tir.exprs import Expr, const, load
 
-_LOOK_UP = "llvm.x86.avx512.permvar.sf.512"
-_LOOKED_UP = 4
-"""Rows whose sums of a block fit into 32 registers beside those of the depth."""
 _STREAMED = 4
 """Rows from which on numbers are prefetched: fewer take as long as reading does."""
 _PAIRED_WORDS = {4: 4, 8: 1}
@@ -48,90 +45,73 @@ def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], 
     vectors = Vectors(nbits, unit, panel)
     starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
     sums = zero_sums(vectors, len(rows))
-    if unit.looks_up and nbits.form.bits == 4 and len(rows) <= _LOOKED_UP:
-        _add_looked_up(nbits, vectors, left, starts, sums)
+    if looks_up(nbits, unit):
+        for block, words in blocks_of(*_words_of(nbits), nbits.words):
+            vectors.prefetch_beside(block)
+            parts = zero_sums(vectors, len(rows))
+            for k, reals in looked_up(nbits, vectors, block, words):
+                add_products(vectors, left, starts, k, reals, parts)
+            add_scaled(nbits, vectors, left, (rows, block), parts, sums)
         return sums.buffer
     for k, reals in _reals(nbits, vectors):
         add_products(vectors, left, starts, k, reals, sums)
     return sums.buffer
 
 
-def _add_looked_up(
-    nbits: NBits, vectors: Vectors, left: Floats, starts: list[Expr], sums: Held
-) -> None:
-    """Emit the products of numbers that one instruction turns into reals, scaled block by block:
-    per number a shift, a look-up and a multiply-add.
-    """
-    lanes, many = vectors.lanes, len(vectors.starts)
-    # Numbers of one zero point are looked up less it; else the row's sum times the offset is added.
-    middle = middle_of(nbits) if nbits.zeros is None else 0
-    table = Held(1, lanes, "float32", "table")
-    table[0] = prim.Ramp(tirx.const(-middle, "int32"), tirx.const(1, "int32"), lanes).astype(
-        f"float32x{lanes}"
-    )
-    whole, rest = divmod(-(-nbits.depth // nbits.each), nbits.words)
-    for block, words in blocks_of(nbits, whole, rest):
-        vectors.prefetch_beside(block)
-        parts = zero_sums(vectors, len(starts))
-        totals = Held(len(starts), lanes, "float32", "totals")
-        for i in range(len(starts)):
-            totals[i] = vectors.spread(tirx.const(0.0, "float32"))
-        for k, held, number in _numbers(nbits, vectors, block, words):
-            reals = Held(many, lanes, "float32", "reals")
-            for v in range(many):
-                reals[v] = _looked_up(table[0], shifted(held[v], number, lanes), lanes)
-            summed = None if nbits.zeros is None else totals
-            add_products(vectors, left, starts, k, reals, parts, summed)
-        _add_scaled(nbits, vectors, block, (parts, totals), sums)
-
-
-def _add_scaled(
-    nbits: NBits, vectors: Vectors, block: Expr, found: tuple[Held, Held], sums: Held
-) -> None:
-    """Emit the sums of a block's products by the numbers, scaled; with them those of the rows'
-    elements times what numbers are less, or more, behind the scale.
-    """
-    (parts, totals), many = found, len(vectors.starts)
-    for v, start in enumerate(vectors.starts):
-        scale = Held(1, vectors.lanes, "float32", "scale")
-        scale[0] = vectors.beside(nbits.scales, block, start)
-        if nbits.zeros is not None:
-            offset = Held(1, vectors.lanes, "float32", "offset")
-            offset[0] = offset_of(nbits, vectors, block, start, scale[0])
-        for i in range(len(sums) // many):
-            at = i * many + v
-            sums[at] = sums[at] + parts[at] * scale[0]
-            if nbits.zeros is not None:
-                apart = totals[i] * offset[0]
-                sums[at] = sums[at] + apart if nbits.added else sums[at] - apart
-
-
-def _looked_up(table: Expr, words: Expr, lanes: int) -> Expr:
-    """The element of the table at the lowest four bits of each lane."""
-    return tirx.call_llvm_pure_intrin(f"float32x{lanes}", _LOOK_UP, table, words)
+def _words_of(nbits: NBits) -> tuple[int, int]:
+    """Whole blocks of the depth, and words of the last one."""
+    return divmod(-(-nbits.depth // nbits.each), nbits.words)
 
 
 def emit_unpacked(nbits: NBits, unit: VectorUnit, panel: Expr, reals: Any) -> None:
     """Emit reals[k, column] of a panel, for `emit_reals`."""
     vectors = Vectors(nbits, unit, panel)
-    for k, held in _reals(nbits, vectors):
+    for k, held in _unscaled(nbits, vectors) if looks_up(nbits, unit) else _reals(nbits, vectors):
         for v, start in enumerate(vectors.starts):
             place = prim.Ramp(k * nbits.width + start, const(1), vectors.lanes)
             emit(tirx.BufferStore(reals, held[v], [place]))
 
 
-def emit_reals(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], reals: Any) -> Any:
+def _unscaled(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
+    """As `_reals`, without scales and zero points of columns."""
+    for block, words in blocks_of(*_words_of(nbits), nbits.words):
+        yield from looked_up(nbits, vectors, block, words)
+
+
+def emit_reals(
+    nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], panel: Expr, reals: Any
+) -> Any:
     """Emit the rows by a panel that is unpacked; gives the buffer of sums [rows, width]."""
-    vectors = Vectors(nbits, unit, const(0))
-    lanes, many = vectors.lanes, len(vectors.starts)
+    vectors = Vectors(nbits, unit, panel)
     starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
     sums = zero_sums(vectors, len(rows))
-    for k in steps(const(nbits.depth), unit.together):
-        held = Held(many, lanes, "float32", "held")
-        for v, start in enumerate(vectors.starts):
-            held[v] = load(reals, [prim.Ramp(k * nbits.width + start, const(1), lanes)])
-        add_products(vectors, left, starts, k, held, sums)
+    if not looks_up(nbits, unit):
+        _add_reals(vectors, left, starts, (const(0), nbits.depth), reals, sums)
+        return sums.buffer
+    for block, size in blocks_of(*divmod(nbits.depth, nbits.block), nbits.block):
+        parts = zero_sums(vectors, len(rows))
+        _add_reals(vectors, left, starts, (block * nbits.block, size), reals, parts)
+        add_scaled(nbits, vectors, left, (rows, block), parts, sums)
     return sums.buffer
+
+
+def _add_reals(
+    vectors: Vectors,
+    left: Floats,
+    starts: list[Expr],
+    along: tuple[Expr, int],
+    reals: Any,
+    sums: Held,
+) -> None:
+    """Emit the products of some elements of each row, (first, count), by the reals of a panel."""
+    lanes, (first, count) = vectors.lanes, along
+    for step in steps(const(count), vectors.unit.together):
+        k = first + step
+        held = Held(len(vectors.starts), lanes, "float32", "held")
+        for v, start in enumerate(vectors.starts):
+            place = k * vectors.nbits.width + start
+            held[v] = load(reals, [prim.Ramp(place, const(1), lanes)])
+        add_products(vectors, left, starts, k, held, sums)
 
 
 def _reals(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
@@ -140,8 +120,7 @@ def _reals(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
     if nbits.form.bits == HALF:
         yield from _halves(nbits, vectors)
         return
-    whole, rest = divmod(-(-nbits.depth // nbits.each), nbits.words)
-    for block, words in blocks_of(nbits, whole, rest):
+    for block, words in blocks_of(*_words_of(nbits), nbits.words):
         vectors.prefetch_beside(block)
         scales = Held(many, lanes, "float32", "scales")
         offsets = Held(many, lanes, "float32", "offsets")
@@ -150,31 +129,13 @@ def _reals(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
         for v, start in enumerate(vectors.starts):
             scales[v] = vectors.beside(nbits.scales, block, start)
             offsets[v] = offset_of(nbits, vectors, block, start, scales[v])
-        for k, held, number in _numbers(nbits, vectors, block, words):
+        for k, held, number in numbers_of(nbits, vectors, block, words):
             reals = Held(many, lanes, "float32", "reals")
             for v in range(many):
                 integer = number_of(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
                 apart = integer * scales[v]
                 reals[v] = apart + offsets[v] if nbits.added else apart - offsets[v]
             yield k, reals
-
-
-def _numbers(
-    nbits: NBits, vectors: Vectors, block: Expr, words: int
-) -> Iterator[tuple[Expr, Held, int]]:
-    """(k, words, number) for every row of a block: the number of the words that is the row's.
-
-    Numbers of a word are taken out of the register one after the other, each for all rows: the
-    words are read from memory once, in the order in which they lie.
-    """
-    lanes = vectors.lanes
-    with serial(words, "word") as word:
-        held = Held(len(vectors.starts), lanes, "int32", "held")
-        for v, start in enumerate(vectors.starts):
-            held[v] = as_words(vectors.number_words(block, word, start), lanes)
-        first = let("first", block * nbits.block + word * nbits.each)
-        for number in range(nbits.each):
-            yield first + number, held, number
 
 
 def _halves(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:

@@ -10,7 +10,7 @@ from compiler.ir.ops.nbits import real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import Floats
 from compiler.targets.vector_unit import LINE, VectorUnit
-from compiler.tir.building import alloc, emit, prefetch, serial
+from compiler.tir.building import alloc, emit, let, prefetch, serial
 from compiler.tir.exprs import Expr, bits_of, const, dtype_of, load
 
 _AHEAD = 4 * LINE
@@ -37,7 +37,7 @@ class Vectors:
         # All tables of a panel have the panel's columns innermost, so that one load gives a vector
         # of columns.
         self.nbits, self.lanes, self.panel = nbits, unit.lanes(32), panel
-        self.converts, self.only = unit.converts_halves, only
+        self.unit, self.only = unit, only
         every = [const(start) for start in range(0, nbits.width, self.lanes)]
         self.starts: list[Expr] = every if only is None else [only * self.lanes]
 
@@ -99,10 +99,15 @@ class Vectors:
 
     def from_halves(self, bits: Expr) -> Expr:
         """The bits of float16 as float32."""
-        if self.converts:
+        if self.unit.converts_halves:
             half = tirx.reinterpret(f"float16x{self.lanes}", bits)
             return half.astype(f"float32x{self.lanes}")
         return real_of_half(bits, self.lanes)
+
+    def multiply_add(self, one: Expr, other: Expr, added: Expr) -> Expr:
+        """one * other + added, rounded once."""
+        kind = f"float32x{self.lanes}"
+        return tirx.call_llvm_pure_intrin(kind, "llvm.fma", one, other, added)
 
     def spread(self, value: Expr) -> Expr:
         """A number in all lanes."""
@@ -137,14 +142,6 @@ def zero_sums(vectors: Vectors, rows: int) -> Held:
     return sums
 
 
-def blocks_of(nbits: NBits, whole: int, rest: int) -> Iterator[tuple[Expr, int]]:
-    """(block, words) of every block, the last of which may have fewer words."""
-    with serial(whole, "block") as block:
-        yield block, nbits.words
-    if rest:
-        yield const(whole), rest
-
-
 def offset_of(nbits: NBits, vectors: Vectors, block: Expr, start: Expr, scales: Expr) -> Expr:
     """What is added to the scaled numbers of a vector of columns, or subtracted from them."""
     if nbits.zeros is None:
@@ -170,6 +167,24 @@ def number_of(nbits: NBits, words: Expr, number: int, lanes: int) -> Expr:
     return tirx.bitwise_and(moved, by_lanes((1 << nbits.form.bits) - 1, lanes))
 
 
+def numbers_of(
+    nbits: NBits, vectors: Vectors, block: Expr, words: int
+) -> Iterator[tuple[Expr, Held, int]]:
+    """(k, words, number) for every row of a block: the number of the words that is the row's.
+
+    Numbers of a word are taken out of the register one after the other, each for all rows: the
+    words are read from memory once, in the order in which they lie.
+    """
+    lanes = vectors.lanes
+    with serial(words, "word") as word:
+        held = Held(len(vectors.starts), lanes, "int32", "held")
+        for v, start in enumerate(vectors.starts):
+            held[v] = as_words(vectors.number_words(block, word, start), lanes)
+        first = let("first", block * nbits.block + word * nbits.each)
+        for number in range(nbits.each):
+            yield first + number, held, number
+
+
 def shifted(words: Expr, number: int, lanes: int) -> Expr:
     """Number `number` of each word in the lowest bits."""
     shift = 8 * (number % BYTES) + 4 * (number // BYTES)
@@ -188,16 +203,13 @@ def add_products(
     k: Expr,
     reals: Held,
     sums: Held,
-    totals: Held | None = None,
 ) -> None:
     """Emit element k of each row times the reals, row by row: an element is spread once for all
-    vectors, and needs one register. totals: are to be the sums of the elements themselves.
+    vectors, and needs one register.
     """
     many = len(vectors.starts)
     for i, place in enumerate(starts):
         element = Held(1, vectors.lanes, "float32", "element")
         element[0] = vectors.spread(load(left.values, [place + k]))
-        if totals is not None:
-            totals[i] = totals[i] + element[0]
         for v in range(many):
             sums[i * many + v] = sums[i * many + v] + element[0] * reals[v]

@@ -12,6 +12,7 @@ from compiler.passes.cpu.families.nbits.match import product_of
 from compiler.passes.pack.nbits import pack_panels
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
+from tests.compiler.conftest import HOST
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import normal, session_of
 from tests.compiler.passes.lowered import build
@@ -117,6 +118,20 @@ def test_floats_for_every_number_of_rows(
         x = normal(rows, depth)
         (got,) = built.run({"x": x})
         close(got, x.astype(np.float64) @ exact)
+
+
+@pytest.mark.parametrize("target", [None, "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_row_has_the_same_bits_in_any_company(target: str | None, form: tuple[Any, ...]) -> None:
+    weights = table(*form)
+    x = normal(max(ROWS), weights.depth)
+    for attributes in ({}, {"accuracy_level": 4}):
+        unit = HOST if target is None else nearest(target)
+        built = build(model_of(weights, **attributes), {"n": (1, None)}, unit)
+        alone = np.concatenate([built.run({"x": row[None]})[0] for row in x])
+        for rows in ROWS[1:]:
+            (got,) = built.run({"x": x[:rows]})
+            np.testing.assert_array_equal(got.view(np.int32), alone[:rows].view(np.int32))
 
 
 @pytest.mark.parametrize(("bits", "block", "depth", "columns", "zeros"), FORMS)
