@@ -150,9 +150,11 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
     mr = block.matmul.tiling.mr
     if block.matmul.contraction.bulk:
         # Each size of tile is code to compile. Where rows are many it does not matter that one tile
-        # computes the last row several times.
+        # computes the last row several times; of 7x7 places that was a seventh of the time.
+        sizes = [-(-mr // 4), -(-mr // 2), mr] if block.left is None else [mr]
         with when(rest > 0):
-            _emit_tile(block, mr, first, p, start, length, clamped=True)
+            for rows in least(sizes, rest):
+                _emit_tile(block, rows, first, p, start, length, clamped=True)
         return
     if block.unit.outruns_cache:
         # One tile, with rows computed twice: reading the weights again for each power of two takes
