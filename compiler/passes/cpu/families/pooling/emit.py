@@ -35,10 +35,19 @@ from compiler.tir.building import (
     vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, Table, const, dtype_of, either, fixed, load, rewrite, substitute
+from compiler.tir.exprs import (
+    Expr,
+    Table,
+    const,
+    dtype_of,
+    either,
+    fixed,
+    load,
+    replace_loads,
+    substitute,
+)
 from compiler.tir.flat import stride
 from compiler.tir.loops import Stmt, product
-from compiler.tir.stages import Axis
 
 COLUMNS = 4
 """Columns computed together: each weight that is loaded serves so many accumulators, whose
@@ -269,7 +278,7 @@ def _emit_taps(
                 window.channels.var: first + lane,
             }
             read = load(image.source, [lines[line] + (step * column + lane)])
-            term = rewrite(window.combine.term, lambda node: read if node.same_as(image) else None)
+            term = replace_loads(window.combine.term, image.source, read)
             combine = replace(window.combine, term=term)
             combine.into(sums, {**at, **tap}, i * size[1] + j, lane)
 
