@@ -219,13 +219,14 @@ def store(buffer: tirx.Buffer, value: Expr | float, *indices: Expr | int) -> Non
     emit(tirx.BufferStore(buffer, vectorize_calls(value), widened(indices)))
 
 
-def prefetch(buffer: tirx.Buffer, index: Expr, level: int = 2) -> None:
+def prefetch(buffer: tirx.Buffer, index: Expr, level: int = 2, write: bool = False) -> None:
     """Ask the cache of that level, 1 to 3, for the line at buffer[index], inside the buffer or
-    not.
+    not; write: it is going to be written.
     """
-    read, keep, data = 0, 4 - level, 1
+    keep, data = 4 - level, 1
     address = tirx.address_of(buffer[index])
-    emit(tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, read, keep, data)))
+    asked = tirx.call_intrin("void", "tirx.prefetch", address, int(write), keep, data)
+    emit(tirx.Evaluate(asked))
 
 
 def let(name: str, value: Expr) -> Expr:

@@ -69,6 +69,13 @@ class Epilogue:
             for line in range(0, count, LINE // (bits_of(dtype_of(read)) // 8)):
                 prefetch(read.source, first + line, level=1)
 
+    def prefetch_results(self, at: Table, count: int) -> None:
+        """Prefetch where `count` results are stored, from the place `at` on."""
+        for out in self.outputs:
+            first = substitute(out.target.indices[0], at)
+            for line in range(0, count, LINE // (bits_of(dtype_of(out.target)) // 8)):
+                prefetch(out.target.source, first + line, level=1, write=True)
+
     def store(self, result: Expr, at: Table) -> None:
         """Emit every output of `result`, the axes being `at`."""
         for out in self.outputs:

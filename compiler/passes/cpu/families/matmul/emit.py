@@ -38,6 +38,9 @@ from compiler.tir.building import (
 from compiler.tir.exprs import Expr, Table, as_int, const, either, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product, some_of
 
+LEAST_TASKS = 8
+"""Tasks of an image where it has as many tiles: of five tasks one of two threads has three."""
+
 
 def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
     """The kernel: tasks, each a block of rows by a group of panels."""
@@ -51,7 +54,7 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
         # From two blocks on, tasks lie in the order of the rows: a thread has the same rows from
         # one kernel to the next, and finds them in its cache, which gained 1 to 2 % on MiniLM.
         # Where there are fewer blocks, each thread reads its own part of the weights.
-        by_rows = m >= 2 * tiling.block_rows
+        by_rows = m >= _rows_to_share(known)
         each = _panels_of_task(known, by_rows)
         for first, count, group in _tasks(known, m, each, by_rows):
             base = group * each
@@ -69,14 +72,18 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
 
 
 def _panels_of_task(matmul: Matmul, by_rows: Expr) -> Expr | int:
-    """Panels of a task: `tiling.panels`, and where the rows are less than two blocks as many as
-    leave four tasks or so. Gathered rows, which each task gathers for itself, keep theirs.
+    """Panels of a task: `tiling.panels`, and where tasks are not in the order of the rows as many
+    as leave four tasks or so. Gathered rows, which each task gathers for itself, keep theirs.
     """
     most = matmul.tiling.panels
-    few = min(most, max(matmul.panel_count // 4, 1)) if matmul.in_place else most
+    few = _few_panels(matmul) if matmul.in_place else most
     found = either(by_rows, const(most), const(few)) if few < most else const(most)
     known = as_int(found)
     return let_opaque("panels", found) if known is None else known
+
+
+def _few_panels(matmul: Matmul) -> int:
+    return min(matmul.tiling.panels, max(matmul.panel_count // 4, 1))
 
 
 def _tasks(
@@ -85,26 +92,60 @@ def _tasks(
     """(first row, rows, group of `panels`) of every task, in parallel where there is enough to
     do.
     """
-    tiling = matmul.tiling
-    tiles = tirx.ceildiv(m, tiling.mr)
+    mr = matmul.tiling.mr
+    tiles = let("tiles", tirx.ceildiv(m, mr))
     groups = (
         const(-(-matmul.panel_count // panels))
         if isinstance(panels, int)
         else tirx.ceildiv(const(matmul.panel_count), panels)
     )
-    blocks = let("blocks", tirx.ceildiv(tiles, tiling.tiles))
-    # Blocks are about equally high, so that the last one leaves no thread waiting. Opaque, because
-    # in a loop over blocks TVM knows that there is one, drops the maximum, and computes the
-    # quotient ahead of the loop, where there may be none to divide by.
-    each = let_opaque("each", tirx.ceildiv(tiles, tirx.max(blocks, 1)) * tiling.mr)
+    blocks = let("blocks", _blocks(matmul, tiles, by_rows))
+    # Opaque, because in a loop over blocks TVM knows that there is one, drops the maximum, and
+    # computes quotients ahead of the loop, where there may be none to divide by.
+    parts = let_opaque("parts", tirx.max(blocks, 1))
     for task in share_out(blocks * groups, _worth_threads(matmul, m)):
         inside = let("inside", either(by_rows, groups, blocks))
         outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
-        first = let("first", either(by_rows, outer, inner) * each)
-        count = let("rows", tirx.min(each, m - first))
+        block = let("block", either(by_rows, outer, inner))
+        # Blocks are equally high up to a tile, so that the last one leaves no thread waiting.
+        first = let("first", tirx.truncdiv(block * tiles, parts) * mr)
+        end = tirx.min(tirx.truncdiv((block + 1) * tiles, parts) * mr, m)
+        count = let("rows", end - first)
         group = let("group", either(by_rows, inner, outer))
         with when(count > 0):
             yield first, count, group
+
+
+def _rows_to_share(matmul: Matmul) -> int:
+    """Rows from which on tasks lie in the order of the rows: two full blocks; of images as many as
+    have more numbers than the weights, which every thread then reads.
+    """
+    tiling, depth, columns = matmul.tiling, matmul.depth, matmul.columns
+    most = 2 * tiling.block_rows
+    if not _by_tiles(matmul):
+        return most
+    heavier = -(-depth * columns // (depth + columns))
+    return min(most, max(heavier, LEAST_TASKS * tiling.mr))
+
+
+def _blocks(matmul: Matmul, tiles: Expr, by_rows: Expr) -> Expr:
+    """Into how many blocks the rows are cut: as few as L2 allows, of images as many as leave each
+    thread an equal part.
+    """
+    fewest = tirx.ceildiv(tiles, matmul.tiling.tiles)
+    if not _by_tiles(matmul):
+        return fewest
+    panels = matmul.tiling.panels, _few_panels(matmul)
+    wide, narrow = (-(-LEAST_TASKS * each // matmul.panel_count) for each in panels)
+    wanted = either(by_rows, const(max(wide, 4)), const(min(narrow, 2)))
+    return tirx.max(fewest, tirx.min(wanted, tirx.truncdiv(tiles, 2)))
+
+
+def _by_tiles(matmul: Matmul) -> bool:
+    """Whether blocks may have few tiles: images are read in place, and rest from layer to layer in
+    the cache of the thread that wrote them.
+    """
+    return matmul.contraction.bulk and matmul.in_place
 
 
 def _worth_threads(matmul: Matmul, m: Expr) -> Expr | bool:

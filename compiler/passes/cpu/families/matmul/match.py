@@ -20,6 +20,9 @@ from compiler.tir.flat import analyzer_for, merge, stride
 from compiler.tir.loops import Stmt
 from compiler.tir.stages import Axis, Program
 
+LEAST_SAVED = 1 / 16
+"""Part of all columns from which on the last panel has code of its own."""
+
 
 @dataclass(frozen=True)
 class Contraction:
@@ -96,6 +99,16 @@ class Matmul:
     def panel_count(self) -> int:
         """Panels, the last one of which may be part empty."""
         return -(-self.columns // self.tiling.nr)
+
+    def last_width(self, lanes: int) -> int:
+        """Columns of the last panel that are computed: in whole vectors of `lanes`, or half of one
+        where that is enough and halves are no less than AVX2's. All where fewer would save less
+        than LEAST_SAVED of the columns.
+        """
+        nr, half = self.tiling.nr, lanes // 2 if lanes >= 16 else lanes
+        needed = -(-(self.columns - (self.panel_count - 1) * nr) // half) * half
+        saved = (nr - needed) / (nr * self.panel_count)
+        return nr if self.paired or saved < LEAST_SAVED else needed
 
     @property
     def several(self) -> bool:

@@ -7,8 +7,9 @@ stays in L1 from tile to tile; the results of the block are in L2 between passes
 Rows are never masked, so the innermost loop has no branch.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -21,6 +22,7 @@ from compiler.passes.cpu.shared.register_tile import least
 from compiler.passes.cpu.shared.sharing import place_of
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import (
+    across,
     alloc,
     fresh,
     otherwise,
@@ -29,6 +31,7 @@ from compiler.tir.building import (
     steps,
     store,
     tile,
+    vectorized,
     when,
 )
 from compiler.tir.exprs import Expr, as_int, const, load, substitute
@@ -44,6 +47,11 @@ FETCH_FEW = 2
 FETCH_MANY = 6
 """Tiles that prefetch the whole of the next panel elsewhere: two lines between groups of steps.
 With 16 tiles and one line, 48 rows took 15 % longer on Sapphire Rapids.
+"""
+
+SHALLOW = 32
+"""Depth up to which lines of the results are prefetched: 16 channels to 96 at 112x112 took 0.8 of
+the time; from 64 channels on it cost 1 to 5 %.
 """
 
 
@@ -64,6 +72,7 @@ class Block:
     base: Expr
     results: Any
     left: Any
+    width: int | None = None
 
     def place(self, p: Expr, row: Expr) -> Expr:
         """Where in `results` the row by panel `p` of the block begins."""
@@ -82,6 +91,23 @@ class Block:
 
 def emit_panel(block: Block, p: Expr, start: Expr, length: Expr) -> None:
     """All rows of the block by panel `p` of it, over `length` of the depth from `start` on."""
+    matmul = block.matmul
+    last = matmul.last_width(block.unit.lanes(32))
+    if last == matmul.tiling.nr:
+        _emit_columns(block, p, start, length)
+        return
+    narrow = replace(block, width=last)
+    if matmul.panel_count == 1:
+        _emit_columns(narrow, p, start, length)
+        return
+    with when(block.base + p < matmul.panel_count - 1):
+        _emit_columns(block, p, start, length)
+    with otherwise():
+        _emit_columns(narrow, p, start, length)
+
+
+def _emit_columns(block: Block, p: Expr, start: Expr, length: Expr) -> None:
+    """All rows of the block by the columns of panel `p` that are computed."""
     mr = block.matmul.tiling.mr
     if block.left is not None and not block.matmul.paired:
         # The scratch memory has room for whole tiles; results of rows past the last one are never
@@ -150,9 +176,11 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
     mr = block.matmul.tiling.mr
     if block.matmul.contraction.bulk:
         # Each size of tile is code to compile. Where rows are many it does not matter that one tile
-        # computes the last row several times.
+        # computes the last row several times; of 7x7 places that was a seventh of the time.
+        sizes = [-(-mr // 4), -(-mr // 2), mr] if block.left is None else [mr]
         with when(rest > 0):
-            _emit_tile(block, mr, first, p, start, length, clamped=True)
+            for rows in least(sizes, rest):
+                _emit_tile(block, rows, first, p, start, length, clamped=True)
         return
     if block.unit.outruns_cache:
         # One tile, with rows computed twice: reading the weights again for each power of two takes
@@ -186,6 +214,20 @@ def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
             prefetch(matmul.contraction.right.source, place + line * (LINE // 4))
 
 
+def _fetch_results(block: Block, rows: int, row: Expr, p: Expr) -> None:
+    """Ask for where the results of a tile go, if they are many for the work on them: the epilogue,
+    which writes all rows of the block in one burst, would wait for every line of a large image.
+    """
+    contraction, nr = block.matmul.contraction, block.matmul.tiling.nr
+    if not contraction.bulk or block.left is not None or block.matmul.depth > SHALLOW:
+        return
+    for i in range(rows):
+        at = place_of(contraction.rows, block.first + row + i)
+        contraction.epilogue.prefetch_results(
+            {**at, contraction.column.var: (block.base + p) * nr}, nr
+        )
+
+
 def _emit_tile(
     block: Block,
     rows: int,
@@ -205,6 +247,7 @@ def _emit_tile(
     weights = matmul.contraction.right.source
     left = matmul.contraction.left.source if block.left is None else block.left
     starts = [fresh(f"a{i}", block.row_start(row, i, start, clamped)) for i in range(rows)]
+    _fetch_results(block, rows, row, p)
     together = block.unit.together if rows == tiling.mr and not clamped else 1
     multiple = gcd(matmul.depth, tiling.kc)
     if matmul.paired:
@@ -217,8 +260,9 @@ def _emit_tile(
         for i, lane in tile(rows, nr, lanes):
             store(block.results, load(acc, [i * nr + lane]), place + i * nr + lane)
         return
+    cells = partial(_cells, rows, block.width or nr, lanes)
     acc = alloc([rows, nr], "float32", "acc")
-    for i, lane in tile(rows, nr, lanes):
+    for i, lane in cells():
         store(acc, load(block.results, [place + i * nr + lane]) if matmul.several else 0, i, lane)
     # Four steps in a row on x86: of a 6x16 tile that leaves 22 instructions for 12 multiply-adds in
     # place of 28, and took one thread of Zen 3 from 70 to 83 GFLOP/s at a peak of 97; eight steps
@@ -226,8 +270,19 @@ def _emit_tile(
     for k in steps(length, together, multiple, between=between):
         # LLVM loads each vector of the panel once for all rows. Read as operands of the
         # multiply-adds, one instruction fewer but three loads more, they made it 5 % slower.
-        for i, lane in tile(rows, nr, lanes):
+        for i, lane in cells():
             a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
             store(acc, load(acc, [i, lane]) + a * b, i, lane)
-    for i, lane in tile(rows, nr, lanes):
+    for i, lane in cells():
         store(block.results, load(acc, [i, lane]), place + i * nr + lane)
+
+
+def _cells(rows: int, width: int, lanes: int) -> Iterator[tuple[int, Expr]]:
+    """(row, lane) for every place of a tile, row by row, in vectors and, if needed, half of one."""
+    whole = width // lanes * lanes
+    for row in range(rows):
+        for lane in across(whole, lanes):
+            yield row, lane
+        if width > whole:
+            with vectorized(width - whole) as lane:
+                yield row, whole + lane

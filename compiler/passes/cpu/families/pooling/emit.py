@@ -7,13 +7,16 @@ vector at a time; innermost the window. The accumulators of the columns that are
 stay in registers over the whole window, so each weight is loaded once for all of them.
 """
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from tvm import tirx
 
 from compiler.passes.cpu.families.pooling.match import Window
 from compiler.passes.cpu.shared.loop_nest import lanes_for
-from compiler.passes.cpu.shared.sharing import share_places, worth_sharing
+from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places, worth_sharing
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
@@ -21,20 +24,52 @@ from compiler.tir.building import (
     emit,
     fresh,
     let,
+    let_all,
+    let_opaque,
     nest,
     serial,
+    share_out,
     statements,
     store,
     tile,
+    vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, Table, const, dtype_of, fixed, load, substitute
-from compiler.tir.loops import Stmt
+from compiler.tir.exprs import (
+    Expr,
+    Table,
+    const,
+    dtype_of,
+    either,
+    fixed,
+    load,
+    replace_loads,
+    substitute,
+)
+from compiler.tir.flat import stride
+from compiler.tir.loops import Stmt, product
 
 COLUMNS = 4
 """Columns computed together: each weight that is loaded serves so many accumulators, whose
 additions take turns in the pipeline.
 """
+
+ROWS = 2
+"""Rows computed together where registers hold the weights of a window beside the accumulators: what
+is read of the image serves both.
+"""
+
+MOST_TAPS = 25
+"""Taps up to which several rows are computed together: each is code of its own."""
+
+MOST_VECTORS = 9
+"""Vectors of channels of a task at most: its part of some rows and its weights stay in L1."""
+
+TASK_ROWS = 8
+"""Rows of a task at most."""
+
+LEAST_TASKS = 12
+"""Tasks where there are as many rows and vectors: each thread gets about the same."""
 
 MANY_TAPS = 8
 """Taps along a row from which on twice as many columns are computed together."""
@@ -45,22 +80,107 @@ MOST_PARTS = 8
 
 def emit_window(window: Window, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
-    parts = _parts(window, unit)
-    size = fixed(window.channels.extent) // parts
-    worth = worth_sharing(window.anchored.anchor)
     with statements() as body:
         for stmt in window.anchored.flat.prelude:
             emit(stmt)
         # Both ends are divisions of dims, needed in every row.
         first = fresh("first", window.first)
         last = fresh("last", tirx.max(window.last, window.first))
-        for at, part in share_places(window.rows, const(parts), worth):
+        lanes = lanes_for(window.anchored.anchor, unit)
+        for at, height, within, (start, size) in _blocks_of_rows(window, unit, lanes):
             for column, count, inside in _columns(window, unit, first, last):
                 here = {**at, window.column.var: let("x", column)}
-                for start, width in blocks(size, lanes_for(window.anchored.anchor, unit)):
-                    channels = (part * size + start, width)
-                    _emit_block(window, here, count, inside, channels)
+                for block, width in _vectors(size, lanes):
+                    channels = (start + block, width)
+                    _emit_block(window, here, (height, count), (within, inside), channels)
     return body.stmt
+
+
+def _vectors(size: Expr | int, lanes: int) -> Iterator[tuple[Expr, int]]:
+    """(first, width) of every vector of so many channels, whole ones where that is not known."""
+    if isinstance(size, int):
+        yield from blocks(size, lanes)
+        return
+    with serial(size // lanes, "vector") as i:
+        yield i * lanes, lanes
+
+
+def rows_together(window: Window, unit: VectorUnit) -> int:
+    """How many neighbouring rows are computed at once."""
+    taps = window.taps_in_all
+    plain = window.image is not None and window.inner_rows is not None and all(window.steps)
+    return ROWS if plain and taps is not None and taps <= MOST_TAPS and unit.registers >= 32 else 1
+
+
+def _blocks_of_rows(
+    window: Window, unit: VectorUnit, lanes: int
+) -> Iterator[tuple[Table, int, bool, tuple[Expr, Expr | int]]]:
+    """(place of the first, rows, whether all taps are inside, (first, size) of the channels) of all
+    rows that are computed together, shared out among threads.
+    """
+    together = rows_together(window, unit)
+    worth = worth_sharing(window.anchored.anchor)
+    if together == 1:
+        parts = _parts(window, unit)
+        size = fixed(window.channels.extent) // parts
+        for at, part in share_places(window.rows, const(parts), worth):
+            yield at, 1, False, (part * size, size)
+        return
+    inner = window.inner_rows
+    assert inner is not None
+    low, high = let("row0", inner[0]), let("row1", tirx.max(inner[1], inner[0]))
+    row = window.rows[-1]
+    for at, (start, end), channels in _tasks(window, low, lanes, worth):
+        above = let("above", tirx.min(tirx.max(low, start), end))
+        pairs = let("pairs", tirx.max(tirx.min(high, end) - above, 0) // together)
+        below = let("below", above + pairs * together)
+        runs = (start, above - start, 1), (above, pairs, together), (below, end - below, 1)
+        for begin, count, each in runs:
+            with serial(count, row.var.name) as i:
+                place = {**at, row.var: let("y", begin + i * each)}
+                yield place, each, each > 1, channels
+
+
+def _tasks(
+    window: Window, low: Expr, lanes: int, worth: Expr | bool
+) -> Iterator[tuple[Table, tuple[Expr, Expr], tuple[Expr, Expr | int]]]:
+    """(place around the rows, (first row, end), (first, size) of the channels) of every task.
+
+    low: the first row that is computed together with the next one.
+    """
+    *around, row = window.rows
+    channels, columns = fixed(window.channels.extent), window.column.extent
+    images = product(extents_of(around))
+    # Tasks end where rows that are computed together do.
+    units = let_opaque("units", tirx.max(tirx.ceildiv(row.extent - low, ROWS), 1))
+    wanted = tirx.max(tirx.ceildiv(units, TASK_ROWS // ROWS), LEAST_TASKS)
+    cuts = let_opaque("cuts", tirx.min(units, wanted))
+    vectors, rest = divmod(channels, lanes)
+    wanted = tirx.max(tirx.ceildiv(LEAST_TASKS, images * cuts), -(-vectors // MOST_VECTORS))
+    groups = const(1) if rest else let_opaque("groups", tirx.min(wanted, vectors))
+    places = images * row.extent * columns * (window.steps[0] * window.steps[1])
+    by_rows = places >= max(channels // 7, 64)
+    blocks_of_rows = let("blocks", images * cuts)
+    for task in share_out(blocks_of_rows * groups, worth):
+        inside = let("inside", either(by_rows, groups, blocks_of_rows))
+        outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
+        block = let("block", either(by_rows, outer, inner))
+        cut = let("cut", tirx.truncmod(block, cuts))
+        start = let("start", tirx.Select(cut > 0, _edge(low, units, cuts, cut), const(0)))
+        end = let("end", tirx.min(_edge(low, units, cuts, cut + 1), row.extent))
+        at = let_all(place_of(around, tirx.truncdiv(block, cuts)))
+        if rest:
+            yield at, (start, end), (const(0), channels)
+            continue
+        group = let("group", either(by_rows, inner, outer))
+        first = let("first", tirx.truncdiv(group * vectors, groups) * lanes)
+        following = tirx.truncdiv((group + 1) * vectors, groups) * lanes
+        yield at, (start, end), (first, let("size", following - first))
+
+
+def _edge(low: Expr, units: Expr, cuts: Expr, cut: Expr) -> Expr:
+    """The first row of a part of the rows."""
+    return low + tirx.truncdiv(units * cut, cuts) * ROWS
 
 
 def _parts(window: Window, unit: VectorUnit) -> int:
@@ -103,35 +223,77 @@ def _columns(
 
 
 def _emit_block(
-    window: Window, at: Table, count: int, inside: bool, channels: tuple[Expr, int]
+    window: Window,
+    at: Table,
+    size: tuple[int, int],
+    inside: tuple[bool, bool],
+    channels: tuple[Expr, int],
 ) -> None:
-    """Emit `count` columns from `at` on by one vector of channels, (first, width), over the window.
+    """Emit `size` (rows, columns) from `at` on by one vector of channels, (first, width), over the
+    window.
 
-    inside: whether every tap is inside the image along the row.
+    inside: whether every tap is inside the image across its rows, and along them.
     """
-    sums = alloc([count, channels[1]], dtype_of(window.init), "sums")
-    for i, lane, here in _results(window, at, count, channels):
+    sums = alloc([size[0] * size[1], channels[1]], dtype_of(window.init), "sums")
+    for i, lane, here in _results(window, at, size, channels):
         store(sums, substitute(window.init, here), i, lane)
-    for line in nest(window.outer, at):
+    if size[0] > 1 and all(inside):
+        _emit_taps(window, at, size, channels, sums)
+    else:
         # Rows beside the image are left out for all taps at once, in the interior too: that costs a
         # comparison a row of taps, where tasks of their own would be code twice.
-        with when(_all(window.row_inside, line)):
-            for tap in nest([window.taps], line):
-                with when(inside or _all(window.column_inside, tap)):
-                    for i, lane, here in _results(window, tap, count, channels):
-                        window.combine.into(sums, here, i, lane)
-    for i, lane, here in _results(window, at, count, channels):
+        for line in nest(window.outer, at):
+            with when(inside[0] or _all(window.row_inside, line)):
+                for tap in nest([window.taps], line):
+                    with when(inside[1] or _all(window.column_inside, tap)):
+                        for i, lane, here in _results(window, tap, size, channels):
+                            window.combine.into(sums, here, i, lane)
+    for i, lane, here in _results(window, at, size, channels):
         window.anchored.epilogue.store(load(sums, [i, lane]), here)
 
 
+def _emit_taps(
+    window: Window, at: Table, size: tuple[int, int], channels: tuple[Expr, int], sums: Any
+) -> None:
+    """Every tap of every result, in the order of what is read: LLVM loads it once for all results
+    around it, if its address is the same for all of them.
+    """
+    (down, along), (first, width) = window.steps, channels
+    taps = [fixed(axis.extent) for axis in (*window.outer, window.taps)]
+    height, across = taps if window.outer else (1, *taps)
+    image, corner = window.image, {axis.var: const(0) for axis in (*window.outer, window.taps)}
+    index = image.indices[0]
+    place = fresh("place", substitute(index, {**at, **corner, window.channels.var: first}))
+    further = stride(index, window.outer[0].var) if window.outer else const(0)
+    lines = [fresh(f"line{i}", place + further * i) for i in range((size[0] - 1) * down + height)]
+    step = stride(index, window.taps.var)
+    results = itertools.product(range(size[0]), range(size[1]), range(height), range(across))
+    for line, column, i, j in sorted(
+        (i * down + kh, j * along + kw, i, j) for i, j, kh, kw in results
+    ):
+        with vectorized(width) as lane:
+            tap = {
+                **{axis.var: const(line - i * down) for axis in window.outer},
+                window.taps.var: const(column - j * along),
+                window.channels.var: first + lane,
+            }
+            read = load(image.source, [lines[line] + (step * column + lane)])
+            term = replace_loads(window.combine.term, image.source, read)
+            combine = replace(window.combine, term=term)
+            combine.into(sums, {**at, **tap}, i * size[1] + j, lane)
+
+
 def _results(
-    window: Window, at: Table, count: int, channels: tuple[Expr, int]
+    window: Window, at: Table, size: tuple[int, int], channels: tuple[Expr, int]
 ) -> Iterator[tuple[int, Expr, Table]]:
-    """(number of the column, lane, place) of every result of a block."""
+    """(number, lane, place) of every result of a block."""
     first, width = channels
-    for i, lane in tile(count, width, width):
-        column = at[window.column.var] + i
-        yield i, lane, {**at, window.column.var: column, window.channels.var: first + lane}
+    for i, lane in tile(size[0] * size[1], width, width):
+        row, column = divmod(i, size[1])
+        place = {window.column.var: at[window.column.var] + column}
+        if row:
+            place[window.rows[-1].var] = at[window.rows[-1].var] + row
+        yield i, lane, {**at, **place, window.channels.var: first + lane}
 
 
 def _all(conditions: tuple[Expr, ...], at: Table) -> Expr | bool:

@@ -21,12 +21,16 @@ from compiler.tir.exprs import (
     dtype_of,
     fixed,
     is_choice,
+    loads,
     nodes,
     rewrite,
     uses,
 )
-from compiler.tir.flat import flatten_stage
+from compiler.tir.flat import flatten_stage, stride
 from compiler.tir.stages import Axis, Program
+
+MOST_STEPS = 4
+"""Strides of windows that are recognised."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Window:
     row_inside: conditions on rows and `outer`; column_inside: on column and `taps`; combine: of a
     tap that is inside;
     first, last: the columns from `first` up to but not including `last` have all their taps inside.
+    inner_rows: likewise of the last of the rows, None where that is not known.
+    steps: of the last of the rows and of the column, in steps of the window; 0 where unknown.
     """
 
     rows: tuple[Axis, ...]
@@ -47,9 +53,29 @@ class Window:
     column_inside: tuple[Expr, ...]
     first: Expr
     last: Expr
+    inner_rows: tuple[Expr, Expr] | None
+    steps: tuple[int, int]
     combine: Combine
     init: Expr
     anchored: Anchored
+
+    @property
+    def image(self) -> Expr | None:
+        """The one load of the term that depends on the column, None where there are several."""
+        found = [one for one in loads(self.combine.term) if uses(one.indices[0], self.column.var)]
+        plain = len(found) == 1 and as_int(stride(found[0].indices[0], self.channels.var)) == 1
+        return found[0] if plain else None
+
+    @property
+    def taps_in_all(self) -> int | None:
+        """Places of the window, None where that is not known."""
+        size = 1
+        for axis in (*self.outer, self.taps):
+            extent = as_int(axis.extent)
+            if extent is None:
+                return None
+            size *= extent
+        return size
 
 
 def match_window(program: Program, unit: VectorUnit) -> Window | Declined:
@@ -80,16 +106,19 @@ def match_window(program: Program, unit: VectorUnit) -> Window | Declined:
     bounds = _bounds(column_inside, column, taps)
     if bounds is None:
         return Declined("the columns whose window lies inside have no known ends")
+    rows, outer = stage.spatial[:-2], stage.reduced[:-1]
     return Window(
-        rows=stage.spatial[:-2],
+        rows=rows,
         column=column,
         channels=channels,
-        outer=stage.reduced[:-1],
+        outer=outer,
         taps=taps,
         row_inside=row_inside,
         column_inside=column_inside,
         first=bounds[0],
         last=bounds[1],
+        inner_rows=_inner_rows(row_inside, rows, outer),
+        steps=(_steps(term, rows[-1:], outer[-1:]), _steps(term, (column,), (taps,))),
         combine=replace(combine, term=term),
         init=stage.init,
         anchored=anchored,
@@ -155,6 +184,41 @@ def _bounds(conditions: tuple[Expr, ...], column: Axis, taps: Axis) -> tuple[Exp
             last = tirx.min(last, value + 1)
     # A window wider than its image has no column that is wholly inside.
     return tirx.min(first, column.extent), tirx.max(last, 0)
+
+
+def _inner_rows(
+    conditions: tuple[Expr, ...], rows: tuple[Axis, ...], outer: tuple[Axis, ...]
+) -> tuple[Expr, Expr] | None:
+    """From and up to which of the last axis of rows all taps are inside, whatever the others are;
+    None where that is not known.
+    """
+    if not rows or len(outer) > 1:
+        return None
+    if not conditions:
+        return const(0), rows[-1].extent
+    others = [axis for axis in rows[:-1] if any(uses(one, axis.var) for one in conditions)]
+    if others or not outer or as_int(outer[0].extent) is None:
+        return None
+    return _bounds(conditions, rows[-1], outer[0])
+
+
+def _steps(term: Expr, places: tuple[Axis, ...], taps: tuple[Axis, ...]) -> int:
+    """How many steps of the window lie between neighbouring places, 0 where that is no small
+    number.
+    """
+    if not places or not taps:
+        return 0
+    analyzer = tvm.sym.Analyzer()
+    for index in (one.indices[0] for one in loads(term)):
+        if not uses(index, places[0].var):
+            continue
+        moved, step = (stride(index, axis.var) for axis in (places[0], taps[0]))
+        if moved is None or step is None:
+            return 0
+        for count in range(1, MOST_STEPS + 1):
+            if analyzer.can_prove_equal(moved, step * count):
+                return count
+    return 0
 
 
 def _limit(condition: Expr, column: Axis, taps: Axis) -> tuple[bool, Expr] | None:
