@@ -164,7 +164,7 @@ static int take_back(helper *from) {
   return atomic_compare_exchange_strong(&from->state, &offered, IDLE);
 }
 
-static void try(team *own, helper *late) {
+static void begin_trial(team *own, helper *late) {
   if (own->trials++ == 0) own->passed = own->computed = 0;
   late->tried = 1;
   late->worked = late->waited = 0;
@@ -183,7 +183,7 @@ static int result_of(team *own, helper *from) {
   if (from->tried) {
     from->waited += now() - started;
   } else if (look > LOOKS_BEFORE_YIELD && now() >= from->next) {
-    try(own, from);
+    begin_trial(own, from);
   }
   atomic_store_explicit(&from->state, IDLE, memory_order_relaxed);
   if (from->error != NULL) RAISE_ERROR(from->error);

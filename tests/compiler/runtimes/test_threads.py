@@ -90,7 +90,7 @@ def spin(seconds):
 
 
 def threads_of(launch, task):
-    """By which threads the tasks of one loop ran; `task` is told whether it runs on the leader's."""
+    """The threads that ran the tasks of one loop; `task` is told whether the leader runs it."""
     leader, seen = threading.get_native_id(), []
 
     def tasks(number, group, data):
