@@ -5,9 +5,13 @@ import pytest
 import tvm_ffi
 from tvm import relax, tirx
 
+from compiler import targets
+from compiler.passes.cpu.families.matmul.match import match_matmul
 from compiler.passes.cpu.schedule import ScheduleKernels
+from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.matmul import PackMatmul
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.stages import inline_stages, read_program
 from tests.compiler.conftest import build_module
 
 op = relax.op
@@ -72,3 +76,56 @@ def test_the_panels_of_a_task_are_found_once():
             tvm_ffi.structural_walk(func.body, (tirx.Mod, remainders.append))
     of_tasks = [one for one in remainders if getattr(one.b, "name", "") == "inside"]
     assert len(of_tasks) == 4, "for rows and for panels, in a serial and in a parallel loop"
+
+
+@pytest.mark.parametrize("columns", [8, 20, 24, 40, 72, 80, 112, 120, 200])
+@pytest.mark.parametrize("depth", [16, 96])
+def test_images_of_few_places_by_panels_that_columns_do_not_fill(
+    depth, columns, compile_graph, draw
+):
+    """Blocks of a few tiles, tiles for the last rows, vectors that the last panel needs."""
+    weight = (draw.standard_normal((columns, depth, 1, 1)) * 0.1).astype("float32")
+    bias = draw.standard_normal((1, columns, 1, 1)).astype("float32")
+
+    def graph(builder, x, y):
+        z = builder.emit(op.add(op.nn.conv2d(x, relax.const(weight)), relax.const(bias)))
+        return op.nn.relu(op.add(z, y))
+
+    shapes = {
+        name: (("n", size, "h", "w"), "float32") for name, size in (("x", depth), ("y", columns))
+    }
+    model = compile_graph(graph, shapes)
+    for n, h, w in [
+        (1, 1, 1),
+        (1, 1, 13),
+        (1, 7, 7),
+        (1, 5, 10),
+        (1, 8, 8),
+        (3, 7, 7),
+        (1, 14, 14),
+        (2, 19, 23),
+    ]:
+        x, y = (
+            draw.standard_normal((n, size, h, w)).astype("float32") for size in (depth, columns)
+        )
+        want = np.einsum("nchw,oc->nohw", x.astype("float64"), weight[:, :, 0, 0]) + bias + y
+        np.testing.assert_allclose(model(x, y), np.maximum(want, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [(24, 24), (20, 24), (28, 32), (40, 40), (80, 32), (112, 48), (1000, 48)]
+)
+def test_the_last_panel_is_as_wide_as_saves_something(columns, width):
+    unit = VectorUnit.of(targets.resolve("x86-64-v4"))
+    weights = relax.const(np.ones((columns, 1, 1, 48), "float32"))
+    module = build_module(
+        lambda builder, x: op.nn.conv2d(x, weights, data_layout="NHWC", kernel_layout="OHWI"),
+        {"x": (("n", "h", "w", 48), "float32")},
+    )
+    for step in (PackConv(unit), relax.transform.LegalizeOps()):
+        module = step.apply(module) if hasattr(step, "apply") else step(module)
+    [program] = [
+        read_program(func) for func in module.functions.values() if isinstance(func, tirx.PrimFunc)
+    ]
+    matmul = match_matmul(inline_stages(program), unit)
+    assert matmul.last_width(unit.lanes(32)) == width
