@@ -95,7 +95,7 @@ class Context:
         self._bound = None
         if self._dims is None:
             self._dims = (ctypes.c_int64 * max(len(dims), 1))()
-        self._dims[: len(dims)] = dims
+        self._dims[: len(dims)] = list(dims)
         need = self._code.bind(self.pointer, self._dims)
         self._check(min(need, 0))
         if self._arena.size < need + _LINE:

@@ -262,11 +262,13 @@ def _emit_taps(
     taps = [fixed(axis.extent) for axis in (*window.outer, window.taps)]
     height, across = taps if window.outer else (1, *taps)
     image, corner = window.image, {axis.var: const(0) for axis in (*window.outer, window.taps)}
-    index = image.indices[0]
+    assert image is not None
+    index, step = image.indices[0], stride(image.indices[0], window.taps.var)
+    assert step is not None
     place = fresh("place", substitute(index, {**at, **corner, window.channels.var: first}))
     further = stride(index, window.outer[0].var) if window.outer else const(0)
+    assert further is not None
     lines = [fresh(f"line{i}", place + further * i) for i in range((size[0] - 1) * down + height)]
-    step = stride(index, window.taps.var)
     results = itertools.product(range(size[0]), range(size[1]), range(height), range(across))
     for line, column, i, j in sorted(
         (i * down + kh, j * along + kw, i, j) for i, j, kh, kw in results

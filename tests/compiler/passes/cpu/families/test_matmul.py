@@ -6,7 +6,7 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from compiler import targets
-from compiler.passes.cpu.families.matmul.match import match_matmul
+from compiler.passes.cpu.families.matmul.match import Matmul, match_matmul
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.matmul import PackMatmul
@@ -122,10 +122,10 @@ def test_the_last_panel_is_as_wide_as_saves_something(columns, width):
         lambda builder, x: op.nn.conv2d(x, weights, data_layout="NHWC", kernel_layout="OHWI"),
         {"x": (("n", "h", "w", 48), "float32")},
     )
-    for step in (PackConv(unit), relax.transform.LegalizeOps()):
-        module = step.apply(module) if hasattr(step, "apply") else step(module)
+    module = relax.transform.LegalizeOps()(PackConv(unit).apply(module))
     [program] = [
         read_program(func) for func in module.functions.values() if isinstance(func, tirx.PrimFunc)
     ]
     matmul = match_matmul(inline_stages(program), unit)
+    assert isinstance(matmul, Matmul)
     assert matmul.last_width(unit.lanes(32)) == width
