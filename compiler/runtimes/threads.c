@@ -203,8 +203,8 @@ static int is_welcome(team *own, helper *to) {
   }
   to->tried = 0;
   --own->trials;
-  /* A leader that shares its own core as well would have had little of the time that it waited. */
   to->next = time + BETWEEN;
+  /* A leader that shares its own core as well would have had little of the time that it waited. */
   if (own->computed * 10 < own->passed * 9 || to->waited * 4 < to->worked * 5) return 1;
   to->next = 0;
   to->away = time - to->returned > GOOD ? SHORTEST_REST : to->away * 2;
