@@ -6,7 +6,7 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from compiler import targets
-from compiler.passes.cpu.families.matmul.match import match_matmul
+from compiler.passes.cpu.families.matmul.match import Matmul, match_matmul
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.matmul import PackMatmul
@@ -96,6 +96,7 @@ def test_images_of_few_places_by_panels_that_columns_do_not_fill(
     }
     model = compile_graph(graph, shapes)
     for n, h, w in [
+        (0, 3, 3),
         (1, 1, 1),
         (1, 1, 13),
         (1, 7, 7),
@@ -122,10 +123,12 @@ def test_the_last_panel_is_as_wide_as_saves_something(columns, width):
         lambda builder, x: op.nn.conv2d(x, weights, data_layout="NHWC", kernel_layout="OHWI"),
         {"x": (("n", "h", "w", 48), "float32")},
     )
-    for step in (PackConv(unit), relax.transform.LegalizeOps()):
+    steps: tuple[Any, ...] = (PackConv(unit), relax.transform.LegalizeOps())
+    for step in steps:
         module = step.apply(module) if hasattr(step, "apply") else step(module)
     [program] = [
         read_program(func) for func in module.functions.values() if isinstance(func, tirx.PrimFunc)
     ]
     matmul = match_matmul(inline_stages(program), unit)
+    assert isinstance(matmul, Matmul)
     assert matmul.last_width(unit.lanes(32)) == width
