@@ -96,6 +96,7 @@ def test_images_of_few_places_by_panels_that_columns_do_not_fill(
     }
     model = compile_graph(graph, shapes)
     for n, h, w in [
+        (0, 3, 3),
         (1, 1, 1),
         (1, 1, 13),
         (1, 7, 7),

@@ -39,7 +39,7 @@ def test_a_depthwise_convolution_of_every_extent(name, compile_graph, draw):
     for n, (height, width) in enumerate(SIZES):
         if height + pads[0] + pads[2] < reach[0] or width + pads[1] + pads[3] < reach[1]:
             continue
-        x = draw.standard_normal((1 + n % 3, channels, height, width)).astype("float32")
+        x = draw.standard_normal((n % 4, channels, height, width)).astype("float32")
         exact = convolution(
             x.astype("float64"), w.astype("float64"), strides, pads, dilation, channels
         )
