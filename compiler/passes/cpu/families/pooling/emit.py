@@ -152,13 +152,12 @@ def _emit_taps(
     around it, if its address is the same for all of them.
     """
     (down, along), (first, width) = window.steps, channels
-    taps = [fixed(axis.extent) for axis in (*window.outer, window.taps)]
-    height, across = taps if window.outer else (1, *taps)
-    image, corner = window.image, {axis.var: const(0) for axis in (*window.outer, window.taps)}
+    [outer], image = window.outer, window.image
     assert image is not None
+    height, across = fixed(outer.extent), fixed(window.taps.extent)
+    corner = {outer.var: const(0), window.taps.var: const(0), window.channels.var: first}
     index = image.indices[0]
-    place = fresh("place", substitute(index, {**at, **corner, window.channels.var: first}))
-    further = stride(index, window.outer[0].var) if window.outer else const(0)
+    place, further = fresh("place", substitute(index, {**at, **corner})), stride(index, outer.var)
     assert further is not None
     lines = [fresh(f"line{i}", place + further * i) for i in range((size[0] - 1) * down + height)]
     step = stride(index, window.taps.var)
@@ -169,7 +168,7 @@ def _emit_taps(
     ):
         with vectorized(width) as lane:
             tap = {
-                **{axis.var: const(line - i * down) for axis in window.outer},
+                outer.var: const(line - i * down),
                 window.taps.var: const(column - j * along),
                 window.channels.var: first + lane,
             }
