@@ -205,7 +205,7 @@ static int is_welcome(team *own, helper *to) {
   --own->trials;
   to->next = time + BETWEEN;
   /* A leader that shares its own core as well would have had little of the time that it waited. */
-  if (own->computed * 10 < own->passed * 9 || to->waited * 4 < to->worked * 5) return 1;
+  if (own->computed * 10 < own->passed * 9 || to->waited < to->worked) return 1;
   to->next = 0;
   to->away = time - to->returned > GOOD ? SHORTEST_REST : to->away * 2;
   if (to->away > LONGEST_REST) to->away = LONGEST_REST;

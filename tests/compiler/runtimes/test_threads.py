@@ -107,7 +107,7 @@ def threads_of(launch, task):
 
 @pytest.fixture
 def first_in_line():
-    """This thread gets its core whenever it asks for it: leaders on shared cores give up nobody."""
+    """This thread gets its core whenever it asks: a leader that shares one keeps all helpers."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
