@@ -331,6 +331,7 @@ FAMILIES: dict[str, Family] = {
     "numbers of 8 bits": few_bits(8, 32, 64, 30),
     "quantised convolution": quantised_convolution(10, 20, 3, 2, 77),
     "convolution": convolution(16, 20, 3, 2),
+    "convolution to many channels": convolution(16, 64, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),
     "convolution of single points": convolution(24, 40, 1, 1),
     "winograd": convolution(32, 48, 3, 1, takes="winograd"),

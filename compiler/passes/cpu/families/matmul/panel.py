@@ -248,7 +248,9 @@ def _emit_tile(
     left = matmul.contraction.left.source if block.left is None else block.left
     starts = [fresh(f"a{i}", block.row_start(row, i, start, clamped)) for i in range(rows)]
     _fetch_results(block, rows, row, p)
-    together = block.unit.together if rows == tiling.mr and not clamped else 1
+    width = block.width or nr
+    several = rows == tiling.mr and width % lanes == 0 and not clamped
+    together = block.unit.together if several else 1
     multiple = gcd(matmul.depth, tiling.kc)
     if matmul.paired:
         acc = alloc([rows * nr], "float32", "acc")
@@ -260,13 +262,14 @@ def _emit_tile(
         for i, lane in tile(rows, nr, lanes):
             store(block.results, load(acc, [i * nr + lane]), place + i * nr + lane)
         return
-    cells = partial(_cells, rows, block.width or nr, lanes)
+    cells = partial(_cells, rows, width, lanes)
     acc = alloc([rows, nr], "float32", "acc")
     for i, lane in cells():
         store(acc, load(block.results, [place + i * nr + lane]) if matmul.several else 0, i, lane)
     # Four steps in a row on x86: of a 6x16 tile that leaves 22 instructions for 12 multiply-adds in
     # place of 28, and took one thread of Zen 3 from 70 to 83 GFLOP/s at a peak of 97; eight steps
-    # gave no more. Tiles of other sizes are rare, and each step is code to compile.
+    # gave no more. Tiles of other sizes are rare, and each step is code to compile. With half a
+    # vector at the end of 13 rows, LLVM would spill in four steps, which are no faster than one.
     for k in steps(length, together, multiple, between=between):
         # LLVM loads each vector of the panel once for all rows. Read as operands of the
         # multiply-adds, one instruction fewer but three loads more, they made it 5 % slower.
