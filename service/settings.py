@@ -82,6 +82,8 @@ class Settings(BaseSettings):
     """How long a worker that is to end goes on with its build before it gives the build back."""
     sweep_s: float = Field(default=1, gt=0)
     """Seconds between two looks for lost work."""
+    sweep_limit_s: float = Field(default=120, gt=0)
+    """How long one look for lost work may take before the worker ends itself, as one that hangs."""
     ring_after_s: float = Field(default=1, ge=0)
     """Age in seconds at which an unanswered doorbell counts as lost."""
     retention_days: float = Field(default=30, ge=0)

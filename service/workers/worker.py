@@ -1,5 +1,6 @@
 """A worker: answers doorbells, announces itself, and looks for lost work."""
 
+import faulthandler
 import os
 import secrets
 import socket
@@ -118,14 +119,19 @@ class Worker:
 
     def sweep_until_drained(self, alive: Callable[[], bool] = lambda: True) -> None:
         """Sweep every `sweep_s`, until the worker is to take no more builds or `alive` denies;
-        survives a database that is away.
+        survives a database that is away. A sweep that hangs for `sweep_limit_s` ends the process at
+        once, with where its threads are on standard error.
         """
+        settings = self._core.settings
         while alive():
+            faulthandler.dump_traceback_later(settings.sweep_limit_s, exit=True)
             try:
                 self.sweep()
             except DatabaseUnavailable as error:
                 logger.warning("sweep failed", error=str(error))
-            if self.draining.wait(self._core.settings.sweep_s):
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+            if self.draining.wait(settings.sweep_s):
                 return
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
 """A worker process as `python -m service.workers` is one, except that its compile process is
-`fake_child`.
+`fake_child`, and that it prints where its threads are when it gets SIGUSR1.
 """
 
+import faulthandler
+import signal
 import sys
 
 from service.adapters.compiler import ChildCompiler
@@ -11,6 +13,7 @@ from service.settings import Settings
 from service.workers.main import serve
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)
     settings = Settings()
     logs.configure(settings.log_level)
     compiler = ChildCompiler(

@@ -4,9 +4,11 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
 from relaxd.contract.request import CompileRequest
@@ -57,12 +59,25 @@ def test_no_job_is_lost_when_everything_is_killed(services, start, ledger, deplo
     worker.wait()
     services.close()
     _lose_doorbells(deployment)
-    start(FAKE)
-    reopened = build(deployment)
-    for job in (running, waiting, other):
-        assert reopened.jobs.wait(job.id, PATIENCE_S).state is State.SUCCEEDED
-    reopened.close()
+    rescuer = start(FAKE)
+    with closing(build(deployment)) as reopened:
+        for job in (running, waiting, other):
+            ended = reopened.jobs.wait(job.id, PATIENCE_S)
+            if ended.state is not State.SUCCEEDED:
+                rescuer.send_signal(signal.SIGUSR1)
+                time.sleep(1)
+            assert ended.state is State.SUCCEEDED
     assert compiles(ledger) == 4, "one lost, one repeated, and one each for the two targets"
+
+
+@pytest.mark.scaled
+@pytest.mark.parametrize("deployment", ["scaled"], indirect=True)
+def test_a_worker_whose_sweep_hangs_ends_itself(services, start, deployment, tmp_path):
+    with psycopg.connect(deployment.database_url) as connection:
+        connection.execute("LOCK TABLE workers")
+        worker = start(FAKE, deployment.model_copy(update={"sweep_limit_s": 1}))
+        assert worker.wait(PATIENCE_S) == 1
+    assert "in announce" in (tmp_path / "worker0.log").read_text()
 
 
 def _lose_doorbells(deployment: Settings) -> None:
