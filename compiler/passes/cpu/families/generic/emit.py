@@ -8,7 +8,7 @@ Otherwise one stage after the other, each with its outer axes over the threads. 
 contiguous stores is innermost, in vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,9 @@ from compiler.passes.cpu.shared.loop_nest import (
     VECTORS,
     emit_stage,
     lanes_for,
+    most_vectors,
     spatial_vector_axis,
+    vector_axis,
 )
 from compiler.passes.cpu.shared.sharing import (
     extents_of,
@@ -30,7 +32,7 @@ from compiler.passes.cpu.shared.sharing import (
     worth_sharing,
 )
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import emit, let, share_out, statements
+from compiler.tir.building import emit, let, otherwise, share_out, statements, when
 from compiler.tir.exprs import Expr, Table, as_int, const, fixed, load, rewrite, substitute
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes
 from compiler.tir.loops import Stmt, product, unfuse
@@ -41,6 +43,11 @@ STRIP = 2048
 
 STACK = 1024
 """Elements of a row that are kept on the stack at most; a thread's stack may be small."""
+
+MANY, FEWEST = 8, 4
+"""Images that are work for all threads without strips of channels, and strips of an image if its
+channels are many: a thread that takes all channels reads memory in order.
+"""
 
 SMALL = 256
 """Elements that are too few for a task of their own."""
@@ -80,33 +87,59 @@ def _emit_rows(
     """
     first = program.stages[0].axes
     extents = extents_of(first[:rows])
-    strip = _strip_size(program.stages, first[rows], unit) if strips else None
-    parts = const(1) if strip is None else const(fixed(first[rows].extent) // strip)
     local = {buffer: _of_row(buffer, rows) for buffer in program.locals}
-    for row in share_out(product([*extents, parts]), worth_sharing(*program.stages)):
-        *place, part = unfuse(row, [*extents, parts])
-        inner = Flattener(dict(flat.views))
-        for buffer in local.values():
-            size = as_int(product(list(buffer.shape)))
-            # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
-            inner.scratch(buffer, "global" if size is None or size > STACK else "local")
-        _emit_declarations(inner)
-        for stage in program.stages:
-            here = _at_row(stage, place, local)
-            if strip is not None:
-                here = _part(here, here.axes[0], part * strip, const(strip))
-            emit_stage(merge_axes(flatten_stage(here, inner)), unit)
+    sizes = _strip_sizes(program.stages, first[rows], unit) if strips else (None, None)
+    for strip in _by_places(product(extents), sizes):
+        parts = const(1) if strip is None else const(fixed(first[rows].extent) // strip)
+        for row in share_out(product([*extents, parts]), worth_sharing(*program.stages)):
+            *place, part = unfuse(row, [*extents, parts])
+            inner = Flattener(dict(flat.views))
+            for buffer in local.values():
+                size = as_int(product(list(buffer.shape)))
+                # Either place keeps its cache lines from row to row: the stack, or the pool.
+                inner.scratch(buffer, "global" if size is None or size > STACK else "local")
+            _emit_declarations(inner)
+            for stage in program.stages:
+                here = _at_row(stage, place, local)
+                if strip is not None:
+                    here = _part(here, here.axes[0], part * strip, const(strip))
+                emit_stage(merge_axes(flatten_stage(here, inner)), unit)
 
 
-def _strip_size(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> int | None:
-    """Columns of a task: the most vectors that divide all columns, up to VECTORS of them; None
-    where that is all columns, or none does.
+Size = int | None
+"""Columns of a strip, None for all of them."""
+
+
+def _strip_sizes(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> tuple[Size, Size]:
+    """Columns of a task where places are few, and where they are MANY: the most vectors that divide
+    all columns. Few places are cut into at least FEWEST strips, or into strips of up to VECTORS.
     """
     lanes = min(lanes_for(stage, unit) for stage in stages)
     extent = as_int(column.extent)
-    sizes = [lanes * vectors for vectors in range(VECTORS, 0, -1)]
-    size = next((size for size in sizes if extent and extent % size == 0), None)
-    return None if size == extent else size
+    if not extent or extent % lanes:
+        return None, None
+    fitting = [
+        vectors for vectors in range(1, most_vectors(unit) + 1) if extent % (vectors * lanes) == 0
+    ]
+    cut = [
+        vectors
+        for vectors in fitting
+        if vectors <= VECTORS or extent // (vectors * lanes) >= FEWEST
+    ]
+    few, many = (vectors[-1] * lanes for vectors in (cut, fitting))
+    return None if few == extent else few, None if many == extent else many
+
+
+def _by_places(places: Expr, sizes: tuple[Size, Size]) -> Iterator[Size]:
+    """The size of strips, in either branch where only run time can tell."""
+    few, many = sizes
+    if few == many:
+        yield few
+        return
+    with when(places >= MANY):
+        yield many
+    with otherwise():
+        yield few
 
 
 def _of_row(buffer: Any, rows: int) -> Any:
@@ -152,7 +185,7 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
     if borders is not None:
         emit_bordered(borders, worth, unit)
         return
-    column = spatial_vector_axis(stage)
+    column = spatial_vector_axis(stage) if stage.reduced else vector_axis(stage, unit)
     outer = [axis for axis in stage.spatial if axis is not column]
     if outer:
         # The place of a task takes divisions, which a few elements are not worth.
@@ -165,7 +198,7 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
             emit_stage(stage, unit, place_of(outer, task))
     elif column is not None and not stage.reduced:
         _emit_strips(stage, column, STRIP, worth, unit)
-    elif column is not None and _strip_size((stage,), column, unit) is not None:
+    elif column is not None and _strip_sizes((stage,), column, unit)[0] is not None:
         _emit_reduced_strips(stage, outer, column, worth, unit)
     elif column is not None:
         # Few columns a task: every task walks all rows, and the rows are many.
@@ -214,13 +247,14 @@ def _emit_reduced_strips(
     """Emit a reduction in tasks of some vectors of columns at each outer place: the mean of an
     image has no outer place but the image, and two threads halve its columns.
     """
-    size = _strip_size((stage,), column, unit)
-    if size is None:
-        for task in share_out(product(extents_of(outer)), worth):
-            emit_stage(stage, unit, place_of(outer, task))
-        return
-    for at, part in share_places(outer, const(fixed(column.extent) // size), worth):
-        emit_stage(_part(stage, column, part * size, const(size)), unit, at)
+    extents = extents_of(outer)
+    for size in _by_places(product(extents), _strip_sizes((stage,), column, unit)):
+        if size is None:
+            for task in share_out(product(extents), worth):
+                emit_stage(stage, unit, place_of(outer, task))
+            continue
+        for at, part in share_places(outer, const(fixed(column.extent) // size), worth):
+            emit_stage(_part(stage, column, part * size, const(size)), unit, at)
 
 
 def _part(stage: Stage, axis: Axis, start: Expr, extent: Expr) -> Stage:
