@@ -71,14 +71,14 @@ def rotate(b: Builder, x: Value, turn: Rotation) -> Value:
     whole = b.facts.same(width, size) is True
 
     def compute(data: te.Tensor, cos: te.Tensor, sin: te.Tensor) -> te.Tensor:
-        turned = _neighbours if turn.interleaved else partial(_halves, half=ex.prim(width) // 2)
+        half = ex.prim(width) // 2
 
         def at(n: Any, h: Any, s: Any, d: Any) -> Any:
-            angles = [partial(angle, n, s) for angle in (cos, sin)]
-            value = turned(partial(data, n, h, s), *angles, d)
-            return (
-                value if whole else tirx.if_then_else(ex.prim(width) <= d, data(n, h, s, d), value)
-            )
+            head = (partial(data, n, h, s), partial(cos, n, s), partial(sin, n, s))
+            turned = _neighbours(*head, d) if turn.interleaved else _halves(*head, d, half)
+            if whole:
+                return turned
+            return tirx.if_then_else(ex.prim(width) <= d, data(n, h, s, d), turned)
 
         return te.compute([ex.prim(extent) for extent in x.shape], at, name="rotate")
 

@@ -101,15 +101,24 @@ def _emit_square(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr
         offset = substitute(far.indices[0], here)
         return load(far.source, [prim.Ramp(offset, const(1), count) if count > 1 else offset])
 
-    # Of the next block: lines far from each other are more streams than processors follow.
-    for line in range(size):
-        ahead = _place(permute, at, first[0] + READ, first[1] + line)
-        prefetch(far.source, substitute(far.indices[0], ahead), level=1)
+    _prefetch_next(permute, size, at, first)
     rows = transposed(dtype_of(far), size, part_of)
     for i, row in enumerate(rows):
         with vectorized(size) as j:
             here = _place(permute, at, first[0] + i, first[1] + j)
             _emit_element(permute, here, load(row.source, [j]))
+
+
+def _prefetch_next(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr]) -> None:
+    """Prefetch the lines of a square from the next block: lines far from each other are more
+    streams than processors follow by themselves.
+    """
+    height = as_int(permute.read.extent)
+    if height is not None and height <= READ:
+        return
+    for line in range(size):
+        ahead = _place(permute, at, first[0] + READ, first[1] + line)
+        prefetch(permute.far.source, substitute(permute.far.indices[0], ahead), level=1)
 
 
 def _emit_singly(
