@@ -230,8 +230,9 @@ def _columns_together(column: Axis, lanes: int, unit: VectorUnit) -> int:
     if extent is None:
         # The rest of an unknown number is taken singly, so blocks of that are single vectors.
         return lanes
-    whole = extent % lanes == 0 and 0 < extent <= most_vectors(unit) * lanes
-    return extent if whole else VECTORS * lanes
+    whole = extent % lanes == 0 and extent <= most_vectors(unit) * lanes
+    # Three vectors of a large image took half as long again as two and then one.
+    return max(extent, VECTORS * lanes) if whole else VECTORS * lanes
 
 
 def _reduce_columns(
