@@ -9,7 +9,7 @@ contiguous stores is innermost, in vectors.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -32,7 +32,7 @@ from compiler.passes.cpu.shared.sharing import (
     worth_sharing,
 )
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import emit, let, otherwise, share_out, statements, when
+from compiler.tir.building import emit, let, otherwise, serial, share_out, statements, when
 from compiler.tir.exprs import Expr, Table, as_int, const, fixed, load, rewrite, substitute
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes
 from compiler.tir.loops import Stmt, product, unfuse
@@ -42,7 +42,10 @@ STRIP = 2048
 """Elements of one task when a single long axis is shared out: whole vectors and cache lines."""
 
 STACK = 1024
-"""Elements of a row that are kept on the stack at most; a thread's stack may be small."""
+"""Elements between two stages that are kept on the stack at most; a thread's stack may be small."""
+
+TOGETHER, SHORT = 4, 1024
+"""Rows that are computed together, and the most elements of such a row."""
 
 MANY, FEWEST = 8, 4
 """Images that are work for all threads without strips of channels, and strips of an image if its
@@ -81,29 +84,70 @@ def _emit_declarations(flat: Flattener) -> None:
 def _emit_rows(
     program: Program, rows: int, flat: Flattener, unit: VectorUnit, strips: bool
 ) -> None:
-    """Emit all stages for one row after the other, their local buffers as large as a row.
+    """Emit all stages for a few rows after the others, their local buffers as large as those.
 
     strips: whether the axis behind the rows is shared out too, in strips of vectors of its results.
     """
-    first = program.stages[0].axes
+    first, worth = program.stages[0].axes, worth_sharing(*program.stages)
     extents = extents_of(first[:rows])
-    local = {buffer: _of_row(buffer, rows) for buffer in program.locals}
-    sizes = _strip_sizes(program.stages, first[rows], unit) if strips else (None, None)
-    for strip in _by_places(product(extents), sizes):
+    if not strips:
+        total, together = product(extents), _rows_together(program, rows)
+        for task in share_out(tirx.ceildiv(total, together), worth):
+            begin = let("begin", task * together) if together > 1 else task
+            count = tirx.min(together, total - begin) if together > 1 else const(1)
+            _emit_stages(program, _Rows(begin, count, together, extents), flat, unit)
+        return
+    for strip in _by_places(product(extents), _strip_sizes(program.stages, first[rows], unit)):
         parts = const(1) if strip is None else const(fixed(first[rows].extent) // strip)
-        for row in share_out(product([*extents, parts]), worth_sharing(*program.stages)):
-            *place, part = unfuse(row, [*extents, parts])
-            inner = Flattener(dict(flat.views))
-            for buffer in local.values():
-                size = as_int(product(list(buffer.shape)))
-                # Either place keeps its cache lines from row to row: the stack, or the pool.
-                inner.scratch(buffer, "global" if size is None or size > STACK else "local")
-            _emit_declarations(inner)
-            for stage in program.stages:
-                here = _at_row(stage, place, local)
-                if strip is not None:
-                    here = _part(here, here.axes[0], part * strip, const(strip))
-                emit_stage(merge_axes(flatten_stage(here, inner)), unit)
+        for task in share_out(product([*extents, parts]), worth):
+            row, part = unfuse(task, [product(extents), parts])
+            columns = None if strip is None else (part * strip, const(strip))
+            _emit_stages(program, _Rows(row, const(1), 1, extents), flat, unit, columns)
+
+
+def _rows_together(program: Program, rows: int) -> int:
+    """Rows at which a stage is computed before the next one: the lanes of a sum are combined while
+    the next row is read. Of long rows that is little, and several of them share the first-level
+    cache.
+    """
+    sizes = [as_int(product(extents_of(stage.axes[rows:]))) for stage in program.stages]
+    return TOGETHER if all(size is not None and size <= SHORT for size in sizes) else 1
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """`count` rows from number `first` on, `most` at most, of shared axes of these extents."""
+
+    first: Expr
+    count: Expr
+    most: int
+    extents: list[Expr]
+
+
+def _emit_stages(
+    program: Program,
+    rows: _Rows,
+    flat: Flattener,
+    unit: VectorUnit,
+    columns: tuple[Expr, Expr] | None = None,
+) -> None:
+    """Emit each stage at all the rows; columns: a strip, (first, number), of the axis behind the
+    shared ones, all where None.
+    """
+    depth = len(rows.extents)
+    local = {buffer: _of_rows(buffer, depth, rows.most) for buffer in program.locals}
+    inner = Flattener(dict(flat.views))
+    for buffer in local.values():
+        size = as_int(product(list(buffer.shape)))
+        # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
+        inner.scratch(buffer, "global" if size is None or size > STACK else "local")
+    _emit_declarations(inner)
+    for stage in program.stages:
+        with serial(rows.count, "row") as row:
+            here = _at_row(stage, unfuse(rows.first + row, rows.extents), local, row)
+            if columns is not None:
+                here = _part(here, here.axes[0], *columns)
+            emit_stage(merge_axes(flatten_stage(here, inner)), unit)
 
 
 Size = int | None
@@ -142,31 +186,32 @@ def _by_places(places: Expr, sizes: tuple[Size, Size]) -> Iterator[Size]:
         yield few
 
 
-def _of_row(buffer: Any, rows: int) -> Any:
-    """A buffer for one row of a local buffer."""
-    shape = list(buffer.shape)[rows:] or [const(1)]
+def _of_rows(buffer: Any, depth: int, count: int) -> Any:
+    """A buffer for some rows of a local buffer, which are behind its first `depth` axes."""
+    shape = [const(count), *list(buffer.shape)[depth:]]
     return tirx.decl_buffer(shape, buffer.dtype, name=buffer.name)
 
 
-def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any]) -> Stage:
-    """The stage at one place of the shared axes, on the buffers in `local` for one row."""
-    rows = len(place)
-    table: Table = dict(zip([axis.var for axis in stage.axes[:rows]], place, strict=True))
+def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any], row: Expr) -> Stage:
+    """The stage at one place of the shared axes, which is row number `row` of the buffers in
+    `local`.
+    """
+    depth = len(place)
+    table: Table = dict(zip([axis.var for axis in stage.axes[:depth]], place, strict=True))
 
     def moved(node: Expr) -> Expr | None:
         if isinstance(node, tvm.ir.TensorLoad) and node.source in local:
             # The stages are at the same row here, which `shared_rows` has proved.
-            inside = list(node.indices)[rows:]
-            indices = [rewrite(substitute(index, table), moved) for index in inside]
-            return load(local[node.source], indices or [0])
+            inside = list(node.indices)[depth:]
+            return load(local[node.source], [row, *(rewrite(index, moved) for index in inside)])
         return table.get(node) if isinstance(node, tvm.ir.Var) else None
 
     indices = tuple(substitute(index, table) for index in stage.indices)
     if stage.buffer in local:
-        indices = indices[rows:] or (const(0),)
+        indices = (row, *indices[depth:])
     return replace(
         stage,
-        axes=stage.axes[rows:],
+        axes=stage.axes[depth:],
         buffer=local.get(stage.buffer, stage.buffer),
         indices=indices,
         value=rewrite(stage.value, moved),
