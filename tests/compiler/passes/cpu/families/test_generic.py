@@ -158,3 +158,13 @@ def test_places_that_follow_a_pattern_are_read_in_vectors():
     module = to_kernels(build_module(graph, inputs), HOST, {}, ())
     programs = [func for func in module.functions.values() if isinstance(func, tirx.PrimFunc)]
     assert any("T.Shuffle" in program.script() for program in programs)
+
+
+def test_rows_of_narrow_floats(compile_graph, draw):
+    model = compile_graph(
+        lambda builder, x: op.astype(op.sum(op.astype(x, "float16"), [1]), "float32"),
+        {"x": (("n", 137), "float32")},
+    )
+    for n in (1, 4, 9):
+        x = draw.integers(-1, 2, (n, 137)).astype("float32")
+        np.testing.assert_array_equal(model(x), x.sum(1))

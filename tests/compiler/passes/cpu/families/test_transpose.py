@@ -1,6 +1,7 @@
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tvm import relax
@@ -60,3 +61,16 @@ def test_what_is_fused_with_it(compile_graph, draw):
         np.testing.assert_allclose(
             model(x, y), np.maximum(x, 0).transpose(0, 2, 1) * y + bias, rtol=1e-5, atol=1e-6
         )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_floats(dtype, compile_graph, draw):
+    def graph(builder, x):
+        narrow = builder.emit(op.permute_dims(builder.emit(op.astype(x, dtype)), [0, 2, 1]))
+        return op.astype(narrow, "float32")
+
+    model = compile_graph(graph, {"x": (("n", 20, "m"), "float32")})
+    for n, m in [(1, 1), (2, 17), (3, 64)]:
+        x = draw.standard_normal((n, 20, m)).astype("float32")
+        want = x.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).astype("float32")
+        np.testing.assert_array_equal(model(x), want.transpose(0, 2, 1))
