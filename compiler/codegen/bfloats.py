@@ -75,6 +75,8 @@ class _Widening:
                 return prim.Broadcast(node.value, node.lanes)
             case prim.Let():
                 return prim.Let(node.var, node.value, node.body)
+            case prim.Shuffle():
+                return prim.Shuffle(list(node.vectors), list(node.indices))
             case prim.Select():
                 return prim.Select(node.condition, node.true_value, node.false_value)
             case ir.Call():

@@ -32,6 +32,7 @@ from compiler.passes.graph.fold_layout import FoldLayout
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.graph.legalize_concat import legalize_concat
 from compiler.passes.graph.legalize_relu import legalize_relu
+from compiler.passes.graph.legalize_softmax import legalize_softmax
 from compiler.passes.graph.lift_views import LiftViews
 from compiler.passes.graph.name_checks import NameChecks
 from compiler.passes.graph.op_patterns import CorrectPatterns
@@ -43,6 +44,7 @@ from compiler.passes.graph.share_buffers import ShareBuffers
 from compiler.passes.graph.slice_early import SliceEarly
 from compiler.passes.graph.slice_heads import SliceHeads
 from compiler.passes.graph.spread_apart import SpreadApart
+from compiler.passes.graph.sum_squares import SumSquares
 from compiler.passes.graph.views import Views, legalize_reshape
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
@@ -118,6 +120,7 @@ def for_processors(
         PackNBits(unit),
         PackConv(unit, ranges),
         PackMatmul(unit),
+        SumSquares(),
         _programs(relax.backend.DispatchSampling()),
         _programs(relax.backend.DispatchSortScan()),
         _programs(
@@ -126,6 +129,7 @@ def for_processors(
                     "relax.reshape": legalize_reshape,
                     "relax.concat": legalize_concat,
                     "relax.nn.relu": legalize_relu,
+                    "relax.nn.softmax": legalize_softmax,
                 }
             )
         ),

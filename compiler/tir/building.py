@@ -205,11 +205,16 @@ def otherwise() -> Generator[None, None, None]:
 def alloc(shape: Sequence[int | Expr], dtype: str, name: str, scope: str = "local") -> tirx.Buffer:
     """A new buffer: `local` is on the stack, `global` from the thread's workspace pool."""
     buffer = tirx.decl_buffer(widened(shape), dtype, name=name, scope=scope)
+    emit(allocation(buffer))
+    return buffer
+
+
+def allocation(buffer: tirx.Buffer) -> Stmt:
+    """The statement that allocates a buffer where its scope says."""
     # Without this annotation TVM takes small buffers from the heap as well, and LLVM then cannot
     # keep them in registers.
-    annotations = {"disable_lower_builtin": tirx.IntImm("bool", 1)} if scope == "local" else None
-    emit(tirx.AllocBuffer(buffer, annotations))
-    return buffer
+    stack = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
+    return tirx.AllocBuffer(buffer, stack if buffer.scope() == "local" else None)
 
 
 def store(buffer: tirx.Buffer, value: Expr | float, *indices: Expr | int) -> None:

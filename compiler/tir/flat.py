@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from compiler.tir.building import allocation
 from compiler.tir.exprs import Expr, as_int, const, load, loads, nodes, rewrite, substitute
 from compiler.tir.loops import Stmt, product
 from compiler.tir.stages import Axis, Program, Stage
@@ -50,7 +51,7 @@ class Flattener:
             [product(list(buffer.shape))], buffer.dtype, name=f"{buffer.name}_flat", scope=scope
         )
         self.views[buffer] = view
-        self.allocations.append(tirx.AllocBuffer(view))
+        self.allocations.append(allocation(view))
         return view
 
     def offset(self, buffer: Any, indices: list[Expr], analyzer: Any) -> Expr:

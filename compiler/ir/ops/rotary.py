@@ -4,7 +4,9 @@ gives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tvm import te, tirx
@@ -66,13 +68,17 @@ def rotate(b: Builder, x: Value, turn: Rotation) -> Value:
             )
     dtype = wide(x.dtype)
 
+    whole = b.facts.same(width, size) is True
+
     def compute(data: te.Tensor, cos: te.Tensor, sin: te.Tensor) -> te.Tensor:
+        half = ex.prim(width) // 2
+
         def at(n: Any, h: Any, s: Any, d: Any) -> Any:
-            pair, other, first = _pairing(d, ex.prim(width), turn.interleaved)
-            kept = data(n, h, s, d)
-            across = data(n, h, s, other)
-            turned = kept * cos(n, s, pair) + tirx.Select(first, -across, across) * sin(n, s, pair)
-            return tirx.if_then_else(d < ex.prim(width), turned, kept)
+            head = (partial(data, n, h, s), partial(cos, n, s), partial(sin, n, s))
+            turned = _neighbours(*head, d) if turn.interleaved else _halves(*head, d, half)
+            if whole:
+                return turned
+            return tirx.if_then_else(ex.prim(width) <= d, data(n, h, s, d), turned)
 
         return te.compute([ex.prim(extent) for extent in x.shape], at, name="rotate")
 
@@ -85,13 +91,22 @@ def rotate(b: Builder, x: Value, turn: Rotation) -> Value:
     )
 
 
-def _pairing(d: Any, width: Any, interleaved: bool) -> tuple[Any, Any, Any]:
-    """Number of the pair that element `d` is in, where its other element is, and whether `d` is the
-    first of it.
-    """
-    if interleaved:
-        first = tirx.EQ(tirx.floormod(d, ex.prim(2)), ex.prim(0))
-        return tirx.floordiv(d, ex.prim(2)), tirx.Select(first, d + 1, d - 1), first
-    half = tirx.floordiv(width, ex.prim(2))
-    first = d < half
-    return tirx.Select(first, d, d - half), tirx.Select(first, d + half, d - half), first
+Row = Callable[[Any], Any]
+"""The elements of a head, or the angles of a position, by their place."""
+
+
+def _neighbours(data: Row, cos: Row, sin: Row, d: Any) -> Any:
+    """Element `d` of a head turned whose neighbours are paired."""
+    pair, second = tirx.floordiv(d, ex.prim(2)), tirx.floormod(d, ex.prim(2))
+    # Without a choice: the index follows a pattern, which kernels read in vectors, and a sign is
+    # exact as a factor.
+    across = data(d + 1 - second * 2)
+    return data(d) * cos(pair) + across * (second * 2 - 1).astype(across.ty) * sin(pair)
+
+
+def _halves(data: Row, cos: Row, sin: Row, d: Any, half: Any) -> Any:
+    """Element `d` of a head turned that is paired with the one `half` elements away."""
+    low = data(d) * cos(d) + -data(d + half) * sin(d)
+    high = data(d) * cos(d - half) + data(d - half) * sin(d - half)
+    # As a concatenation, either part of which is computed in vectors.
+    return tirx.if_then_else(half <= d, high, low)

@@ -11,8 +11,15 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.shared.lanes import folded, whole
+from compiler.passes.cpu.shared.patterns import (
+    at_lane,
+    follows_patterns,
+    is_shift_or_mask,
+    read_patterns,
+)
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import across, alloc, blocks, nest, serial, store, strips, vectorized
+from compiler.tir.building import across, alloc, blocks, nest, serial, store, vectorized
 from compiler.tir.exprs import (
     Expr,
     Table,
@@ -126,6 +133,29 @@ def spatial_vector_axis(stage: Stage) -> Axis | None:
     return None
 
 
+def vector_axis(stage: Stage, unit: VectorUnit) -> Axis | None:
+    """The axis to vectorise of a stage that reduces nothing: that of `spatial_vector_axis`, else
+    one along which loads follow patterns.
+    """
+    column, lanes = spatial_vector_axis(stage), lanes_for(stage, unit)
+    if column is not None:
+        return column
+    kept = [node for node in nodes(stage.value, into_loads=False) if not _in_patterns(node)]
+    for axis in reversed(stage.spatial):
+        if (
+            not is_short(axis)
+            and _writes_whole_vectors(stage, axis)
+            and not any(_scalar(node, axis.var) for node in kept)
+            and follows_patterns(stage.value, axis.var, lanes)
+        ):
+            return axis
+    return None
+
+
+def _in_patterns(node: Expr) -> bool:
+    return isinstance(node, tvm.ir.TensorLoad) or is_shift_or_mask(node)
+
+
 def _reduced_vector_axis(stage: Stage, term: Expr) -> Axis | None:
     for axis in reversed(stage.reduced):
         if vectorizable(term, axis.var) and not is_short(axis):
@@ -145,15 +175,18 @@ def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> No
     if stage.init is not None and stage.reduced:
         _emit_reduction(stage, free, unit, known)
         return
-    column = spatial_vector_axis(stage)
+    column = vector_axis(stage, unit)
     if column is None or column.var in known:
         for at in nest(free, known):
             write(stage, substitute(stage.value, at), at)
         return
     for at in nest([axis for axis in free if axis is not column], known):
-        for j in strips(column.extent, lanes_for(stage, unit), column.var.name):
-            here = {**at, column.var: j}
-            write(stage, substitute(stage.value, here), here)
+        for start, width in blocks(column.extent, lanes_for(stage, unit), column.var.name):
+            first = {**at, column.var: start}
+            patterns = read_patterns(stage.value, column.var, first, width)
+            with vectorized(width) as lane:
+                here = {**at, column.var: start + lane}
+                write(stage, at_lane(stage.value, patterns, lane, here), here)
 
 
 def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Table) -> None:
@@ -174,8 +207,7 @@ def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Tab
     # Neighbouring results first, since they need no combining of lanes at the end.
     if column is not None and column.var not in known:
         lanes = lanes_for(stage, unit)
-        # The rest of an unknown number is taken singly, so blocks of that are single vectors.
-        most = lanes if as_int(column.extent) is None else VECTORS * lanes
+        most = _columns_together(column, lanes, unit)
         for at in nest([axis for axis in spatial if axis is not column], known):
             for first, width in blocks(column.extent, most):
                 _reduce_columns(stage, combine, (column, first, width), lanes, reduced, at)
@@ -186,6 +218,21 @@ def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Tab
             _reduce_point(stage, combine, reduced, at)
         else:
             _reduce_row(stage, combine, along, reduced, unit, at)
+
+
+def most_vectors(unit: VectorUnit) -> int:
+    """Vectors of neighbouring results that may be reduced side by side."""
+    return unit.registers // 2
+
+
+def _columns_together(column: Axis, lanes: int, unit: VectorUnit) -> int:
+    extent = as_int(column.extent)
+    if extent is None:
+        # The rest of an unknown number is taken singly, so blocks of that are single vectors.
+        return lanes
+    whole = extent % lanes == 0 and extent <= most_vectors(unit) * lanes
+    # Three vectors of a large image took half as long again as two and then one.
+    return max(extent, VECTORS * lanes) if whole else VECTORS * lanes
 
 
 def _reduce_columns(
@@ -226,29 +273,30 @@ def _reduce_row(
     at: Table,
 ) -> None:
     """One result: a vector of partial results along `along`, combined at the end, then the rest."""
-    dtype, lanes = dtype_of(stage.value), _reduction_lanes(stage, along, unit)
+    dtype, width = dtype_of(stage.value), _reduction_width(stage, along, unit)
+    lanes = min(width, lanes_for(stage, unit))
     total = alloc([1], dtype, "total")
-    partial = alloc([lanes], dtype, "partial")
+    partial = alloc([width], dtype, "partial")
     init = substitute(stage.init, at)
-    store(total, init, 0)
-    with vectorized(lanes) as lane:
+    for lane in across(width, lanes):
         store(partial, combine.identity(init, dtype), lane)
     # Partial results outlive the outer axes of the reduction: they are combined once, not once for
     # each row of it.
     outer = [axis for axis in reduced if axis is not along]
-    full = along.extent // lanes
+    full = along.extent // width
     for inner in nest(outer, at):
-        with serial(full, "block") as block, vectorized(lanes) as lane:
-            combine.into(partial, {**inner, along.var: block * lanes + lane}, lane)
-    with serial(lanes, "lane") as lane:
-        store(total, combine.node(load(total, [0]), load(partial, [lane])), 0)
+        with serial(full, "block") as block:
+            for lane in across(width, lanes):
+                combine.into(partial, {**inner, along.var: block * width + lane}, lane)
+    vectors = [load(partial, [whole(lanes, first)]) for first in range(0, width, lanes)]
+    store(total, combine.node(init, folded(vectors, combine.node, dtype)), 0)
     for inner in nest(outer, at):
-        with serial(along.extent - full * lanes, "rest") as i:
-            combine.into(total, {**inner, along.var: full * lanes + i}, 0)
+        with serial(along.extent - full * width, "rest") as i:
+            combine.into(total, {**inner, along.var: full * width + i}, 0)
     write(stage, load(total, [0]), at)
 
 
-def _reduction_lanes(stage: Stage, along: Axis, unit: VectorUnit) -> int:
+def _reduction_width(stage: Stage, along: Axis, unit: VectorUnit) -> int:
     lanes = lanes_for(stage, unit)
     extent = as_int(along.extent)
     # Four vectors of partial results hide the latency of an addition, four cycles since Skylake,

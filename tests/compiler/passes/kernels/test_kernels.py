@@ -127,8 +127,14 @@ def transpose() -> list[Any]:
     return [x, topi.transpose(x)]
 
 
+def squares() -> list[Any]:
+    """A transpose in squares of two by two, of which the last ones overlap."""
+    x = tensor("x", 5, 4)
+    return [x, topi.transpose(x)]
+
+
 @pytest.mark.parametrize(
-    "example", [product, convolution, both_computed, row_shares, concatenation, transpose]
+    "example", [product, convolution, both_computed, row_shares, concatenation, transpose, squares]
 )
 def test_programs(example: Callable[[], list[Any]]) -> None:
     before = tvm.IRModule({"main": te.create_prim_func(example())})

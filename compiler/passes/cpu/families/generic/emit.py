@@ -8,8 +8,8 @@ Otherwise one stage after the other, each with its outer axes over the threads. 
 contiguous stores is innermost, in vectors.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
@@ -21,7 +21,9 @@ from compiler.passes.cpu.shared.loop_nest import (
     VECTORS,
     emit_stage,
     lanes_for,
+    most_vectors,
     spatial_vector_axis,
+    vector_axis,
 )
 from compiler.passes.cpu.shared.sharing import (
     extents_of,
@@ -30,7 +32,7 @@ from compiler.passes.cpu.shared.sharing import (
     worth_sharing,
 )
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import emit, let, share_out, statements
+from compiler.tir.building import emit, let, otherwise, serial, share_out, statements, when
 from compiler.tir.exprs import Expr, Table, as_int, const, fixed, load, rewrite, substitute
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes
 from compiler.tir.loops import Stmt, product, unfuse
@@ -40,7 +42,15 @@ STRIP = 2048
 """Elements of one task when a single long axis is shared out: whole vectors and cache lines."""
 
 STACK = 1024
-"""Elements of a row that are kept on the stack at most; a thread's stack may be small."""
+"""Elements between two stages that are kept on the stack at most; a thread's stack may be small."""
+
+TOGETHER, SHORT = 4, 1024
+"""Rows that are computed together, and the most elements of such a row."""
+
+MANY, FEWEST = 8, 4
+"""Images that are work for all threads without strips of channels, and strips of an image if its
+channels are many: a thread that takes all channels reads memory in order.
+"""
 
 SMALL = 256
 """Elements that are too few for a task of their own."""
@@ -74,66 +84,134 @@ def _emit_declarations(flat: Flattener) -> None:
 def _emit_rows(
     program: Program, rows: int, flat: Flattener, unit: VectorUnit, strips: bool
 ) -> None:
-    """Emit all stages for one row after the other, their local buffers as large as a row.
+    """Emit all stages for a few rows after the others, their local buffers as large as those.
 
     strips: whether the axis behind the rows is shared out too, in strips of vectors of its results.
     """
-    first = program.stages[0].axes
+    first, worth = program.stages[0].axes, worth_sharing(*program.stages)
     extents = extents_of(first[:rows])
-    strip = _strip_size(program.stages, first[rows], unit) if strips else None
-    parts = const(1) if strip is None else const(fixed(first[rows].extent) // strip)
-    local = {buffer: _of_row(buffer, rows) for buffer in program.locals}
-    for row in share_out(product([*extents, parts]), worth_sharing(*program.stages)):
-        *place, part = unfuse(row, [*extents, parts])
-        inner = Flattener(dict(flat.views))
-        for buffer in local.values():
-            size = as_int(product(list(buffer.shape)))
-            # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
-            inner.scratch(buffer, "global" if size is None or size > STACK else "local")
-        _emit_declarations(inner)
-        for stage in program.stages:
-            here = _at_row(stage, place, local)
-            if strip is not None:
-                here = _part(here, here.axes[0], part * strip, const(strip))
+    if not strips:
+        total, together = product(extents), _rows_together(program, rows)
+        for task in share_out(tirx.ceildiv(total, together), worth):
+            begin = let("begin", task * together) if together > 1 else task
+            count = tirx.min(together, total - begin) if together > 1 else const(1)
+            _emit_stages(program, _Rows(begin, count, together, extents), flat, unit)
+        return
+    for strip in _by_places(product(extents), _strip_sizes(program.stages, first[rows], unit)):
+        parts = const(1) if strip is None else const(fixed(first[rows].extent) // strip)
+        for task in share_out(product([*extents, parts]), worth):
+            row, part = unfuse(task, [product(extents), parts])
+            columns = None if strip is None else (part * strip, const(strip))
+            _emit_stages(program, _Rows(row, const(1), 1, extents), flat, unit, columns)
+
+
+def _rows_together(program: Program, rows: int) -> int:
+    """Rows at which a stage is computed before the next one: the lanes of a sum are combined while
+    the next row is read. Of long rows that is little, and several of them share the first-level
+    cache.
+    """
+    sizes = [as_int(product(extents_of(stage.axes[rows:]))) for stage in program.stages]
+    return TOGETHER if all(size is not None and size <= SHORT for size in sizes) else 1
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """`count` rows from number `first` on, `most` at most, of shared axes of these extents."""
+
+    first: Expr
+    count: Expr
+    most: int
+    extents: list[Expr]
+
+
+def _emit_stages(
+    program: Program,
+    rows: _Rows,
+    flat: Flattener,
+    unit: VectorUnit,
+    columns: tuple[Expr, Expr] | None = None,
+) -> None:
+    """Emit each stage at all the rows; columns: a strip, (first, number), of the axis behind the
+    shared ones, all where None.
+    """
+    depth = len(rows.extents)
+    local = {buffer: _of_rows(buffer, depth, rows.most) for buffer in program.locals}
+    inner = Flattener(dict(flat.views))
+    for buffer in local.values():
+        size = as_int(product(list(buffer.shape)))
+        # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
+        inner.scratch(buffer, "global" if size is None or size > STACK else "local")
+    _emit_declarations(inner)
+    for stage in program.stages:
+        with serial(rows.count, "row") as row:
+            here = _at_row(stage, unfuse(rows.first + row, rows.extents), local, row)
+            if columns is not None:
+                here = _part(here, here.axes[0], *columns)
             emit_stage(merge_axes(flatten_stage(here, inner)), unit)
 
 
-def _strip_size(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> int | None:
-    """Columns of a task: the most vectors that divide all columns, up to VECTORS of them; None
-    where that is all columns, or none does.
+Size = int | None
+"""Columns of a strip, None for all of them."""
+
+
+def _strip_sizes(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> tuple[Size, Size]:
+    """Columns of a task where places are few, and where they are MANY: the most vectors that divide
+    all columns. Few places are cut into at least FEWEST strips, or into strips of up to VECTORS.
     """
     lanes = min(lanes_for(stage, unit) for stage in stages)
     extent = as_int(column.extent)
-    sizes = [lanes * vectors for vectors in range(VECTORS, 0, -1)]
-    size = next((size for size in sizes if extent and extent % size == 0), None)
-    return None if size == extent else size
+    if not extent or extent % lanes:
+        return None, None
+    fitting = [
+        vectors for vectors in range(1, most_vectors(unit) + 1) if extent % (vectors * lanes) == 0
+    ]
+    cut = [
+        vectors
+        for vectors in fitting
+        if vectors <= VECTORS or extent // (vectors * lanes) >= FEWEST
+    ]
+    few, many = (vectors[-1] * lanes for vectors in (cut, fitting))
+    return None if few == extent else few, None if many == extent else many
 
 
-def _of_row(buffer: Any, rows: int) -> Any:
-    """A buffer for one row of a local buffer."""
-    shape = list(buffer.shape)[rows:] or [const(1)]
+def _by_places(places: Expr, sizes: tuple[Size, Size]) -> Iterator[Size]:
+    """The size of strips, in either branch where only run time can tell."""
+    few, many = sizes
+    if few == many:
+        yield few
+        return
+    with when(places >= MANY):
+        yield many
+    with otherwise():
+        yield few
+
+
+def _of_rows(buffer: Any, depth: int, count: int) -> Any:
+    """A buffer for some rows of a local buffer, which are behind its first `depth` axes."""
+    shape = [const(count), *list(buffer.shape)[depth:]]
     return tirx.decl_buffer(shape, buffer.dtype, name=buffer.name)
 
 
-def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any]) -> Stage:
-    """The stage at one place of the shared axes, on the buffers in `local` for one row."""
-    rows = len(place)
-    table: Table = dict(zip([axis.var for axis in stage.axes[:rows]], place, strict=True))
+def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any], row: Expr) -> Stage:
+    """The stage at one place of the shared axes, which is row number `row` of the buffers in
+    `local`.
+    """
+    depth = len(place)
+    table: Table = dict(zip([axis.var for axis in stage.axes[:depth]], place, strict=True))
 
     def moved(node: Expr) -> Expr | None:
         if isinstance(node, tvm.ir.TensorLoad) and node.source in local:
             # The stages are at the same row here, which `shared_rows` has proved.
-            inside = list(node.indices)[rows:]
-            indices = [rewrite(substitute(index, table), moved) for index in inside]
-            return load(local[node.source], indices or [0])
+            inside = list(node.indices)[depth:]
+            return load(local[node.source], [row, *(rewrite(index, moved) for index in inside)])
         return table.get(node) if isinstance(node, tvm.ir.Var) else None
 
     indices = tuple(substitute(index, table) for index in stage.indices)
     if stage.buffer in local:
-        indices = indices[rows:] or (const(0),)
+        indices = (row, *indices[depth:])
     return replace(
         stage,
-        axes=stage.axes[rows:],
+        axes=stage.axes[depth:],
         buffer=local.get(stage.buffer, stage.buffer),
         indices=indices,
         value=rewrite(stage.value, moved),
@@ -152,7 +230,7 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
     if borders is not None:
         emit_bordered(borders, worth, unit)
         return
-    column = spatial_vector_axis(stage)
+    column = spatial_vector_axis(stage) if stage.reduced else vector_axis(stage, unit)
     outer = [axis for axis in stage.spatial if axis is not column]
     if outer:
         # The place of a task takes divisions, which a few elements are not worth.
@@ -165,7 +243,7 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
             emit_stage(stage, unit, place_of(outer, task))
     elif column is not None and not stage.reduced:
         _emit_strips(stage, column, STRIP, worth, unit)
-    elif column is not None and _strip_size((stage,), column, unit) is not None:
+    elif column is not None and _strip_sizes((stage,), column, unit)[0] is not None:
         _emit_reduced_strips(stage, outer, column, worth, unit)
     elif column is not None:
         # Few columns a task: every task walks all rows, and the rows are many.
@@ -214,13 +292,14 @@ def _emit_reduced_strips(
     """Emit a reduction in tasks of some vectors of columns at each outer place: the mean of an
     image has no outer place but the image, and two threads halve its columns.
     """
-    size = _strip_size((stage,), column, unit)
-    if size is None:
-        for task in share_out(product(extents_of(outer)), worth):
-            emit_stage(stage, unit, place_of(outer, task))
-        return
-    for at, part in share_places(outer, const(fixed(column.extent) // size), worth):
-        emit_stage(_part(stage, column, part * size, const(size)), unit, at)
+    extents = extents_of(outer)
+    for size in _by_places(product(extents), _strip_sizes((stage,), column, unit)):
+        if size is None:
+            for task in share_out(product(extents), worth):
+                emit_stage(stage, unit, place_of(outer, task))
+            continue
+        for at, part in share_places(outer, const(fixed(column.extent) // size), worth):
+            emit_stage(_part(stage, column, part * size, const(size)), unit, at)
 
 
 def _part(stage: Stage, axis: Axis, start: Expr, extent: Expr) -> Stage:

@@ -1,9 +1,10 @@
 """The kernel of programs that write along one axis and read along another.
 
 Loop order: strips of WRITTEN places along the written axis over the threads; in a strip, blocks of
-READ places along the read axis; in a block, squares of READ by one vector. A square is read line
-by line into a copy on the stack, READ elements a line, and written from there, a vector a row.
-Places that fill no square go one by one.
+READ places along the read axis; in a block, squares. A square is read line by line, turned in
+registers (`square.py`) and written row by row. The last square along either axis ends where the
+axis or the strip does and computes again what the one before it has computed. Places of an axis
+that is shorter than a square go one by one.
 
 WRITTEN and READ elements are whole cache lines of 64 bytes for every dtype from 4 bytes on: a line
 that is fetched or written is used up while it is in the first-level cache.
@@ -12,24 +13,35 @@ that is fetched or written is used up while it is in the first-level cache.
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.transpose.match import Permute
+from compiler.passes.cpu.families.transpose.square import transposed
 from compiler.passes.cpu.shared.loop_nest import write
 from compiler.passes.cpu.shared.sharing import computed_once, share_places, worth_sharing
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
-    alloc,
     emit,
     let,
     otherwise,
+    prefetch,
     serial,
     statements,
-    store,
-    strips,
     vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, Table, bits_of, dtype_of, load, rewrite, substitute
+from compiler.tir.exprs import (
+    Expr,
+    Table,
+    as_int,
+    bits_of,
+    const,
+    dtype_of,
+    either,
+    load,
+    rewrite,
+    substitute,
+)
 from compiler.tir.loops import Stmt
 
 READ, WRITTEN = 16, 64
@@ -39,56 +51,74 @@ READ, WRITTEN = 16, 64
 def emit_permute(permute: Permute, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
     read, written, stage = permute.read, permute.written, permute.stage
-    # The wider of what is read and what is written, so that one vector of each is enough.
-    lanes = unit.lanes(max(map(bits_of, (dtype_of(stage.value), dtype_of(permute.far)))))
+    size = _size(permute, unit)
     outer = [axis for axis in stage.axes if axis is not read and axis is not written]
-    # Along the written axis, so that threads hardly ever write to the same cache line.
-    strips_of_row = tirx.ceildiv(written.extent, WRITTEN)
+    # Along the written axis, so that threads hardly ever write to the same cache line. A rest that
+    # fills no square belongs to the strip before it.
+    strips_of_row = tirx.max(tirx.ceildiv(written.extent - (size - 1), WRITTEN), 1)
     with statements() as body:
         for stmt in permute.prelude:
             emit(stmt)
         for at, strip in share_places(computed_once(outer), strips_of_row, worth_sharing(stage)):
             start = let("start", strip * WRITTEN)
-            count = let("count", tirx.min(WRITTEN, written.extent - start))
-            with serial(tirx.ceildiv(read.extent, READ), "block") as block:
-                _emit_block(permute, lanes, at, (block * READ, start), count)
+            rest = written.extent - start
+            count = let("count", either(strip + 1 < strips_of_row, const(WRITTEN), rest))
+            with when(tirx.all(read.extent >= size, written.extent >= size)):
+                _emit_squares(permute, size, at, (start, count))
+            with otherwise():
+                _emit_singly(permute, at, (const(0), start), (read.extent, count))
     return body.stmt
 
 
-def _emit_block(
-    permute: Permute, lanes: int, at: Table, first: tuple[Expr, Expr], count: Expr
-) -> None:
-    """Emit READ places along the read axis, fewer at its end, by `count` along the written one.
-
-    first: the block's first place along either axis.
+def _size(permute: Permute, unit: VectorUnit) -> int:
+    """Elements of a side of a square: READ or less, the greatest power of two that both axes have
+    room for and whose elements one vector holds, whether read or written.
     """
-    i, j = first
-    height = permute.read.extent - i
-    with when(height >= READ):
-        # At run time, since either extent may be unknown: the rest of a strip is fewer than one
-        # vector, and the rest of the rows fewer than READ.
-        squares = count // lanes
-        with serial(squares, "square") as square:
-            _emit_square(permute, lanes, at, (i, j + square * lanes))
-        done = squares * lanes
-        _emit_singly(permute, at, (i, j + done), (READ, count - done))
-    with otherwise():
-        _emit_singly(permute, at, first, (height, count))
+    dtypes = (dtype_of(permute.stage.value), dtype_of(permute.far))
+    extents = (as_int(axis.extent) for axis in (permute.read, permute.written))
+    most = min(READ, unit.lanes(max(map(bits_of, dtypes))), *filter(None, extents))
+    return 1 << (most.bit_length() - 1)
 
 
-def _emit_square(permute: Permute, lanes: int, at: Table, first: tuple[Expr, Expr]) -> None:
-    """Emit READ by `lanes` elements, by way of a copy."""
-    # Addresses that are a power of two apart share a set of the cache, which holds 8 to 12 lines of
-    # it: read in the order of the result, lines would be evicted between their elements.
-    copy = alloc([lanes * READ], dtype_of(permute.far), "copy")
-    for line in range(lanes):
-        for i in strips(READ, lanes):
-            here = _place(permute, at, first[0] + i, first[1] + line)
-            source = load(permute.far.source, [substitute(permute.far.indices[0], here)])
-            store(copy, source, line * READ + i)
-    with serial(READ, "i") as i, vectorized(lanes) as j:
-        here = _place(permute, at, first[0] + i, first[1] + j)
-        _emit_element(permute, here, load(copy, [j * READ + i]))
+def _emit_squares(permute: Permute, size: int, at: Table, strip: tuple[Expr, Expr]) -> None:
+    """Emit a strip, (first place, number of places) along the written axis."""
+    height, (start, count) = permute.read.extent, strip
+    with serial(tirx.ceildiv(height, READ), "block") as block:
+        first = let("first", block * READ)
+        rows = tirx.ceildiv(tirx.min(READ, height - first), size)
+        with serial(tirx.ceildiv(count, size), "square") as square, serial(rows, "row") as row:
+            i = let("i", tirx.min(first + row * size, height - size))
+            j = let("j", start + tirx.min(square * size, count - size))
+            _emit_square(permute, size, at, (i, j))
+
+
+def _emit_square(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr]) -> None:
+    """Emit `size` by `size` elements, which are read before any is written."""
+    far = permute.far
+
+    def part_of(line: int, start: int, count: int) -> Expr:
+        here = _place(permute, at, first[0] + start, first[1] + line)
+        offset = substitute(far.indices[0], here)
+        return load(far.source, [prim.Ramp(offset, const(1), count) if count > 1 else offset])
+
+    _prefetch_next(permute, size, at, first)
+    rows = transposed(dtype_of(far), size, part_of)
+    for i, row in enumerate(rows):
+        with vectorized(size) as j:
+            here = _place(permute, at, first[0] + i, first[1] + j)
+            _emit_element(permute, here, load(row.source, [j]))
+
+
+def _prefetch_next(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr]) -> None:
+    """Prefetch the lines of a square from the next block: lines far from each other are more
+    streams than processors follow by themselves.
+    """
+    height = as_int(permute.read.extent)
+    if height is not None and height <= READ:
+        return
+    for line in range(size):
+        ahead = _place(permute, at, first[0] + READ, first[1] + line)
+        prefetch(permute.far.source, substitute(permute.far.indices[0], ahead), level=1)
 
 
 def _emit_singly(

@@ -1,8 +1,12 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, te, tirx
+
+from compiler.passes.manager import to_kernels
+from tests.compiler.conftest import HOST, build_module
 
 op = relax.op
 
@@ -12,6 +16,17 @@ SIZES = (1, 2, 7, 8, 9, 31, 64, 67)
 N3 = {"x": (("n", "m", 48), "float32")}
 NM = {"x": (("n", "m"), "float32")}
 TWO = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
+
+
+def _gathered(b: Any, x: Any, place: Callable[[Any], Any], length: int) -> Any:
+    """Elements of the last axis by their places."""
+
+    def program(x: Any) -> Any:
+        *outer, _ = x.shape
+        shape = [*outer, tirx.IntImm("int64", length)]
+        return te.compute(shape, lambda *at: tirx.exp(x(*at[:-1], place(at[-1]))))
+
+    return op.log(b.emit_te(program, x))
 
 
 def _over_images(channels: int, kept: bool) -> tuple[Any, Any, Any]:
@@ -50,6 +65,31 @@ CASES: dict[str, Any] = {
         lambda b, x: op.sqrt(op.add(op.sum(op.multiply(x, x), [1, 2]), relax.const(1.0))),
         {"x": (("n", "m", 3, 48), "float32")},
         lambda x: np.sqrt((x * x).sum((1, 2)) + 1),
+    ),
+    "sums of whole numbers": (
+        lambda b, x: op.sum(op.astype(x, "int32"), [1]),
+        NM,
+        lambda x: x.astype("int32").sum(1),
+    ),
+    "products of rows": (
+        lambda b, x: op.prod(op.add(op.multiply(x, relax.const(0.01)), relax.const(1.0)), [1]),
+        NM,
+        lambda x: (x * 0.01 + 1).prod(1),
+    ),
+    "neighbours change places": (
+        lambda b, x: _gathered(b, x, lambda i: i + 1 - i % 2 * 2, 48),
+        N3,
+        lambda x: x.reshape(*x.shape[:2], 24, 2)[..., ::-1].reshape(x.shape),
+    ),
+    "each element twice": (
+        lambda b, x: _gathered(b, x, lambda i: i // 2, 90),
+        N3,
+        lambda x: x[..., :45].repeat(2, -1),
+    ),
+    "backwards": (
+        lambda b, x: _gathered(b, x, lambda i: 40 - i, 37),
+        N3,
+        lambda x: x[..., 40:3:-1],
     ),
     "row sums kept": (
         lambda b, x: op.mean(x, [-1], keepdims=True),
@@ -94,3 +134,37 @@ def test_same_values_as_numpy_for_every_extent(name, compile_graph, draw):
         got = model(*arrays)
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-5)
+
+
+def test_a_row_has_the_same_bits_among_others(compile_graph, draw):
+    scale, shift = (relax.const(draw.standard_normal(199).astype("float32")) for _ in range(2))
+    graphs = (lambda b, x: op.nn.softmax(x), lambda b, x: op.nn.layer_norm(x, scale, shift, [-1]))
+    rows = draw.standard_normal((67, 199)).astype("float32")
+    for graph in graphs:
+        model = compile_graph(graph, {"x": (("n", 199), "float32")})
+        together = model(rows)
+        for count in (1, 2, 5):
+            np.testing.assert_array_equal(model(rows[:count]), together[:count])
+
+
+def test_what_lies_between_the_stages_of_a_row_is_on_the_stack(assembly_for):
+    code = assembly_for(lambda b, x: op.nn.softmax(x), {"x": (("n", 128), "float32")}, HOST)
+    assert "softmax" in code
+    assert not any("AllocWorkspace@" in line for line in code.splitlines())
+
+
+def test_places_that_follow_a_pattern_are_read_in_vectors():
+    graph, inputs, _ = CASES["neighbours change places"]
+    module = to_kernels(build_module(graph, inputs), HOST, {}, ())
+    programs = [func for func in module.functions.values() if isinstance(func, tirx.PrimFunc)]
+    assert any("T.Shuffle" in program.script() for program in programs)
+
+
+def test_rows_of_narrow_floats(compile_graph, draw):
+    model = compile_graph(
+        lambda builder, x: op.astype(op.sum(op.astype(x, "float16"), [1]), "float32"),
+        {"x": (("n", 137), "float32")},
+    )
+    for n in (1, 4, 9):
+        x = draw.integers(-1, 2, (n, 137)).astype("float32")
+        np.testing.assert_array_equal(model(x), x.sum(1))
