@@ -26,6 +26,7 @@ from compiler.key import action_key
 from compiler.machine import cannot_run
 from compiler.profile import stage
 from compiler.runners import runner_of
+from compiler.sensitivity.run import Fallback, fallback_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
@@ -160,7 +161,7 @@ def _compile(
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
     """
     with entered(Stage.IMPORT, this.on_event):
-        imported = imported_from(model, this.request, this.target)
+        imported, keep = _imported(this, model, original)
         signature = Signature.of(imported)
         if imported.kept is not None:
             state.require_host(this.target, imported.kept.state.stored)
@@ -193,10 +194,11 @@ def _compile(
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            rounding.rounding_of(this.request, imported, this.target, found, calibrator),
+            rounding.rounding_of(this.request, imported, this.target, found, calibrator, keep),
             # A dump is to show the loops.
             kept if maker.takes_objects and not dumps else None,
         )
+        found.fallback = None if keep is None else keep.measured
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
         # What launches kernels itself has no way to upload constants but that of weights.
@@ -228,6 +230,27 @@ def _compile(
         left_out=dict(model.text.left_out),
     )
     return _Compiled(maker.described(manifest, this.partial), signature, notes, found)
+
+
+def _imported(
+    this: _Build,
+    model: LoadedModel | LoadedScript,
+    original: sides.Reference,
+) -> "tuple[Imported, Fallback | None]":
+    """The model in Relax, and what chooses the layers that passes are not to round, where the
+    request wants that. An import that rounds is made again without those layers.
+    """
+    imported = imported_from(model, this.request, this.target)
+    rounding.require_processor(this.request, this.target)
+    samples = Path(this.job.samples) if this.job.samples else None
+    keep = fallback_of(this.request, imported, samples, original, this.scratch, drawn=this.drawn)
+    if keep is None or imported.narrow is None:
+        return imported, keep
+    kept = keep([(name,) for name in imported.narrow.layers])
+    if kept:
+        again = opened(this.job, this.request)
+        imported = imported_from(again, this.request, this.target, kept)
+    return imported, keep
 
 
 def _kernels(this: _Build) -> "KernelCache | None":

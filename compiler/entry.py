@@ -1,6 +1,8 @@
 """From a job's file to a model as the request wants it computed, and to its import."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compiler import rounding, scores, state
@@ -24,16 +26,22 @@ def opened(
 
 
 def imported_from(
-    model: LoadedModel | LoadedScript, request: CompileRequest, target: Target
+    model: LoadedModel | LoadedScript,
+    request: CompileRequest,
+    target: Target,
+    kept: Mapping[str, str] = MappingProxyType({}),
 ) -> "Imported":
-    """The model in Relax; a model that was read is emptied. Raises CompileError."""
+    """The model in Relax; a model that was read is emptied. Raises CompileError.
+
+    kept: the products that the import is not to round, with the reasons.
+    """
     if isinstance(model, LoadedScript):
         state.require_passed(request)
         rounding.require_plain(request)
         return import_torchscript(model.path, request)
     # Bytes of weights are a quarter of the flash, and micro-controllers multiply integers faster.
     proto = with_integers(model.proto) if target.platform.bare else model.proto
-    imported = import_model(proto, request)
+    imported = import_model(proto, request, kept)
     # The module holds its own copy of the weights.
     model.proto.Clear()
     return imported

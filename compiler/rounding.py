@@ -28,6 +28,8 @@ from relaxd.contract.request import CompileRequest
 if TYPE_CHECKING:
     from compiler.ir.imported import Imported, Kept
     from compiler.ir.weights import Rounded as RoundedWeights
+    from compiler.isolation.step import Record
+    from compiler.passes.pack.round_operands import Keep
     from compiler.passes.pack.round_weights import Calibrate
     from compiler.passes.pipelines import Rounding
     from relaxd.contract.narrow import NarrowLayers
@@ -35,10 +37,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Found:
-    """What became of the weights and of the layers, once the pass has run."""
+    """What became of the weights and of the layers, once the pass has run; fallback: what was
+    measured to choose layers that stay as they are.
+    """
 
     weights: RoundedWeights | None = None
     layers: NarrowLayers | None = None
+    fallback: Record | None = None
 
     def note_weights(self, rounded: RoundedWeights) -> None:
         """Keeps it."""
@@ -83,35 +88,46 @@ def rounding_of(
     target: Target,
     found: Found,
     calibrate: Calibrate | None = None,
+    keep: Keep | None = None,
 ) -> Rounding | None:
     """The pass that rounds weights or operands, None where the request wants none; `found` hears
     what became of them. Raises ImportFailed for a target that would keep them as they are.
 
-    calibrate: where weights are to be calibrated; None rounds them to nearest.
+    calibrate: where weights are to be calibrated; None rounds them to nearest. keep: chooses layers
+    that stay as they are, where passes round operands.
     """
     asked = _asked(request)
     if asked is None:
         return None
-    name, what = asked
-    if target.device is not None:
-        raise ImportFailed(
-            f"{what} are for processors, not for {target.name}",
-            reason=name,
-            field=f"options.{name}",
-            hint=f"compile it with {name}=float32",
-        )
+    require_processor(request, target)
     if imported.narrow is not None:
         # The import has rounded already.
         found.note_layers(imported.narrow)
         return None
-    if name == "precision":
+    if asked[0] == "precision":
         from compiler.passes.pack.round_operands import RoundOperands
         from compiler.targets.vector_unit import VectorUnit
 
-        return RoundOperands.of(imported, VectorUnit.of(target), found.note_layers)
+        return RoundOperands.of(imported, VectorUnit.of(target), found.note_layers, keep)
     from compiler.passes.pack.round_weights import RoundWeights
 
     return RoundWeights(request.options.weights, imported.weights, found.note_weights, calibrate)
+
+
+def require_processor(request: CompileRequest, target: Target) -> None:
+    """Raises ImportFailed for a target whose kernels are no processor's, where the request rounds
+    weights or operands.
+    """
+    asked = _asked(request)
+    if asked is None or target.device is None:
+        return
+    name, what = asked
+    raise ImportFailed(
+        f"{what} are for processors, not for {target.name}",
+        reason=name,
+        field=f"options.{name}",
+        hint=f"compile it with {name}=float32",
+    )
 
 
 def references_of(
@@ -162,10 +178,14 @@ def _references_of(
     if found.layers is None:
         return original, None
     layers = found.layers.layers
+    stated = {} if found.fallback is None else {"fallback": found.fallback}
     if found.layers.form is Precision.INT8:
-        plain, made, *others = with_rounded_rows(original.model, (0.0, *BLOCK_NUDGES), scratch)
+        nudges = (0.0, *(BLOCK_NUDGES if layers else ()))
+        plain, made, *others = with_rounded_rows(original.model, layers, nudges, scratch)
         nudged = tuple(replace(original, model=path) for path in others)
-        rounded_rows = Rounded(replace(original, model=plain), PRECISION, nudged, pointwise=True)
+        rounded_rows = Rounded(
+            replace(original, model=plain), PRECISION, nudged, pointwise=True, stated=stated
+        )
         return replace(original, model=made), rounded_rows
 
     def rounded(name: str, nudge: float = 0.0) -> Reference:
@@ -173,7 +193,7 @@ def _references_of(
         return replace(original, model=path)
 
     nudged = tuple(rounded(f"nudged{place}", nudge) for place, nudge in enumerate(NUDGES))
-    return rounded("rounded"), Rounded(original, PRECISION, nudged if layers else ())
+    return rounded("rounded"), Rounded(original, PRECISION, nudged if layers else (), stated=stated)
 
 
 def require_plain(request: CompileRequest) -> None:

@@ -4,9 +4,11 @@ imports no TVM.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import onnx
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from relaxd.contract.request import CompileRequest
 
 
-def import_model(model: onnx.ModelProto, request: CompileRequest) -> Imported:
+def import_model(
+    model: onnx.ModelProto,
+    request: CompileRequest,
+    kept: Mapping[str, str] = MappingProxyType({}),
+) -> Imported:
     """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at
-    fault.
+    fault. kept: as in `compiler.ir.onnx.reader.read`.
     """
     from compiler.ir.onnx.reader import read
 
-    return read(model, request)
+    return read(model, request, kept=kept)
 
 
 def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:

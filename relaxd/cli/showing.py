@@ -323,8 +323,14 @@ def _precision(report: Report, narrow: NarrowReport) -> RenderableType:
     ]
     reasons = Counter(narrow.kept.values()).most_common(MOST_KEPT)
     lines += [Text(f"{number} stay float32: {why}", style="dim") for why, number in reasons]
-    if report.numerics.precision is not None:
-        lines += [Text(), *_changed(report.numerics.precision, "the model in its own precision")]
+    found = report.numerics.precision
+    if found is not None and found.fallback is not None and found.fallback.groups:
+        kept = sum(len(group.layers) for group in found.fallback.groups if group.kept)
+        error = found.fallback.error
+        share = "infinitely" if error is None else f"by {error:.2%}"
+        lines.append(Text(f"{kept} of them, as all layers change an output {share}", style="dim"))
+    if found is not None:
+        lines += [Text(), *_changed(found, "the model in its own precision")]
     return Group(*lines)
 
 

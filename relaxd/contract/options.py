@@ -76,6 +76,15 @@ class Precision(StrEnum):
     INT8 = "int8"
 
 
+class PrecisionOver(StrEnum):
+    """What becomes of a build whose rounded operands change an output by more than is allowed: it
+    fails, or it keeps the most sensitive layers in float32.
+    """
+
+    FAIL = "fail"
+    KEEP = "keep"
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """The settings of a request beyond shapes and targets; every field but `dump` is part of the
@@ -95,7 +104,7 @@ class CompileOptions:
     the greatest error of any output against the model's own weights at which a build is published,
     None for any. calibration: what weights of int8 and int4 are rounded by.
     precision: what matmuls and convolutions by constant weights multiply; precision_error: as
-    weights_error, of the rounded operands.
+    weights_error, of the rounded operands; precision_over: what is done where the error is greater.
     embed_weights: put the weights into the library; None takes what the target is for: yes for
     micro-controllers, whose programs have no files.
     """
@@ -116,6 +125,7 @@ class CompileOptions:
     calibration: Calibration = Calibration.NONE
     precision: Precision = Precision.FLOAT32
     precision_error: float | None = None
+    precision_over: PrecisionOver = PrecisionOver.FAIL
     embed_weights: bool | None = None
 
     def __post_init__(self) -> None:
@@ -127,6 +137,7 @@ class CompileOptions:
         self._choose("weights", WeightForm)
         self._choose("calibration", Calibration)
         self._choose("precision", Precision)
+        self._choose("precision_over", PrecisionOver)
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
             if type(value) not in kinds:
@@ -141,6 +152,13 @@ class CompileOptions:
         self._limit("cache", "rounding rows of caches")
         self._limit("weights", "rounding weights")
         self._limit("precision", "rounding operands")
+        if self.precision_over is PrecisionOver.KEEP and self.precision_error is None:
+            raise DeclarationError(
+                "precision_over=keep keeps layers in float32 until the error is within "
+                "precision_error, and there is none",
+                field="options.precision_over",
+                hint="set precision_error, or leave precision_over out",
+            )
         if self.precision is not Precision.FLOAT32 and self.weights is not WeightForm.FLOAT32:
             raise DeclarationError(
                 f"weights of {self.weights} are multiplied in float32, not in {self.precision}",

@@ -136,12 +136,36 @@ class WeightError:
 
 
 @dataclass(frozen=True)
+class AloneReport:
+    """Layers that were measured together: the error where they alone are rounded, None for one that
+    is not finite, and whether they stay float32.
+    """
+
+    layers: tuple[str, ...]
+    alone: float | None = None
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class FallbackReport:
+    """What the reference's errors were when layers were chosen that stay float32: `error` where all
+    are rounded, `left` without those that stay; groups: the most sensitive layers first, none where
+    all could be rounded.
+    """
+
+    error: float | None = None
+    left: float | None = None
+    groups: tuple[AloneReport, ...] = ()
+
+
+@dataclass(frozen=True)
 class WeightsReport:
     """What it changes that weights or caches are stored in fewer bits, or that operands are
     rounded.
 
     error: the greatest of all outputs; expected: that of the reference with the same roundings;
-    limit: what the request allows of the error, None for any.
+    limit: what the request allows of the error, None for any; fallback: None where the request lets
+    a build fail that is above it.
     """
 
     form: str
@@ -150,6 +174,7 @@ class WeightsReport:
     limit: float | None = None
     reference: str | None = None
     outputs: tuple[WeightError, ...] = ()
+    fallback: FallbackReport | None = None
 
 
 @dataclass(frozen=True)

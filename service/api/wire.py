@@ -88,6 +88,7 @@ class OptionsIn(Document):
     calibration: Literal["none", "gptq"] = "none"
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     precision_error: Tolerance | None = None
+    precision_over: Literal["fail", "keep"] = "fail"
     embed_weights: bool | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from compiler.ir.onnx import (
     operators,  # noqa: F401  fills the registry
     support,
 )
-from compiler.ir.onnx.block_products import has_blocks, layers_of
+from compiler.ir.onnx.block_products import has_blocks, layers_of, set_level
 from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.item_names import item_name
@@ -44,13 +45,17 @@ from relaxd.contract.request import CompileRequest
 
 
 def read(
-    model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None = None
+    model: onnx.ModelProto,
+    request: CompileRequest,
+    trace: list[dict[str, Any]] | None = None,
+    kept: Mapping[str, str] = MappingProxyType({}),
 ) -> Imported:
     """Import a model under a request; `trace` collects every node with its inferred shapes.
 
+    kept: the products that stay as they are though the import could round them, with the reasons.
     Raises ImportFailed naming the node or the declaration at fault.
     """
-    wanted, narrow = _rounded(model, request)
+    wanted, narrow = _rounded(model, request, kept)
     if trace is None:
         support.check(wanted)
     flat = without_calls(wanted)
@@ -65,17 +70,19 @@ def read(
 
 
 def _rounded(
-    model: onnx.ModelProto, request: CompileRequest
+    model: onnx.ModelProto, request: CompileRequest, kept: Mapping[str, str]
 ) -> tuple[onnx.ModelProto, NarrowLayers | None]:
     """The model whose products round as the request wants, and which do; None where passes round
-    them.
+    them. A model with weights in blocks is changed in place.
     """
     if request.options.precision is not Precision.INT8:
         return model, None
     if has_blocks(model):
-        return model, layers_of(model)
+        set_level(model, 0, kept)
+        return model, layers_of(model).keeping(kept)
     products = RowProducts(model)
-    return products.rounded(), products.layers
+    narrow = products.layers.keeping(kept)
+    return products.rounded(labels=narrow.layers), narrow
 
 
 def _read(

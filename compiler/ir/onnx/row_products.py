@@ -5,7 +5,7 @@ them with a scale for each row, or for each image, that a run finds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -84,16 +84,17 @@ class RowProducts:
             return "its weights are not finite"
         return "its weights are integers" if np.array_equal(weight, np.rint(weight)) else None
 
-    def rounded(self, nudge: float = 0.0) -> onnx.ModelProto:
-        """The model with the products of `layers` on integers.
+    def rounded(self, nudge: float = 0.0, labels: Collection[str] | None = None) -> onnx.ModelProto:
+        """The model with products on integers.
 
-        nudge: what is added to every number before it is rounded, of the greatest of its row, which
-        moves a few numbers to their other neighbour.
+        labels: of these products, some of `layers`; None for all of them. nudge: what is added to
+        every number before it is rounded, of the greatest of its row, which moves a few numbers to
+        their other neighbour.
         """
         made = onnx.ModelProto()
         made.CopyFrom(self.model)
         writer = _Writer(_opset(made), nudge)
-        layers = frozenset(self.layers.layers)
+        layers = frozenset(self.layers.layers if labels is None else labels)
         for node in self.model.graph.node:
             if label_of(node) in layers and node.op_type in OPERATORS:
                 writer.multiply(node, numpy_helper.to_array(self.constants[node.input[1]]))

@@ -74,6 +74,7 @@ def test_defaults():
         "calibration": "none",
         "precision": "float32",
         "precision_error": None,
+        "precision_over": "fail",
         "embed_weights": None,
     }
 
@@ -132,6 +133,27 @@ def test_defaults():
         (
             {"options": {"precision": "bfloat16", "verify": False, "precision_error": 0.1}},
             "options.precision_error",
+        ),
+        ({"options": {"precision": "int8", "precision_over": "keep"}}, "options.precision_over"),
+        ({"options": {"precision_over": "keep"}}, "options.precision_over"),
+        (
+            {"options": {"precision_error": 0.1, "precision_over": "keep"}},
+            "options.precision_error",
+        ),
+        (
+            {
+                "options": {
+                    "precision": "int8",
+                    "verify": False,
+                    "precision_error": 0.1,
+                    "precision_over": "keep",
+                }
+            },
+            "options.precision_error",
+        ),
+        (
+            {"options": {"precision": "int8", "precision_error": 0.1, "precision_over": "drop"}},
+            "options.precision_over",
         ),
         ({"options": {"precision": "bfloat16", "weights": "int8"}}, "options.precision"),
         ({"options": {"precision": "int8", "weights": "int8"}}, "options.precision"),
