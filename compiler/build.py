@@ -17,6 +17,7 @@ from compiler.bundle import files
 from compiler.calibration.run import calibrator_of
 from compiler.entry import imported_from, opened
 from compiler.ir.model_file import LoadedModel, LoadedScript
+from compiler.ir.onnx.products import Narrowing
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
@@ -37,7 +38,7 @@ from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
-from relaxd.contract.options import Flavour
+from relaxd.contract.options import Calibration, Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
@@ -161,7 +162,8 @@ def _compile(
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
     """
     with entered(Stage.IMPORT, this.on_event):
-        imported, keep = _imported(this, model, original)
+        found = rounding.Found()
+        imported, keep = _imported(this, model, original, found)
         signature = Signature.of(imported)
         if imported.kept is not None:
             state.require_host(this.target, imported.kept.state.stored)
@@ -184,9 +186,8 @@ def _compile(
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
-        found = rounding.Found()
-        samples = this.job.samples
-        calibrator = calibrator_of(this.request, samples, original, signature, this.scratch)
+        given, wanted = this.job.samples, Calibration.GPTQ
+        calibrator = calibrator_of(this.request, wanted, given, original, signature, this.scratch)
         if calibrator is not None:
             this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
         scheduled = manager.to_kernels(
@@ -236,20 +237,27 @@ def _imported(
     this: _Build,
     model: LoadedModel | LoadedScript,
     original: sides.Reference,
+    found: rounding.Found,
 ) -> "tuple[Imported, Fallback | None]":
     """The model in Relax, and what chooses the layers that passes are not to round, where the
-    request wants that. An import that rounds is made again without those layers.
+    request wants that. An import that rounds is made again with what was chosen.
     """
     imported = imported_from(model, this.request, this.target)
     rounding.require_processor(this.request, this.target)
-    samples = Path(this.job.samples) if this.job.samples else None
-    keep = fallback_of(this.request, imported, samples, original, this.scratch, drawn=this.drawn)
-    if keep is None or imported.narrow is None:
+    signature, given, wanted = Signature.of(imported), this.job.samples, Calibration.SMOOTH
+    smoother = calibrator_of(this.request, wanted, given, original, signature, this.scratch)
+    if smoother is not None:
+        found.scales, found.smoothed = smoother.scales()
+    samples = Path(given) if given else None
+    keep = fallback_of(
+        this.request, signature, samples, original, found.scales, this.scratch, drawn=this.drawn
+    )
+    if imported.narrow is None:
         return imported, keep
-    kept = keep([(name,) for name in imported.narrow.layers])
-    if kept:
-        again = opened(this.job, this.request)
-        imported = imported_from(again, this.request, this.target, kept)
+    kept = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
+    if kept or found.scales:
+        again, chosen = opened(this.job, this.request), Narrowing(kept, found.scales)
+        imported = imported_from(again, this.request, this.target, chosen)
     return imported, keep
 
 

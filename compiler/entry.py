@@ -1,14 +1,13 @@
 """From a job's file to a model as the request wants it computed, and to its import."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compiler import rounding, scores, state
 from compiler.ir import import_model, import_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
 from compiler.ir.onnx.integer_operands import with_integers
+from compiler.ir.onnx.products import Narrowing
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
 from compiler.targets import Target
 from relaxd.contract.request import CompileRequest
@@ -29,11 +28,11 @@ def imported_from(
     model: LoadedModel | LoadedScript,
     request: CompileRequest,
     target: Target,
-    kept: Mapping[str, str] = MappingProxyType({}),
+    chosen: Narrowing | None = None,
 ) -> "Imported":
     """The model in Relax; a model that was read is emptied. Raises CompileError.
 
-    kept: the products that the import is not to round, with the reasons.
+    chosen: what became of products that the import could round; None where nothing was chosen.
     """
     if isinstance(model, LoadedScript):
         state.require_passed(request)
@@ -41,7 +40,7 @@ def imported_from(
         return import_torchscript(model.path, request)
     # Bytes of weights are a quarter of the flash, and micro-controllers multiply integers faster.
     proto = with_integers(model.proto) if target.platform.bare else model.proto
-    imported = import_model(proto, request, kept)
+    imported = import_model(proto, request, chosen)
     # The module holds its own copy of the weights.
     model.proto.Clear()
     return imported

@@ -4,9 +4,10 @@ fewer bits, and operands of matmuls and convolutions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.model_file import LoadedModel, LoadedScript
@@ -22,7 +23,7 @@ from compiler.verify.reference.rounded import (
 from compiler.verify.sides import Reference
 from compiler.verify.spread import BLOCK_NUDGES, NUDGES, Rounded
 from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
-from relaxd.contract.options import CacheForm, Precision, WeightForm
+from relaxd.contract.options import CacheForm, Calibration, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ if TYPE_CHECKING:
 @dataclass
 class Found:
     """What became of the weights and of the layers, once the pass has run; fallback: what was
-    measured to choose layers that stay as they are.
+    measured to choose layers that stay as they are; scales: as in
+    `compiler.ir.onnx.products.Narrowing`; smoothed: what was measured to choose them.
     """
 
     weights: RoundedWeights | None = None
     layers: NarrowLayers | None = None
     fallback: Record | None = None
+    scales: Mapping[str, Any] = field(default_factory=dict)
+    smoothed: list[Record] | None = None
 
     def note_weights(self, rounded: RoundedWeights) -> None:
         """Keeps it."""
@@ -66,6 +70,13 @@ def as_wanted(
     if block_products.opset_of(model.proto) < block_products.LEAST_OPSET:
         raise _unroundable(f"the model's opset is older than {block_products.LEAST_OPSET}")
     if block_products.set_level(model.proto, block_products.ROUNDED):
+        if request.options.calibration is Calibration.SMOOTH:
+            raise ImportFailed(
+                "the model's weights are in blocks already, whose numbers cannot be scaled",
+                reason="calibration",
+                field="options.calibration",
+                hint="compile it with calibration=none",
+            )
         return replace(model, built=True)
     if not RowProducts(model.proto).layers.layers:
         raise _unroundable("no matmul or convolution of the model has constant weights to round")
@@ -178,10 +189,13 @@ def _references_of(
     if found.layers is None:
         return original, None
     layers = found.layers.layers
-    stated = {} if found.fallback is None else {"fallback": found.fallback}
+    measured = {"fallback": found.fallback, "smoothed": found.smoothed}
+    stated = {name: one for name, one in measured.items() if one is not None}
     if found.layers.form is Precision.INT8:
         nudges = (0.0, *(BLOCK_NUDGES if layers else ()))
-        plain, made, *others = with_rounded_rows(original.model, layers, nudges, scratch)
+        plain, made, *others = with_rounded_rows(
+            original.model, layers, found.scales, nudges, scratch
+        )
         nudged = tuple(replace(original, model=path) for path in others)
         rounded_rows = Rounded(
             replace(original, model=plain), PRECISION, nudged, pointwise=True, stated=stated

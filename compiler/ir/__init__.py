@@ -4,30 +4,29 @@ imports no TVM.
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     import onnx
 
     from compiler.ir.imported import Imported
+    from compiler.ir.onnx.products import Narrowing
     from relaxd.contract.request import CompileRequest
 
 
 def import_model(
     model: onnx.ModelProto,
     request: CompileRequest,
-    kept: Mapping[str, str] = MappingProxyType({}),
+    chosen: Narrowing | None = None,
 ) -> Imported:
     """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at
-    fault. kept: as in `compiler.ir.onnx.reader.read`.
+    fault. chosen: as in `compiler.ir.onnx.reader.read`.
     """
     from compiler.ir.onnx.reader import read
 
-    return read(model, request, kept=kept)
+    return read(model, request, chosen=chosen)
 
 
 def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:

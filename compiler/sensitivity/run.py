@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compiler.errors import ImportFailed
 from compiler.isolation.step import Record, run_task
+from compiler.sensitivity import SCALES
+from compiler.verify import npz
 from compiler.verify.inputs import Signature, prepare
 from compiler.verify.reference.onnx import ONNX, ORDERED, QUANTIZED
 from compiler.verify.sides import Budget, Reference
 from relaxd.contract.narrow import Unit
 from relaxd.contract.options import Precision, PrecisionOver
 from relaxd.contract.request import CompileRequest
-
-if TYPE_CHECKING:
-    from compiler.ir.imported import Imported
 
 _SECONDS = 1800.0
 _MEMORY_BYTES = 8 << 30
@@ -26,7 +25,8 @@ _MEMORY_BYTES = 8 << 30
 @dataclass
 class Fallback:
     """reference: the model without rounding; inputs: files of `verify.npz`, cheapest first; budget:
-    the error that is allowed; folder: scratch space.
+    the error that is allowed; folder: scratch space; scales: as in
+    `compiler.ir.onnx.products.Narrowing`.
     measured: as `relaxd.contract.report.FallbackReport`, None until it is called.
     """
 
@@ -35,6 +35,7 @@ class Fallback:
     form: Precision
     budget: float
     folder: Path
+    scales: Mapping[str, Any] = field(default_factory=dict)
     measured: Record | None = None
 
     def __call__(self, units: Sequence[Unit]) -> dict[str, str]:
@@ -53,6 +54,7 @@ class Fallback:
         }
 
     def _searched(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
+        npz.write(self.folder / SCALES, self.scales)
         spec = {
             "model": str(self.reference.model),
             "consts": self.reference.consts,
@@ -84,9 +86,10 @@ class Fallback:
 
 def fallback_of(
     request: CompileRequest,
-    imported: Imported,
+    signature: Signature,
     samples: Path | None,
     original: Reference,
+    scales: Mapping[str, Any],
     scratch: Path,
     *,
     drawn: bool,
@@ -100,7 +103,7 @@ def fallback_of(
     if options.precision_over is not PrecisionOver.KEEP:
         return None
     assert options.precision_error is not None
-    folder, signature = scratch / "sensitivity", Signature.of(imported).original
+    folder, signature = scratch / "sensitivity", signature.original
     folder.mkdir()
     most = Budget().input_bytes
     trials = prepare(signature, samples, options.seed, folder, most, drawn=drawn)
@@ -108,7 +111,7 @@ def fallback_of(
         # One thread: the last bits of sums depend on how many there are.
         original = replace(original, engines=QUANTIZED if signature.quantized else ORDERED)
     inputs = [trial.inputs for trial in trials.chosen]
-    return Fallback(original, inputs, options.precision, options.precision_error, folder)
+    return Fallback(original, inputs, options.precision, options.precision_error, folder, scales)
 
 
 def _reason(group: Record, budget: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from compiler.ir.onnx.block_products import has_blocks, round_rows, set_level
 from compiler.ir.onnx.products import recent, round_operands
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.isolation.step import Record, serve
+from compiler.sensitivity import SCALES
 from compiler.sensitivity.search import search
 from compiler.verify import npz
 from compiler.verify.reference import feeding
@@ -35,12 +36,14 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     (`compiler.sensitivity.search`).
 
     spec: model, consts, draws and engines of the reference, inputs (files of `verify.npz`, cheapest
-    first), folder for models and outputs, form, units and budget. Records `{error, left}`, and for
-    each group, the worst first, `{layers, alone, kept}`; errors that are not finite are None.
+    first), folder for models and outputs that holds `SCALES`, form, units and budget. Records
+    `{error, left}`, and for each group, the worst first, `{layers, alone, kept}`; errors that are
+    not finite are None.
     """
     loaded = open_model(Path(spec["model"]))
     assert not isinstance(loaded, LoadedScript)
-    rounder = _Rounder.of(loaded.proto, Precision(spec["form"]))
+    scales = npz.read(Path(spec["folder"]) / SCALES)
+    rounder = _Rounder.of(loaded.proto, Precision(spec["form"]), scales)
     trials = _Trials.of(spec, rounder.plain)
     half = trials.numbers[: len(trials.numbers) // 2 + 1]
 
@@ -69,14 +72,14 @@ class _Rounder:
     products: RowProducts | None = None
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, form: Precision) -> _Rounder:
+    def of(cls, model: onnx.ModelProto, form: Precision, scales: Mapping[str, Array]) -> _Rounder:
         """The model may be changed in place."""
         if form is Precision.BFLOAT16:
             return cls(form, recent(model))
         if has_blocks(model):
             set_level(model, 0)
             return cls(form, model)
-        return cls(form, model, RowProducts(model))
+        return cls(form, model, RowProducts(model, scales))
 
     def rounded(self, labels: frozenset[str]) -> onnx.ModelProto:
         """A copy in which those layers round."""

@@ -56,12 +56,14 @@ class WeightForm(StrEnum):
 
 
 class Calibration(StrEnum):
-    """By what weights of few bits are rounded: each number to the nearest, or by GPTQ, so that
-    outputs for the request's samples change least.
+    """What the request's samples are for beside verification: nothing; GPTQ: weights of few bits
+    are rounded so that outputs for the samples change least; SMOOTH: channels of what operands of
+    int8 multiply are scaled so that those of the samples are of like size.
     """
 
     NONE = "none"
     GPTQ = "gptq"
+    SMOOTH = "smooth"
 
 
 class Precision(StrEnum):
@@ -102,7 +104,8 @@ class CompileOptions:
     logits: of which tokens the output `logits` of a language model has the scores.
     weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
     the greatest error of any output against the model's own weights at which a build is published,
-    None for any. calibration: what weights of int8 and int4 are rounded by.
+    None for any. calibration: how samples change what weights of few bits or operands of int8 are
+    rounded to.
     precision: what matmuls and convolutions by constant weights multiply; precision_error: as
     weights_error, of the rounded operands; precision_over: what is done where the error is greater.
     embed_weights: put the weights into the library; None takes what the target is for: yes for
@@ -173,7 +176,13 @@ class CompileOptions:
                 hint="set state to lifted, or leave it out",
             )
         blocks = WeightForm.INT8, WeightForm.INT4
-        if self.calibration is not Calibration.NONE and self.weights not in blocks:
+        if self.calibration is Calibration.SMOOTH and self.precision is not Precision.INT8:
+            raise DeclarationError(
+                f"calibration=smooth is for precision=int8, not for {self.precision}",
+                field="options.calibration",
+                hint="set precision to int8, or leave it out",
+            )
+        if self.calibration is Calibration.GPTQ and self.weights not in blocks:
             raise DeclarationError(
                 f"calibration={self.calibration} is for weights of int8 and int4, not of "
                 f"{self.weights}",

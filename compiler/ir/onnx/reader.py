@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.item_names import item_name
 from compiler.ir.onnx.lists import Items, Stacked
-from compiler.ir.onnx.products import products_of
+from compiler.ir.onnx.products import Narrowing, products_of
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.onnx.state import lifted
@@ -48,14 +47,14 @@ def read(
     model: onnx.ModelProto,
     request: CompileRequest,
     trace: list[dict[str, Any]] | None = None,
-    kept: Mapping[str, str] = MappingProxyType({}),
+    chosen: Narrowing | None = None,
 ) -> Imported:
     """Import a model under a request; `trace` collects every node with its inferred shapes.
 
-    kept: the products that stay as they are though the import could round them, with the reasons.
+    chosen: what became of products that the import could round; None where nothing was chosen.
     Raises ImportFailed naming the node or the declaration at fault.
     """
-    wanted, narrow = _rounded(model, request, kept)
+    wanted, narrow = _rounded(model, request, chosen or Narrowing())
     if trace is None:
         support.check(wanted)
     flat = without_calls(wanted)
@@ -70,7 +69,7 @@ def read(
 
 
 def _rounded(
-    model: onnx.ModelProto, request: CompileRequest, kept: Mapping[str, str]
+    model: onnx.ModelProto, request: CompileRequest, chosen: Narrowing
 ) -> tuple[onnx.ModelProto, NarrowLayers | None]:
     """The model whose products round as the request wants, and which do; None where passes round
     them. A model with weights in blocks is changed in place.
@@ -78,10 +77,10 @@ def _rounded(
     if request.options.precision is not Precision.INT8:
         return model, None
     if has_blocks(model):
-        set_level(model, 0, kept)
-        return model, layers_of(model).keeping(kept)
-    products = RowProducts(model)
-    narrow = products.layers.keeping(kept)
+        set_level(model, 0, chosen.kept)
+        return model, layers_of(model).keeping(chosen.kept)
+    products = RowProducts(model, chosen.scales)
+    narrow = products.layers.keeping(chosen.kept)
     return products.rounded(labels=narrow.layers), narrow
 
 

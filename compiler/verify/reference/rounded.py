@@ -73,12 +73,16 @@ def with_stored_caches(
 
 
 def with_rounded_rows(
-    model: Path, labels: Collection[str], nudges: Sequence[float], scratch: Path
+    model: Path,
+    labels: Collection[str],
+    scales: Mapping[str, Any],
+    nudges: Sequence[float],
+    scratch: Path,
 ) -> list[Path]:
     """Copies of the ONNX model in the file, in the folder: one whose matmuls by weights in blocks
     round nothing, and for each nudge one that rounds what those nodes multiply (`block_products`).
     Of a model without such blocks, the file itself and copies that round products by floats
-    (`row_products`).
+    (`row_products`), scaled by `scales` beforehand.
     """
     import onnx
 
@@ -88,7 +92,7 @@ def with_rounded_rows(
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     if not has_blocks(loaded.proto):
-        products = RowProducts(loaded.proto)
+        products = RowProducts(loaded.proto, scales)
         copies = enumerate(products.rounded(nudge, labels) for nudge in nudges)
         return [model, *(written(one, scratch, f"rows{number}") for number, one in copies)]
     set_level(loaded.proto, 0)

@@ -124,6 +124,12 @@ def test_defaults():
         ({"options": {"weights": "int4", "calibration": "awq"}}, "options.calibration"),
         ({"options": {"calibration": "gptq"}}, "options.calibration"),
         ({"options": {"weights": "float16", "calibration": "gptq"}}, "options.calibration"),
+        ({"options": {"calibration": "smooth"}}, "options.calibration"),
+        (
+            {"options": {"precision": "bfloat16", "calibration": "smooth"}},
+            "options.calibration",
+        ),
+        ({"options": {"precision": "int8", "calibration": "gptq"}}, "options.calibration"),
         ({"options": {"cache": "int4", "state": "lifted"}}, "options.cache"),
         ({"options": {"cache": "float16"}}, "options.cache"),
         ({"options": {"state": "lifted", "cache_error": 0.1}}, "options.cache_error"),
