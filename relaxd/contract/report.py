@@ -159,13 +159,25 @@ class FallbackReport:
 
 
 @dataclass(frozen=True)
+class SmoothedReport:
+    """A value whose channels are scaled before they are rounded: how much of what they differ by
+    its weights took (0 to 1), and the error of its products at the samples, before and after.
+    """
+
+    value: str
+    strength: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
+
+
+@dataclass(frozen=True)
 class WeightsReport:
     """What it changes that weights or caches are stored in fewer bits, or that operands are
     rounded.
 
     error: the greatest of all outputs; expected: that of the reference with the same roundings;
     limit: what the request allows of the error, None for any; fallback: None where the request lets
-    a build fail that is above it.
+    a build fail that is above it; smoothed: the values whose channels samples had scaled.
     """
 
     form: str
@@ -175,6 +187,7 @@ class WeightsReport:
     reference: str | None = None
     outputs: tuple[WeightError, ...] = ()
     fallback: FallbackReport | None = None
+    smoothed: tuple[SmoothedReport, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,7 @@ def test_a_calibrated_build_is_verified_as_any_other(tmp_path: Path) -> None:
     model, samples = perceptron(), tmp_path / "samples.npz"
     np.savez(samples, x=rows_of(0, 300, 160) / 10)
     errors = {}
-    for calibration in Calibration:
+    for calibration in (Calibration.NONE, Calibration.GPTQ):
         output = tmp_path / calibration
         options = CompileOptions(
             profile=False, weights=WeightForm.INT4, weights_error=0.2, calibration=calibration
