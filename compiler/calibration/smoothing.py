@@ -63,7 +63,7 @@ def _scales(rows: Array, weights: Sequence[Array], strength: float) -> Array:
 
 
 def _bounded(sizes: Array) -> Array:
-    return np.maximum(sizes.astype(np.float64), _LEAST * sizes.max())
+    return np.asarray(np.maximum(sizes.astype(np.float64), _LEAST * sizes.max()))
 
 
 def _error(rows: Array, weights: Sequence[Array], exact: Sequence[Array]) -> float:

@@ -10,13 +10,11 @@ from onnx import helper
 
 from compiler import compile_model
 from compiler.calibration.smoothing import smoothed
-from compiler.errors import ImportFailed
 from relaxd.contract.options import Calibration, CompileOptions, Precision, PrecisionOver
 from relaxd.errors import DeclarationError
 from relaxd.loader.report import report_of
-from tests.compiler.building import failing, report
+from tests.compiler.building import report
 from tests.compiler.ir.onnx.running import model_of, normal
-from tests.compiler.test_rounding import blocks
 
 SMOOTH = CompileOptions(profile=False, precision=Precision.INT8, calibration=Calibration.SMOOTH)
 
@@ -101,14 +99,7 @@ def test_a_build_rounds_less(tmp_path: Path) -> None:
     assert manifest.narrow.layers == ("first", "second")
 
 
-def test_what_cannot_be_scaled_is_refused(tmp_path: Path) -> None:
+def test_samples_are_wanted(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="samples") as caught:
         compile_model(classifier(), output=tmp_path / "out", options=SMOOTH)
     assert caught.value.field == "samples"
-    samples = tmp_path / "samples.npz"
-    np.savez(samples, x=normal(4, 96))
-    error = failing(
-        tmp_path / "blocks", ImportFailed, blocks(), dims={"n": (1, 5)}, options=SMOOTH,
-        samples=samples,
-    )  # fmt: skip
-    assert (error.code, error.failure.field) == ("import.calibration", "options.calibration")
