@@ -321,14 +321,17 @@ def _precision(report: Report, narrow: NarrowReport) -> RenderableType:
             f"multiply {narrow.form}"
         )
     ]
-    reasons = Counter(narrow.kept.values()).most_common(MOST_KEPT)
-    lines += [Text(f"{number} stay float32: {why}", style="dim") for why, number in reasons]
     found = report.numerics.precision
-    if found is not None and found.fallback is not None and found.fallback.groups:
-        kept = sum(len(group.layers) for group in found.fallback.groups if group.kept)
-        error = found.fallback.error
-        share = "infinitely" if error is None else f"by {error:.2%}"
-        lines.append(Text(f"{kept} of them, as all layers change an output {share}", style="dim"))
+    fallback = None if found is None else found.fallback
+    groups = () if fallback is None else fallback.groups
+    measured = {name for group in groups if group.kept for name in group.layers}
+    others = (why for name, why in narrow.kept.items() if name not in measured)
+    reasons = Counter(others).most_common(MOST_KEPT)
+    lines += [Text(f"{number} stay float32: {why}", style="dim") for why, number in reasons]
+    if fallback is not None and measured:
+        share = "infinitely" if fallback.error is None else f"by {fallback.error:.2%}"
+        why = f"{len(measured)} stay float32 for their error: all layers change an output {share}"
+        lines.append(Text(why, style="dim"))
     if found is not None:
         lines += [Text(), *_changed(found, "the model in its own precision")]
     return Group(*lines)
