@@ -17,6 +17,7 @@ from compiler.bundle import files
 from compiler.calibration.run import calibrator_of
 from compiler.entry import imported_from, opened
 from compiler.ir.model_file import LoadedModel, LoadedScript
+from compiler.ir.onnx.products import Narrowing
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
@@ -26,6 +27,7 @@ from compiler.key import action_key
 from compiler.machine import cannot_run
 from compiler.profile import stage
 from compiler.runners import runner_of
+from compiler.sensitivity.run import Fallback, fallback_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
@@ -36,7 +38,7 @@ from compiler.verify.samples import to_npz
 from relaxd.contract import kernels, profile
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.numerics import FILENAME as NUMERICS
-from relaxd.contract.options import Flavour
+from relaxd.contract.options import Calibration, Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
@@ -160,7 +162,8 @@ def _compile(
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
     """
     with entered(Stage.IMPORT, this.on_event):
-        imported = imported_from(model, this.request, this.target)
+        found = rounding.Found()
+        imported, keep = _imported(this, model, original, found)
         signature = Signature.of(imported)
         if imported.kept is not None:
             state.require_host(this.target, imported.kept.state.stored)
@@ -183,9 +186,8 @@ def _compile(
     with entered(Stage.PASS, this.on_event):
         memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
-        found = rounding.Found()
-        samples = this.job.samples
-        calibrator = calibrator_of(this.request, samples, original, signature, this.scratch)
+        given, wanted = this.job.samples, Calibration.GPTQ
+        calibrator = calibrator_of(this.request, wanted, given, original, signature, this.scratch)
         if calibrator is not None:
             this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
         scheduled = manager.to_kernels(
@@ -193,10 +195,11 @@ def _compile(
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            rounding.rounding_of(this.request, imported, this.target, found, calibrator),
+            rounding.rounding_of(this.request, imported, this.target, found, calibrator, keep),
             # A dump is to show the loops.
             kept if maker.takes_objects and not dumps else None,
         )
+        found.fallback = None if keep is None else keep.measured
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
         # What launches kernels itself has no way to upload constants but that of weights.
@@ -228,6 +231,34 @@ def _compile(
         left_out=dict(model.text.left_out),
     )
     return _Compiled(maker.described(manifest, this.partial), signature, notes, found)
+
+
+def _imported(
+    this: _Build,
+    model: LoadedModel | LoadedScript,
+    original: sides.Reference,
+    found: rounding.Found,
+) -> "tuple[Imported, Fallback | None]":
+    """The model in Relax, and what chooses the layers that passes are not to round, where the
+    request wants that. An import that rounds is made again with what was chosen.
+    """
+    imported = imported_from(model, this.request, this.target)
+    rounding.require_processor(this.request, this.target)
+    signature, given, wanted = Signature.of(imported), this.job.samples, Calibration.SMOOTH
+    smoother = calibrator_of(this.request, wanted, given, original, signature, this.scratch)
+    if smoother is not None:
+        found.scales, found.smoothed = smoother.scales()
+    samples = Path(given) if given else None
+    keep = fallback_of(
+        this.request, signature, samples, original, found.scales, this.scratch, drawn=this.drawn
+    )
+    if imported.narrow is None:
+        return imported, keep
+    kept = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
+    if kept or found.scales:
+        again, chosen = opened(this.job, this.request), Narrowing(kept, found.scales)
+        imported = imported_from(again, this.request, this.target, chosen)
+    return imported, keep
 
 
 def _kernels(this: _Build) -> "KernelCache | None":

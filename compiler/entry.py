@@ -7,6 +7,7 @@ from compiler import rounding, scores, state
 from compiler.ir import import_model, import_torchscript
 from compiler.ir.model_file import LoadedModel, LoadedScript, open_model
 from compiler.ir.onnx.integer_operands import with_integers
+from compiler.ir.onnx.products import Narrowing
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
 from compiler.targets import Target
 from relaxd.contract.request import CompileRequest
@@ -24,16 +25,21 @@ def opened(
 
 
 def imported_from(
-    model: LoadedModel | LoadedScript, request: CompileRequest, target: Target
+    model: LoadedModel | LoadedScript,
+    request: CompileRequest,
+    target: Target,
+    chosen: Narrowing | None = None,
 ) -> "Imported":
-    """The model in Relax; a model that was read is emptied. Raises CompileError."""
+    """The model in Relax; a model that was read is emptied. Raises CompileError.
+
+    chosen: what became of products that the import could round; None where nothing was chosen.
+    """
     if isinstance(model, LoadedScript):
         state.require_passed(request)
         rounding.require_plain(request)
         return import_torchscript(model.path, request)
-    imported = import_model(
-        with_integers(model.proto) if _multiplies_bytes(target) else model.proto, request
-    )
+    proto = with_integers(model.proto) if _multiplies_bytes(target) else model.proto
+    imported = import_model(proto, request, chosen)
     # The module holds its own copy of the weights.
     model.proto.Clear()
     return imported

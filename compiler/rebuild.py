@@ -13,7 +13,7 @@ from compiler.toolchain.versions import versions
 from relaxd.contract import numerics
 from relaxd.contract.action import ActionKey, differences
 from relaxd.contract.model_folder import digest_of_folder
-from relaxd.contract.options import Calibration
+from relaxd.contract.options import Calibration, PrecisionOver
 from relaxd.contract.request import CompileRequest
 from relaxd.loader.bundle import read_manifest
 from relaxd.provenance.errors import TrustError
@@ -32,9 +32,16 @@ class Origin:
     key: ActionKey
 
     @property
-    def calibrated(self) -> bool:
-        """Whether samples decided about weights."""
-        return self.request.options.calibration is not Calibration.NONE
+    def by_samples(self) -> bool:
+        """Whether samples decided about weights or layers."""
+        return self.request.samples is not None and (
+            self.request.options.calibration is not Calibration.NONE or self.keeps
+        )
+
+    @property
+    def keeps(self) -> bool:
+        """Whether layers stayed in float32 for the error of the others."""
+        return self.request.options.precision_over is PrecisionOver.KEEP
 
     @classmethod
     def of(cls, statement: Mapping[str, Any]) -> "Origin":
@@ -55,7 +62,7 @@ def compare(
 ) -> list[str]:
     """Compile the model into `output`; the names of the files that are equal, which are all but
     measurements and the manifest that lists their digests. samples: the file that weights were
-    calibrated by, where they were.
+    calibrated by or layers chosen, where they were.
 
     Raises TrustError, which names the part of the action key or the file that differs, and
     CompileError.
@@ -65,10 +72,12 @@ def compare(
     _check_key(origin)
     unmeasured = replace(
         origin.request.options,
-        verify=False,
+        # What layers stay in float32 follows from the error that is allowed, which wants verify.
+        verify=origin.keeps,
         profile=False,
         weights_error=None,
-        precision_error=None,
+        cache_error=None,
+        precision_error=origin.request.options.precision_error if origin.keeps else None,
     )
     request = replace(origin.request, options=unmeasured, samples=None, targets=(origin.target,))
     # Kernels of earlier builds would prove nothing.
@@ -96,11 +105,11 @@ def _check_model(origin: Origin, model: Path) -> None:
 
 
 def _check_samples(origin: Origin, samples: Path | None) -> None:
-    if not origin.calibrated:
+    if not origin.by_samples:
         return
     if samples is None:
         raise TrustError(
-            "weights were calibrated by samples, and there are none to do it again",
+            "samples decided what is rounded, and there are none to do it again",
             part="samples",
             hint=f"give --samples with the file {origin.request.samples}",
         )

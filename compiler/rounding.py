@@ -4,9 +4,10 @@ fewer bits, and operands of matmuls and convolutions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.model_file import LoadedModel, LoadedScript
@@ -22,12 +23,14 @@ from compiler.verify.reference.rounded import (
 from compiler.verify.sides import Reference
 from compiler.verify.spread import BLOCK_NUDGES, NUDGES, Rounded
 from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
-from relaxd.contract.options import CacheForm, Precision, WeightForm
+from relaxd.contract.options import CacheForm, Calibration, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
     from compiler.ir.imported import Imported, Kept
     from compiler.ir.weights import Rounded as RoundedWeights
+    from compiler.isolation.step import Record
+    from compiler.passes.pack.round_operands import Keep
     from compiler.passes.pack.round_weights import Calibrate
     from compiler.passes.pipelines import Rounding
     from relaxd.contract.narrow import NarrowLayers
@@ -35,10 +38,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Found:
-    """What became of the weights and of the layers, once the pass has run."""
+    """What became of the weights and of the layers, once the pass has run; fallback: what was
+    measured to choose layers that stay as they are; scales: as in
+    `compiler.ir.onnx.products.Narrowing`; smoothed: what was measured to choose them.
+    """
 
     weights: RoundedWeights | None = None
     layers: NarrowLayers | None = None
+    fallback: Record | None = None
+    scales: Mapping[str, Any] = field(default_factory=dict)
+    smoothed: list[Record] | None = None
 
     def note_weights(self, rounded: RoundedWeights) -> None:
         """Keeps it."""
@@ -61,6 +70,13 @@ def as_wanted(
     if block_products.opset_of(model.proto) < block_products.LEAST_OPSET:
         raise _unroundable(f"the model's opset is older than {block_products.LEAST_OPSET}")
     if block_products.set_level(model.proto, block_products.ROUNDED):
+        if request.options.calibration is Calibration.SMOOTH:
+            raise ImportFailed(
+                "the model's weights are in blocks already, whose numbers cannot be scaled",
+                reason="calibration",
+                field="options.calibration",
+                hint="compile it with calibration=none",
+            )
         return replace(model, built=True)
     if not RowProducts(model.proto).layers.layers:
         raise _unroundable("no matmul or convolution of the model has constant weights to round")
@@ -83,35 +99,46 @@ def rounding_of(
     target: Target,
     found: Found,
     calibrate: Calibrate | None = None,
+    keep: Keep | None = None,
 ) -> Rounding | None:
     """The pass that rounds weights or operands, None where the request wants none; `found` hears
     what became of them. Raises ImportFailed for a target that would keep them as they are.
 
-    calibrate: where weights are to be calibrated; None rounds them to nearest.
+    calibrate: where weights are to be calibrated; None rounds them to nearest. keep: chooses layers
+    that stay as they are, where passes round operands.
     """
     asked = _asked(request)
     if asked is None:
         return None
-    name, what = asked
-    if target.device is not None:
-        raise ImportFailed(
-            f"{what} are for processors, not for {target.name}",
-            reason=name,
-            field=f"options.{name}",
-            hint=f"compile it with {name}=float32",
-        )
+    require_processor(request, target)
     if imported.narrow is not None:
         # The import has rounded already.
         found.note_layers(imported.narrow)
         return None
-    if name == "precision":
+    if asked[0] == "precision":
         from compiler.passes.pack.round_operands import RoundOperands
         from compiler.targets.vector_unit import VectorUnit
 
-        return RoundOperands.of(imported, VectorUnit.of(target), found.note_layers)
+        return RoundOperands.of(imported, VectorUnit.of(target), found.note_layers, keep)
     from compiler.passes.pack.round_weights import RoundWeights
 
     return RoundWeights(request.options.weights, imported.weights, found.note_weights, calibrate)
+
+
+def require_processor(request: CompileRequest, target: Target) -> None:
+    """Raises ImportFailed for a target whose kernels are no processor's, where the request rounds
+    weights or operands.
+    """
+    asked = _asked(request)
+    if asked is None or target.device is None:
+        return
+    name, what = asked
+    raise ImportFailed(
+        f"{what} are for processors, not for {target.name}",
+        reason=name,
+        field=f"options.{name}",
+        hint=f"compile it with {name}=float32",
+    )
 
 
 def references_of(
@@ -162,10 +189,17 @@ def _references_of(
     if found.layers is None:
         return original, None
     layers = found.layers.layers
+    measured = {"fallback": found.fallback, "smoothed": found.smoothed}
+    stated = {name: one for name, one in measured.items() if one is not None}
     if found.layers.form is Precision.INT8:
-        plain, made, *others = with_rounded_rows(original.model, (0.0, *BLOCK_NUDGES), scratch)
+        nudges = (0.0, *(BLOCK_NUDGES if layers else ()))
+        plain, made, *others = with_rounded_rows(
+            original.model, layers, found.scales, nudges, scratch
+        )
         nudged = tuple(replace(original, model=path) for path in others)
-        rounded_rows = Rounded(replace(original, model=plain), PRECISION, nudged, pointwise=True)
+        rounded_rows = Rounded(
+            replace(original, model=plain), PRECISION, nudged, pointwise=True, stated=stated
+        )
         return replace(original, model=made), rounded_rows
 
     def rounded(name: str, nudge: float = 0.0) -> Reference:
@@ -173,7 +207,7 @@ def _references_of(
         return replace(original, model=path)
 
     nudged = tuple(rounded(f"nudged{place}", nudge) for place, nudge in enumerate(NUDGES))
-    return rounded("rounded"), Rounded(original, PRECISION, nudged if layers else ())
+    return rounded("rounded"), Rounded(original, PRECISION, nudged if layers else (), stated=stated)
 
 
 def require_plain(request: CompileRequest) -> None:

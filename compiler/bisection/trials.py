@@ -24,7 +24,7 @@ from compiler.ir.onnx.walking import walk
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from compiler.verify.samples import to_npz
-from relaxd.contract.options import CacheForm, Calibration, Precision, StateForm
+from relaxd.contract.options import CacheForm, Calibration, Precision, PrecisionOver, StateForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 
@@ -104,6 +104,7 @@ class Trials:
             calibration=Calibration.NONE,
             precision=self._precision(cut),
             precision_error=None,
+            precision_over=PrecisionOver.FAIL,
         )
         request = CompileRequest(dims=declared.dims, targets=(self.job.target,), options=options)
         try:

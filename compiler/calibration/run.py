@@ -1,4 +1,4 @@
-"""Has a build's weights calibrated by its samples, in a process of its own."""
+"""Has a build's weights or operands calibrated by its samples, in a process of its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import ImportFailed
 from compiler.ir.weights import Rounding
-from compiler.isolation.step import run_task
+from compiler.isolation.step import Record, run_task
 from compiler.verify import npz
 from compiler.verify.inputs import Signature
 from compiler.verify.samples import from_npz
@@ -19,18 +19,19 @@ from relaxd.contract.request import CompileRequest
 
 _SECONDS = 1800.0
 _MEMORY_BYTES = 8 << 30
+Array = np.ndarray[Any, Any]
 _THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The last bits of sums depend on how many threads add them up, and whole roundings on those."""
 
 
 @dataclass(frozen=True)
 class Calibrator:
-    """reference: the model without rounding; samples: its inputs; folder: for rounded weights,
-    which stay there as long as they are used.
+    """reference: the model without rounding; samples: its inputs; folder: for what is found, which
+    stays there as long as it is used.
     """
 
     reference: Reference
-    samples: Mapping[str, np.ndarray[Any, Any]]
+    samples: Mapping[str, Array]
     folder: Path
 
     def __call__(self, roundings: Mapping[bytes, Rounding]) -> dict[bytes, Rounding]:
@@ -39,7 +40,20 @@ class Calibrator:
         """
         if not roundings:
             return {}
-        inputs, folder = self.folder / "calibration.npz", self.folder / "calibrated"
+        listed = [[key.hex(), one.form.value, one.axis] for key, one in roundings.items()]
+        records = self._run("compiler.calibration.task", "calibrated", roundings=listed)
+        return {bytes.fromhex(one["weight"]): _told(roundings, one) for one in records}
+
+    def scales(self) -> tuple[dict[str, Array], list[Record]]:
+        """The scales of channels by value (`compiler.ir.onnx.products.Narrowing`), and what was
+        measured for each; raises ImportFailed where the model does not run on the samples.
+        """
+        records = self._run("compiler.calibration.smooth_task", "smoothed")
+        return npz.read(self.folder / "smoothed" / "scales.npz"), records
+
+    def _run(self, task: str, name: str, **more: Any) -> list[Record]:
+        """The records of a task in a folder of that name."""
+        inputs, folder = self.folder / "calibration.npz", self.folder / name
         npz.write(inputs, self.samples)
         folder.mkdir()
         spec = {
@@ -48,10 +62,10 @@ class Calibrator:
             "draws": {name: draw.to_json() for name, draw in self.reference.draws.items()},
             "inputs": str(inputs),
             "folder": str(folder),
-            "roundings": [[key.hex(), one.form.value, one.axis] for key, one in roundings.items()],
+            **more,
         }
         outcome = run_task(
-            "compiler.calibration.task",
+            task,
             spec,
             folder / "records.jsonl",
             seconds=_SECONDS,
@@ -66,20 +80,21 @@ class Calibrator:
                 hint="give smaller samples, or compile it with calibration=none",
                 output=outcome.output,
             )
-        return {bytes.fromhex(one["weight"]): _told(roundings, one) for one in outcome.records}
+        return outcome.records
 
 
 def calibrator_of(
     request: CompileRequest,
+    wanted: Calibration,
     samples: str | None,
     original: Reference,
     signature: Signature,
     folder: Path,
 ) -> Calibrator | None:
-    """What calibrates weights by the samples, a file of the request's, where the request wants it;
-    raises RequestError where there are none.
+    """What calibrates by the samples, a file of the request's, where the request wants that
+    calibration; raises RequestError where there are none.
     """
-    if request.options.calibration is Calibration.NONE:
+    if request.options.calibration is not wanted:
         return None
     request.require_samples()
     assert samples is not None

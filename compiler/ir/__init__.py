@@ -12,16 +12,21 @@ if TYPE_CHECKING:
     import onnx
 
     from compiler.ir.imported import Imported
+    from compiler.ir.onnx.products import Narrowing
     from relaxd.contract.request import CompileRequest
 
 
-def import_model(model: onnx.ModelProto, request: CompileRequest) -> Imported:
+def import_model(
+    model: onnx.ModelProto,
+    request: CompileRequest,
+    chosen: Narrowing | None = None,
+) -> Imported:
     """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at
-    fault.
+    fault. chosen: as in `compiler.ir.onnx.reader.read`.
     """
     from compiler.ir.onnx.reader import read
 
-    return read(model, request)
+    return read(model, request, chosen=chosen)
 
 
 def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:

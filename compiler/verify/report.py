@@ -146,7 +146,7 @@ def _state_changes(
             f"the model without rounding answered at no point: {refused[0].reason}", refused
         )
     found = changes(answered, signature, options, wording)
-    report[wording.part] = {"reference": engine, **found}
+    report[wording.part] = {"reference": engine, **found, **rounded.stated}
     check_error(report, options, wording)
     if equals:
         sides = ("reference", *equals)

@@ -8,11 +8,12 @@ library's may.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from compiler.isolation.step import Record
 from compiler.verify import npz
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.judged import SIDES, Judged, judge_all
@@ -50,13 +51,14 @@ class Rounded:
 
     wording: how reports speak of it. pointwise: whether a point's outputs may come apart by what
     they are moved at that point alone, as nudges move every number that a library may round
-    otherwise.
+    otherwise. stated: what reports say of the rounding beside what it changes.
     """
 
     original: Reference
     wording: Wording
     nudged: tuple[Reference, ...] = ()
     pointwise: bool = False
+    stated: Record = field(default_factory=dict)
 
 
 def nudged_sides(

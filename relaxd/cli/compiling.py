@@ -124,6 +124,7 @@ def compile_command(
     weights_error: declare.WeightsError = None,
     precision: declare.PrecisionOption = None,
     precision_error: declare.PrecisionError = None,
+    precision_over: declare.PrecisionOverOption = None,
     grid: declare.Grid = None,
     target: declare.Targets = None,
     samples: Samples = None,
@@ -155,6 +156,7 @@ def compile_command(
         weights_error=weights_error,
         precision=precision,
         precision_error=precision_error,
+        precision_over=precision_over,
         targets=target,
         grid=grid,
     )

@@ -9,7 +9,7 @@ import typer
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.grid import AUTO
-from relaxd.contract.options import Flavour, Precision, WeightForm
+from relaxd.contract.options import Flavour, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
@@ -112,6 +112,14 @@ PrecisionError = Annotated[
         show_default=False,
     ),
 ]
+PrecisionOverOption = Annotated[
+    PrecisionOver | None,
+    typer.Option(
+        "--precision-over",
+        help="Where the error is greater: fail, or keep the most sensitive layers in float32.",
+        show_default="fail",
+    ),
+]
 Grid = Annotated[
     list[str] | None,
     typer.Option(
@@ -170,6 +178,7 @@ def read_request(
     weights_error: float | None = None,
     precision: Precision | None = None,
     precision_error: float | None = None,
+    precision_over: PrecisionOver | None = None,
     targets: list[str] | None = None,
     grid: list[str] | None = None,
 ) -> CompileRequest:
@@ -182,6 +191,7 @@ def read_request(
         "weights_error": weights_error,
         "precision": precision,
         "precision_error": precision_error,
+        "precision_over": precision_over,
     }
     options = [
         *(options or []),

@@ -321,10 +321,19 @@ def _precision(report: Report, narrow: NarrowReport) -> RenderableType:
             f"multiply {narrow.form}"
         )
     ]
-    reasons = Counter(narrow.kept.values()).most_common(MOST_KEPT)
+    found = report.numerics.precision
+    fallback = None if found is None else found.fallback
+    groups = () if fallback is None else fallback.groups
+    measured = {name for group in groups if group.kept for name in group.layers}
+    others = (why for name, why in narrow.kept.items() if name not in measured)
+    reasons = Counter(others).most_common(MOST_KEPT)
     lines += [Text(f"{number} stay float32: {why}", style="dim") for why, number in reasons]
-    if report.numerics.precision is not None:
-        lines += [Text(), *_changed(report.numerics.precision, "the model in its own precision")]
+    if fallback is not None and measured:
+        share = "infinitely" if fallback.error is None else f"by {fallback.error:.2%}"
+        why = f"{len(measured)} stay float32 for their error: all layers change an output {share}"
+        lines.append(Text(why, style="dim"))
+    if found is not None:
+        lines += [Text(), *_changed(found, "the model in its own precision")]
     return Group(*lines)
 
 

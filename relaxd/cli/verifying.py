@@ -47,8 +47,7 @@ SamplesFile = Annotated[
     typer.Option(
         "--samples",
         metavar="NPZ",
-        help="The samples that weights were calibrated by, for --rebuild, in place of the "
-        "server's.",
+        help="The samples that decided what is rounded, for --rebuild, in place of the server's.",
         show_default=False,
     ),
 ]
@@ -102,7 +101,7 @@ def _rebuilt(
     source = model or scratch / "model"
     if model is None:
         source.write_bytes(client.model(origin.model))
-    if samples is None and origin.calibrated and origin.request.samples:
+    if samples is None and origin.by_samples and origin.request.samples:
         samples = scratch / "samples.npz"
         samples.write_bytes(client.model(origin.request.samples))
     stderr().print("signature and digests hold; compiling again", style="dim")

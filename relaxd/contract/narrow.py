@@ -1,13 +1,16 @@
 """Which layers of a library multiply rounded numbers, and which stay as the model has them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text
 from relaxd.contract.options import Precision
 
 _FORMS = tuple(form for form in Precision if form is not Precision.FLOAT32)
+
+Unit: TypeAlias = tuple[str, ...]
+"""The names of layers that round together or not at all: the two matmuls of an attention do."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,11 @@ class NarrowLayers:
     form: Precision
     layers: tuple[str, ...]
     kept: Mapping[str, str]
+
+    def keeping(self, kept: Mapping[str, str]) -> "NarrowLayers":
+        """With these layers in float32 too, for the reasons given."""
+        layers = tuple(name for name in self.layers if name not in kept)
+        return replace(self, layers=layers, kept={**self.kept, **kept})
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's form."""

@@ -56,12 +56,14 @@ class WeightForm(StrEnum):
 
 
 class Calibration(StrEnum):
-    """By what weights of few bits are rounded: each number to the nearest, or by GPTQ, so that
-    outputs for the request's samples change least.
+    """What the request's samples are for beside verification: nothing; GPTQ: weights of few bits
+    are rounded so that outputs for the samples change least; SMOOTH: channels of what operands of
+    int8 multiply are scaled so that those of the samples are of like size.
     """
 
     NONE = "none"
     GPTQ = "gptq"
+    SMOOTH = "smooth"
 
 
 class Precision(StrEnum):
@@ -74,6 +76,15 @@ class Precision(StrEnum):
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
     INT8 = "int8"
+
+
+class PrecisionOver(StrEnum):
+    """What becomes of a build whose rounded operands change an output by more than is allowed: it
+    fails, or it keeps the most sensitive layers in float32.
+    """
+
+    FAIL = "fail"
+    KEEP = "keep"
 
 
 @dataclass(frozen=True)
@@ -93,9 +104,10 @@ class CompileOptions:
     logits: of which tokens the output `logits` of a language model has the scores.
     weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
     the greatest error of any output against the model's own weights at which a build is published,
-    None for any. calibration: what weights of int8 and int4 are rounded by.
+    None for any. calibration: how samples change what weights of few bits or operands of int8 are
+    rounded to.
     precision: what matmuls and convolutions by constant weights multiply; precision_error: as
-    weights_error, of the rounded operands.
+    weights_error, of the rounded operands; precision_over: what is done where the error is greater.
     embed_weights: put the weights into the library; None takes what the target is for: yes for
     micro-controllers, whose programs have no files.
     """
@@ -116,6 +128,7 @@ class CompileOptions:
     calibration: Calibration = Calibration.NONE
     precision: Precision = Precision.FLOAT32
     precision_error: float | None = None
+    precision_over: PrecisionOver = PrecisionOver.FAIL
     embed_weights: bool | None = None
 
     def __post_init__(self) -> None:
@@ -127,6 +140,7 @@ class CompileOptions:
         self._choose("weights", WeightForm)
         self._choose("calibration", Calibration)
         self._choose("precision", Precision)
+        self._choose("precision_over", PrecisionOver)
         for name, kinds, what in _KINDS:
             value = getattr(self, name)
             if type(value) not in kinds:
@@ -141,6 +155,13 @@ class CompileOptions:
         self._limit("cache", "rounding rows of caches")
         self._limit("weights", "rounding weights")
         self._limit("precision", "rounding operands")
+        if self.precision_over is PrecisionOver.KEEP and self.precision_error is None:
+            raise DeclarationError(
+                "precision_over=keep keeps layers in float32 until the error is within "
+                "precision_error, and there is none",
+                field="options.precision_over",
+                hint="set precision_error, or leave precision_over out",
+            )
         if self.precision is not Precision.FLOAT32 and self.weights is not WeightForm.FLOAT32:
             raise DeclarationError(
                 f"weights of {self.weights} are multiplied in float32, not in {self.precision}",
@@ -155,7 +176,13 @@ class CompileOptions:
                 hint="set state to lifted, or leave it out",
             )
         blocks = WeightForm.INT8, WeightForm.INT4
-        if self.calibration is not Calibration.NONE and self.weights not in blocks:
+        if self.calibration is Calibration.SMOOTH and self.precision is not Precision.INT8:
+            raise DeclarationError(
+                f"calibration=smooth is for precision=int8, not for {self.precision}",
+                field="options.calibration",
+                hint="set precision to int8, or leave it out",
+            )
+        if self.calibration is Calibration.GPTQ and self.weights not in blocks:
             raise DeclarationError(
                 f"calibration={self.calibration} is for weights of int8 and int4, not of "
                 f"{self.weights}",

@@ -136,12 +136,48 @@ class WeightError:
 
 
 @dataclass(frozen=True)
+class AloneReport:
+    """Layers that were measured together: the error where they alone are rounded, None for one that
+    is not finite, and whether they stay float32.
+    """
+
+    layers: tuple[str, ...]
+    alone: float | None = None
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class FallbackReport:
+    """What the reference's errors were when layers were chosen that stay float32: `error` where all
+    are rounded, `left` without those that stay; groups: the most sensitive layers first, none where
+    all could be rounded.
+    """
+
+    error: float | None = None
+    left: float | None = None
+    groups: tuple[AloneReport, ...] = ()
+
+
+@dataclass(frozen=True)
+class SmoothedReport:
+    """A value whose channels are scaled before they are rounded: how much of what they differ by
+    its weights took (0 to 1), and the error of its products at the samples, before and after.
+    """
+
+    value: str
+    strength: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
+
+
+@dataclass(frozen=True)
 class WeightsReport:
     """What it changes that weights or caches are stored in fewer bits, or that operands are
     rounded.
 
     error: the greatest of all outputs; expected: that of the reference with the same roundings;
-    limit: what the request allows of the error, None for any.
+    limit: what the request allows of the error, None for any; fallback: None where the request lets
+    a build fail that is above it; smoothed: the values whose channels samples had scaled.
     """
 
     form: str
@@ -150,6 +186,8 @@ class WeightsReport:
     limit: float | None = None
     reference: str | None = None
     outputs: tuple[WeightError, ...] = ()
+    fallback: FallbackReport | None = None
+    smoothed: tuple[SmoothedReport, ...] = ()
 
 
 @dataclass(frozen=True)

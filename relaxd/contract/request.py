@@ -44,12 +44,12 @@ class CompileRequest:
         return {dim.name: dim for dim in self.dims}
 
     def require_samples(self) -> None:
-        """Raises DeclarationError where weights are to be calibrated, and there is nothing to
-        calibrate them by.
+        """Raises DeclarationError where something is to be calibrated, and there is nothing to
+        calibrate it by.
         """
         if self.options.calibration is not Calibration.NONE and self.samples is None:
             raise DeclarationError(
-                f"calibration={self.options.calibration} rounds weights by what samples make of "
+                f"calibration={self.options.calibration} rounds by what samples make of "
                 "the model, and there are none",
                 field="samples",
                 hint="give an .npz of real inputs (--samples), or leave calibration out",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from compiler import rebuild
@@ -13,7 +14,7 @@ from compiler.key import action_key
 from compiler.targets import resolve
 from compiler.toolchain.versions import versions
 from relaxd.contract.canonical import digest_of
-from relaxd.contract.options import Calibration, WeightForm
+from relaxd.contract.options import Calibration, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.provenance.errors import TrustError
 from relaxd.provenance.statement import Subjects, provenance
@@ -82,6 +83,37 @@ def test_calibrated_weights_take_the_samples_that_they_were_calibrated_by(
         with pytest.raises(TrustError, match=message) as refused:
             rebuild.compare(calibrated, tmp_path, model, tmp_path / "again", given)
         assert refused.value.part == "samples"
+
+
+@pytest.mark.slow
+def test_layers_stay_float32_again(model: Path, tmp_path: Path) -> None:
+    """That it is so decides the error which is allowed, at the samples too."""
+    samples, built = tmp_path / "samples.npz", tmp_path / "built"
+    np.savez(samples, x=np.random.default_rng(0).standard_normal((2, 9, 32)).astype("float32"))
+    origin = origin_of(model, versions())
+    options = replace(
+        origin.request.options,
+        verify=True,
+        precision=Precision.INT8,
+        precision_error=0.003,
+        precision_over=PrecisionOver.KEEP,
+    )
+    request = replace(
+        origin.request, options=options, samples=digest_of(samples.read_bytes()), targets=(TARGET,)
+    )
+    digest = digest_of(model.read_bytes())
+    key = action_key(digest, request, resolve(TARGET), versions())
+    signed = replace(origin, request=request, key=key)
+    manifest = compile_request(
+        model, request, output=built, target=TARGET, samples=samples, kernels=False
+    )
+    assert manifest.narrow is not None
+    assert len(manifest.narrow.layers) == 1
+    same = rebuild.compare(signed, built, model, tmp_path / "again", samples)
+    assert {"model.so", "weights.bin"} <= set(same)
+    with pytest.raises(TrustError) as refused:
+        rebuild.compare(signed, built, model, tmp_path / "other")
+    assert refused.value.part == "samples"
 
 
 def test_another_model_is_refused(model: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,12 +55,12 @@ def layers_of(model: onnx.ModelProto) -> NarrowLayers:
     return NarrowLayers(Precision.INT8, tuple(dict.fromkeys(layers)), kept)
 
 
-def set_level(model: onnx.ModelProto, level: int) -> int:
-    """Changes the model, so that all matmuls by blocks that can round state that level; how many
-    there are.
+def set_level(model: onnx.ModelProto, level: int, labels: Collection[str] | None = None) -> int:
+    """Changes the model, so that the matmuls by blocks that can round state that level; how many
+    there are. labels: of those that are meant; None for all.
     """
     found = 0
-    for node in filter(rounds, _nodes(model)):
+    for node in _rounding(model, labels):
         left = [one for one in node.attribute if one.name != LEVEL]
         del node.attribute[:]
         node.attribute.extend([*left, helper.make_attribute(LEVEL, level)])
@@ -68,16 +68,25 @@ def set_level(model: onnx.ModelProto, level: int) -> int:
     return found
 
 
-def round_rows(model: onnx.ModelProto, nudge: float = 0.0) -> None:
+def _rounding(model: onnx.ModelProto, labels: Collection[str] | None) -> Iterator[onnx.NodeProto]:
+    for node in filter(rounds, _nodes(model)):
+        if labels is None or label_of(node) in labels:
+            yield node
+
+
+def round_rows(
+    model: onnx.ModelProto, nudge: float = 0.0, labels: Collection[str] | None = None
+) -> None:
     """Changes the model, so that nodes of their own round what is multiplied by blocks, and the
     matmuls round nothing.
 
-    nudge: what is added to every number before it is rounded, of the greatest of its block, which
-    moves a few numbers to their other neighbour.
+    labels: of the matmuls in front of which numbers are rounded; None for all. nudge: what is
+    added to every number before it is rounded, of the greatest of its block, which moves a few
+    numbers to their other neighbour.
     """
     set_level(model, 0)
     halves = frozenset(_halves(model))
-    writer = _Writer(opset_of(model), halves, nudge)
+    writer = _Writer(opset_of(model), halves, nudge, labels)
     for nodes in _lists(model):
         writer.rewrite(nodes)
 
@@ -120,8 +129,14 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 class _Writer:
     """Writes the nodes that round in front of those that multiply."""
 
-    def __init__(self, opset: int, halves: frozenset[str], nudge: float) -> None:
-        self.opset, self.halves, self.nudge = opset, halves, nudge
+    def __init__(
+        self,
+        opset: int,
+        halves: frozenset[str],
+        nudge: float,
+        labels: Collection[str] | None,
+    ) -> None:
+        self.opset, self.halves, self.nudge, self.labels = opset, halves, nudge, labels
         self.made: list[onnx.NodeProto] = []
         self.name = ""
 
@@ -130,7 +145,7 @@ class _Writer:
         self.made = []
         done: dict[tuple[str, int, int], str] = {}
         for node in list(nodes):
-            if rounds(node):
+            if rounds(node) and (self.labels is None or label_of(node) in self.labels):
                 attributes = _attributes(node)
                 key = (node.input[0], attributes["K"], attributes["block_size"])
                 if key not in done:

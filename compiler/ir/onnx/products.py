@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,6 +18,18 @@ _OLDEST = 13
 """The least opset whose Cast knows bfloat16."""
 _ENDING = "__rounded"
 _NUDGE = "__nudge"
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """What a build has chosen of products that its import rounds.
+
+    kept: those that stay as they are, with the reasons. scales: by value, what its channels are
+    divided by before they are rounded (float32 [depth]); rows of the weights are multiplied by it.
+    """
+
+    kept: Mapping[str, str] = field(default_factory=dict)
+    scales: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
 
 def label_of(node: onnx.NodeProto) -> str:

@@ -22,12 +22,12 @@ from compiler.ir.onnx import (
     operators,  # noqa: F401  fills the registry
     support,
 )
-from compiler.ir.onnx.block_products import has_blocks, layers_of
+from compiler.ir.onnx.block_products import has_blocks, layers_of, set_level
 from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.item_names import item_name
 from compiler.ir.onnx.lists import Items, Stacked
-from compiler.ir.onnx.products import products_of
+from compiler.ir.onnx.products import Narrowing, products_of
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.onnx.state import lifted
@@ -44,13 +44,17 @@ from relaxd.contract.request import CompileRequest
 
 
 def read(
-    model: onnx.ModelProto, request: CompileRequest, trace: list[dict[str, Any]] | None = None
+    model: onnx.ModelProto,
+    request: CompileRequest,
+    trace: list[dict[str, Any]] | None = None,
+    chosen: Narrowing | None = None,
 ) -> Imported:
     """Import a model under a request; `trace` collects every node with its inferred shapes.
 
+    chosen: what became of products that the import could round; None where nothing was chosen.
     Raises ImportFailed naming the node or the declaration at fault.
     """
-    wanted, narrow = _rounded(model, request)
+    wanted, narrow = _rounded(model, request, chosen or Narrowing())
     if trace is None:
         support.check(wanted)
     flat = without_calls(wanted)
@@ -65,17 +69,19 @@ def read(
 
 
 def _rounded(
-    model: onnx.ModelProto, request: CompileRequest
+    model: onnx.ModelProto, request: CompileRequest, chosen: Narrowing
 ) -> tuple[onnx.ModelProto, NarrowLayers | None]:
     """The model whose products round as the request wants, and which do; None where passes round
-    them.
+    them. A model with weights in blocks is changed in place.
     """
     if request.options.precision is not Precision.INT8:
         return model, None
     if has_blocks(model):
-        return model, layers_of(model)
-    products = RowProducts(model)
-    return products.rounded(), products.layers
+        set_level(model, 0, chosen.kept)
+        return model, layers_of(model).keeping(chosen.kept)
+    products = RowProducts(model, chosen.scales)
+    narrow = products.layers.keeping(chosen.kept)
+    return products.rounded(labels=narrow.layers), narrow
 
 
 def _read(

@@ -1,12 +1,16 @@
 """The matmuls and convolutions of an ONNX model by constant float weights, and a model in which
 they multiply integers of 8 bits: weights are rounded with a scale for each column, what multiplies
 them with a scale for each row, or for each image, that a run finds.
+
+Channels of a row can be scaled beforehand, by numbers that the rows of the weights take back
+(SmoothQuant, Xiao et al. 2022).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,9 +40,11 @@ Array = np.ndarray[Any, Any]
 class RowProducts:
     """The products of one model; what they multiply is found once."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        """Of the main graph alone: others run in loops and branches."""
-        self.model = model
+    def __init__(
+        self, model: onnx.ModelProto, scales: Mapping[str, Array] = MappingProxyType({})
+    ) -> None:
+        """Of the main graph alone: others run in loops and branches. scales: as in `Narrowing`."""
+        self.model, self.scales = model, scales
         self.constants: Mapping[str, onnx.TensorProto] = {
             tensor.name: tensor
             for tensor in model.graph.initializer
@@ -84,16 +90,28 @@ class RowProducts:
             return "its weights are not finite"
         return "its weights are integers" if np.array_equal(weight, np.rint(weight)) else None
 
-    def rounded(self, nudge: float = 0.0) -> onnx.ModelProto:
-        """The model with the products of `layers` on integers.
+    @property
+    def matrices(self) -> dict[str, list[Array]]:
+        """By value, the weights [depth, columns] that products round and multiply it by."""
+        found: dict[str, list[Array]] = {}
+        layers = frozenset(self.layers.layers)
+        for node in self.model.graph.node:
+            if label_of(node) in layers and node.op_type in ("MatMul", "Gemm"):
+                weight = numpy_helper.to_array(self.constants[node.input[1]])
+                found.setdefault(node.input[0], []).append(_upright(node, weight))
+        return found
 
-        nudge: what is added to every number before it is rounded, of the greatest of its row, which
-        moves a few numbers to their other neighbour.
+    def rounded(self, nudge: float = 0.0, labels: Collection[str] | None = None) -> onnx.ModelProto:
+        """The model with products on integers.
+
+        labels: of these products, some of `layers`; None for all of them. nudge: what is added to
+        every number before it is rounded, of the greatest of its row, which moves a few numbers to
+        their other neighbour.
         """
         made = onnx.ModelProto()
         made.CopyFrom(self.model)
-        writer = _Writer(_opset(made), nudge)
-        layers = frozenset(self.layers.layers)
+        writer = _Writer(_opset(made), nudge, self.scales)
+        layers = frozenset(self.layers.layers if labels is None else labels)
         for node in self.model.graph.node:
             if label_of(node) in layers and node.op_type in OPERATORS:
                 writer.multiply(node, numpy_helper.to_array(self.constants[node.input[1]]))
@@ -149,8 +167,8 @@ def _is_weight(model: onnx.ModelProto, given: onnx.ValueInfoProto) -> bool:
 class _Writer:
     """Writes nodes, and the constants that they read."""
 
-    def __init__(self, opset: int, nudge: float) -> None:
-        self.opset, self.nudge = opset, nudge
+    def __init__(self, opset: int, nudge: float, scales: Mapping[str, Array]) -> None:
+        self.opset, self.nudge, self.scales = opset, nudge, scales
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
         self.rows: dict[tuple[str, tuple[int, ...]], tuple[str, str]] = {}
@@ -161,9 +179,10 @@ class _Writer:
         if node.op_type == "Conv":
             self._convolve(node, weight)
             return
-        if attributes.get("transB", 0):
-            weight = weight.T
-        whole, scales = _by_column(weight, 0)
+        weight = _upright(node, weight)
+        if node.input[0] in self.scales:
+            weight = weight * self.scales[node.input[0]][:, None]
+        whole, scales = by_column(weight, 0)
         scales = scales.reshape(-1) * np.float32(attributes.get("alpha", 1.0))
         number, step = self._rounded(node.input[0], (-1,))
         end = f"{node.output[0]}{_ENDING}"
@@ -177,7 +196,7 @@ class _Writer:
             self._node("Add", node.output[0], result, bias)
 
     def _convolve(self, node: onnx.NodeProto, weight: Array) -> None:
-        whole, scales = _by_column(weight, (1, 2, 3))
+        whole, scales = by_column(weight, (1, 2, 3))
         number, step = self._rounded(node.input[0], (1, 2, 3))
         end = f"{node.output[0]}{_ENDING}"
         made = onnx.NodeProto()
@@ -202,8 +221,11 @@ class _Writer:
     def _rounded(self, name: str, axes: tuple[int, ...]) -> tuple[str, str]:
         """The name of a value's integers, as float32, and of what one of them is worth."""
         if (name, axes) not in self.rows:
-            end = f"{name}{_ENDING}{len(self.rows)}"
-            sizes = self._node("Abs", f"{end}_sizes", name)
+            end, value = f"{name}{_ENDING}{len(self.rows)}", name
+            if axes == (-1,) and name in self.scales:
+                inverse = self._constant(f"{end}_channels", 1 / self.scales[name])
+                value = self._node("Mul", f"{end}_smooth", name, inverse)
+            sizes = self._node("Abs", f"{end}_sizes", value)
             # A maximum may pass over NaN, so a number that is not finite counts as infinity.
             sizes = self._where_finite(f"{end}_known", sizes, sizes, np.inf)
             greatest = self._greatest(f"{end}_greatest", sizes, axes)
@@ -213,7 +235,7 @@ class _Writer:
             step = self._where_finite(f"{end}_step", greatest, each, np.nan)
             some = self._node("Max", f"{end}_some", greatest, least)
             scaled = self._node(
-                "Mul", f"{end}_in", name, self._node("Div", f"{end}_by", most, some)
+                "Mul", f"{end}_in", value, self._node("Div", f"{end}_by", most, some)
             )
             if self.nudge:
                 moved = self._constant(f"{_ENDING}_nudge", np.float32(MOST * self.nudge))
@@ -253,7 +275,13 @@ class _Writer:
         return named
 
 
-def _by_column(weight: Array, axes: int | tuple[int, ...]) -> tuple[Array, Array]:
+def _upright(node: onnx.NodeProto, weight: Array) -> Array:
+    """The weights of a matmul as [depth, columns]."""
+    turned = any(one.name == "transB" and one.i for one in node.attribute)
+    return weight.T if turned else weight
+
+
+def by_column(weight: Array, axes: int | tuple[int, ...]) -> tuple[Array, Array]:
     """Integers up to 127 as float32, and what one of each column is worth."""
     greatest = np.abs(weight).max(axis=axes, keepdims=True).astype(np.float32)
     scales = np.where(greatest > _LEAST, greatest, np.float32(MOST)) / np.float32(MOST)

@@ -2,9 +2,9 @@
 attentions, to bfloat16.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -19,13 +19,14 @@ from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.passes.pack.pairs import round_to_bfloat
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import NarrowLayers, Unit
 from relaxd.contract.options import Precision
 
 LEAST_DEPTH = 16
 LEAST_COLUMNS = 8
 """Smaller products leave most of a panel or of a pair's instruction unused."""
 _ELSEWHERE = "it is part of another operator, or stands in a loop or a branch"
+Keep: TypeAlias = Callable[[Sequence[Unit]], Mapping[str, str]]
 _OPERATORS = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
@@ -35,7 +36,8 @@ class RoundOperands:
     that graph passes see matmuls and convolutions of float32; `PackPairs` narrows them.
 
     labels: the model's nodes by position; products: those of them that the reference can be given
-    with the same casts. note: called with what became of the layers.
+    with the same casts. note: called with what became of the layers. keep: chooses from the units
+    that could round the layers that stay float32, with the reasons; None keeps none.
     """
 
     unit: VectorUnit
@@ -43,20 +45,31 @@ class RoundOperands:
     labels: tuple[str, ...]
     products: frozenset[str]
     note: Callable[[NarrowLayers], None]
+    keep: Keep | None = None
     name = "round_operands"
     phase = Phase.GRAPH
 
     @classmethod
     def of(
-        cls, imported: Imported, unit: VectorUnit, note: Callable[[NarrowLayers], None]
+        cls,
+        imported: Imported,
+        unit: VectorUnit,
+        note: Callable[[NarrowLayers], None],
+        keep: Keep | None = None,
     ) -> "RoundOperands":
         """For a model that was imported to be rounded."""
-        return cls(unit, imported.ranges, imported.nodes, imported.products, note)
+        return cls(unit, imported.ranges, imported.nodes, imported.products, note, keep)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        rewriter = _Rewriter(module, self)
+        rewriter = _Rewriter(module, self, {})
         made = rewrite_functions(rewriter, module)
+        units = dict.fromkeys(
+            rewriter.layers[name] for name in self.labels if name in rewriter.layers
+        )
+        if self.keep is not None and (kept := self.keep(tuple(units))):
+            rewriter = _Rewriter(module, self, kept)
+            made = rewrite_functions(rewriter, module)
         layers = tuple(name for name in self.labels if name in rewriter.layers)
         kept = {name: rewriter.kept[name] for name in self.labels if name in rewriter.kept}
         self.note(NarrowLayers(Precision.BFLOAT16, layers, kept))
@@ -65,10 +78,13 @@ class RoundOperands:
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: tvm.IRModule, options: RoundOperands) -> None:
+    def __init__(
+        self, module: tvm.IRModule, options: RoundOperands, chosen: Mapping[str, str]
+    ) -> None:
+        """chosen: the layers that are to stay as they are, with the reasons."""
         super().__init__(module)
-        self.options = options
-        self.layers: set[str] = set()
+        self.options, self.chosen = options, chosen
+        self.layers: dict[str, Unit] = {}
         self.kept: dict[str, str] = {}
         self.rounded: dict[Any, Any] = {}
         self.weights: dict[int, tuple[Any, Any]] = {}
@@ -94,12 +110,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self._objection(call, constant, label)
             if constant is not None or product is None
             else self._objection_to_attention(product, label)
-        )
+        ) or self.chosen.get(label)
         if why is not None:
             self.kept |= {label: why} if label else {}
             super().visit_var_binding_(binding)
             return
-        self.layers.add(label)
+        self.layers[label] = self._unit(label, product if constant is None else None)
         left, right = (self.visit_expr(arg) for arg in call.args)
         right = self._rounded(right) if constant is None else self._weight(constant)
         left = self._rounded(left)
@@ -109,6 +125,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The node that the variable comes from, empty where that is not known."""
         position = position_of(str(var.name))
         return "" if position is None else self.options.labels[position]
+
+    def _unit(self, label: str, product: Product | None) -> Unit:
+        """The product, and the other one of its attention, in the order of the model."""
+        labels = {label} if product is None else {label, self._label(product.other)}
+        return tuple(sorted(labels, key=self.options.labels.index))
 
     def _objection_to_attention(self, product: Product, label: str) -> str | None:
         """Why the operands of both matmuls of an attention stay float32."""

@@ -72,11 +72,17 @@ def with_stored_caches(
     return paths
 
 
-def with_rounded_rows(model: Path, nudges: Sequence[float], scratch: Path) -> list[Path]:
+def with_rounded_rows(
+    model: Path,
+    labels: Collection[str],
+    scales: Mapping[str, Any],
+    nudges: Sequence[float],
+    scratch: Path,
+) -> list[Path]:
     """Copies of the ONNX model in the file, in the folder: one whose matmuls by weights in blocks
-    round nothing, and for each nudge one that rounds what they multiply (`block_products`). Of a
-    model without such blocks, the file itself and copies that round products by floats
-    (`row_products`).
+    round nothing, and for each nudge one that rounds what those nodes multiply (`block_products`).
+    Of a model without such blocks, the file itself and copies that round products by floats
+    (`row_products`), scaled by `scales` beforehand.
     """
     import onnx
 
@@ -86,9 +92,9 @@ def with_rounded_rows(model: Path, nudges: Sequence[float], scratch: Path) -> li
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     if not has_blocks(loaded.proto):
-        products = RowProducts(loaded.proto)
-        made = enumerate(map(products.rounded, nudges))
-        return [model, *(written(one, scratch, f"rows{number}") for number, one in made)]
+        products = RowProducts(loaded.proto, scales)
+        copies = enumerate(products.rounded(nudge, labels) for nudge in nudges)
+        return [model, *(written(one, scratch, f"rows{number}") for number, one in copies)]
     set_level(loaded.proto, 0)
     # All copies read the weights from one file.
     paths = [scratch / "plain.onnx"]
@@ -96,7 +102,7 @@ def with_rounded_rows(model: Path, nudges: Sequence[float], scratch: Path) -> li
     bare = loaded.proto.SerializeToString()
     for number, nudge in enumerate(nudges):
         made = onnx.ModelProto.FromString(bare)
-        round_rows(made, nudge)
+        round_rows(made, nudge, labels)
         paths.append(scratch / f"rows{number}.onnx")
         paths[-1].write_bytes(made.SerializeToString())
     return paths

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from relaxd.cli.declarations import read_request
-from relaxd.contract.options import Calibration, Flavour, Precision, WeightForm
+from relaxd.contract.options import Calibration, Flavour, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 
@@ -53,6 +53,10 @@ def test_the_switches_for_precision_are_options() -> None:
     assert given == read_request(options=["precision=bfloat16", "precision_error=0.05"])
     with pytest.raises(DeclarationError, match="precision_error"):
         read_request(precision_error=0.05)
+    given = read_request(
+        precision=Precision.INT8, precision_error=0.05, precision_over=PrecisionOver.KEEP
+    )
+    assert given.options.precision_over is PrecisionOver.KEEP
 
 
 @pytest.mark.parametrize(

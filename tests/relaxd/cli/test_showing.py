@@ -1,10 +1,21 @@
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from relaxd.contract.report import Report
+from relaxd.cli.showing import render
+from relaxd.contract.report import (
+    AloneReport,
+    FallbackReport,
+    NarrowReport,
+    NumericsReport,
+    Report,
+    TargetReport,
+    WeightsReport,
+)
 from relaxd.loader.report import report_of
 from tests.bundles import seal
 from tests.relaxd.cli.conftest import PROFILE
@@ -172,3 +183,22 @@ def test_at_80_columns_no_name_is_folded(
         assert whole in shown
     assert "vm.builtin" not in shown
     assert "virtual machine" in shown
+
+
+def test_layers_that_stay_for_their_error_are_counted_apart() -> None:
+    groups = (AloneReport(("a", "b"), 0.03, kept=True), AloneReport(("c",), 0.01))
+    precision = WeightsReport("int8", fallback=FallbackReport(0.0608, 0.01, groups))
+    kept = {"a": "0.03", "b": "0.03", "few": "it has fewer than 8 columns"}
+    report = Report(
+        "model",
+        TargetReport("native"),
+        narrow=NarrowReport("int8", 1, kept),
+        numerics=NumericsReport(precision=precision),
+    )
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(render(report))
+    shown = console.export_text()
+    assert "1 of 4 matmuls and convolutions multiply int8" in shown
+    assert "1 stay float32: it has fewer than 8 columns" in shown
+    assert "2 stay float32 for their error: all layers change an output by 6.08%" in shown
+    assert "0.03" not in shown

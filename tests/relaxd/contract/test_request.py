@@ -74,6 +74,7 @@ def test_defaults():
         "calibration": "none",
         "precision": "float32",
         "precision_error": None,
+        "precision_over": "fail",
         "embed_weights": None,
     }
 
@@ -123,6 +124,12 @@ def test_defaults():
         ({"options": {"weights": "int4", "calibration": "awq"}}, "options.calibration"),
         ({"options": {"calibration": "gptq"}}, "options.calibration"),
         ({"options": {"weights": "float16", "calibration": "gptq"}}, "options.calibration"),
+        ({"options": {"calibration": "smooth"}}, "options.calibration"),
+        (
+            {"options": {"precision": "bfloat16", "calibration": "smooth"}},
+            "options.calibration",
+        ),
+        ({"options": {"precision": "int8", "calibration": "gptq"}}, "options.calibration"),
         ({"options": {"cache": "int4", "state": "lifted"}}, "options.cache"),
         ({"options": {"cache": "float16"}}, "options.cache"),
         ({"options": {"state": "lifted", "cache_error": 0.1}}, "options.cache_error"),
@@ -132,6 +139,27 @@ def test_defaults():
         (
             {"options": {"precision": "bfloat16", "verify": False, "precision_error": 0.1}},
             "options.precision_error",
+        ),
+        ({"options": {"precision": "int8", "precision_over": "keep"}}, "options.precision_over"),
+        ({"options": {"precision_over": "keep"}}, "options.precision_over"),
+        (
+            {"options": {"precision_error": 0.1, "precision_over": "keep"}},
+            "options.precision_error",
+        ),
+        (
+            {
+                "options": {
+                    "precision": "int8",
+                    "verify": False,
+                    "precision_error": 0.1,
+                    "precision_over": "keep",
+                }
+            },
+            "options.precision_error",
+        ),
+        (
+            {"options": {"precision": "int8", "precision_error": 0.1, "precision_over": "drop"}},
+            "options.precision_over",
         ),
         ({"options": {"precision": "bfloat16", "weights": "int8"}}, "options.precision"),
         ({"options": {"precision": "int8", "weights": "int8"}}, "options.precision"),

@@ -11,6 +11,7 @@ from tvm import relax
 
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
+from compiler.ir.onnx.products import Narrowing
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.manager import to_kernels, to_machine
@@ -31,12 +32,15 @@ def exact(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def check(
-    model: onnx.ModelProto, feeds: list[dict[str, Any]], **dims: Any
+    model: onnx.ModelProto,
+    feeds: list[dict[str, Any]],
+    chosen: Narrowing | None = None,
+    **dims: Any,
 ) -> tuple[list[np.ndarray], tuple[str, ...]]:
     """Compares the library with the model whose nodes round, in ONNX Runtime; the last results."""
-    products = RowProducts(model)
+    products = RowProducts(model, chosen.scales if chosen else {})
     session, plain = session_of(products.rounded()), session_of(model)
-    built = built_of(model, **dims)
+    built = built_of(model, chosen, **dims)
     names = [output.name for output in model.graph.output]
     for feed in feeds:
         got, want = built.run(feed), session.run(None, feed)
@@ -50,10 +54,10 @@ def check(
     return got, products.layers.layers
 
 
-def built_of(model: onnx.ModelProto, **dims: Any) -> Built:
+def built_of(model: onnx.ModelProto, chosen: Narrowing | None = None, **dims: Any) -> Built:
     """The library, some of whose kernels multiply bytes."""
     options = CompileOptions(precision=Precision.INT8).to_json()
-    imported = import_model(model, CompileRequest.of(dims=dims, options=options))
+    imported = import_model(model, CompileRequest.of(dims=dims, options=options), chosen)
     assert imported.narrow == RowProducts(model).layers
     kernels = to_kernels(imported.module, HOST, imported.ranges)
     families = {
@@ -182,3 +186,44 @@ def test_what_stays_and_why() -> None:
     assert set(found.kept) == set(reasons)
     for label, part in reasons.items():
         assert part in found.kept[label]
+
+
+@pytest.mark.parametrize("depth", [16, 33, 127])
+def test_channels_that_are_scaled(depth: int) -> None:
+    """A channel of each row is 500 times the others, which then keep their digits."""
+    weights = {"w": normal(depth, 24, seed=1), "v": normal(40, depth, seed=2), "b": normal(40)}
+    weights["w"][3] /= 500
+    weights["v"][:, 3] /= 500
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"], name="matmul"),
+        helper.make_node("Gemm", ["x", "v", "b"], ["z"], name="gemm", transB=1, alpha=0.5),
+    ]
+    model = model_of(nodes, {"x": f"float32[n,{depth}]"}, weights, outputs=["y", "z"])
+    feeds = [{"x": normal(rows, depth, seed=rows)} for rows in (1, 2, 7, 8, 13, 31)]
+    for feed in feeds:
+        feed["x"][:, 3] *= 500
+    scales = np.ones(depth, np.float32)
+    scales[3] = 500
+    (y, z), layers = check(model, feeds, Narrowing(scales={"x": scales}), n=(1, 40))
+    assert layers == ("matmul", "gemm")
+    x = feeds[-1]["x"] / scales
+    np.testing.assert_allclose(y, exact(x, weights["w"] * scales[:, None]), atol=2e-3)
+    wanted = exact(x, weights["v"].T * scales[:, None]) / 2 + weights["b"]
+    np.testing.assert_allclose(z, wanted, atol=2e-3)
+
+
+def test_layers_that_are_kept() -> None:
+    weights = {"w": normal(32, 24, seed=1), "v": normal(24, 16, seed=2)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="one"),
+        helper.make_node("MatMul", ["h", "v"], ["y"], name="two"),
+    ]
+    model = model_of(nodes, {"x": "float32[n,32]"}, weights, outputs=["y"])
+    options = CompileOptions(precision=Precision.INT8).to_json()
+    request = CompileRequest.of(dims={"n": (1, 9)}, options=options)
+    imported = import_model(model, request, Narrowing({"one": "it is told to"}))
+    assert imported.narrow is not None
+    assert imported.narrow.layers == ("two",)
+    assert imported.narrow.kept == {"one": "it is told to"}
+    operators = [node.op_type for node in RowProducts(model).rounded(labels=["two"]).graph.node]
+    assert (operators[0], operators.count("Round")) == ("MatMul", 1)

@@ -1,6 +1,7 @@
 """Attentions whose operands are rounded to bfloat16, beside ONNX Runtime that rounds alike."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from compiler.ir.onnx.products import round_operands
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets.vector_unit import VectorUnit
+from relaxd.contract.narrow import NarrowLayers, Unit
 from relaxd.contract.options import CompileOptions, Precision
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, assembly
@@ -166,3 +168,21 @@ def test_the_instructions_of_arm() -> None:
     text = assembly(generate(to_machine(kernels, target, imported.ranges), target))
     assert "bfdot" in text
     assert "bfcvtn" in text
+
+
+def test_both_matmuls_of_an_attention_stay_if_one_is_to() -> None:
+    target, asked = HOST, []
+    options = CompileOptions(precision=Precision.BFLOAT16).to_json()
+    request = CompileRequest.of(dims={"b": (1, 2), "n": (1, 40)}, options=options)
+    imported = import_model(attention(2, 32, 32, 0.5), request)
+    notes: list[NarrowLayers] = []
+
+    def keep(units: Sequence[Unit]) -> dict[str, str]:
+        asked.extend(units)
+        return dict.fromkeys(units[0], "it is told to")
+
+    rounding = RoundOperands.of(imported, VectorUnit.of(target), notes.append, keep)
+    to_kernels(imported.module, target, imported.ranges, (), rounding)
+    assert asked == [("scores", "values")]
+    kept = dict.fromkeys(("scores", "values"), "it is told to")
+    assert notes == [NarrowLayers(Precision.BFLOAT16, (), kept)]

@@ -1,0 +1,4 @@
+"""Measures which layers lose most by narrow operands, and keeps those in float32."""
+
+SCALES = "scales.npz"
+"""The file by which the search gets the scales of channels, in its folder."""

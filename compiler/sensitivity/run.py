@@ -1,0 +1,121 @@
+"""Has the layers searched that a build keeps in float32, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import ImportFailed
+from compiler.isolation.step import Record, run_task
+from compiler.sensitivity import SCALES
+from compiler.verify import npz
+from compiler.verify.inputs import Signature, prepare
+from compiler.verify.reference.onnx import ONNX, ORDERED, QUANTIZED
+from compiler.verify.sides import Budget, Reference
+from relaxd.contract.narrow import Unit
+from relaxd.contract.options import Precision, PrecisionOver
+from relaxd.contract.request import CompileRequest
+
+_SECONDS = 1800.0
+_MEMORY_BYTES = 8 << 30
+
+
+@dataclass
+class Fallback:
+    """reference: the model without rounding; inputs: files of `verify.npz`, cheapest first; budget:
+    the error that is allowed; folder: scratch space; scales: as in
+    `compiler.ir.onnx.products.Narrowing`.
+    measured: as `relaxd.contract.report.FallbackReport`, None until it is called.
+    """
+
+    reference: Reference
+    inputs: Sequence[Path]
+    form: Precision
+    budget: float
+    folder: Path
+    scales: Mapping[str, Any] = field(default_factory=dict)
+    measured: Record | None = None
+
+    def __call__(self, units: Sequence[Unit]) -> dict[str, str]:
+        """The layers to keep, with the reasons; raises ImportFailed where the reference does not
+        answer in time.
+        """
+        if not units:
+            return {}
+        errors, *groups = self._searched(units)
+        self.measured = {**errors, "groups": groups}
+        return {
+            name: _reason(group, self.budget)
+            for group in groups
+            if group["kept"]
+            for name in group["layers"]
+        }
+
+    def _searched(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
+        npz.write(self.folder / SCALES, self.scales)
+        spec = {
+            "model": str(self.reference.model),
+            "consts": self.reference.consts,
+            "draws": {name: draw.to_json() for name, draw in self.reference.draws.items()},
+            "engines": self.reference.engines,
+            "inputs": list(map(str, self.inputs)),
+            "folder": str(self.folder),
+            "form": self.form.value,
+            "units": units,
+            "budget": self.budget,
+        }
+        outcome = run_task(
+            "compiler.sensitivity.task",
+            spec,
+            self.folder / "records.jsonl",
+            seconds=_SECONDS,
+            memory_bytes=_MEMORY_BYTES,
+        )
+        if not outcome.ended:
+            raise ImportFailed(
+                f"the layers to keep were not found: {outcome.reason}",
+                reason="precision_over",
+                field="options.precision_over",
+                hint="declare smaller dims, or compile it with precision_over=fail",
+                output=outcome.output,
+            )
+        return outcome.records
+
+
+def fallback_of(
+    request: CompileRequest,
+    signature: Signature,
+    samples: Path | None,
+    original: Reference,
+    scales: Mapping[str, Any],
+    scratch: Path,
+    *,
+    drawn: bool,
+) -> Fallback | None:
+    """What chooses layers by the points at which a library is verified that runs on this machine:
+    others have to choose the same. None where the request lets builds over their budget fail.
+
+    drawn: whether there are points beside the samples.
+    """
+    options = request.options
+    if options.precision_over is not PrecisionOver.KEEP:
+        return None
+    assert options.precision_error is not None
+    folder, signature = scratch / "sensitivity", signature.original
+    folder.mkdir()
+    most = Budget().input_bytes
+    trials = prepare(signature, samples, options.seed, folder, most, drawn=drawn)
+    if original.engines == ONNX:
+        # One thread: the last bits of sums depend on how many there are.
+        original = replace(original, engines=QUANTIZED if signature.quantized else ORDERED)
+    inputs = [trial.inputs for trial in trials.chosen]
+    return Fallback(original, inputs, options.precision, options.precision_error, folder, scales)
+
+
+def _reason(group: Record, budget: float) -> str:
+    others = len(group["layers"]) - 1
+    what = f"rounding it and {others} beside it" if others else "rounding it alone"
+    share = "infinitely" if group["alone"] is None else f"by {group['alone']:.3g} of its values"
+    return f"{what} changes an output {share}, and precision_error is {budget:g}"
