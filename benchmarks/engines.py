@@ -136,7 +136,7 @@ def iree(subject: Subject) -> Runner:
 
 
 def openvino(subject: Subject, precision: str = "f32", calibrated: bool = False) -> Runner:
-    """OpenVINO on the CPU, float32 or bfloat16 throughout; calibrated: quantised to 8 bits first."""
+    """OpenVINO on the CPU, float32 or bfloat16 throughout; calibrated: in 8 bits where it can."""
     import openvino as engine
 
     core = engine.Core()

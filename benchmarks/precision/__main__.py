@@ -3,9 +3,9 @@ bfloat16 and calibrated int8, and ONNX Runtime's dynamic quantisation, on the sa
 threads, one engine running at a time.
 
 Needs a processor with AVX512-BF16 for bfloat16, and `pip install openvino==2026.4.1 nncf==3.4.0`
-beside the development environment; an engine that is not there is left out. The error of an engine is the root
-of the mean square of its differences from ONNX Runtime in float32, over that of ONNX Runtime's
-values, of the worst output.
+beside the development environment; an engine that is not there is left out. The error of an engine
+is the root of the mean square of its differences from ONNX Runtime in float32, over that of ONNX
+Runtime's values, of the worst output.
 """
 
 from __future__ import annotations
