@@ -47,7 +47,7 @@ NAMES = {
 }  # fmt: skip
 TILES = {"x86-64-v4": (13, 32), "aarch64": (13, 8)}
 VECTORS = {"x86-64-v4": ("zmm",), "aarch64": (".4s", "q")}
-SUMS = {
+SUMS: dict[str, dict[str, tuple[int, ...]]] = {
     "x86-64-v4": {
         "panel_matmul": (4 * 24,),
         "panel_conv": (4 * 24, 13),
