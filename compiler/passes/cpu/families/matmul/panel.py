@@ -18,18 +18,20 @@ from tvm import tirx
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.families.matmul.pairs import emit_steps
 from compiler.passes.cpu.shared.prefetching import prefetch_between
-from compiler.passes.cpu.shared.register_tile import least
+from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.sharing import place_of
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import (
     across,
     alloc,
     fresh,
+    let_all,
     otherwise,
     prefetch,
     serial,
     steps,
     store,
+    strips,
     tile,
     vectorized,
     when,
@@ -276,8 +278,36 @@ def _emit_tile(
         for i, lane in cells():
             a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
             store(acc, load(acc, [i, lane]) + a * b, i, lane)
+    if at_once(matmul):
+        _emit_results(block, acc, rows, row, p, clamped)
+        return
     for i, lane in cells():
         store(block.results, load(acc, [i, lane]), place + i * nr + lane)
+
+
+def at_once(matmul: Matmul) -> bool:
+    """Whether tiles turn their accumulators into the outputs themselves: of shallow convolutions,
+    of which scratch memory would take a good part of the time.
+    """
+    contraction = matmul.contraction
+    shallow = matmul.depth <= SHALLOW and not matmul.several and not matmul.paired
+    vectors = contraction.epilogue.in_vectors(contraction.column.var)
+    return contraction.bulk and matmul.in_place and shallow and vectors
+
+
+def _emit_results(
+    block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped: bool
+) -> None:
+    """The outputs of a tile, without the empty columns of the last panel."""
+    matmul, panel, lanes = block.matmul, block.base + p, block.unit.lanes(32)
+    contraction, nr = matmul.contraction, matmul.tiling.nr
+    for i in range(rows):
+        index = block.first + row + i
+        at = let_all(place_of(contraction.rows, tirx.min(index, block.m - 1) if clamped else index))
+        narrow = block.width is not None
+        columns = strips(matmul.columns % nr, lanes) if narrow else panel_columns(panel, matmul.columns, nr, lanes)
+        for lane in columns:
+            contraction.epilogue.store(load(acc, [i, lane]), {**at, contraction.column.var: panel * nr + lane})
 
 
 def _cells(rows: int, width: int, lanes: int) -> Iterator[tuple[int, Expr]]:
