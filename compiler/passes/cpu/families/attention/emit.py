@@ -37,7 +37,7 @@ from compiler.tir.building import (
     vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, Table, const, load, substitute
+from compiler.tir.exprs import Expr, Table, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 ROWS = 6

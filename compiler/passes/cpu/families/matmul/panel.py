@@ -52,8 +52,9 @@ With 16 tiles and one line, 48 rows took 15 % longer on Sapphire Rapids.
 """
 
 SHALLOW = 32
-"""Depth up to which lines of the results are prefetched: 16 channels to 96 at 112x112 took 0.8 of
-the time; from 64 channels on it cost 1 to 5 %.
+"""Depth up to which a tile of a convolution prefetches its lines of the outputs and writes them
+itself: of 16 channels to 96 at 112x112 the one took 0.8 of the time, the other 0.67 of that. From
+64 channels on prefetches cost 1 to 5 %.
 """
 
 
@@ -217,8 +218,8 @@ def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
 
 
 def _fetch_results(block: Block, rows: int, row: Expr, p: Expr) -> None:
-    """Ask for where the results of a tile go, if they are many for the work on them: the epilogue,
-    which writes all rows of the block in one burst, would wait for every line of a large image.
+    """Ask for where the results of a tile go, if they are many for the work on them: they would
+    wait for every line of a large image.
     """
     contraction, nr = block.matmul.contraction, block.matmul.tiling.nr
     if not contraction.bulk or block.left is not None or block.matmul.depth > SHALLOW:
@@ -279,15 +280,15 @@ def _emit_tile(
             a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
             store(acc, load(acc, [i, lane]) + a * b, i, lane)
     if at_once(matmul):
-        _emit_results(block, acc, rows, row, p, clamped)
+        _emit_outputs(block, acc, rows, row, p, clamped)
         return
     for i, lane in cells():
         store(block.results, load(acc, [i, lane]), place + i * nr + lane)
 
 
 def at_once(matmul: Matmul) -> bool:
-    """Whether tiles turn their accumulators into the outputs themselves: of shallow convolutions,
-    of which scratch memory would take a good part of the time.
+    """Whether a tile turns its accumulators into the outputs itself, as those of shallow
+    convolutions do: scratch memory would take them a third of the time.
     """
     contraction = matmul.contraction
     shallow = matmul.depth <= SHALLOW and not matmul.several and not matmul.paired
@@ -295,19 +296,22 @@ def at_once(matmul: Matmul) -> bool:
     return contraction.bulk and matmul.in_place and shallow and vectors
 
 
-def _emit_results(
-    block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped: bool
-) -> None:
+def _emit_outputs(block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped: bool) -> None:
     """The outputs of a tile, without the empty columns of the last panel."""
-    matmul, panel, lanes = block.matmul, block.base + p, block.unit.lanes(32)
-    contraction, nr = matmul.contraction, matmul.tiling.nr
+    matmul, lanes = block.matmul, block.unit.lanes(32)
+    contraction, nr, panel = matmul.contraction, matmul.tiling.nr, block.base + p
     for i in range(rows):
         index = block.first + row + i
         at = let_all(place_of(contraction.rows, tirx.min(index, block.m - 1) if clamped else index))
-        narrow = block.width is not None
-        columns = strips(matmul.columns % nr, lanes) if narrow else panel_columns(panel, matmul.columns, nr, lanes)
+        # Only the last panel is computed in part.
+        columns = (
+            panel_columns(panel, matmul.columns, nr, lanes)
+            if block.width is None
+            else strips(matmul.columns % nr, lanes)
+        )
         for lane in columns:
-            contraction.epilogue.store(load(acc, [i, lane]), {**at, contraction.column.var: panel * nr + lane})
+            here = {**at, contraction.column.var: panel * nr + lane}
+            contraction.epilogue.store(load(acc, [i, lane]), here)
 
 
 def _cells(rows: int, width: int, lanes: int) -> Iterator[tuple[int, Expr]]:
