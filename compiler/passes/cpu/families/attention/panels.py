@@ -1,8 +1,8 @@
 """The keys of a head in panels, as `emit` multiplies by them.
 
 Each key is read in order, and its elements are written a panel apart. Squares of as many keys as a
-vector has lanes are turned over in registers: written one by one, or by scattering stores, the keys
-of 1500 positions took as long as the scores of ten queries.
+vector has lanes are turned over in registers: written one by one, or by scattering stores, 1500 keys
+took as long as a dozen queries.
 """
 
 from typing import Any
