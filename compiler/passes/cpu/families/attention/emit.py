@@ -44,8 +44,8 @@ ROWS = 6
 """Queries whose scores and results are computed together, where registers hold them."""
 
 TASK_ROWS = 128
-"""Queries of one task where there are few heads to share out, about: laying keys out takes as long as
-five queries do.
+"""Queries of one task where there are few heads to share out, about: laying keys out takes as long
+as five queries do.
 """
 
 MANY_HEADS = 8

@@ -1,7 +1,7 @@
 """The keys of a head in panels, as `emit` multiplies by them.
 
 Each key is read in order, and its elements are written a panel apart. Squares of as many keys as a
-vector has lanes are turned over in registers: written one by one, or by scattering stores, 1500 keys
+vector has lanes are turned over in registers: written one by one, or by scattering stores, they
 took as long as a dozen queries.
 """
 
