@@ -110,6 +110,16 @@ def both_computed() -> list[Any]:
     return [x, w, computed((3, 5), lambda i, j: te.sum(x[i, k] * w[k, j], axis=[k]))]
 
 
+def lines() -> list[Any]:
+    """A window of two places over lines of nine, in strips of two: the fifth begins at place 7."""
+    x, w, (m, c) = tensor("x", 1, 2, 10, 2), tensor("w", 2, 2, 4), summed(2, 2)
+
+    def value(n: Any, i: Any, j: Any, o: Any) -> Any:
+        return te.sum(x[n, i, j + m, c] * w[m, c, o], axis=[m, c])
+
+    return [x, w, computed((1, 2, 9, 4), value)]
+
+
 def row_shares() -> list[Any]:
     """Each element over the sum of its row."""
     x, (k,) = tensor("x", 3, 7), summed(7)
@@ -134,7 +144,8 @@ def squares() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "example", [product, convolution, both_computed, row_shares, concatenation, transpose, squares]
+    "example",
+    [product, convolution, both_computed, lines, row_shares, concatenation, transpose, squares],
 )
 def test_programs(example: Callable[[], list[Any]]) -> None:
     before = tvm.IRModule({"main": te.create_prim_func(example())})

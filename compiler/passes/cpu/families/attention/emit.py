@@ -1,6 +1,6 @@
 """The attention kernel: softmax(changed(query @ key)) @ value, with the scores kept in the cache.
 
-A task is a head, or 64 queries of one where heads are few. It lays the keys of the head out in
+A task is a head, or some of its queries where heads are few. It lays the keys of the head out in
 panels once. Loop order then: 6 queries at a time; their scores by all keys, panel by panel; softmax
 of each row; their results, a block of columns at a time, over all values.
 
@@ -18,6 +18,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.attention.decode import emit_few, emit_many, few
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.panels import pack_keys, panel_of
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.register_tile import rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
@@ -36,14 +37,16 @@ from compiler.tir.building import (
     vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, Table, const, load, substitute
+from compiler.tir.exprs import Expr, Table, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 ROWS = 6
 """Queries whose scores and results are computed together, where registers hold them."""
 
-TASK_ROWS = 64
-"""Queries of one task where there are few heads to share out."""
+TASK_ROWS = 128
+"""Queries of one task where there are few heads to share out, about: laying keys out takes as long
+as five queries do.
+"""
 
 MANY_HEADS = 8
 """Heads from which on each is one task: its keys are laid out once."""
@@ -87,18 +90,20 @@ def _emit_heads(attention: Attention, unit: VectorUnit) -> None:
         attention.row.extent,
         attention.column.extent,
     )
-    # Never 0, as it divides: no queries are no parts of one.
-    all_rows = tirx.max(m, 1)
-    each = let("each", tirx.Select(heads >= MANY_HEADS, all_rows, const(TASK_ROWS)))
+    each = rows_of_task(heads, m, rows_of(unit))
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     for at, part in share_places(attention.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
         first = let("first", part * each)
         _emit_head(attention, unit, at, first, tirx.min(each, m - first))
 
 
-def panel_of(unit: VectorUnit) -> int:
-    """Keys of a panel: two vectors."""
-    return 2 * unit.lanes(32)
+def rows_of_task(heads: Expr, m: Expr, together: int) -> Expr:
+    """How many of the `m` queries of a head are a task: about equal parts, in whole blocks of
+    `together`. Never 0, as it divides: no queries are no parts of one.
+    """
+    parts = let("parts", tirx.max(tirx.ceildiv(m, TASK_ROWS), 1))
+    part = tirx.ceildiv(tirx.ceildiv(m, parts), together) * together
+    return let("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part), 1))
 
 
 def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, count: Expr) -> None:
@@ -111,7 +116,7 @@ def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, c
     # Up to two queries read each key too rarely to pay for laying them out.
     with when(count > 2):
         keys = alloc([padded * attention.head_depth], "float32", "keys", "global")
-        _pack_keys(attention, panel, at, keys)
+        pack_keys(attention, unit, at, keys)
         with serial(tirx.ceildiv(count, rows), "rows") as block:
             row = let("row", first + block * rows)
             _emit_rows(attention, unit, at, row, rows, keys, scores, padded)
@@ -119,22 +124,6 @@ def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, c
         with serial(count, "rows") as block:
             row = let("row", first + block)
             _emit_rows(attention, unit, at, row, 1, None, scores, padded)
-
-
-def _pack_keys(attention: Attention, panel: int, at: Table, keys: Any) -> None:
-    """keys[panel, depth, lane]: the keys of the head; the last key again where the last panel is
-    not full, so that no lane reads past the keys.
-    """
-    depth, n = attention.head_depth, attention.column.extent
-    with serial(tirx.ceildiv(n, panel), "panel") as p:
-        with serial(panel, "lane") as lane:
-            column = let("column", tirx.min(p * panel + lane, n - 1))
-            # Each key is read in order and written a panel apart, once; every block of queries then
-            # reads the panels in order.
-            with serial(depth, "k") as k:
-                place = {**at, attention.column.var: column, attention.depth.var: k}
-                key = substitute(attention.real_key, place)
-                store(keys, key, (p * depth + k) * panel + lane)
 
 
 def _emit_rows(

@@ -1,13 +1,9 @@
 """softmax(q @ k) @ v with the scores kept in the cache."""
 
-from compiler.passes.cpu.families.attention.emit import (
-    ROWS,
-    emit_attention,
-    panel_of,
-    rows_of,
-)
+from compiler.passes.cpu.families.attention.emit import ROWS, emit_attention, rows_of
 from compiler.passes.cpu.families.attention.match import Attention, match_attention
 from compiler.passes.cpu.families.attention.paired import emit_paired
+from compiler.passes.cpu.families.attention.panels import panel_of
 from compiler.passes.cpu.families.family import Family
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.loops import Stmt

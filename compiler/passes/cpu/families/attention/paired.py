@@ -12,8 +12,9 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.cpu.families.attention.emit import MANY_HEADS, ROWS, begun, panel_of
+from compiler.passes.cpu.families.attention.emit import ROWS, begun, rows_of_task
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.panels import panel_of
 from compiler.passes.cpu.families.attention.softmax import softmax_row
 from compiler.passes.cpu.shared.bfloats import (
     HELD,
@@ -41,11 +42,6 @@ from compiler.tir.building import (
 )
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
-
-TASK_ROWS = 128
-"""Queries of one task where there are few heads to share out, about: laying keys and values of 64
-elements out takes as long as 20 queries do.
-"""
 
 
 @dataclass(frozen=True)
@@ -83,10 +79,7 @@ def emit_paired(attention: Attention, unit: VectorUnit) -> Stmt:
     with statements() as body:
         known = begun(attention)
         heads, m, n = product(extents_of(known.batch)), known.row.extent, known.column.extent
-        # Parts are about equally long. Never 0, as they divide: no queries are no parts of one.
-        parts = let("parts", tirx.max(tirx.ceildiv(m, TASK_ROWS), 1))
-        part_rows = tirx.ceildiv(tirx.ceildiv(m, parts), ROWS) * ROWS
-        each = let("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part_rows), 1))
+        each = rows_of_task(heads, m, ROWS)
         work = heads * m * n * (attention.head_depth + attention.head_width)
         for at, part in share_places(known.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
             first = let("first", part * each)

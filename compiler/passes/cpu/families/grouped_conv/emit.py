@@ -85,7 +85,7 @@ def _emit_tile(
     there.
     """
     (bases, sums), panel = scratch, panels[0] + panels[1]
-    lanes, channels = unit.lanes(32), tiling.channels
+    lanes, channels = min(unit.lanes(32), tiling.width), tiling.channels
     acc = alloc([tiling.height, tiling.width], "float32", "acc")
     # The panels of one block read the same channels, those of the next the channels after them.
     channel = panel // tiling.panels * channels

@@ -16,7 +16,7 @@ def merged_groups(unit: VectorUnit, groups: int, columns: int) -> int:
     """How many groups to compute as one, zeros between them: as many as fill vectors better without
     more products.
     """
-    lanes = unit.lanes(32)
+    lanes = narrowest(unit)
     counts = [count for count in range(1, lanes + 1) if groups % count == 0]
     return min(counts, key=lambda count: (-(-count * columns // lanes), -count))
 
@@ -43,10 +43,18 @@ def blocks_of(weight: np.ndarray, groups: int, unit: VectorUnit) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(*flat.shape[:2], -1, width).transpose(0, 2, 1, 3))
 
 
-def panel_of(unit: VectorUnit, columns: int) -> int:
-    """Columns of a panel: one vector where a block has no more."""
+def narrowest(unit: VectorUnit) -> int:
+    """Columns of the narrowest panel: half of a vector of 512 bits, as Zen 4 multiplies two halves
+    in the time of a whole one, and Sapphire Rapids two of either.
+    """
     lanes = unit.lanes(32)
-    return lanes if columns <= lanes else panel_width(unit, columns)
+    return lanes // 2 if lanes >= 16 else lanes
+
+
+def panel_of(unit: VectorUnit, columns: int) -> int:
+    """Columns of a panel: one vector, or half of one, where a block has no more."""
+    fitting = [lanes for lanes in (narrowest(unit), unit.lanes(32)) if columns <= lanes]
+    return fitting[0] if fitting else panel_width(unit, columns)
 
 
 def direct_conv(

@@ -49,7 +49,7 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
     """The tiling of a convolution on a processor."""
     blocks, panels, depth, width = conv.packed
     # As many accumulators as hide the latency of a fused multiply-add.
-    height = min(rows_for(unit, width // unit.lanes(32)), MOST_PLACES)
+    height = min(rows_for(unit, max(width // unit.lanes(32), 1)), MOST_PLACES)
     # Weights that fill more than half of L2 are gone by the next task: then a task has more places
     # for each time that they are read.
     heavy = 4 * depth * width * blocks * panels > unit.l2 // 2

@@ -16,7 +16,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
-from compiler.passes.cpu.families.matmul.panel import Block, emit_panel, few_rows
+from compiler.passes.cpu.families.matmul.panel import Block, at_once, emit_panel, few_rows
 from compiler.passes.cpu.shared.bfloats import held_as, with_instructions
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.register_tile import panel_columns
@@ -191,7 +191,7 @@ def _emit_block(
     (first, count), (base, panels) = rows, group
     # One panel's results are small enough for the stack.
     size, scope = most * tiling.block_rows * tiling.nr, "local" if most == 1 else "global"
-    results = alloc([size], "float32", "sums", scope)
+    results = None if at_once(matmul) else alloc([size], "float32", "sums", scope)
     left = None
     if not matmul.in_place:
         kind, each = (held_as(unit), 2) if matmul.paired else ("float32", 1)
@@ -201,8 +201,9 @@ def _emit_block(
         with serial(panels, "panel") as p:
             _clear(block, p)
     _emit_passes(block, panels)
-    # After the last pass, not tile by tile in it: that was tried, and is no faster.
-    _emit_epilogue(block, panels)
+    if not at_once(matmul):
+        # After the last pass, not tile by tile in it: deep matmuls are no faster for that.
+        _emit_epilogue(block, panels)
 
 
 def _emit_passes(block: Block, panels: Expr | int) -> None:

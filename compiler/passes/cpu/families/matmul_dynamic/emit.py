@@ -14,13 +14,14 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Contraction
-from compiler.passes.cpu.shared.register_tile import register_tile
+from compiler.passes.cpu.shared.register_tile import least, register_tile
 from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
     emit,
     fresh,
+    let,
     let_opaque,
     nest,
     otherwise,
@@ -31,11 +32,16 @@ from compiler.tir.building import (
     tile,
     when,
 )
-from compiler.tir.exprs import Expr, Table, as_int, load, substitute
+from compiler.tir.exprs import Expr, Table, as_int, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 MOST_ROWS = 4
 """Rows of a strip at most: each row reads its own elements of the left side, unpacked."""
+
+SPARE = 8
+"""Strips lie within the lines of an image if less than a place in so many is computed twice for
+that: their places are a fixed distance apart, where each place of other strips takes divisions.
+"""
 
 
 def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
@@ -45,30 +51,49 @@ def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
         for stmt in contraction.prelude:
             emit(stmt)
         m = let_opaque("m", product(extents_of(contraction.rows)))
-        if height <= MOST_ROWS:
-            _emit_strips(contraction, unit, m, height, width)
-        else:
+        with when(_in_lines(contraction, height)):
+            for rows in _strips_of_lines(contraction, m, height):
+                _emit_strip(contraction, unit, rows, width)
+        with otherwise():
             # A few rows would be computed several times in high strips.
-            with when(m <= MOST_ROWS):
-                _emit_strips(contraction, unit, m, MOST_ROWS, width)
-            with otherwise():
-                _emit_strips(contraction, unit, m, height, width)
+            for each in least([MOST_ROWS, height] if height > MOST_ROWS else [height], m):
+                for rows in _strips(contraction, m, each):
+                    _emit_strip(contraction, unit, rows, width)
     return body.stmt
 
 
-def _emit_strips(
-    contraction: Contraction, unit: VectorUnit, m: Expr, height: int, width: int
-) -> None:
-    """All tasks, strips of `height` rows in blocks of at most `width` columns."""
-    strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
+def _in_lines(contraction: Contraction, height: int) -> Expr | bool:
+    """Whether strips lie within the lines of an image."""
+    if not contraction.bulk or len(contraction.rows) == 1:
+        return False
+    places = contraction.rows[-1].extent
+    return tirx.ceildiv(places, height) * height <= places + tirx.truncdiv(places, const(SPARE))
+
+
+def _strips_of_lines(contraction: Contraction, m: Expr, height: int) -> Iterator[list[Table]]:
+    """The rows of every task: places of a line, the last ones moved back until they end with it."""
+    *outer, line = contraction.rows
+    strips, worth = tirx.ceildiv(line.extent, height), _worth_threads(contraction, m)
+    for at, strip in share_places([*contraction.batch, *outer], strips, worth):
+        first = let("place", tirx.min(strip * height, line.extent - height))
+        yield [{**at, line.var: first + i} for i in range(height)]
+
+
+def _strips(contraction: Contraction, m: Expr, height: int) -> Iterator[list[Table]]:
+    """The rows of every task, `height` of them; past the last one it is the last one again."""
     # Strips of one matrix follow each other, while its right side is in the cache.
+    strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
     for at, strip in share_places(contraction.batch, strips, worth):
-        rows = [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
-        columns, lanes = contraction.column.extent, unit.lanes(32)
-        # Eight columns are half of a vector of 512 bits.
-        halves = () if lanes < 16 or as_int(columns) is None else (lanes // 2,)
-        for first, size in _column_blocks(columns, (width, lanes, *halves)):
-            _emit_block(contraction, unit, rows, first, size)
+        yield [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
+
+
+def _emit_strip(contraction: Contraction, unit: VectorUnit, rows: list[Table], width: int) -> None:
+    """All columns of some rows, in blocks of at most `width`."""
+    columns, lanes = contraction.column.extent, unit.lanes(32)
+    # Eight columns are half of a vector of 512 bits.
+    halves = () if lanes < 16 or as_int(columns) is None else (lanes // 2,)
+    for first, size in _column_blocks(columns, (width, lanes, *halves)):
+        _emit_block(contraction, unit, rows, first, size)
 
 
 def describe_tile(contraction: Contraction, unit: VectorUnit) -> str:

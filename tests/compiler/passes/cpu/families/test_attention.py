@@ -73,6 +73,8 @@ SIZES = [
     (2, 5, 17),
     (1, 64, 31),
     (1, 65, 33),
+    (1, 128, 17),
+    (1, 131, 48),
     (3, 67, 130),
     (2, 1, 256),
     (1, 2, 257),
@@ -114,6 +116,20 @@ def test_a_mask_that_chooses(compile_graph, draw):
         keep = draw.random((m, n)) < 0.7
         want = exact(q, k, v, lambda s, keep=keep: np.where(keep, s / 4, -1e9))
         np.testing.assert_allclose(model(q, k, v, keep), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("depth", [4, 12, 24, 32, 48])
+def test_keys_of_every_depth_are_laid_out(depth, compile_graph, draw):
+    """In squares where whole vectors hold a key, else one by one; panels that keys do not fill."""
+    shapes = {"q": ("b", "m", depth), "k": ("b", "n", depth), "v": ("b", "n", 16)}
+    model = compile_graph(plain, {name: (shape, "float32") for name, shape in shapes.items()})
+    for b, m, n in [(1, 9, 1), (2, 11, 7), (1, 9, 8), (3, 17, 31), (1, 40, 32), (9, 12, 33)]:
+        q, k, v = (
+            draw.standard_normal((b, extent, size)).astype("float32")
+            for extent, size in ((m, depth), (n, depth), (n, 16))
+        )
+        want = exact(q, k, v, lambda scores: scores)
+        np.testing.assert_allclose(model(q, k, v), want, rtol=1e-4, atol=1e-5)
 
 
 def test_one_program_takes_the_place_of_products_softmax_and_transposes():

@@ -19,6 +19,8 @@ CASES = {
     "one result of few channels": (3, 1, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
     "deep": (300, 5, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
     "narrow groups": (24, 24, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 6),
+    "an odd number of groups of eight": (40, 40, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 5),
+    "groups of eight, strided": (48, 48, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 6),
     "wide groups": (36, 68, (3, 2), (2, 1), (1, 0, 1, 1), (1, 2), 2),
     "1x1 grouped": (30, 60, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 3),
     "several results a channel": (10, 30, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 10),
@@ -43,6 +45,23 @@ def test_convolution_with_its_epilogue_for_every_extent(name, compile_graph, dra
             + bias,
             0,
         )
+        np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("out", [16, 24, 32])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_strips_of_places_lie_within_lines_of_every_length(stride, out, compile_graph, draw):
+    """Of lines that strips fill, or nearly fill; others are cut where they end."""
+    w = draw.standard_normal((out, 3, 3, 3)).astype("float32")
+
+    def graph(builder, x):
+        return op.nn.relu(op.nn.conv2d(x, relax.const(w), (stride, stride), (1, 1, 1, 1)))
+
+    model = compile_graph(graph, {"x": (("n", 3, "h", "w"), "float32")})
+    for places in (1, 3, 4, 7, 8, 9, 11, 15, 16, 17, 23, 31, 63, 64, 65):
+        x = draw.standard_normal((2, 3, 5, places * stride)).astype("float32")
+        sides = (stride, stride), (1, 1, 1, 1), (1, 1), 1
+        want = np.maximum(convolution(x.astype("float64"), w.astype("float64"), *sides), 0)
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
 
 

@@ -7,6 +7,7 @@ from compiler.targets.vector_unit import VectorUnit
 
 op = relax.op
 AVX2 = VectorUnit(vector_bits=256, registers=16, fma=True)
+AVX512 = VectorUnit(vector_bits=512, registers=32, fma=True)
 
 
 def reference(x, w, stride, pad, groups):
@@ -59,6 +60,22 @@ def test_volumes_of_every_extent(name, compile_graph, draw):
 )
 def test_narrow_groups_share_a_vector(groups, columns, merged):
     assert merged_groups(AVX2, groups, columns) == merged
+
+
+@pytest.mark.parametrize(
+    ("groups", "columns", "blocks", "width"),
+    [
+        (55, 8, 55, 8),
+        (26, 8, 26, 8),
+        (32, 4, 16, 8),
+        (13, 4, 13, 8),
+        (8, 12, 8, 16),
+        (4, 16, 4, 16),
+    ],
+)
+def test_groups_of_eight_fill_halves_of_wide_vectors(groups, columns, blocks, width):
+    packed = blocks_of(np.ones((groups * columns, 3, 3, columns), "float32"), groups, AVX512)
+    assert (packed.shape[0], packed.shape[-1]) == (blocks, width)
 
 
 def test_blocks_hold_zeros_between_groups():
