@@ -115,13 +115,18 @@ def polynomial_of(extent: Expr, values: Mapping[Any, Polynomial]) -> Polynomial:
 
 
 def _divided(left: Polynomial, right: Polynomial) -> Polynomial:
-    divisor = right.value
+    dividend, divisor = left.value, right.value
+    if divisor and dividend is not None:
+        return Polynomial.constant(dividend // divisor)
     if divisor and all(factor % divisor == 0 for factor in left.terms.values()):
         return Polynomial({monomial: f // divisor for monomial, f in left.terms.items()})
     return Polynomial.atom(f"({_operand(left)} // {_operand(right)})")
 
 
 def _rest(left: Polynomial, right: Polynomial) -> Polynomial:
+    dividend, divisor = left.value, right.value
+    if divisor and dividend is not None:
+        return Polynomial.constant(dividend % divisor)
     return Polynomial.atom(f"({_operand(left)} % {_operand(right)})")
 
 

@@ -51,7 +51,7 @@ def test_the_side_that_departs_from_float64_is_wrong(
     assert judging.judged(trials, Found(1, 1, cut, "y")) == {"wrong": wrong}
 
 
-TOP = """(float[n, 64, 16] x) => (float[n, 8] y)
+TOP = """(float[n, 64, 100] x) => (float[n, 8] y)
 <int64[1] last = {-1}, int64[1] k = {8}, int64[1] start = {0}, int64[1] end = {1}> {
     sum = ReduceSum<keepdims = 0>(x, last)
     values, places = TopK(sum, k)
@@ -63,7 +63,7 @@ TOP = """(float[n, 64, 16] x) => (float[n, 8] y)
 
 def rows(draw: np.random.Generator) -> np.ndarray[Any, Any]:
     """Sums of the same numbers in another order: equal but for rounding."""
-    numbers = draw.standard_normal(16).astype("float32")
+    numbers = draw.standard_normal(100).astype("float32")
     return np.stack([[draw.permutation(numbers) for _ in range(64)] for _ in range(3)])
 
 
@@ -100,7 +100,7 @@ def test_of_equal_scores_the_first_comes_first(largest: int, tmp_path: Path) -> 
     model = onnx.parser.parse_model(f"{HEADER} g {text}")
     onnx.save(model, tmp_path / "model.onnx")
     draw = np.random.default_rng(0)
-    x = draw.integers(-1, 2, (3, 64, 16)).astype("float32")
+    x = draw.integers(-1, 2, (3, 64, 100)).astype("float32")
     x[0] = 1
     np.savez(tmp_path / "samples.npz", x=x)
     order = np.argsort(x.sum(-1) * (-1 if largest else 1), axis=-1, kind="stable")[:, :8]

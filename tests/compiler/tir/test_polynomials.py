@@ -48,6 +48,12 @@ def test_sums_and_products_are_in_one_form() -> None:
     assert str(total([])) == "0"
 
 
+def test_quotients_of_numbers_are_numbers() -> None:
+    seven = {N: Polynomial.constant(7)}
+    assert polynomial_of((N + 3) // 4, seven).value == 2
+    assert polynomial_of(tirx.floormod(N, 4), seven).value == 3
+
+
 def test_an_extent_of_no_dim_is_unknown() -> None:
     with pytest.raises(UnknownExtent, match="k"):
         read(tirx.Var("k", "int64") + N)
