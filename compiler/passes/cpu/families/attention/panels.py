@@ -11,7 +11,9 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.shared.lanes import whole
 from compiler.passes.cpu.shared.loop_nest import vectorizable
+from compiler.passes.cpu.shared.square import transposed
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, let, serial, store, vectorized
 from compiler.tir.exprs import Expr, Table, const, load, substitute
@@ -51,43 +53,13 @@ def _turn_square(
     to: (panels, where the square begins in them, elements from one of its rows to the next).
     """
     (keys, begin, panel), lanes = to, len(places)
-    vectors = []
-    for i, place in enumerate(places):
-        row = alloc([lanes], "float32", f"row{i}")
-        with vectorized(lanes) as lane:
-            at = {**place, attention.depth.var: k + lane}
-            store(row, substitute(attention.real_key, at), lane)
-        vectors.append(_vector(row, lanes))
-    for i, vector in enumerate(_transposed(vectors)):
-        emit(tirx.BufferStore(keys, vector, [prim.Ramp(begin + i * panel, const(1), lanes)]))
 
+    def part_of(line: int, first: int, count: int) -> Expr:
+        part = alloc([count], "float32", f"key{line}")
+        with vectorized(count) as lane:
+            at = {**places[line], attention.depth.var: k + first + lane}
+            store(part, substitute(attention.real_key, at), lane)
+        return load(part, [whole(count)])
 
-def _transposed(vectors: list[Expr]) -> list[Expr]:
-    """Row i of the result holds lane i of every vector: quarters of the square change places, then
-    quarters of these, two vectors at a time.
-    """
-    lanes = len(vectors)
-    size = lanes // 2
-    while size:
-        upper = [lane if lane & size == 0 else lanes + lane - size for lane in range(lanes)]
-        lower = [lane + size if lane & size == 0 else lanes + lane for lane in range(lanes)]
-        turned = list(vectors)
-        for i in range(lanes):
-            if i & size == 0:
-                pair = [vectors[i], vectors[i + size]]
-                turned[i] = _shuffled(pair, upper)
-                turned[i + size] = _shuffled(pair, lower)
-        vectors, size = turned, size // 2
-    return vectors
-
-
-def _shuffled(vectors: list[Expr], lanes: list[int]) -> Expr:
-    """Some lanes of two vectors, computed once."""
-    whole = alloc([len(lanes)], "float32", "turned")
-    value = prim.Shuffle(vectors, [tirx.const(lane, "int32") for lane in lanes])
-    emit(tirx.BufferStore(whole, value, [prim.Ramp(const(0), const(1), len(lanes))]))
-    return _vector(whole, len(lanes))
-
-
-def _vector(buffer: Any, lanes: int) -> Expr:
-    return load(buffer, [prim.Ramp(const(0), const(1), lanes)])
+    for i, row in enumerate(transposed("float32", lanes, part_of)):
+        emit(tirx.BufferStore(keys, row, [prim.Ramp(begin + i * panel, const(1), lanes)]))

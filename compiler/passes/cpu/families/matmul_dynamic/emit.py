@@ -67,6 +67,7 @@ def _in_lines(contraction: Contraction, height: int) -> Expr | bool:
     if not contraction.bulk or len(contraction.rows) == 1:
         return False
     places = contraction.rows[-1].extent
+    assert height <= SPARE, "a line shorter than a strip could be taken"
     return tirx.ceildiv(places, height) * height <= places + tirx.truncdiv(places, const(SPARE))
 
 

@@ -2,7 +2,7 @@
 
 Loop order: strips of WRITTEN places along the written axis over the threads; in a strip, blocks of
 READ places along the read axis; in a block, squares. A square is read line by line, turned in
-registers (`square.py`) and written row by row. The last square along either axis ends where the
+registers (`shared/square.py`) and written row by row. The last square along either axis ends where the
 axis or the strip does and computes again what the one before it has computed. Places of an axis
 that is shorter than a square go one by one.
 
@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.transpose.match import Permute
-from compiler.passes.cpu.families.transpose.square import transposed
+from compiler.passes.cpu.shared.square import transposed
 from compiler.passes.cpu.shared.loop_nest import write
 from compiler.passes.cpu.shared.sharing import computed_once, share_places, worth_sharing
 from compiler.targets.vector_unit import VectorUnit

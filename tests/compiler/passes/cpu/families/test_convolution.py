@@ -58,7 +58,7 @@ def test_strips_of_places_lie_within_lines_of_every_length(stride, out, compile_
         return op.nn.relu(op.nn.conv2d(x, relax.const(w), (stride, stride), (1, 1, 1, 1)))
 
     model = compile_graph(graph, {"x": (("n", 3, "h", "w"), "float32")})
-    for places in (1, 3, 4, 7, 8, 9, 11, 15, 16, 17, 23, 31, 63, 64, 65):
+    for places in (*range(1, 18), 23, 25, 26, 31, 63, 64, 65):
         x = draw.standard_normal((2, 3, 5, places * stride)).astype("float32")
         sides = (stride, stride), (1, 1, 1, 1), (1, 1), 1
         want = np.maximum(convolution(x.astype("float64"), w.astype("float64"), *sides), 0)
