@@ -2,9 +2,9 @@
 
 Loop order: strips of WRITTEN places along the written axis over the threads; in a strip, blocks of
 READ places along the read axis; in a block, squares. A square is read line by line, turned in
-registers (`shared/square.py`) and written row by row. The last square along either axis ends where the
-axis or the strip does and computes again what the one before it has computed. Places of an axis
-that is shorter than a square go one by one.
+registers (`shared/square.py`) and written row by row. The last square along either axis ends where
+the axis or the strip does and computes again what the one before it has computed. Places of an
+axis that is shorter than a square go one by one.
 
 WRITTEN and READ elements are whole cache lines of 64 bytes for every dtype from 4 bytes on: a line
 that is fetched or written is used up while it is in the first-level cache.
@@ -16,9 +16,9 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.transpose.match import Permute
-from compiler.passes.cpu.shared.square import transposed
 from compiler.passes.cpu.shared.loop_nest import write
 from compiler.passes.cpu.shared.sharing import computed_once, share_places, worth_sharing
+from compiler.passes.cpu.shared.square import transposed
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     emit,
