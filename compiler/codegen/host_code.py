@@ -11,6 +11,7 @@ from compiler.codegen.bfloats import without_bfloats
 from compiler.codegen.divisions import settled
 from compiler.codegen.flatten import flattened
 from compiler.codegen.halves import divided, joined
+from compiler.codegen.plain_names import plainly_named
 from compiler.codegen.unaligned import unaligned
 from compiler.errors import CodegenError, summary
 from compiler.passes.framework.kernel_notes import FAMILY
@@ -139,6 +140,7 @@ def _packed_steps() -> list[Any]:
     lower = tirx.transform
     return [
         lower.SplitHostDevice(),
+        step_of(plainly_named),
         lower.MakePackedAPI(),
         lower.FP8StorageLegalize(),
         lower.BF16StorageLegalize(),
