@@ -63,8 +63,6 @@ class PackInteger:
         if not self.unit.integer_products:
             return module
         made = rewrite_functions(_Rewriter(module, self.unit), module)
-        if not any(product.scalar for product in self.unit.integer_products):
-            return made
         # Fusion would keep the floats that nobody reads any more.
         return relax.transform.DeadCodeElimination()(made)
 
@@ -112,47 +110,53 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         if call.attrs.groups != 1:
             return self._depthwise(call, weight, product)
-        wide = weight.shape[3] >= LEAST_CHANNELS or product.scalar
-        return self._conv(call.attrs, left, weight, product) if wide else call
+        return self._conv(call, weight, product)
 
     def _matmul(self, left: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
-        left, zero = self._stored(left, product)
+        stored = self._stored(left)
+        given, zero = (left, None) if stored is None else stored
+        neighbours = zero is not None or product.scalar
         return self.builder_.call_te(
             lambda x, packed: integer_matmul(Left(x, zero), packed, weight.shape[1], product),
-            with_simple_shape(self, left),
-            relax.const(pack_integers([weight], self.width, product)),
+            with_simple_shape(self, given),
+            relax.const(pack_integers([weight], self.width, product, neighbours)),
             primfunc_name_hint="integer_matmul",
             primfunc_attrs=FUSABLE,
         )
 
-    def _conv(self, attrs: Any, data: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
-        window = Window.of(attrs, weight.shape[1:3])
-        narrow = product.scalar and window.dilation[1] == 1
-        data, zero = self._stored(data, product)
+    def _conv(self, call: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+        """The convolution in integers, itself where its window has few channels of floats."""
+        window, stored = Window.of(call.attrs, weight.shape[1:3]), self._stored(call.args[0])
+        if stored is None and weight.shape[3] < LEAST_CHANNELS and not product.scalar:
+            return call
+        data, zero = (call.args[0], None) if stored is None else stored
+        neighbours = zero is not None or product.scalar
         if any(window.pads):
             top, left, bottom, right = window.pads
             widths = [0, 0, top, bottom, left, right, 0, 0]
             padded = relax.op.nn.pad(data, widths, pad_value=zero or 0)
             data = with_simple_shape(self, self.builder_.emit(padded))
-        if narrow:
+        in_rows = neighbours and window.dilation[1] == 1
+        if in_rows:
             # A row of the window lies in a row: groups go over it, since channels may be few.
             weight = weight.reshape(*weight.shape[:2], 1, -1)
         taps = [weight[:, y, x].T for y, x in np.ndindex(*weight.shape[1:3])]
         inner = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
-        compute = integer_conv_of_rows if narrow else integer_conv
+        compute = integer_conv_of_rows if in_rows else integer_conv
         return self.builder_.call_te(
             lambda x, packed: compute(Left(x, zero), packed, weight.shape[0], inner, product),
             data,
-            relax.const(pack_integers(taps, self.width, product)),
+            relax.const(pack_integers(taps, self.width, product, neighbours)),
             primfunc_name_hint="integer_conv",
             primfunc_attrs=FUSABLE,
         )
 
     def _depthwise(self, call: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
         """A convolution of each channel of bytes, itself where it is none."""
-        data, zero = self._stored(call.args[0], product)
-        if zero is None or weight.shape[3] != 1 or weight.shape[0] != call.attrs.groups:
+        stored = self._stored(call.args[0]) if product.scalar else None
+        if stored is None or weight.shape[3] != 1 or weight.shape[0] != call.attrs.groups:
             return call
+        data, zero = stored
         window = Window.of(call.attrs, weight.shape[1:3])
         taps = weight[..., 0].transpose(1, 2, 0).astype(product.right)
         sums = self.builder_.call_te(
@@ -164,16 +168,28 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
         return relax.op.astype(self.builder_.emit(sums), "float32")
 
-    def _stored(self, left: Any, product: IntegerProduct) -> tuple[Any, int | None]:
-        """The bytes that a left side is made of and their zero point, where a scalar instruction
-        can read them, since RAM is scarce; else itself.
+    def _stored(self, left: Any) -> tuple[Any, int] | None:
+        """The bytes that a left side is made of, in its shape, and their zero point; None where
+        they have none in common.
         """
-        if not product.scalar:
-            return left, None
-        given, *zeros = self._made_by(left, CENTRED)
+        bound: Any = self.lookup_binding(left) if isinstance(left, relax.Var) else left
+        if bound is None:
+            return None
+        if isinstance(bound, relax.Var):
+            return self._stored(bound)
+        if op_name(bound) in MOVING:
+            below = self._stored(bound.args[0])
+            if below is None:
+                return None
+            moved = relax.Call(bound.op, [below[0], *bound.args[1:]], bound.attrs, bound.ty_args)
+            return self.builder_.emit(moved), below[1]
+        if op_name(bound) == "relax.astype":
+            given = bound.args[0]
+            return (given, 0) if str(given.ty.dtype) in BYTES else None
+        given, *zeros = self._made_by(bound, CENTRED)
         numbers = [constant_of(self, zero) for zero in zeros]
         if len(numbers) != 1 or numbers[0] is None or numbers[0].value.numpy().size != 1:
-            return left, None
+            return None
         return given, int(numbers[0].value.numpy().reshape(()))
 
     def _made_by(self, expr: Any, program: str) -> list[Any]:
@@ -245,12 +261,14 @@ def _holds(dtype: str, weight: np.ndarray) -> bool:
     return bool(limits.min <= weight.min() and weight.max() <= limits.max)
 
 
-def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduct) -> np.ndarray:
+def pack_integers(
+    taps: Sequence[np.ndarray], width: int, product: IntegerProduct, neighbours: bool
+) -> np.ndarray:
     """Packs [K, N] at each place of a window as [ceil(N / width), places * ceil(K / group), width,
     group] of 8 or 16 bits.
 
-    A group holds rows k, k + K/group, k + 2K/group, .. of the depth, or rows k, k + 1, .. where the
-    instruction is scalar. An 8-bit left side is shifted to fit the instruction, so its packed
+    A group holds rows k, k + 1, .. of the depth where it is of `neighbours`, as where the left side
+    is of bytes or the instruction scalar; else rows k, k + K/group, k + 2K/group, .. An 8-bit left side is shifted to fit the instruction, so its packed
     weights have one row more: the sums of their columns as 32-bit integers, by which the kernel
     corrects the result.
     """
@@ -262,7 +280,7 @@ def pack_integers(taps: Sequence[np.ndarray], width: int, product: IntegerProduc
         padded[place, :depth, :columns] = tap
     parted = (
         padded.reshape(len(taps), part, group, panels, width).swapaxes(1, 2)
-        if product.scalar
+        if neighbours
         else padded.reshape(len(taps), group, part, panels, width)
     )
     packed = parted.transpose(3, 0, 2, 4, 1).reshape(panels, -1, width, group)

@@ -34,10 +34,10 @@ class Left:
         return (element.astype("int32") - tirx.const(self.zero, "int32")).astype(self.dtype)
 
 
-def _place(k: Any, depth: int, product: IntegerProduct) -> tuple[Any, Any]:
+def _place(k: Any, depth: int, left: Left, product: IntegerProduct) -> tuple[Any, Any]:
     """In which group row `k` of the depth stands, and where in it."""
-    part = -(-depth // product.group)
-    return (k // product.group, k % product.group) if product.scalar else (k % part, k // part)
+    part, neighbours = -(-depth // product.group), left.zero is not None or product.scalar
+    return (k // product.group, k % product.group) if neighbours else (k % part, k // part)
 
 
 def integer_matmul(left: Left, packed: Any, columns: int, product: IntegerProduct) -> Any:
@@ -45,7 +45,7 @@ def integer_matmul(left: Left, packed: Any, columns: int, product: IntegerProduc
     *lead, depth = left.shape
     width = int(packed.shape[2])
     k = te.reduce_axis((0, depth), name="k")
-    group, within = _place(k, int(depth), product)
+    group, within = _place(k, int(depth), left, product)
     return te.compute(
         (*lead, tirx.IntImm("int64", columns)),
         lambda *at: te.sum(
@@ -68,7 +68,7 @@ def integer_conv(
         for extent, name in ((height, "kh"), (width, "kw"), (channels, "c"))
     )
 
-    group, within = _place(c, channels, product)
+    group, within = _place(c, channels, data, product)
 
     def at(n: Any, y: Any, x: Any, o: Any) -> Any:
         place = (kh * width + kw) * part + group
@@ -92,7 +92,7 @@ def integer_conv_of_rows(
     channels, (height, width) = int(data.shape[3]), window.kernel
     depth, panel = width * channels, int(packed.shape[2])
     kh, k = te.reduce_axis((0, height), name="kh"), te.reduce_axis((0, depth), name="k")
-    group, within = _place(k, depth, product)
+    group, within = _place(k, depth, data, product)
     place = kh * -(-depth // product.group) + group
 
     def at(n: Any, y: Any, x: Any, o: Any) -> Any:

@@ -8,6 +8,8 @@ with all accumulators in registers. Last, what was fused behind the matmul, row 
 
 Rows that were shifted to fit into 8 bits are lacking the shift times the sum of each column: the
 sums of columns stand behind a panel, and their multiple is added to the accumulators in the end.
+Bytes are all shifted by one number, which their zero point and the sign that the instruction takes
+decide.
 """
 
 from typing import Any
@@ -141,10 +143,11 @@ def _keep(
         for start in range(0, layout.width, lanes):
             total = load(acc, [_place(layout, i, start)])
             # (x - shift) @ w + shift * sum(w) = x @ w, all in integers of 32 bits, so it is exact.
-            if left.shifts is not None:
+            shift = left.shift(layout, rows[0] + i)
+            if shift is not None:
                 columns = _weights(layout, panel, const(layout.length), start)
-                shift = prim.Broadcast(load(left.shifts, [rows[0] + i]), lanes)
-                total = total + shift * tirx.reinterpret(f"int32x{lanes}", columns)
+                sum_of_each = tirx.reinterpret(f"int32x{lanes}", columns)
+                total = total + prim.Broadcast(shift, lanes) * sum_of_each
             to = ((rows[0] + i) * PANELS + p) * layout.width + start
             vector = total.astype(f"float32x{lanes}")
             _store_vector(sums, vector, prim.Ramp(to, const(1), lanes))

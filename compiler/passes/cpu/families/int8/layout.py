@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import IntegerProduct, VectorUnit
-from compiler.tir.exprs import fixed
+from compiler.tir.exprs import dtype_of, fixed
 
 _SIZES = (1, 2, 4, 6)
 ROWS = 24
@@ -60,13 +60,26 @@ class Layout:
         return -(-self.depth // self.group)
 
     @property
-    def shifted(self) -> bool:
-        """Whether rows are shifted to fit."""
+    def summed(self) -> bool:
+        """Whether the sums of the columns stand behind a panel."""
         return np.iinfo(self.product.left).bits == 8
 
     @property
+    def shifted(self) -> bool:
+        """Whether each row is shifted by a number of its own to fit."""
+        return self.summed and self.conv.zero is None
+
+    @property
+    def moved(self) -> int:
+        """By how much the bytes of the left side, as the instruction takes them, exceed what they
+        stand for.
+        """
+        assert self.conv.zero is not None
+        return self.conv.zero + self.least - int(np.iinfo(dtype_of(self.conv.source)).min)
+
+    @property
     def least(self) -> int:
-        """The least integer of a shifted row."""
+        """The least integer that the instruction takes on the left."""
         return int(np.iinfo(self.product.left).min)
 
     @property
@@ -83,7 +96,7 @@ class Layout:
     def length(self) -> int:
         """Groups of a row."""
         # Integers of 9 bits fit into 16 without a shift.
-        return self.stored - (1 if self.shifted else 0)
+        return self.stored - (1 if self.summed else 0)
 
     @property
     def width(self) -> int:

@@ -9,7 +9,7 @@ STAGE = "integer_product"
 """Name of the program's stage, by which the kernel is found."""
 
 
-def match_int8(program: Program, unit: VectorUnit) -> PanelConv | Declined:
+def match_int8(program: Program, _unit: VectorUnit) -> PanelConv | Declined:
     """The program, whose weights are [panels, groups of a row, width, group].
 
     Where the left side is of 8 bits a row of sums stands behind the groups.
@@ -17,8 +17,4 @@ def match_int8(program: Program, unit: VectorUnit) -> PanelConv | Declined:
     if program.stages[0].name != STAGE:
         return Declined("its weights are not packed integers")
     found = read_panel_conv(program)
-    if found is None:
-        return Declined("what follows the matmul cannot be computed in vectors of columns")
-    if found.zero is not None and not any(one.scalar for one in unit.integer_products):
-        return Declined("its left side is of bytes, which vectors read as floats")
-    return found
+    return found or Declined("what follows the matmul cannot be computed in vectors of columns")

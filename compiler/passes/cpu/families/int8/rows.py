@@ -1,8 +1,8 @@
-"""The left side of an integer matmul: rows of float32 that hold integers, written to scratch memory
-as groups for one instruction.
+"""The left side of an integer matmul: rows of bytes, or of float32 that holds integers, written to
+scratch memory as groups for one instruction.
 
-Integers of 9 bits, which an 8-bit integer less its zero point may take, fit into 8 once the least
-of their row is subtracted.
+Bytes are copied, their signs turned where the instruction takes others. Integers of 9 bits, which
+an 8-bit integer less its zero point may take, fit into 8 once the least of their row is subtracted.
 """
 
 from collections.abc import Iterator
@@ -12,10 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from tvm import tirx
+from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.int8.layout import Layout
-from compiler.tir.building import alloc, blocks, serial, store, strips, vectorized
-from compiler.tir.exprs import Expr, load, substitute
+from compiler.passes.cpu.shared.lanes import shuffled
+from compiler.tir.building import alloc, blocks, emit, serial, store, strips, vectorized
+from compiler.tir.exprs import Expr, const, dtype_of, load, substitute
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,13 @@ class Rows:
 
     groups: Any
     shifts: Any
+
+    def shift(self, layout: Layout, row: Expr) -> Expr | None:
+        """What was subtracted from every element of a row, None where that is nothing."""
+        if self.shifts is not None:
+            return load(self.shifts, [row])
+        moved = layout.moved if layout.summed else 0
+        return tirx.const(-moved, "int32") if moved else None
 
 
 def gather_rows(layout: Layout, rows: Rows, first: Expr, count: Expr) -> None:
@@ -70,12 +79,53 @@ def _pack(layout: Layout, groups: Any, place: Expr, to: Expr, shift: Expr | None
     if layout.product.scalar:
         _pack_words(layout, groups, place, to)
         return
+    if layout.conv.zero is not None:
+        _pack_bytes(layout, groups, place, to)
+        return
     # Element k of a group is k parts away, not k elements: so neighbouring groups are made of
     # neighbouring elements, and a vector of groups takes no shuffles.
     for begin, end, numbers in _stretches(layout):
         for k in strips(end - begin, layout.lanes):
             parts = [_element(layout, number, place, begin + k, shift) for number in numbers]
             store(groups, reduce(tirx.bitwise_or, parts), to + begin + k)
+
+
+def _pack_bytes(layout: Layout, groups: Any, place: Expr, to: Expr) -> None:
+    """Emit the bytes at `place` as groups of neighbours, in vectors; past the depth are zeros."""
+    group = layout.group
+    whole, rest = divmod(layout.depth, group)
+    for k, width in blocks(whole, layout.lanes):
+        bytes_ = load(layout.conv.source, [_span(place + k * group, width * group)])
+        words = _words(layout, bytes_, width)
+        emit(tirx.BufferStore(groups, words, [_span(to + k, width)]))
+    if rest:
+        singles = [
+            load(layout.conv.source, [place + (whole * group + number)]) for number in range(rest)
+        ]
+        zeros = [tirx.const(0, dtype_of(layout.conv.source))] * (group - rest)
+        last = shuffled([*singles, *zeros], range(group))
+        store(groups, _words(layout, last, 1), to + whole)
+
+
+def _span(first: Expr, count: int) -> Expr:
+    return prim.Ramp(first, const(1), count) if count > 1 else first
+
+
+def _words(layout: Layout, given: Expr, width: int) -> Expr:
+    """Bytes as groups of integers of the instruction's type, a word each."""
+    kind = "int32" if width == 1 else f"int32x{width}"
+    if not layout.summed:
+        zero, count, each = layout.conv.zero, width * layout.group, f"int{32 // layout.group}"
+        wide = given.astype(f"{each}x{count}" if count > 1 else each)
+        less = tirx.const(zero, each)
+        wide = wide - (prim.Broadcast(less, count) if count > 1 else less) if zero else wide
+        return tirx.reinterpret(kind, wide)
+    words = tirx.reinterpret(kind, given)
+    if dtype_of(layout.conv.source) == layout.product.left:
+        return words
+    # Bytes of the other sign, by 128 apart.
+    signs = tirx.const(-0x7F7F7F80, "int32")
+    return tirx.bitwise_xor(words, prim.Broadcast(signs, width) if width > 1 else signs)
 
 
 def _stretches(layout: Layout) -> Iterator[tuple[int, int, list[int]]]:

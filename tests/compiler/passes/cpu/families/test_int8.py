@@ -133,9 +133,9 @@ def test_integers_that_are_multiplied_one_by_one_are_exact(name, compile_graph, 
 def test_weights_stay_bytes_on_micro_controllers():
     dual, single = products("cortex-m7")
     weight = np.arange(15, dtype="float32").reshape(5, 3)
-    packed = pack_integers([weight], 4, single)
+    packed = pack_integers([weight], 4, single, True)
     assert (packed.dtype, packed.shape) == (np.int8, (1, 5, 4, 1))
-    packed = pack_integers([weight], 4, dual)
+    packed = pack_integers([weight], 4, dual, True)
     assert (packed.dtype, packed.shape) == (np.int8, (1, 2, 4, 4))
     np.testing.assert_array_equal(packed[0, :, 1], [[1, 4, 7, 10], [13, 0, 0, 0]])
 
@@ -183,18 +183,18 @@ def products(name):
 def test_groups_are_parts_of_the_depth_apart():
     (pair,) = products("x86-64-v3")
     weight = np.arange(1, 16, dtype="float32").reshape(5, 3)
-    packed = pack_integers([weight], 4, pair)
+    packed = pack_integers([weight], 4, pair, False)
     assert packed.shape == (1, 3, 4, 2)
     assert packed.dtype == np.int8
     np.testing.assert_array_equal(packed[0, :, :3, 0], [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     np.testing.assert_array_equal(packed[0, :, :3, 1], [[10, 11, 12], [13, 14, 15], [0, 0, 0]])
-    assert pack_integers([np.full((2, 2), 200.0, "float32")], 4, pair).dtype == np.int16
+    assert pack_integers([np.full((2, 2), 200.0, "float32")], 4, pair, False).dtype == np.int16
 
 
 def test_groups_of_bytes_have_the_sums_of_their_columns_behind_them():
     (four,) = products("aarch64-v8.2")
     taps = [np.arange(-7, 8, dtype="float32").reshape(5, 3), np.full((5, 3), 100.0, "float32")]
-    packed = pack_integers(taps, 4, four)
+    packed = pack_integers(taps, 4, four, False)
     assert packed.shape == (1, 2 * 2 + 1, 4, 4)
     np.testing.assert_array_equal(packed[0, :2, 0], [[-7, -1, 5, 0], [-4, 2, 0, 0]])
     np.testing.assert_array_equal(
