@@ -43,18 +43,28 @@ class Subject:
     built: Path | None = None
 
 
-def relaxd(subject: Subject, precision: str = "float32") -> Runner:
-    """Ours, through the public entry points."""
+def relaxd(subject: Subject, precision: str = "float32", calibrated: bool = False) -> Runner:
+    """Ours, through the public entry points; calibrated: by the largest of the inputs that are
+    measured, images on grids, rows with scaled channels.
+    """
     from compiler import compile_model
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
     name = "relaxd" if precision == "float32" else f"relaxd.{precision}"
-    bundle = (subject.built or Path(folder.name)) / name
+    bundle = (subject.built or Path(folder.name)) / f"{name}{'.calibrated' * calibrated}"
     if not bundle.exists():
-        options = {"verify": False, "profile": False, "precision": precision}
+        options: dict[str, Any] = {"verify": False, "profile": False, "precision": precision}
+        samples = _largest(_feeds(subject)) if calibrated else None
+        if samples is not None:
+            options["calibration"] = "static" if _is_convolutional(subject) else "smooth"
         compile_model(
-            subject.path, output=bundle, dims=subject.dims, inputs=subject.inputs, options=options
+            subject.path,
+            output=bundle,
+            dims=subject.dims,
+            inputs=subject.inputs,
+            options=options,
+            samples=samples,
         )
     model = load(bundle, threads=subject.threads)
 
@@ -62,6 +72,28 @@ def relaxd(subject: Subject, precision: str = "float32") -> Runner:
         return list(model.run(feed).values())
 
     return run
+
+
+def _feeds(subject: Subject) -> list[Path]:
+    """Files of the inputs that are measured."""
+    assert subject.built is not None
+    return sorted(subject.built.glob("feed_*.npz"))
+
+
+def _largest(feeds: Sequence[Path]) -> Path:
+    def size(feed: Path) -> int:
+        with np.load(feed) as arrays:
+            return sum(arrays[name].size for name in arrays.files)
+
+    return max(feeds, key=size)
+
+
+def _is_convolutional(subject: Subject) -> bool:
+    import onnx
+
+    nodes = onnx.load(subject.path, load_external_data=False).graph.node
+    kinds = [node.op_type for node in nodes]
+    return kinds.count("Conv") > kinds.count("MatMul")
 
 
 def tvm(subject: Subject) -> Runner:
@@ -164,8 +196,7 @@ def _quantised_by_nncf(model: Any, subject: Subject) -> Any:
     """
     import nncf
 
-    assert subject.built is not None
-    feeds = [dict(np.load(file)) for file in sorted(subject.built.glob("feed_*.npz"))]
+    feeds = [dict(np.load(file)) for file in _feeds(subject)]
     kinds = [node.get_type_name() for node in model.get_ops()]
     transformer = kinds.count("MatMul") > kinds.count("Convolution")
     return nncf.quantize(
@@ -241,6 +272,7 @@ PACKAGES = {
     "relaxd": "relaxd",
     "relaxd.bfloat16": "relaxd",
     "relaxd.int8": "relaxd",
+    "relaxd.int8.calibrated": "relaxd",
     "onnxruntime.int8": "onnxruntime",
     "openvino.bfloat16": "openvino",
     "openvino.int8": "nncf",
@@ -256,6 +288,7 @@ ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "torch.compile": torch_compile,
     "relaxd.bfloat16": partial(relaxd, precision="bfloat16"),
     "relaxd.int8": partial(relaxd, precision="int8"),
+    "relaxd.int8.calibrated": partial(relaxd, precision="int8", calibrated=True),
     "onnxruntime.int8": quantized,
     "openvino.bfloat16": partial(openvino, precision="bf16"),
     "openvino.int8": partial(openvino, calibrated=True),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from compiler import rounding, state, targets
 from compiler.bundle import files
-from compiler.calibration.run import calibrator_of
+from compiler.calibration.run import Calibrator, calibrator_of
 from compiler.entry import imported_from, opened
 from compiler.ir.model_file import LoadedModel, LoadedScript
 from compiler.ir.onnx.products import Narrowing
@@ -244,20 +244,30 @@ def _imported(
     """
     imported = imported_from(model, this.request, this.target)
     rounding.require_processor(this.request, this.target)
-    signature, given, wanted = Signature.of(imported), this.job.samples, Calibration.SMOOTH
-    smoother = calibrator_of(this.request, wanted, given, original, signature, this.scratch)
-    if smoother is not None:
-        found.scales, found.smoothed = smoother.scales()
+    signature, given = Signature.of(imported), this.job.samples
+
+    def calibrator(wanted: Calibration) -> Calibrator | None:
+        return calibrator_of(this.request, wanted, given, original, signature, this.scratch)
+
+    def again(chosen: Narrowing) -> "Imported":
+        return imported_from(opened(this.job, this.request), this.request, this.target, chosen)
+
+    if (smoother := calibrator(Calibration.SMOOTH)) is not None:
+        scales, found.smoothed = smoother.scales()
+        found.chosen = Narrowing(scales=scales)
+    if (placer := calibrator(Calibration.STATIC)) is not None:
+        grids, scales, found.placed = placer.grids()
+        found.chosen = Narrowing(scales=scales, grids=grids)
+        imported = again(found.chosen)
     samples = Path(given) if given else None
     keep = fallback_of(
-        this.request, signature, samples, original, found.scales, this.scratch, drawn=this.drawn
+        this.request, signature, samples, original, found.chosen, this.scratch, drawn=this.drawn
     )
     if imported.narrow is None:
         return imported, keep
     kept = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
-    if kept or found.scales:
-        again, chosen = opened(this.job, this.request), Narrowing(kept, found.scales)
-        imported = imported_from(again, this.request, this.target, chosen)
+    if kept or found.chosen.scales:
+        imported = again(dataclasses.replace(found.chosen, kept=kept))
     return imported, keep
 
 

@@ -4,14 +4,14 @@ fewer bits, and operands of matmuls and convolutions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compiler.errors import ImportFailed
 from compiler.ir.model_file import LoadedModel, LoadedScript
 from compiler.ir.onnx import block_products
+from compiler.ir.onnx.products import Narrowing
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.targets import Target
 from compiler.verify.reference.rounded import (
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
 @dataclass
 class Found:
     """What became of the weights and of the layers, once the pass has run; fallback: what was
-    measured to choose layers that stay as they are; scales: as in
-    `compiler.ir.onnx.products.Narrowing`; smoothed: what was measured to choose them.
+    measured to choose layers that stay as they are; chosen: what samples decided about products
+    that the import rounds; smoothed, placed: what was measured to choose its scales, its grids.
     """
 
     weights: RoundedWeights | None = None
     layers: NarrowLayers | None = None
     fallback: Record | None = None
-    scales: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Narrowing = field(default_factory=Narrowing)
     smoothed: list[Record] | None = None
+    placed: list[Record] | None = None
 
     def note_weights(self, rounded: RoundedWeights) -> None:
         """Keeps it."""
@@ -70,15 +71,17 @@ def as_wanted(
     if block_products.opset_of(model.proto) < block_products.LEAST_OPSET:
         raise _unroundable(f"the model's opset is older than {block_products.LEAST_OPSET}")
     if block_products.set_level(model.proto, block_products.ROUNDED):
-        if request.options.calibration is Calibration.SMOOTH:
+        if request.options.calibration is not Calibration.NONE:
             raise ImportFailed(
-                "the model's weights are in blocks already, whose numbers cannot be scaled",
+                "the model's weights are in blocks already, and what they multiply is rounded in "
+                "blocks of a row",
                 reason="calibration",
                 field="options.calibration",
                 hint="compile it with calibration=none",
             )
         return replace(model, built=True)
-    if not RowProducts(model.proto).layers.layers:
+    static = request.options.calibration is Calibration.STATIC
+    if not RowProducts(model.proto, static=static).layers.layers:
         raise _unroundable("no matmul or convolution of the model has constant weights to round")
     return model
 
@@ -189,12 +192,16 @@ def _references_of(
     if found.layers is None:
         return original, None
     layers = found.layers.layers
-    measured = {"fallback": found.fallback, "smoothed": found.smoothed}
+    measured = {
+        "fallback": found.fallback,
+        "smoothed": found.smoothed,
+        "placed": found.placed,
+    }
     stated = {name: one for name, one in measured.items() if one is not None}
     if found.layers.form is Precision.INT8:
         nudges = (0.0, *(BLOCK_NUDGES if layers else ()))
         plain, made, *others = with_rounded_rows(
-            original.model, layers, found.scales, nudges, scratch
+            original.model, layers, found.chosen, nudges, scratch
         )
         nudged = tuple(replace(original, model=path) for path in others)
         rounded_rows = Rounded(

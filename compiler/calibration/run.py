@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ImportFailed
+from compiler.ir.onnx.products import Grid
 from compiler.ir.weights import Rounding
 from compiler.isolation.step import Record, run_task
 from compiler.verify import npz
@@ -49,7 +50,18 @@ class Calibrator:
         measured for each; raises ImportFailed where the model does not run on the samples.
         """
         records = self._run("compiler.calibration.smooth_task", "smoothed")
-        return npz.read(self.folder / "smoothed" / "scales.npz"), records
+        return self._scales("smoothed"), records
+
+    def grids(self) -> tuple[dict[str, Grid], dict[str, Array], list[Record]]:
+        """The grids and scales by value (`compiler.ir.onnx.products.Narrowing`), and what was
+        measured for each grid; raises as `scales` does.
+        """
+        records = self._run("compiler.calibration.static_task", "placed")
+        grids = {one["value"]: Grid(one["step"], one["zero"]) for one in records}
+        return grids, self._scales("placed"), records
+
+    def _scales(self, name: str) -> dict[str, Array]:
+        return npz.read(self.folder / name / "scales.npz")
 
     def _run(self, task: str, name: str, **more: Any) -> list[Record]:
         """The records of a task in a folder of that name."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.onnx.row_products import MOST, by_column
+from compiler.ir.onnx.row_writer import MOST, by_column
 
 STRENGTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """How much of what channels differ by goes to the weights, 1 being all of it."""
@@ -39,23 +39,31 @@ def smoothed(rows: Array, weights: Sequence[Array]) -> Smoothed | None:
     """The scales by which products of the rows [.., depth] by all weights [depth, columns] lose
     least; None where that is no less to speak of.
     """
-    flat = rows.reshape(-1, rows.shape[-1])
-    flat = flat[np.isfinite(flat).all(1)]
-    flat = flat[:: max(len(flat) // _ROWS, 1)]
+    flat = spread_rows(rows)
     if not flat.any():
         return None
     exact = [flat @ weight for weight in weights]
     before = _error(flat, weights, exact)
     found = []
     for strength in STRENGTHS:
-        scales = _scales(flat, weights, strength)
+        scales = channel_scales(flat, weights, strength)
         scaled = [scales[:, None] * weight for weight in weights]
         found.append((_error(flat / scales, scaled, exact), strength, scales))
     after, strength, scales = min(found, key=lambda one: one[0])
     return Smoothed(scales, strength, before, after) if after < _WORTH * before else None
 
 
-def _scales(rows: Array, weights: Sequence[Array], strength: float) -> Array:
+def spread_rows(rows: Array) -> Array:
+    """Some of the rows [.., depth] that are finite, spread over all."""
+    flat = rows.reshape(-1, rows.shape[-1])
+    flat = flat[np.isfinite(flat).all(1)]
+    return np.asarray(flat[:: max(len(flat) // _ROWS, 1)])
+
+
+def channel_scales(rows: Array, weights: Sequence[Array], strength: float) -> Array:
+    """What the channels of rows are divided by, so that `strength` of what they differ by goes to
+    the weights: float32 [depth].
+    """
     channels = _bounded(np.abs(rows).max(0))
     others = _bounded(np.max([np.abs(one).max(1) for one in weights], axis=0))
     scales = channels**strength / others ** (1 - strength)

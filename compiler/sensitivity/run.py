@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import ImportFailed
+from compiler.ir.onnx.products import Narrowing
 from compiler.isolation.step import Record, run_task
 from compiler.sensitivity import SCALES
 from compiler.verify import npz
@@ -25,8 +26,7 @@ _MEMORY_BYTES = 8 << 30
 @dataclass
 class Fallback:
     """reference: the model without rounding; inputs: files of `verify.npz`, cheapest first; budget:
-    the error that is allowed; folder: scratch space; scales: as in
-    `compiler.ir.onnx.products.Narrowing`.
+    the error that is allowed; folder: scratch space; chosen: what samples decided before.
     measured: as `relaxd.contract.report.FallbackReport`, None until it is called.
     """
 
@@ -35,7 +35,7 @@ class Fallback:
     form: Precision
     budget: float
     folder: Path
-    scales: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Narrowing = field(default_factory=Narrowing)
     measured: Record | None = None
 
     def __call__(self, units: Sequence[Unit]) -> dict[str, str]:
@@ -54,7 +54,8 @@ class Fallback:
         }
 
     def _searched(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
-        npz.write(self.folder / SCALES, self.scales)
+        npz.write(self.folder / SCALES, self.chosen.scales)
+        grids = self.chosen.grids
         spec = {
             "model": str(self.reference.model),
             "consts": self.reference.consts,
@@ -63,6 +64,7 @@ class Fallback:
             "inputs": list(map(str, self.inputs)),
             "folder": str(self.folder),
             "form": self.form.value,
+            "grids": None if grids is None else {name: asdict(one) for name, one in grids.items()},
             "units": units,
             "budget": self.budget,
         }
@@ -89,7 +91,7 @@ def fallback_of(
     signature: Signature,
     samples: Path | None,
     original: Reference,
-    scales: Mapping[str, Any],
+    chosen: Narrowing,
     scratch: Path,
     *,
     drawn: bool,
@@ -111,7 +113,7 @@ def fallback_of(
         # One thread: the last bits of sums depend on how many there are.
         original = replace(original, engines=QUANTIZED if signature.quantized else ORDERED)
     inputs = [trial.inputs for trial in trials.chosen]
-    return Fallback(original, inputs, options.precision, options.precision_error, folder, scales)
+    return Fallback(original, inputs, options.precision, options.precision_error, folder, chosen)
 
 
 def _reason(group: Record, budget: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from compiler.errors import summary
 from compiler.ir.draws import Draw
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.ir.onnx.block_products import has_blocks, round_rows, set_level
-from compiler.ir.onnx.products import recent, round_operands
+from compiler.ir.onnx.products import Grid, Narrowing, recent, round_operands
 from compiler.ir.onnx.row_products import RowProducts
 from compiler.isolation.step import Record, serve
 from compiler.sensitivity import SCALES
@@ -36,14 +36,19 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     (`compiler.sensitivity.search`).
 
     spec: model, consts, draws and engines of the reference, inputs (files of `verify.npz`, cheapest
-    first), folder for models and outputs that holds `SCALES`, form, units and budget. Records
+    first), folder for models and outputs that holds `SCALES`, form, grids by value, or None, units
+    and budget. Records
     `{error, left}`, and for each group, the worst first, `{layers, alone, kept}`; errors that are
     not finite are None.
     """
     loaded = open_model(Path(spec["model"]))
     assert not isinstance(loaded, LoadedScript)
-    scales = npz.read(Path(spec["folder"]) / SCALES)
-    rounder = _Rounder.of(loaded.proto, Precision(spec["form"]), scales)
+    scales, grids = npz.read(Path(spec["folder"]) / SCALES), spec["grids"]
+    chosen = Narrowing(
+        scales=scales,
+        grids=None if grids is None else {name: Grid(**one) for name, one in grids.items()},
+    )
+    rounder = _Rounder.of(loaded.proto, Precision(spec["form"]), chosen)
     trials = _Trials.of(spec, rounder.plain)
     half = trials.numbers[: len(trials.numbers) // 2 + 1]
 
@@ -72,14 +77,14 @@ class _Rounder:
     products: RowProducts | None = None
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, form: Precision, scales: Mapping[str, Array]) -> _Rounder:
+    def of(cls, model: onnx.ModelProto, form: Precision, chosen: Narrowing) -> _Rounder:
         """The model may be changed in place."""
         if form is Precision.BFLOAT16:
             return cls(form, recent(model))
         if has_blocks(model):
             set_level(model, 0)
             return cls(form, model)
-        return cls(form, model, RowProducts(model, scales))
+        return cls(form, model, RowProducts(model, chosen.scales, chosen.grids))
 
     def rounded(self, labels: frozenset[str]) -> onnx.ModelProto:
         """A copy in which those layers round."""

@@ -58,12 +58,14 @@ class WeightForm(StrEnum):
 class Calibration(StrEnum):
     """What the request's samples are for beside verification: nothing; GPTQ: weights of few bits
     are rounded so that outputs for the samples change least; SMOOTH: channels of what operands of
-    int8 multiply are scaled so that those of the samples are of like size.
+    int8 multiply are scaled so that those of the samples are of like size; STATIC: so they are, and
+    operands of int8 are rounded by scales that the samples give, not by some that each run finds.
     """
 
     NONE = "none"
     GPTQ = "gptq"
     SMOOTH = "smooth"
+    STATIC = "static"
 
 
 class Precision(StrEnum):
@@ -176,9 +178,10 @@ class CompileOptions:
                 hint="set state to lifted, or leave it out",
             )
         blocks = WeightForm.INT8, WeightForm.INT4
-        if self.calibration is Calibration.SMOOTH and self.precision is not Precision.INT8:
+        operands = Calibration.SMOOTH, Calibration.STATIC
+        if self.calibration in operands and self.precision is not Precision.INT8:
             raise DeclarationError(
-                f"calibration=smooth is for precision=int8, not for {self.precision}",
+                f"calibration={self.calibration} is for precision=int8, not for {self.precision}",
                 field="options.calibration",
                 hint="set precision to int8, or leave it out",
             )

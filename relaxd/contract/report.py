@@ -171,13 +171,28 @@ class SmoothedReport:
 
 
 @dataclass(frozen=True)
+class PlacedReport:
+    """A value that is rounded to (byte - zero) * step, and the error of that at the samples: of its
+    products, or of a convolution's image its own; strength: as in SmoothedReport, None where its
+    channels are not scaled.
+    """
+
+    value: str
+    step: float = 0.0
+    zero: int = 0
+    strength: float | None = None
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
 class WeightsReport:
     """What it changes that weights or caches are stored in fewer bits, or that operands are
     rounded.
 
     error: the greatest of all outputs; expected: that of the reference with the same roundings;
     limit: what the request allows of the error, None for any; fallback: None where the request lets
-    a build fail that is above it; smoothed: the values whose channels samples had scaled.
+    a build fail that is above it; smoothed: the values whose channels samples had scaled; placed:
+    those that samples gave a grid.
     """
 
     form: str
@@ -188,6 +203,7 @@ class WeightsReport:
     outputs: tuple[WeightError, ...] = ()
     fallback: FallbackReport | None = None
     smoothed: tuple[SmoothedReport, ...] = ()
+    placed: tuple[PlacedReport, ...] = ()
 
 
 @dataclass(frozen=True)

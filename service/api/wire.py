@@ -85,7 +85,7 @@ class OptionsIn(Document):
     logits: Literal["all", "last"] = "all"
     weights: Literal["float32", "float16", "int8", "int4"] = "float32"
     weights_error: Tolerance | None = None
-    calibration: Literal["none", "gptq", "smooth"] = "none"
+    calibration: Literal["none", "gptq", "smooth", "static"] = "none"
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     precision_error: Tolerance | None = None
     precision_over: Literal["fail", "keep"] = "fail"

@@ -20,16 +20,30 @@ _ENDING = "__rounded"
 _NUDGE = "__nudge"
 
 
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What bytes (uint8) stand for: (byte - zero) * step."""
+
+    step: float
+    zero: int
+
+
 @dataclass(frozen=True)
 class Narrowing:
     """What a build has chosen of products that its import rounds.
 
     kept: those that stay as they are, with the reasons. scales: by value, what its channels are
     divided by before they are rounded (float32 [depth]); rows of the weights are multiplied by it.
+    grids: by value, the grid that all its numbers are rounded to; None where each run finds scales
+    of rows.
     """
 
     kept: Mapping[str, str] = field(default_factory=dict)
-    scales: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    scales: Mapping[str, Array] = field(default_factory=dict)
+    grids: Mapping[str, Grid] | None = None
 
 
 def label_of(node: onnx.NodeProto) -> str:

@@ -39,7 +39,7 @@ from compiler.ir.signature import FileInput, check_names, declare, spec_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Known, Value
 from relaxd.contract.narrow import NarrowLayers
-from relaxd.contract.options import Precision, StateForm, WeightForm
+from relaxd.contract.options import Calibration, Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
 
 
@@ -79,7 +79,8 @@ def _rounded(
     if has_blocks(model):
         set_level(model, 0, chosen.kept)
         return model, layers_of(model).keeping(chosen.kept)
-    products = RowProducts(model, chosen.scales)
+    static = request.options.calibration is Calibration.STATIC
+    products = RowProducts(model, chosen.scales, chosen.grids, static=static)
     narrow = products.layers.keeping(chosen.kept)
     return products.rounded(labels=narrow.layers), narrow
 

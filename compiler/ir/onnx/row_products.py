@@ -1,6 +1,6 @@
 """The matmuls and convolutions of an ONNX model by constant float weights, and a model in which
 they multiply integers of 8 bits: weights are rounded with a scale for each column, what multiplies
-them with a scale for each row, or for each image, that a run finds.
+them with a scale for each row, or for each image, that a run finds, or to a grid that samples gave.
 
 Channels of a row can be scaled beforehand, by numbers that the rows of the weights take back
 (SmoothQuant, Xiao et al. 2022).
@@ -8,16 +8,16 @@ Channels of a row can be scaled beforehand, by numbers that the rows of the weig
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.ir.onnx.products import OPERATORS, label_of, products_of
+from compiler.ir.onnx.products import OPERATORS, Array, Grid, label_of, products_of
+from compiler.ir.onnx.row_writer import RowWriter, upright
 from compiler.ir.onnx.walking import walk
 from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import Precision
@@ -28,23 +28,24 @@ LEAST_CHANNELS = 8
 """Smaller products leave most of an instruction unused."""
 DEEPEST = 1 << 17
 """Products of one sum that 32 bits hold."""
-MOST = 127.0
-_LEAST = 2.0**-120
-"""What the greatest magnitude of a row is taken for at least, so that its inverse is finite."""
-_AXES_ARE_INPUTS = 18
-_ENDING = "__row_bytes"
-
-Array = np.ndarray[Any, Any]
 
 
 class RowProducts:
     """The products of one model; what they multiply is found once."""
 
     def __init__(
-        self, model: onnx.ModelProto, scales: Mapping[str, Array] = MappingProxyType({})
+        self,
+        model: onnx.ModelProto,
+        scales: Mapping[str, Array] = MappingProxyType({}),
+        grids: Mapping[str, Grid] | None = None,
+        *,
+        static: bool = False,
     ) -> None:
-        """Of the main graph alone: others run in loops and branches. scales: as in `Narrowing`."""
-        self.model, self.scales = model, scales
+        """Of the main graph alone: others run in loops and branches. scales, grids: as in
+        `Narrowing`; static: whether there are grids, or will be.
+        """
+        self.model, self.scales, self.grids = model, scales, grids
+        self._static = static or grids is not None
         self.constants: Mapping[str, onnx.TensorProto] = {
             tensor.name: tensor
             for tensor in model.graph.initializer
@@ -82,7 +83,13 @@ class RowProducts:
         tensor = self.constants.get(node.input[1])
         if tensor is None:
             return "its right side is no constant of floats"
-        return _objection(node, list(tensor.dims)) or self._objection_to_numbers(tensor)
+        # To find the scale of an image is a pass over it, which few channels are not worth.
+        channels = 1 if self._static else LEAST_CHANNELS
+        objection = _objection(node, list(tensor.dims), channels)
+        objection = objection or self._objection_to_numbers(tensor)
+        if objection is None and self.grids is not None and node.input[0] not in self.grids:
+            return "samples gave no finite numbers of what it multiplies"
+        return objection
 
     def _objection_to_numbers(self, tensor: onnx.TensorProto) -> str | None:
         weight = numpy_helper.to_array(tensor)
@@ -94,12 +101,31 @@ class RowProducts:
     def matrices(self) -> dict[str, list[Array]]:
         """By value, the weights [depth, columns] that products round and multiply it by."""
         found: dict[str, list[Array]] = {}
-        layers = frozenset(self.layers.layers)
-        for node in self.model.graph.node:
-            if label_of(node) in layers and node.op_type in ("MatMul", "Gemm"):
+        for node in self._rounding(frozenset(self.layers.layers)):
+            if node.op_type != "Conv":
                 weight = numpy_helper.to_array(self.constants[node.input[1]])
-                found.setdefault(node.input[0], []).append(_upright(node, weight))
+                found.setdefault(node.input[0], []).append(upright(node, weight))
         return found
+
+    @property
+    def images(self) -> frozenset[str]:
+        """The values that convolutions round."""
+        return self._images(frozenset(self.layers.layers))
+
+    @property
+    def values(self) -> list[str]:
+        """The values that products round, in the order of the nodes."""
+        layers = frozenset(self.layers.layers)
+        return list(dict.fromkeys(node.input[0] for node in self._rounding(layers)))
+
+    def _images(self, labels: Collection[str]) -> frozenset[str]:
+        nodes = self._rounding(labels)
+        return frozenset(node.input[0] for node in nodes if node.op_type == "Conv")
+
+    def _rounding(self, labels: Collection[str]) -> Iterator[onnx.NodeProto]:
+        for node in self.model.graph.node:
+            if label_of(node) in labels and node.op_type in OPERATORS:
+                yield node
 
     def rounded(self, nudge: float = 0.0, labels: Collection[str] | None = None) -> onnx.ModelProto:
         """The model with products on integers.
@@ -110,13 +136,14 @@ class RowProducts:
         """
         made = onnx.ModelProto()
         made.CopyFrom(self.model)
-        writer = _Writer(_opset(made), nudge, self.scales)
         layers = frozenset(self.layers.layers if labels is None else labels)
+        stored = frozenset() if self.grids is None else self._images(layers)
+        writer = RowWriter(_opset(made), nudge, self.scales, self.grids or {}, stored)
         for node in self.model.graph.node:
             if label_of(node) in layers and node.op_type in OPERATORS:
                 writer.multiply(node, numpy_helper.to_array(self.constants[node.input[1]]))
             else:
-                writer.nodes.append(node)
+                writer.keep(node)
         del made.graph.node[:]
         made.graph.node.extend(writer.nodes)
         made.graph.initializer.extend(writer.constants.values())
@@ -124,7 +151,7 @@ class RowProducts:
         return made
 
 
-def _objection(node: onnx.NodeProto, dims: list[int]) -> str | None:
+def _objection(node: onnx.NodeProto, dims: list[int], channels: int) -> str | None:
     """Why a product by weights of those extents stays as it is."""
     attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
     if node.op_type == "Conv":
@@ -132,8 +159,8 @@ def _objection(node: onnx.NodeProto, dims: list[int]) -> str | None:
             return "its channels are in groups"
         if len(dims) != 4:
             return "it is no convolution of images"
-        if dims[1] < LEAST_CHANNELS:
-            return f"its images have fewer than {LEAST_CHANNELS} channels"
+        if dims[1] < channels:
+            return f"its images have fewer than {channels} channels"
         columns, depth = dims[0], int(np.prod(dims[1:]))
     else:
         if len(dims) != 2 or attributes.get("transA", 0):
@@ -162,128 +189,3 @@ def _drop_unused(model: onnx.ModelProto) -> None:
 
 def _is_weight(model: onnx.ModelProto, given: onnx.ValueInfoProto) -> bool:
     return any(tensor.name == given.name for tensor in model.graph.initializer)
-
-
-class _Writer:
-    """Writes nodes, and the constants that they read."""
-
-    def __init__(self, opset: int, nudge: float, scales: Mapping[str, Array]) -> None:
-        self.opset, self.nudge, self.scales = opset, nudge, scales
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: dict[str, onnx.TensorProto] = {}
-        self.rows: dict[tuple[str, tuple[int, ...]], tuple[str, str]] = {}
-
-    def multiply(self, node: onnx.NodeProto, weight: Array) -> None:
-        """The product of a node, its operands rounded."""
-        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-        if node.op_type == "Conv":
-            self._convolve(node, weight)
-            return
-        weight = _upright(node, weight)
-        if node.input[0] in self.scales:
-            weight = weight * self.scales[node.input[0]][:, None]
-        whole, scales = by_column(weight, 0)
-        scales = scales.reshape(-1) * np.float32(attributes.get("alpha", 1.0))
-        number, step = self._rounded(node.input[0], (-1,))
-        end = f"{node.output[0]}{_ENDING}"
-        made = self._node("MatMul", f"{end}_sums", number, self._constant(end, whole), label=node)
-        biased = node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]
-        result = self._scaled(end, made, step, scales, None if biased else node.output[0])
-        if biased:
-            bias, beta = node.input[2], np.float32(attributes.get("beta", 1.0))
-            if beta != 1:
-                bias = self._node("Mul", f"{end}_bias", bias, self._constant(f"{end}_beta", beta))
-            self._node("Add", node.output[0], result, bias)
-
-    def _convolve(self, node: onnx.NodeProto, weight: Array) -> None:
-        whole, scales = by_column(weight, (1, 2, 3))
-        number, step = self._rounded(node.input[0], (1, 2, 3))
-        end = f"{node.output[0]}{_ENDING}"
-        made = onnx.NodeProto()
-        made.CopyFrom(node)
-        del made.input[:], made.output[:]
-        made.input.extend([number, self._constant(end, whole)])
-        made.output.append(f"{end}_sums")
-        self.nodes.append(made)
-        biased = len(node.input) > 2 and node.input[2]
-        scales = scales.reshape(-1, 1, 1)
-        sums = made.output[0]
-        result = self._scaled(end, sums, step, scales, None if biased else node.output[0])
-        if biased:
-            shape = self._constant(f"{end}_shape", np.array([1, -1, 1, 1], np.int64))
-            bias = self._node("Reshape", f"{end}_bias", node.input[2], shape)
-            self._node("Add", node.output[0], result, bias)
-
-    def _scaled(self, end: str, sums: str, step: str, scales: Array, output: str | None) -> str:
-        columns = self._node("Mul", f"{end}_columns", sums, self._constant(f"{end}_scales", scales))
-        return self._node("Mul", output or f"{end}_scaled", columns, step)
-
-    def _rounded(self, name: str, axes: tuple[int, ...]) -> tuple[str, str]:
-        """The name of a value's integers, as float32, and of what one of them is worth."""
-        if (name, axes) not in self.rows:
-            end, value = f"{name}{_ENDING}{len(self.rows)}", name
-            if axes == (-1,) and name in self.scales:
-                inverse = self._constant(f"{end}_channels", 1 / self.scales[name])
-                value = self._node("Mul", f"{end}_smooth", name, inverse)
-            sizes = self._node("Abs", f"{end}_sizes", value)
-            # A maximum may pass over NaN, so a number that is not finite counts as infinity.
-            sizes = self._where_finite(f"{end}_known", sizes, sizes, np.inf)
-            greatest = self._greatest(f"{end}_greatest", sizes, axes)
-            most = self._constant(f"{_ENDING}_most", np.float32(MOST))
-            least = self._constant(f"{_ENDING}_least", np.float32(_LEAST))
-            each = self._node("Div", f"{end}_each", greatest, most)
-            step = self._where_finite(f"{end}_step", greatest, each, np.nan)
-            some = self._node("Max", f"{end}_some", greatest, least)
-            scaled = self._node(
-                "Mul", f"{end}_in", value, self._node("Div", f"{end}_by", most, some)
-            )
-            if self.nudge:
-                moved = self._constant(f"{_ENDING}_nudge", np.float32(MOST * self.nudge))
-                scaled = self._node("Add", f"{end}_moved", scaled, moved)
-            near = self._node("Round", f"{end}_near", scaled)
-            self._node("Cast", f"{end}_bytes", near, to=TensorProto.INT8)
-            number = self._node("Cast", end, f"{end}_bytes", to=TensorProto.FLOAT)
-            self.rows[name, axes] = number, step
-        return self.rows[name, axes]
-
-    def _where_finite(self, output: str, sizes: str, given: str, otherwise: float) -> str:
-        """`given` where `sizes` is a number that is not infinite, else the constant."""
-        widest = self._constant(f"{_ENDING}_widest", np.finfo(np.float32).max)
-        finite = self._node("LessOrEqual", f"{output}_finite", sizes, widest)
-        other = self._constant(f"{_ENDING}_{otherwise}", np.float32(otherwise))
-        return self._node("Where", output, finite, given, other)
-
-    def _greatest(self, output: str, sizes: str, axes: tuple[int, ...]) -> str:
-        if self.opset < _AXES_ARE_INPUTS:
-            return self._node("ReduceMax", output, sizes, axes=list(axes), keepdims=1)
-        given = self._constant(f"{output}_axes", np.array(axes, np.int64))
-        return self._node("ReduceMax", output, sizes, given, keepdims=1)
-
-    def _node(
-        self, op: str, output: str, *given: str, label: onnx.NodeProto | None = None, **more: Any
-    ) -> str:
-        name = "" if label is None else label_of(label)
-        self.nodes.append(helper.make_node(op, list(given), [output], name=name, **more))
-        return output
-
-    def _constant(self, name: str, value: Any) -> str:
-        named = f"{name}_constant"
-        if named not in self.constants:
-            self.constants[named] = numpy_helper.from_array(
-                np.ascontiguousarray(value).reshape(np.shape(value)), named
-            )
-        return named
-
-
-def _upright(node: onnx.NodeProto, weight: Array) -> Array:
-    """The weights of a matmul as [depth, columns]."""
-    turned = any(one.name == "transB" and one.i for one in node.attribute)
-    return weight.T if turned else weight
-
-
-def by_column(weight: Array, axes: int | tuple[int, ...]) -> tuple[Array, Array]:
-    """Integers up to 127 as float32, and what one of each column is worth."""
-    greatest = np.abs(weight).max(axis=axes, keepdims=True).astype(np.float32)
-    scales = np.where(greatest > _LEAST, greatest, np.float32(MOST)) / np.float32(MOST)
-    whole = np.clip(np.rint(weight / scales), -MOST, MOST)
-    return whole.astype(np.float32), scales.astype(np.float32)

@@ -129,7 +129,13 @@ def dequantize(b: Builder, x: Value, grid: Grid, dtype: str | None = None) -> Va
             ),
             dtype,
         )
+    if not grid.block and _is_one(grid.scale):
+        return centred(b, x, grid.zero, grid.axis, dtype)
     return _apply(b, x, grid, one, "dequantize")
+
+
+def _is_one(scale: Value) -> bool:
+    return isinstance(scale, Known) and not scale.symbolic and bool((scale.data == 1).all())
 
 
 def centred(b: Builder, x: Value, zero: Value | None, axis: int, dtype: str) -> Value:

@@ -268,9 +268,9 @@ def pack_integers(
     group] of 8 or 16 bits.
 
     A group holds rows k, k + 1, .. of the depth where it is of `neighbours`, as where the left side
-    is of bytes or the instruction scalar; else rows k, k + K/group, k + 2K/group, .. An 8-bit left side is shifted to fit the instruction, so its packed
-    weights have one row more: the sums of their columns as 32-bit integers, by which the kernel
-    corrects the result.
+    is of bytes or the instruction scalar; else rows k, k + K/group, k + 2K/group, .. An 8-bit left
+    side is shifted to fit the instruction, so its packed weights have one row more: the sums of
+    their columns as 32-bit integers, by which the kernel corrects the result.
     """
     group, (depth, columns) = product.group, taps[0].shape
     part, panels = -(-depth // group), -(-columns // width)

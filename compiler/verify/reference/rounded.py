@@ -4,12 +4,15 @@ rows of caches.
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compiler.ir.model_file import LoadedScript, open_model
 from compiler.ir.weights import Rounding
 from compiler.verify.reference.onnx import written
 from relaxd.contract.options import CacheForm
+
+if TYPE_CHECKING:
+    from compiler.ir.onnx.products import Narrowing
 
 
 def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
@@ -75,14 +78,14 @@ def with_stored_caches(
 def with_rounded_rows(
     model: Path,
     labels: Collection[str],
-    scales: Mapping[str, Any],
+    chosen: "Narrowing",
     nudges: Sequence[float],
     scratch: Path,
 ) -> list[Path]:
     """Copies of the ONNX model in the file, in the folder: one whose matmuls by weights in blocks
     round nothing, and for each nudge one that rounds what those nodes multiply (`block_products`).
     Of a model without such blocks, the file itself and copies that round products by floats
-    (`row_products`), scaled by `scales` beforehand.
+    (`row_products`) as was chosen.
     """
     import onnx
 
@@ -92,7 +95,7 @@ def with_rounded_rows(
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     if not has_blocks(loaded.proto):
-        products = RowProducts(loaded.proto, scales)
+        products = RowProducts(loaded.proto, chosen.scales, chosen.grids)
         copies = enumerate(products.rounded(nudge, labels) for nudge in nudges)
         return [model, *(written(one, scratch, f"rows{number}") for number, one in copies)]
     set_level(loaded.proto, 0)

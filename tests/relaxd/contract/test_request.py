@@ -125,6 +125,7 @@ def test_defaults():
         ({"options": {"calibration": "gptq"}}, "options.calibration"),
         ({"options": {"weights": "float16", "calibration": "gptq"}}, "options.calibration"),
         ({"options": {"calibration": "smooth"}}, "options.calibration"),
+        ({"options": {"calibration": "static"}}, "options.calibration"),
         (
             {"options": {"precision": "bfloat16", "calibration": "smooth"}},
             "options.calibration",
