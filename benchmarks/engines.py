@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -43,27 +43,25 @@ class Subject:
     built: Path | None = None
 
 
-def relaxd(subject: Subject, precision: str = "float32", calibrated: bool = False) -> Runner:
-    """Ours, through the public entry points; calibrated: by the largest of the inputs that are
-    measured, images on grids, rows with scaled channels.
+def relaxd(subject: Subject, precision: str = "float32", calibration: str = "none") -> Runner:
+    """Ours, through the public entry points; calibration: by the largest of the inputs that are
+    measured.
     """
     from compiler import compile_model
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
     name = "relaxd" if precision == "float32" else f"relaxd.{precision}"
-    bundle = (subject.built or Path(folder.name)) / f"{name}{'.calibrated' * calibrated}"
+    bundle = (subject.built or Path(folder.name)) / f"{name}.{calibration}"
     if not bundle.exists():
-        options: dict[str, Any] = {"verify": False, "profile": False, "precision": precision}
-        samples = _largest(_feeds(subject)) if calibrated else None
-        if samples is not None:
-            options["calibration"] = "static" if _is_convolutional(subject) else "smooth"
+        options = {"verify": False, "profile": False, "precision": precision}
+        samples = None if calibration == "none" else _largest(_feeds(subject))
         compile_model(
             subject.path,
             output=bundle,
             dims=subject.dims,
             inputs=subject.inputs,
-            options=options,
+            options=options | {"calibration": calibration},
             samples=samples,
         )
     model = load(bundle, threads=subject.threads)
@@ -86,14 +84,6 @@ def _largest(feeds: Sequence[Path]) -> Path:
             return sum(arrays[name].size for name in arrays.files)
 
     return max(feeds, key=size)
-
-
-def _is_convolutional(subject: Subject) -> bool:
-    import onnx
-
-    nodes = onnx.load(subject.path, load_external_data=False).graph.node
-    kinds = [node.op_type for node in nodes]
-    return kinds.count("Conv") > kinds.count("MatMul")
 
 
 def tvm(subject: Subject) -> Runner:
@@ -272,7 +262,8 @@ PACKAGES = {
     "relaxd": "relaxd",
     "relaxd.bfloat16": "relaxd",
     "relaxd.int8": "relaxd",
-    "relaxd.int8.calibrated": "relaxd",
+    "relaxd.int8.smooth": "relaxd",
+    "relaxd.int8.static": "relaxd",
     "onnxruntime.int8": "onnxruntime",
     "openvino.bfloat16": "openvino",
     "openvino.int8": "nncf",
@@ -288,7 +279,8 @@ ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "torch.compile": torch_compile,
     "relaxd.bfloat16": partial(relaxd, precision="bfloat16"),
     "relaxd.int8": partial(relaxd, precision="int8"),
-    "relaxd.int8.calibrated": partial(relaxd, precision="int8", calibrated=True),
+    "relaxd.int8.smooth": partial(relaxd, precision="int8", calibration="smooth"),
+    "relaxd.int8.static": partial(relaxd, precision="int8", calibration="static"),
     "onnxruntime.int8": quantized,
     "openvino.bfloat16": partial(openvino, precision="bf16"),
     "openvino.int8": partial(openvino, calibrated=True),

@@ -30,7 +30,8 @@ REFERENCE, PLAIN = "onnxruntime", "relaxd"
 PEERS = {
     "relaxd.bfloat16": ("openvino.bfloat16",),
     "relaxd.int8": ("onnxruntime.int8", "openvino.int8"),
-    "relaxd.int8.calibrated": ("openvino.int8",),
+    "relaxd.int8.smooth": ("openvino.int8",),
+    "relaxd.int8.static": ("openvino.int8",),
 }
 """Our narrow builds, each with the engines that it is compared with."""
 ENGINES = (REFERENCE, PLAIN, "openvino", *PEERS, *chain(*PEERS.values()))
