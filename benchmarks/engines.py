@@ -51,8 +51,8 @@ def relaxd(subject: Subject, precision: str = "float32", calibration: str = "non
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
-    name = "relaxd" if precision == "float32" else f"relaxd.{precision}"
-    bundle = (subject.built or Path(folder.name)) / f"{name}.{calibration}"
+    parts = [part for part in (precision, calibration) if part not in ("float32", "none")]
+    bundle = (subject.built or Path(folder.name)) / ".".join(["relaxd", *parts])
     if not bundle.exists():
         options = {"verify": False, "profile": False, "precision": precision}
         samples = None if calibration == "none" else _largest(_feeds(subject))
