@@ -23,7 +23,7 @@ from compiler.verify.reference.rounded import (
 from compiler.verify.sides import Reference
 from compiler.verify.spread import BLOCK_NUDGES, NUDGES, Rounded
 from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
-from relaxd.contract.options import CacheForm, Calibration, Precision, WeightForm
+from relaxd.contract.options import CacheForm, Calibration, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
@@ -115,9 +115,10 @@ def rounding_of(
         return None
     require_processor(request, target)
     if imported.narrow is not None:
-        # The import has rounded already.
+        # The import has rounded already, but for attentions.
         found.note_layers(imported.narrow)
-        return None
+        if not imported.products or request.options.precision_over is PrecisionOver.KEEP:
+            return None
     if asked[0] == "precision":
         from compiler.passes.pack.round_operands import RoundOperands
         from compiler.targets.vector_unit import VectorUnit
@@ -201,7 +202,7 @@ def _references_of(
     if found.layers.form is Precision.INT8:
         nudges = (0.0, *(BLOCK_NUDGES if layers else ()))
         plain, made, *others = with_rounded_rows(
-            original.model, layers, found.chosen, nudges, scratch
+            original.model, found.layers, found.chosen, nudges, scratch
         )
         nudged = tuple(replace(original, model=path) for path in others)
         rounded_rows = Rounded(

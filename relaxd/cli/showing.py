@@ -315,11 +315,10 @@ def _precision(report: Report, narrow: NarrowReport) -> RenderableType:
     """How much of the model multiplies rounded numbers, why the rest does not, and what it
     changes.
     """
+    count = narrow.layers + narrow.bfloat16 + len(narrow.kept)
+    beside = f", {narrow.bfloat16} bfloat16" if narrow.bfloat16 else ""
     lines: list[RenderableType] = [
-        Text(
-            f"{narrow.layers} of {narrow.layers + len(narrow.kept)} matmuls and convolutions "
-            f"multiply {narrow.form}"
-        )
+        Text(f"{narrow.layers} of {count} matmuls and convolutions multiply {narrow.form}{beside}")
     ]
     found = report.numerics.precision
     fallback = None if found is None else found.fallback

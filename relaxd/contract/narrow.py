@@ -16,12 +16,14 @@ Unit: TypeAlias = tuple[str, ...]
 @dataclass(frozen=True)
 class NarrowLayers:
     """Matmuls and convolutions by the names of their nodes: `layers` have operands of the form;
-    kept: those that stay float32, with the reasons.
+    bfloat16: those that multiply this where `layers` multiply int8; kept: those that stay float32,
+    with the reasons.
     """
 
     form: Precision
     layers: tuple[str, ...]
     kept: Mapping[str, str]
+    bfloat16: tuple[str, ...] = ()
 
     def keeping(self, kept: Mapping[str, str]) -> "NarrowLayers":
         """With these layers in float32 too, for the reasons given."""
@@ -30,13 +32,14 @@ class NarrowLayers:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's form."""
-        return {"form": self.form.value, "layers": list(self.layers), "kept": dict(self.kept)}
+        found = {"form": self.form.value, "layers": list(self.layers), "kept": dict(self.kept)}
+        return found | ({"bfloat16": list(self.bfloat16)} if self.bfloat16 else {})
 
     @classmethod
     def from_json(cls, document: Any) -> "NarrowLayers":
         """Inverse of `to_json`; raises BundleError for a malformed document."""
         found = mapping(document, "narrow")
-        known_keys(found, frozenset({"form", "layers", "kept"}), "narrow")
+        known_keys(found, frozenset({"form", "layers", "kept", "bfloat16"}), "narrow")
         if found.get("form") not in _FORMS:
             raise malformed("layers have a precision that this relaxd does not know")
         return cls(
@@ -46,4 +49,8 @@ class NarrowLayers:
                 text(name, "a layer's name"): text(why, "why a layer is kept")
                 for name, why in mapping(found.get("kept"), "narrow.kept").items()
             },
+            tuple(
+                text(name, "a narrow layer")
+                for name in sequence(found.get("bfloat16", []), "bfloat16")
+            ),
         )

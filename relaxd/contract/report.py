@@ -264,13 +264,14 @@ class StoredReport:
 
 @dataclass(frozen=True)
 class NarrowReport:
-    """Matmuls and convolutions by constant weights: `layers` of them multiply numbers of the form;
-    kept: those that multiply float32, with the reasons.
+    """Matmuls and convolutions: `layers` of them multiply numbers of the form, `bfloat16` of them
+    bfloat16 beside int8; kept: those that multiply float32, with the reasons.
     """
 
     form: str
     layers: int
     kept: dict[str, str] = field(default_factory=dict)
+    bfloat16: int = 0
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def _stored(weights: StoredWeights) -> StoredReport:
 
 
 def _narrow(found: NarrowLayers) -> NarrowReport:
-    return NarrowReport(found.form.value, len(found.layers), dict(found.kept))
+    return NarrowReport(found.form.value, len(found.layers), dict(found.kept), len(found.bfloat16))
 
 
 def _sizes(manifest: Manifest) -> Sizes:

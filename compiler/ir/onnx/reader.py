@@ -60,7 +60,8 @@ def read(
     flat = without_calls(wanted)
     found = explore(lambda assumed: _read(flat, request, trace, assumed))
     if narrow is not None:
-        return replace(found, narrow=narrow)
+        products = frozenset() if wanted is model else products_of(wanted)
+        return replace(found, narrow=narrow, products=products)
     if request.options.precision is not Precision.FLOAT32:
         return replace(found, products=products_of(model))
     if request.options.weights is WeightForm.FLOAT32:

@@ -3,7 +3,7 @@ attentions, to bfloat16.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,7 +37,8 @@ class RoundOperands:
 
     labels: the model's nodes by position; products: those of them that the reference can be given
     with the same casts. note: called with what became of the layers. keep: chooses from the units
-    that could round the layers that stay float32, with the reasons; None keeps none.
+    that could round the layers that stay float32, with the reasons; None keeps none. beside: what
+    the import has rounded to int8, so that attentions alone are rounded here; None otherwise.
     """
 
     unit: VectorUnit
@@ -46,6 +47,7 @@ class RoundOperands:
     products: frozenset[str]
     note: Callable[[NarrowLayers], None]
     keep: Keep | None = None
+    beside: NarrowLayers | None = None
     name = "round_operands"
     phase = Phase.GRAPH
 
@@ -58,7 +60,9 @@ class RoundOperands:
         keep: Keep | None = None,
     ) -> "RoundOperands":
         """For a model that was imported to be rounded."""
-        return cls(unit, imported.ranges, imported.nodes, imported.products, note, keep)
+        return cls(
+            unit, imported.ranges, imported.nodes, imported.products, note, keep, imported.narrow
+        )
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
@@ -72,8 +76,14 @@ class RoundOperands:
             made = rewrite_functions(rewriter, module)
         layers = tuple(name for name in self.labels if name in rewriter.layers)
         kept = {name: rewriter.kept[name] for name in self.labels if name in rewriter.kept}
-        self.note(NarrowLayers(Precision.BFLOAT16, layers, kept))
+        self.note(self._noted(layers, kept))
         return made
+
+    def _noted(self, layers: tuple[str, ...], kept: Mapping[str, str]) -> NarrowLayers:
+        if self.beside is None:
+            return NarrowLayers(Precision.BFLOAT16, layers, kept)
+        others = {name: why for name, why in self.beside.kept.items() if name not in layers}
+        return replace(self.beside, kept={**others, **kept}, bfloat16=layers)
 
 
 @relax.expr_functor.mutator
@@ -106,6 +116,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return
         label, constant = self._label(binding.var), constant_of(self, call.args[1])
         product = self.attentions.get(binding.var)
+        if self.options.beside is not None and (constant is not None or product is None):
+            super().visit_var_binding_(binding)
+            return
         why = (
             self._objection(call, constant, label)
             if constant is not None or product is None

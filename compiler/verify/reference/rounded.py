@@ -13,6 +13,12 @@ from relaxd.contract.options import CacheForm
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.products import Narrowing
+    from relaxd.contract.narrow import NarrowLayers
+
+_OF_ITSELF = 0.25
+"""The share of a nudge by which numbers are moved that have no row: a number may be smaller than
+the greatest of a row.
+"""
 
 
 def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
@@ -77,7 +83,7 @@ def with_stored_caches(
 
 def with_rounded_rows(
     model: Path,
-    labels: Collection[str],
+    found: "NarrowLayers",
     chosen: "Narrowing",
     nudges: Sequence[float],
     scratch: Path,
@@ -85,19 +91,25 @@ def with_rounded_rows(
     """Copies of the ONNX model in the file, in the folder: one whose matmuls by weights in blocks
     round nothing, and for each nudge one that rounds what those nodes multiply (`block_products`).
     Of a model without such blocks, the file itself and copies that round products by floats
-    (`row_products`) as was chosen.
+    (`row_products`) as was chosen, and the operands of others to bfloat16.
     """
     import onnx
 
     from compiler.ir.onnx.block_products import has_blocks, round_rows, set_level
+    from compiler.ir.onnx.products import round_operands
     from compiler.ir.onnx.row_products import RowProducts
 
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     if not has_blocks(loaded.proto):
         products = RowProducts(loaded.proto, chosen.scales, chosen.grids)
-        copies = enumerate(products.rounded(nudge, labels) for nudge in nudges)
-        return [model, *(written(one, scratch, f"rows{number}") for number, one in copies)]
+        paths = [model]
+        for number, nudge in enumerate(nudges):
+            made = products.rounded(nudge, found.layers)
+            if found.bfloat16:
+                made = round_operands(made, found.bfloat16, nudge * _OF_ITSELF)
+            paths.append(written(made, scratch, f"rows{number}"))
+        return paths
     set_level(loaded.proto, 0)
     # All copies read the weights from one file.
     paths = [scratch / "plain.onnx"]
@@ -105,7 +117,7 @@ def with_rounded_rows(
     bare = loaded.proto.SerializeToString()
     for number, nudge in enumerate(nudges):
         made = onnx.ModelProto.FromString(bare)
-        round_rows(made, nudge, labels)
+        round_rows(made, nudge, found.layers)
         paths.append(scratch / f"rows{number}.onnx")
         paths[-1].write_bytes(made.SerializeToString())
     return paths

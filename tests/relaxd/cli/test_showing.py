@@ -192,13 +192,13 @@ def test_layers_that_stay_for_their_error_are_counted_apart() -> None:
     report = Report(
         "model",
         TargetReport("native"),
-        narrow=NarrowReport("int8", 1, kept),
+        narrow=NarrowReport("int8", 1, kept, bfloat16=2),
         numerics=NumericsReport(precision=precision),
     )
     console = Console(width=100, file=io.StringIO(), record=True)
     console.print(render(report))
     shown = console.export_text()
-    assert "1 of 4 matmuls and convolutions multiply int8" in shown
+    assert "1 of 6 matmuls and convolutions multiply int8, 2 bfloat16" in shown
     assert "1 stay float32: it has fewer than 8 columns" in shown
     assert "2 stay float32 for their error: all layers change an output by 6.08%" in shown
     assert "0.03" not in shown

@@ -15,6 +15,8 @@ LAYERS = NarrowLayers(
 
 def test_there_and_back() -> None:
     assert NarrowLayers.from_json(LAYERS.to_json()) == LAYERS
+    beside = NarrowLayers(Precision.INT8, ("first",), {}, bfloat16=("scores", "values"))
+    assert NarrowLayers.from_json(beside.to_json()) == beside
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,7 @@ def test_there_and_back() -> None:
         {"layers": [3]},
         {"kept": []},
         {"kept": {"v": 3}},
+        {"bfloat16": [3]},
         {"surprise": 1},
     ],
 )

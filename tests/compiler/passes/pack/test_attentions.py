@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from compiler import targets
+from compiler import compile_model, targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
 from compiler.ir.onnx.products import round_operands
@@ -17,8 +19,10 @@ from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.narrow import NarrowLayers, Unit
-from relaxd.contract.options import CompileOptions, Precision
+from relaxd.contract.options import CompileOptions, Precision, PrecisionOver
 from relaxd.contract.request import CompileRequest
+from relaxd.loader.bundle import read_manifest
+from tests.compiler.building import report
 from tests.compiler.conftest import HOST, assembly
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
 from tests.compiler.passes.pack.test_pairs import ARM, MACHINES, compiled
@@ -186,3 +190,33 @@ def test_both_matmuls_of_an_attention_stay_if_one_is_to() -> None:
     assert asked == [("scores", "values")]
     kept = dict.fromkeys(("scores", "values"), "it is told to")
     assert notes == [NarrowLayers(Precision.BFLOAT16, (), kept)]
+
+
+def test_attentions_beside_integers(tmp_path: Path) -> None:
+    """Of a model whose other matmuls multiply int8; not where layers are chosen by their error."""
+    model = attention(2, 16, 16, 0.25)
+    model.graph.node.insert(
+        0, helper.make_node("MatMul", ["x", "projection"], ["q"], name="projection")
+    )
+    weight = numpy_helper.from_array(normal(24, 32, seed=4) / 5, "projection")
+    model.graph.initializer.append(weight)
+    model.graph.input[0].CopyFrom(
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["b", "n", 24])
+    )
+    options = CompileOptions(profile=False, precision=Precision.INT8)
+    given = {"dims": {"b": (1, 3), "n": (1, 70)}}
+    manifest = compile_model(model, output=tmp_path / "out", options=options, **given)
+    assert manifest.narrow == NarrowLayers(
+        Precision.INT8, ("projection",), {}, bfloat16=("scores", "values")
+    )
+    assert read_manifest(tmp_path / "out").narrow == manifest.narrow
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert numerics["verdict"] == "passed"
+    assert numerics["precision"]["error"] == pytest.approx(
+        numerics["precision"]["expected"], rel=0.02
+    )
+    chosen = replace(options, precision_error=0.5, precision_over=PrecisionOver.KEEP)
+    manifest = compile_model(model, output=tmp_path / "chosen", options=chosen, **given)
+    assert manifest.narrow is not None
+    assert (manifest.narrow.layers, manifest.narrow.bfloat16) == (("projection",), ())
+    assert set(manifest.narrow.kept) == {"scores", "values"}
