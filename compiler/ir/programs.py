@@ -49,10 +49,6 @@ def call_program(
     if extras:
         function = te.create_prim_func([*placeholders, *extras, *outputs], "int64")
     function = s_tir.renew_defs(function).without_attr("global_symbol")
-    if extras:
-        # FuseTIR renews a variable twice that is both a scalar parameter here and an axis of a
-        # neighbour.
-        function = function.with_attr("op_pattern", OPAQUE)
     if attrs:
         function = function.with_attrs(attrs)
     program: GlobalVar = bb.add_func(function, name)

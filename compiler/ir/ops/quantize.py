@@ -129,7 +129,7 @@ def dequantize(b: Builder, x: Value, grid: Grid, dtype: str | None = None) -> Va
             ),
             dtype,
         )
-    if not grid.block and _is_one(grid.scale):
+    if not grid.block and x.dtype in INTEGERS and _is_one(grid.scale):
         return centred(b, x, grid.zero, grid.axis, dtype)
     return _apply(b, x, grid, one, "dequantize")
 
