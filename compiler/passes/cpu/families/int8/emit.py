@@ -4,7 +4,7 @@ of 8 bits are multiplied and added to 32 bits by one instruction.
 Loop order: some rows by some panels over the threads. A task first gathers its rows as groups of
 integers, with the whole window of a convolution, which then serve all its panels from L2. Then
 panel after panel, whose weights stay in L1, tiles of up to six rows; per tile the groups of a row,
-with all accumulators in registers. Last, what was fused behind the matmul, row by row.
+with all accumulators in registers, and what was fused behind the matmul, row by row.
 
 Rows that were shifted to fit into 8 bits are lacking the shift times the sum of each column: the
 sums of columns stand behind a panel, and their multiple is added to the accumulators in the end.
@@ -30,6 +30,7 @@ from compiler.tir.building import (
     share_out,
     statements,
     steps,
+    when,
 )
 from compiler.tir.exprs import Expr, const, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, some_of
@@ -54,8 +55,10 @@ def _emit_task(
 ) -> None:
     """Emit some rows by some panels, each given as (first, count)."""
     groups = alloc([layout.rows * layout.length * layout.words], "int32", "left", "global")
-    # Results wait for the gathered rows' last panel: the epilogue then writes whole rows.
-    sums = alloc([layout.rows * PANELS * layout.width], "float32", "sums", "global")
+    sums = None
+    if layout.product.scalar:
+        # One result at a time has no register left for what follows: whole rows are written last.
+        sums = alloc([layout.rows * PANELS * layout.width], "float32", "sums", "global")
     left = Rows(groups, alloc([layout.rows], "int32", "shifts") if layout.shifted else None)
     # The gathered rows are a quarter or half of the floats: 24 rows of 2304 bytes are 55 kB in L2.
     gather_rows(layout, left, *rows)
@@ -68,8 +71,12 @@ def _emit_task(
                 together = unit.together if size == most else 1
                 tile = emit_scalar_tile if layout.product.scalar else _emit_tile
                 acc = tile(layout, left, (row, size), panels[0] + p, together)
-                _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
-    _emit_results(layout, sums, rows, panels)
+                if sums is None:
+                    _emit_outputs(layout, left, acc, rows, (row, size), panels[0] + p)
+                else:
+                    _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
+    if sums is not None:
+        _emit_results(layout, sums, rows, panels)
 
 
 def _emit_tile(
@@ -141,16 +148,49 @@ def _keep(
     lanes = layout.lanes
     for i in range(rows[1]):
         for start in range(0, layout.width, lanes):
-            total = load(acc, [_place(layout, i, start)])
-            # (x - shift) @ w + shift * sum(w) = x @ w, all in integers of 32 bits, so it is exact.
-            shift = left.shift(layout, rows[0] + i)
-            if shift is not None:
-                columns = _weights(layout, panel, const(layout.length), start)
-                sum_of_each = tirx.reinterpret(f"int32x{lanes}", columns)
-                total = total + prim.Broadcast(shift, lanes) * sum_of_each
             to = ((rows[0] + i) * PANELS + p) * layout.width + start
-            vector = total.astype(f"float32x{lanes}")
+            vector = _sum(layout, left, acc, rows[0], i, panel, start)
             _store_vector(sums, vector, prim.Ramp(to, const(1), lanes))
+
+
+def _sum(
+    layout: Layout, left: Rows, acc: Any, first: Expr, i: int, panel: Expr, start: int
+) -> Expr:
+    """One vector of row `i` of a tile, whose first row is `first`, as float32: the shift taken
+    back.
+    """
+    lanes, total = layout.lanes, load(acc, [_place(layout, i, start)])
+    # (x - shift) @ w + shift * sum(w) = x @ w, all in integers of 32 bits, so it is exact.
+    shift = left.shift(layout, first + i)
+    if shift is not None:
+        columns = _weights(layout, panel, const(layout.length), start)
+        sum_of_each = tirx.reinterpret(f"int32x{lanes}", columns)
+        total = total + prim.Broadcast(shift, lanes) * sum_of_each
+    return total.astype(f"float32x{lanes}")
+
+
+def _emit_outputs(
+    layout: Layout,
+    left: Rows,
+    acc: Any,
+    rows: tuple[Expr, Expr],
+    part: tuple[Expr, int],
+    panel: Expr,
+) -> None:
+    """Emit the outputs of a tile: the rows `part`, (first, count), of the task's rows."""
+    conv, width, (row, size) = layout.conv, layout.width, part
+    sums = alloc([size * width], "float32", "sums")
+    for i in range(size):
+        for start in range(0, width, layout.lanes):
+            vector = _sum(layout, left, acc, row, i, panel, start)
+            _store_vector(sums, vector, _place(layout, i, start))
+    for i in range(size):
+        # A tile has more rows than are left at the end of a task.
+        with when(row + i < rows[1]):
+            at = conv.at(rows[0] + row + i)
+            for lane in panel_columns(panel, layout.columns, width, layout.lanes):
+                here = {**at, conv.column.var: panel * width + lane}
+                conv.epilogue.store(load(sums, [i * width + lane]), here)
 
 
 def _emit_results(
