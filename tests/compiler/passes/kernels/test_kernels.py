@@ -207,11 +207,14 @@ def test_integers() -> None:
     """Three rows of six bytes less a zero point, by four columns: three groups of two."""
     weight = relax.const(np.arange(24, dtype="float32").reshape(6, 4) - 12)
 
-    def centred(x: Any) -> Any:
-        return te.compute(x.shape, lambda *at: x(*at).astype("float32") - tirx.const(128.0))
+    def centred(x: Any, zero: Any) -> Any:
+        return te.compute(
+            x.shape, lambda *at: (x(*at).astype("int32") - zero().astype("int32")).astype("float32")
+        )
 
     def graph(builder: Any, x: Any) -> Any:
-        return op.matmul(builder.emit_te(centred, x, primfunc_name_hint=CENTRED), weight)
+        zero = relax.const(np.uint8(128))
+        return op.matmul(builder.emit_te(centred, x, zero, primfunc_name_hint=CENTRED), weight)
 
     packed = PackInteger(WORDS).apply(build_module(graph, {"x": ((3, 6), "uint8")}))
     kernel = ScheduleKernels(WORDS).apply(packed)["integer_matmul"]
