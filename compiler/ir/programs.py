@@ -15,6 +15,8 @@ from compiler.ir import extents as ex
 from compiler.ir.values import Tensor
 from relaxd.contract.tensors import storage_of
 
+TAKES_DIMS = "relaxd.takes_dims"
+"""The attribute of a program that takes dims as numbers beside its tensors."""
 OPAQUE = 8
 """TVM's OpPatternKind of a program that fusion leaves alone."""
 
@@ -49,6 +51,11 @@ def call_program(
     if extras:
         function = te.create_prim_func([*placeholders, *extras, *outputs], "int64")
     function = s_tir.renew_defs(function).without_attr("global_symbol")
+    if extras:
+        function = function.with_attr(TAKES_DIMS, True)
+    if not set(extras) <= set(_used_by_shapes([*placeholders, *outputs])):
+        # FuseTIR refuses functions that get a dim as a number alone, which no shape around has.
+        function = function.with_attr("op_pattern", OPAQUE)
     if attrs:
         function = function.with_attrs(attrs)
     program: GlobalVar = bb.add_func(function, name)
@@ -64,7 +71,13 @@ def _used(
 ) -> list[tirx.Var]:
     """The dims that the body or a shape uses, in order of appearance."""
     found = dict.fromkeys(tirx.analysis.undefined_vars(function.body, list(function.params)))
+    found |= dict.fromkeys(_used_by_shapes(tensors))
+    return [var for var in found if var in dims]
+
+
+def _used_by_shapes(tensors: Sequence[te.Tensor]) -> list[tirx.Var]:
+    found: dict[tirx.Var, None] = {}
     for tensor in tensors:
         for extent in tensor.shape:
             tvm_ffi.structural_walk(extent, (tirx.Var, found.setdefault), order="post")
-    return [var for var in found if var in dims]
+    return list(found)

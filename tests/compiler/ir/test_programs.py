@@ -8,7 +8,8 @@ import pytest
 import tvm
 from onnx import helper
 
-from compiler.ir import import_model
+from compiler.ir import import_model, programs
+from compiler.passes.graph.op_patterns import INJECTIVE
 from compiler.passes.manager import to_kernels
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST
@@ -35,12 +36,16 @@ def chain() -> onnx.ModelProto:
     return model_of(nodes, inputs, {"pads": np.array([0, 0, 1, 0, 0, 0])}, outputs=["y"])
 
 
-def test_programs_that_take_dims_as_numbers_are_fused() -> None:
-    model = chain()
+def kernels_of(model: onnx.ModelProto) -> list[str]:
+    """The names of its kernels."""
     imported = import_model(model, CompileRequest())
     kernels = to_kernels(imported.module, HOST, imported.ranges).functions
-    names = [g.name_hint for g, f in kernels.items() if isinstance(f, tvm.tirx.PrimFunc)]
-    rounding = [name for name in names if "round" in name]
+    return [g.name_hint for g, f in kernels.items() if isinstance(f, tvm.tirx.PrimFunc)]
+
+
+def test_programs_that_take_dims_as_numbers_are_fused() -> None:
+    model = chain()
+    rounding = [name for name in kernels_of(model) if "round" in name]
     assert len(rounding) == 2
     assert all(name.startswith("fused") for name in rounding)
     feeds = [
@@ -48,3 +53,29 @@ def test_programs_that_take_dims_as_numbers_are_fused() -> None:
         for h, w in ((1, 1), (3, 5), (8, 17))
     ]
     assert_like_onnxruntime(model, feeds)
+
+
+def positions() -> onnx.ModelProto:
+    """Positions behind those of a cache, whose length no axis of a result has."""
+    nodes = [
+        node("Shape", "x", "size", start=1, end=2),
+        node("Shape", "cache", "past", start=0, end=1),
+        node("Squeeze", "size", "n"),
+        node("Squeeze", "past", "m"),
+        node("Range", "zero n one", "places"),
+        node("Add", "places m", "y"),
+    ]
+    inputs = {"x": "float32[b,n]", "cache": "float32[m]"}
+    constants = {"zero": np.array(0), "one": np.array(1)}
+    return model_of(nodes, inputs, constants, outputs=["y"])
+
+
+def test_a_dim_that_no_shape_has_keeps_its_program_apart() -> None:
+    assert "symbols" in kernels_of(positions())
+    feeds = [{"x": normal(2, n), "cache": normal(m)} for n, m in ((1, 1), (5, 3), (2, 9))]
+    assert_like_onnxruntime(positions(), feeds)
+
+
+def test_what_fuse_tir_refuses_is_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "OPAQUE", INJECTIVE)
+    assert "symbols" in kernels_of(positions())
