@@ -15,8 +15,6 @@ from compiler.ir import extents as ex
 from compiler.ir.values import Tensor
 from relaxd.contract.tensors import storage_of
 
-TAKES_DIMS = "relaxd.takes_dims"
-"""The attribute of a program that takes dims as numbers beside its tensors."""
 OPAQUE = 8
 """TVM's OpPatternKind of a program that fusion leaves alone."""
 
@@ -51,8 +49,6 @@ def call_program(
     if extras:
         function = te.create_prim_func([*placeholders, *extras, *outputs], "int64")
     function = s_tir.renew_defs(function).without_attr("global_symbol")
-    if extras:
-        function = function.with_attr(TAKES_DIMS, True)
     if not set(extras) <= set(_used_by_shapes([*placeholders, *outputs])):
         # FuseTIR refuses functions that get a dim as a number alone, which no shape around has.
         function = function.with_attr("op_pattern", OPAQUE)

@@ -30,7 +30,6 @@ from compiler.passes.graph.define_first import DefineFirst
 from compiler.passes.graph.fold_constants import FoldConstants
 from compiler.passes.graph.fold_layout import FoldLayout
 from compiler.passes.graph.fuse_attention import FuseAttention
-from compiler.passes.graph.fuse_programs import FusePrograms
 from compiler.passes.graph.legalize_concat import legalize_concat
 from compiler.passes.graph.legalize_relu import legalize_relu
 from compiler.passes.graph.legalize_softmax import legalize_softmax
@@ -139,7 +138,8 @@ def for_processors(
         CorrectPatterns(),
         BreakChains(),
         SpreadApart(),
-        FusePrograms(),
+        _programs(transform.FuseOps()),
+        _programs(transform.FuseTIR()),
         OrderDims(),
         _programs(transform.DeadCodeElimination()),
         Views(),
@@ -192,7 +192,8 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _programs(transform.LegalizeOps({"relax.nn.relu": legalize_relu, **legal})),
         _programs(transform.AnnotateTIROpPattern()),
         *((FewBuffers(),) if in_browser else ()),
-        FusePrograms(),
+        _programs(transform.FuseOps()),
+        _programs(transform.FuseTIR()),
         OrderDims(),
         # A reshape that moves nothing needs no kernel.
         _programs(transform.RewriteDataflowReshape()),

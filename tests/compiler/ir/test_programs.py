@@ -8,8 +8,7 @@ import pytest
 import tvm
 from onnx import helper
 
-from compiler.ir import import_model, programs
-from compiler.passes.graph.op_patterns import INJECTIVE
+from compiler.ir import import_model
 from compiler.passes.manager import to_kernels
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST
@@ -74,8 +73,3 @@ def test_a_dim_that_no_shape_has_keeps_its_program_apart() -> None:
     assert "symbols" in kernels_of(positions())
     feeds = [{"x": normal(2, n), "cache": normal(m)} for n, m in ((1, 1), (5, 3), (2, 9))]
     assert_like_onnxruntime(positions(), feeds)
-
-
-def test_what_fuse_tir_refuses_is_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "OPAQUE", INJECTIVE)
-    assert "symbols" in kernels_of(positions())

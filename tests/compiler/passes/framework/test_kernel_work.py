@@ -73,5 +73,5 @@ def test_a_kernel_whose_size_only_a_run_finds_has_no_counts() -> None:
         helper.make_node("Cast", ["found"], ["y"], to=TensorProto.FLOAT),
     ]
     table = counted(graph(nodes, ["n", 8]))
-    assert table["fused_coordinates_cast"] == {"calls": 1}
+    assert table["cast"] == {"calls": 1}
     assert Axis(str(table["count"]["bytes"])).evaluate({"n": 3}) == 3 * 8 + 8
