@@ -142,11 +142,13 @@ class Builder:
         *values: Value,
         name: str = "kernel",
         attrs: dict[str, Any] | None = None,
+        elementwise: bool = False,
     ) -> Tensor:
         """One tensor program over the values; `compute` takes their TE tensors and gives one TE
         tensor.
 
         Expressions of dims that `compute` closes over become parameters of the program.
+        elementwise: as in `call_program`.
         """
         call, _ = call_program(
             self.bb,
@@ -155,6 +157,7 @@ class Builder:
             name,
             self.facts.symbols,
             attrs,
+            elementwise,
         )
         return self.emit(call)
 

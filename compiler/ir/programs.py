@@ -26,8 +26,12 @@ def call_program(
     name: str,
     dims: Collection[tirx.Var],
     attrs: dict[str, Any] | None = None,
+    elementwise: bool = False,
 ) -> tuple[Expr, list[te.Tensor]]:
     """The `call_tir` of a TE computation and its outputs.
+
+    elementwise: whether each result depends on elements at its own place alone: then the program
+    may be fused though it takes dims as numbers, as long as they are in its shapes.
 
     `compute` may close over extents of `dims`, the variables of the graph. TVM's own emit_te
     renames the dims of the inputs but not those in closures, which leaves the latter unbound; here
@@ -49,8 +53,9 @@ def call_program(
     if extras:
         function = te.create_prim_func([*placeholders, *extras, *outputs], "int64")
     function = s_tir.renew_defs(function).without_attr("global_symbol")
-    if not set(extras) <= set(_used_by_shapes([*placeholders, *outputs])):
-        # FuseTIR refuses functions that get a dim as a number alone, which no shape around has.
+    shaped = set(extras) <= set(_used_by_shapes([*placeholders, *outputs]))
+    if extras and not (elementwise and shaped):
+        # FuseTIR refuses some functions that get a dim as a number, such as one that no shape has.
         function = function.with_attr("op_pattern", OPAQUE)
     if attrs:
         function = function.with_attrs(attrs)

@@ -27,7 +27,7 @@ def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str)
             [ex.prim(e) for e in shape], lambda *i: scalar(*(_at(t, i) for t in inputs)), name=name
         )
 
-    return b.te(compute, *tensors, name=name)
+    return b.te(compute, *tensors, name=name, elementwise=True)
 
 
 def _at(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:

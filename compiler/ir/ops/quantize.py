@@ -205,7 +205,7 @@ def _apply(
 
         return te.compute(data.shape, at, name=name)
 
-    return b.te(compute, x, *grid.parameters, name=name)
+    return b.te(compute, x, *grid.parameters, name=name, elementwise=not grid.block)
 
 
 def _place(

@@ -105,6 +105,7 @@ def rounded(b: Builder, node: Node) -> Value:
         lambda p: te.compute(p.shape, lambda *i: _rint(p(*i), x.dtype), name="round"),
         x,
         name="round",
+        elementwise=True,
     )
 
 
