@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -108,7 +109,7 @@ def test_whatever_reads_an_image_of_bytes_reads_rounded_numbers() -> None:
 def test_a_build_multiplies_bytes_of_known_scales(tmp_path: Path) -> None:
     samples = tmp_path / "samples.npz"
     np.savez(samples, x=normal(6, 3, 14, 14, seed=9))
-    given = {"dims": {"n": (1, 6), "h": (5, 17)}, "samples": samples}
+    given: dict[str, Any] = {"dims": {"n": (1, 6), "h": (5, 17)}, "samples": samples}
     manifest = compile_model(network(), output=tmp_path / "out", options=STATIC, **given)
     assert manifest.narrow is not None
     assert manifest.narrow.layers == ("first", "second", "third")

@@ -204,7 +204,7 @@ def test_attentions_beside_integers(tmp_path: Path) -> None:
         helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["b", "n", 24])
     )
     options = CompileOptions(profile=False, precision=Precision.INT8)
-    given = {"dims": {"b": (1, 3), "n": (1, 70)}}
+    given: dict[str, Any] = {"dims": {"b": (1, 3), "n": (1, 70)}}
     manifest = compile_model(model, output=tmp_path / "out", options=options, **given)
     assert manifest.narrow == NarrowLayers(
         Precision.INT8, ("projection",), {}, bfloat16=("scores", "values")
