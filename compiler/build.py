@@ -255,6 +255,7 @@ def _imported(
     if (smoother := calibrator(Calibration.SMOOTH)) is not None:
         scales, found.smoothed = smoother.scales()
         found.chosen = Narrowing(scales=scales)
+        imported = again(found.chosen)
     if (placer := calibrator(Calibration.STATIC)) is not None:
         grids, scales, found.placed = placer.grids()
         found.chosen = Narrowing(scales=scales, grids=grids)
@@ -266,7 +267,7 @@ def _imported(
     if imported.narrow is None:
         return imported, keep
     kept = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
-    if kept or found.chosen.scales:
+    if kept:
         imported = again(dataclasses.replace(found.chosen, kept=kept))
     return imported, keep
 

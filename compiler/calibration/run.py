@@ -69,9 +69,7 @@ class Calibrator:
         npz.write(inputs, self.samples)
         folder.mkdir()
         spec = {
-            "model": str(self.reference.model),
-            "consts": self.reference.consts,
-            "draws": {name: draw.to_json() for name, draw in self.reference.draws.items()},
+            **self.reference.spec,
             "inputs": str(inputs),
             "folder": str(folder),
             **more,

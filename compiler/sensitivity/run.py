@@ -57,9 +57,7 @@ class Fallback:
         npz.write(self.folder / SCALES, self.chosen.scales)
         grids = self.chosen.grids
         spec = {
-            "model": str(self.reference.model),
-            "consts": self.reference.consts,
-            "draws": {name: draw.to_json() for name, draw in self.reference.draws.items()},
+            **self.reference.spec,
             "engines": self.reference.engines,
             "inputs": list(map(str, self.inputs)),
             "folder": str(self.folder),

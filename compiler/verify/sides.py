@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.ir.draws import Draw
-from compiler.isolation.step import Outcome, run_task
+from compiler.isolation.step import Outcome, Record, run_task
 from compiler.targets import TargetStatus
 from compiler.verify.inputs import LeftOut, Trial
 from compiler.verify.reference.onnx import ONNX
@@ -37,6 +37,15 @@ class Reference:
     consts: dict[str, Any]
     engines: tuple[str, ...] = ONNX
     draws: Mapping[str, Draw] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Record:
+        """What the specs of tasks that run the model say of it."""
+        return {
+            "model": str(self.model),
+            "consts": self.consts,
+            "draws": {name: draw.to_json() for name, draw in self.draws.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -81,9 +90,7 @@ def ask_reference(
         seconds = max(deadline - time.monotonic(), 1.0)
         spec = {
             "engine": name,
-            "model": str(reference.model),
-            "consts": reference.consts,
-            "draws": {input: draw.to_json() for input, draw in reference.draws.items()},
+            **reference.spec,
             "seconds": seconds,
             "points": [trial.to_spec(side) for trial in trials],
         }

@@ -6,14 +6,14 @@ floats between DequantizeLinear nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.ir.onnx.products import label_of
+from compiler.ir.onnx.node_writer import NodeWriter, names_read
 
 _ENDING = "__of_integers"
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)
@@ -33,10 +33,8 @@ def with_integers(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    del made.graph.node[:]
-    made.graph.node.extend(_used(writer.nodes, made.graph))
-    made.graph.initializer.extend(writer.constants.values())
-    _drop_unused(made.graph)
+    writer.nodes = _used(writer.nodes, made.graph)
+    writer.put_into(made)
     return made
 
 
@@ -52,16 +50,10 @@ class _Bytes:
     axis: int
 
 
-@dataclass
-class _Writer:
-    """Writes nodes, and the constants that they read."""
-
-    model: onnx.ModelProto
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        graph = self.model.graph
+class _Writer(NodeWriter):
+    def __init__(self, model: onnx.ModelProto) -> None:
+        super().__init__()
+        graph = model.graph
         given = {one.name for one in graph.input}
         self.known = {one.name: one for one in graph.initializer if one.name not in given}
         self.made = {name: node for node in graph.node for name in node.output}
@@ -83,7 +75,7 @@ class _Writer:
         else:
             if attributes.get("transB", 0):
                 weight = np.ascontiguousarray(weight.T)
-            name = self._constant(f"{node.output[0]}{_ENDING}", weight)
+            name = self.constant(f"{node.output[0]}{_ENDING}", weight)
             self._write(node, "MatMulInteger", left, right, name, (-1,), {})
         return True
 
@@ -111,18 +103,18 @@ class _Writer:
     ) -> None:
         end = f"{node.output[0]}{_ENDING}"
         given = [left.name, weight, *([left.zero] if left.zero else [])]
-        sums = self._node(op, f"{end}_sums", *given, label=node, **attributes)
-        floats = self._node("Cast", f"{end}_floats", sums, to=TensorProto.FLOAT)
+        sums = self.node(op, f"{end}_sums", *given, label=node, **attributes)
+        floats = self.node("Cast", f"{end}_floats", sums, to=TensorProto.FLOAT)
         scale = (left.scale.reshape(-1) * right.scale.reshape(-1)).astype(np.float32)
-        scales = self._constant(f"{end}_scales", scale.reshape(shape if scale.size > 1 else ()))
+        scales = self.constant(f"{end}_scales", scale.reshape(shape if scale.size > 1 else ()))
         bias = node.input[2] if len(node.input) > 2 else ""
         scaled = f"{end}_scaled" if bias else node.output[0]
-        self._node("Mul", scaled, floats, scales)
+        self.node("Mul", scaled, floats, scales)
         if bias and op == "ConvInteger":
-            places = self._constant(f"{end}_shape", np.array([1, *shape], np.int64))
-            bias = self._node("Reshape", f"{end}_bias", bias, places)
+            places = self.constant(f"{end}_shape", np.array([1, *shape], np.int64))
+            bias = self.node("Reshape", f"{end}_bias", bias, places)
         if bias:
-            self._node("Add", node.output[0], scaled, bias)
+            self.node("Add", node.output[0], scaled, bias)
 
     def _bytes(self, name: str) -> _Bytes | None:
         node = self.made.get(name)
@@ -140,39 +132,10 @@ class _Writer:
         array = numpy_helper.to_array(scale)
         return _Bytes(node.input[0], zero, array, attributes.get("axis", 1))
 
-    def _node(
-        self, op: str, output: str, *given: str, label: onnx.NodeProto | None = None, **more: Any
-    ) -> str:
-        name = "" if label is None else label_of(label)
-        self.nodes.append(helper.make_node(op, list(given), [output], name=name, **more))
-        return output
-
-    def _constant(self, name: str, value: Array) -> str:
-        named = f"{name}_constant"
-        self.constants[named] = numpy_helper.from_array(value, named)
-        return named
-
 
 def _used(nodes: list[onnx.NodeProto], graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """The nodes without DequantizeLinear nodes that nothing reads any more."""
-    read = {name for node in nodes for name in _read(node)} | {one.name for one in graph.output}
+    read = {name for node in nodes for name in names_read(node)} | {
+        one.name for one in graph.output
+    }
     return [n for n in nodes if n.op_type != "DequantizeLinear" or n.output[0] in read]
-
-
-def _read(node: onnx.NodeProto) -> set[str]:
-    """What a node and the graphs within it read."""
-    found = set(node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            found |= {name for inner in graph.node for name in _read(inner)}
-            found |= {one.name for one in graph.output}
-    return found
-
-
-def _drop_unused(graph: onnx.GraphProto) -> None:
-    """Removes weights that no node reads any more."""
-    read = {name for node in graph.node for name in _read(node)}
-    read |= {one.name for one in (*graph.output, *graph.input)}
-    kept = [tensor for tensor in graph.initializer if tensor.name in read]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)

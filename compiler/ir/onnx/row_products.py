@@ -18,7 +18,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.products import OPERATORS, Array, Grid, label_of, products_of
 from compiler.ir.onnx.row_writer import RowWriter, upright
-from compiler.ir.onnx.walking import walk
 from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import Precision
 
@@ -144,10 +143,7 @@ class RowProducts:
                 writer.multiply(node, numpy_helper.to_array(self.constants[node.input[1]]))
             else:
                 writer.keep(node)
-        del made.graph.node[:]
-        made.graph.node.extend(writer.nodes)
-        made.graph.initializer.extend(writer.constants.values())
-        _drop_unused(made)
+        writer.put_into(made)
         return made
 
 
@@ -173,19 +169,3 @@ def _objection(node: onnx.NodeProto, dims: list[int], channels: int) -> str | No
 
 def _opset(model: onnx.ModelProto) -> int:
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-
-
-def _drop_unused(model: onnx.ModelProto) -> None:
-    """Removes weights that no node reads any more."""
-    read = {name for node in walk(model.graph.node) for name in node.input}
-    read |= {output.name for output in model.graph.output}
-    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    given = [one for one in model.graph.input if one.name in read or not _is_weight(model, one)]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    del model.graph.input[:]
-    model.graph.input.extend(given)
-
-
-def _is_weight(model: onnx.ModelProto, given: onnx.ValueInfoProto) -> bool:
-    return any(tensor.name == given.name for tensor in model.graph.initializer)

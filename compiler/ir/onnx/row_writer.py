@@ -5,13 +5,13 @@ to.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-from compiler.ir.onnx.products import Array, Grid, label_of
+from compiler.ir.onnx.node_writer import NodeWriter
+from compiler.ir.onnx.products import Array, Grid
 
 MOST = 127.0
 _LEAST = 2.0**-120
@@ -20,7 +20,7 @@ _AXES_ARE_INPUTS = 18
 _ENDING = "__row_bytes"
 
 
-class RowWriter:
+class RowWriter(NodeWriter):
     """Writes nodes, and the constants that they read.
 
     stored: the values that are bytes in memory, so that whatever else reads them gets their numbers
@@ -35,10 +35,9 @@ class RowWriter:
         grids: Mapping[str, Grid],
         stored: Collection[str],
     ) -> None:
+        super().__init__()
         self.opset, self.nudge, self.scales, self.grids = opset, nudge, scales, grids
         self.stored = stored
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: dict[str, onnx.TensorProto] = {}
         self.rows: dict[tuple[str, tuple[int, ...]], tuple[str, str | None]] = {}
         self.numbers: dict[str, str] = {}
 
@@ -56,8 +55,8 @@ class RowWriter:
         if name not in self.numbers:
             end = f"{name}{_ENDING}_number"
             whole, _ = self._rounded(name, ())
-            step = self._constant(end, np.array([self.grids[name].step], np.float32))
-            self.numbers[name] = self._node("Mul", end, whole, step)
+            step = self.constant(end, np.array([self.grids[name].step], np.float32))
+            self.numbers[name] = self.node("Mul", end, whole, step)
         return self.numbers[name]
 
     def multiply(self, node: onnx.NodeProto, weight: Array) -> None:
@@ -74,14 +73,14 @@ class RowWriter:
         number, step = self._rounded(node.input[0], (-1,))
         scales = scales * self._step(node)
         end = f"{node.output[0]}{_ENDING}"
-        made = self._node("MatMul", f"{end}_sums", number, self._constant(end, whole), label=node)
+        made = self.node("MatMul", f"{end}_sums", number, self.constant(end, whole), label=node)
         biased = node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]
         result = self._scaled(end, made, step, scales, None if biased else node.output[0])
         if biased:
             bias, beta = node.input[2], np.float32(attributes.get("beta", 1.0))
             if beta != 1:
-                bias = self._node("Mul", f"{end}_bias", bias, self._constant(f"{end}_beta", beta))
-            self._node("Add", node.output[0], result, bias)
+                bias = self.node("Mul", f"{end}_bias", bias, self.constant(f"{end}_beta", beta))
+            self.node("Add", node.output[0], result, bias)
 
     def _convolve(self, node: onnx.NodeProto, weight: Array) -> None:
         whole, scales = by_column(weight, (1, 2, 3))
@@ -90,7 +89,7 @@ class RowWriter:
         made = onnx.NodeProto()
         made.CopyFrom(node)
         del made.input[:], made.output[:]
-        made.input.extend([number, self._constant(end, whole)])
+        made.input.extend([number, self.constant(end, whole)])
         made.output.append(f"{end}_sums")
         self.nodes.append(made)
         biased = len(node.input) > 2 and node.input[2]
@@ -98,9 +97,9 @@ class RowWriter:
         sums = made.output[0]
         result = self._scaled(end, sums, step, scales, None if biased else node.output[0])
         if biased:
-            shape = self._constant(f"{end}_shape", np.array([1, -1, 1, 1], np.int64))
-            bias = self._node("Reshape", f"{end}_bias", node.input[2], shape)
-            self._node("Add", node.output[0], result, bias)
+            shape = self.constant(f"{end}_shape", np.array([1, -1, 1, 1], np.int64))
+            bias = self.node("Reshape", f"{end}_bias", node.input[2], shape)
+            self.node("Add", node.output[0], result, bias)
 
     def _step(self, node: onnx.NodeProto) -> np.float32:
         """What the integers that a product multiplies are worth, 1 where a run finds that."""
@@ -111,10 +110,10 @@ class RowWriter:
         self, end: str, sums: str, step: str | None, scales: Array, output: str | None
     ) -> str:
         if step is None:
-            each = self._constant(f"{end}_scales", scales)
-            return self._node("Mul", output or f"{end}_scaled", sums, each)
-        columns = self._node("Mul", f"{end}_columns", sums, self._constant(f"{end}_scales", scales))
-        return self._node("Mul", output or f"{end}_scaled", columns, step)
+            each = self.constant(f"{end}_scales", scales)
+            return self.node("Mul", output or f"{end}_scaled", sums, each)
+        columns = self.node("Mul", f"{end}_columns", sums, self.constant(f"{end}_scales", scales))
+        return self.node("Mul", output or f"{end}_scaled", columns, step)
 
     def _rounded(self, name: str, axes: tuple[int, ...]) -> tuple[str, str | None]:
         """The name of a value's integers, as float32, and of what one of them is worth, None where
@@ -127,26 +126,24 @@ class RowWriter:
         if (name, axes) not in self.rows:
             end, value = f"{name}{_ENDING}{len(self.rows)}", name
             if axes == (-1,) and name in self.scales:
-                inverse = self._constant(f"{end}_channels", 1 / self.scales[name])
-                value = self._node("Mul", f"{end}_smooth", name, inverse)
-            sizes = self._node("Abs", f"{end}_sizes", value)
+                inverse = self.constant(f"{end}_channels", 1 / self.scales[name])
+                value = self.node("Mul", f"{end}_smooth", name, inverse)
+            sizes = self.node("Abs", f"{end}_sizes", value)
             # A maximum may pass over NaN, so a number that is not finite counts as infinity.
             sizes = self._where_finite(f"{end}_known", sizes, sizes, np.inf)
             greatest = self._greatest(f"{end}_greatest", sizes, axes)
-            most = self._constant(f"{_ENDING}_most", np.float32(MOST))
-            least = self._constant(f"{_ENDING}_least", np.float32(_LEAST))
-            each = self._node("Div", f"{end}_each", greatest, most)
+            most = self.constant(f"{_ENDING}_most", np.float32(MOST))
+            least = self.constant(f"{_ENDING}_least", np.float32(_LEAST))
+            each = self.node("Div", f"{end}_each", greatest, most)
             step = self._where_finite(f"{end}_step", greatest, each, np.nan)
-            some = self._node("Max", f"{end}_some", greatest, least)
-            scaled = self._node(
-                "Mul", f"{end}_in", value, self._node("Div", f"{end}_by", most, some)
-            )
+            some = self.node("Max", f"{end}_some", greatest, least)
+            scaled = self.node("Mul", f"{end}_in", value, self.node("Div", f"{end}_by", most, some))
             if self.nudge:
-                moved = self._constant(f"{_ENDING}_nudge", np.float32(MOST * self.nudge))
-                scaled = self._node("Add", f"{end}_moved", scaled, moved)
-            near = self._node("Round", f"{end}_near", scaled)
-            self._node("Cast", f"{end}_bytes", near, to=TensorProto.INT8)
-            number = self._node("Cast", end, f"{end}_bytes", to=TensorProto.FLOAT)
+                moved = self.constant(f"{_ENDING}_nudge", np.float32(MOST * self.nudge))
+                scaled = self.node("Add", f"{end}_moved", scaled, moved)
+            near = self.node("Round", f"{end}_near", scaled)
+            self.node("Cast", f"{end}_bytes", near, to=TensorProto.INT8)
+            number = self.node("Cast", end, f"{end}_bytes", to=TensorProto.FLOAT)
             self.rows[name, axes] = number, step
         return self.rows[name, axes]
 
@@ -155,54 +152,39 @@ class RowWriter:
         end = f"{name}{_ENDING}_grid"
         each = np.float32(grid.step) * self.scales.get(name, np.float32(1))
         # Not scalars, which would be part of the code: layers that are alike share a kernel.
-        inverse = self._constant(f"{end}_inverse", np.reshape(np.float32(1) / each, -1))
-        scaled = self._node("Mul", f"{end}_in", name, inverse)
+        inverse = self.constant(f"{end}_inverse", np.reshape(np.float32(1) / each, -1))
+        scaled = self.node("Mul", f"{end}_in", name, inverse)
         if self.nudge:
-            moved = self._constant(f"{_ENDING}_nudge", np.float32(MOST * self.nudge))
-            scaled = self._node("Add", f"{end}_moved", scaled, moved)
+            moved = self.constant(f"{_ENDING}_nudge", np.float32(MOST * self.nudge))
+            scaled = self.node("Add", f"{end}_moved", scaled, moved)
         low, high = (
-            self._constant(f"{end}_{place}", np.float32(limit - grid.zero))
+            self.constant(f"{end}_{place}", np.float32(limit - grid.zero))
             for place, limit in (("low", 0), ("high", 255))
         )
-        within = self._node("Clip", f"{end}_within", scaled, low, high)
-        whole = self._node("Round", f"{end}_whole", within)
+        within = self.node("Clip", f"{end}_within", scaled, low, high)
+        whole = self.node("Round", f"{end}_whole", within)
         if not grid.zero:
-            found = self._node("Cast", f"{end}_bytes", whole, to=TensorProto.UINT8)
-            return self._node("Cast", end, found, to=TensorProto.FLOAT)
-        zero = self._constant(f"{end}_shift", np.float32(grid.zero))
-        moved = self._node("Add", f"{end}_shifted", whole, zero)
-        found = self._node("Cast", f"{end}_bytes", moved, to=TensorProto.UINT8)
-        one = self._constant(f"{_ENDING}_one", np.float32(1))
-        middle = self._constant(f"{end}_zero", np.uint8(grid.zero))
-        return self._node("DequantizeLinear", end, found, one, middle)
+            found = self.node("Cast", f"{end}_bytes", whole, to=TensorProto.UINT8)
+            return self.node("Cast", end, found, to=TensorProto.FLOAT)
+        zero = self.constant(f"{end}_shift", np.float32(grid.zero))
+        moved = self.node("Add", f"{end}_shifted", whole, zero)
+        found = self.node("Cast", f"{end}_bytes", moved, to=TensorProto.UINT8)
+        one = self.constant(f"{_ENDING}_one", np.float32(1))
+        middle = self.constant(f"{end}_zero", np.uint8(grid.zero))
+        return self.node("DequantizeLinear", end, found, one, middle)
 
     def _where_finite(self, output: str, sizes: str, given: str, otherwise: float) -> str:
         """`given` where `sizes` is a number that is not infinite, else the constant."""
-        widest = self._constant(f"{_ENDING}_widest", np.finfo(np.float32).max)
-        finite = self._node("LessOrEqual", f"{output}_finite", sizes, widest)
-        other = self._constant(f"{_ENDING}_{otherwise}", np.float32(otherwise))
-        return self._node("Where", output, finite, given, other)
+        widest = self.constant(f"{_ENDING}_widest", np.finfo(np.float32).max)
+        finite = self.node("LessOrEqual", f"{output}_finite", sizes, widest)
+        other = self.constant(f"{_ENDING}_{otherwise}", np.float32(otherwise))
+        return self.node("Where", output, finite, given, other)
 
     def _greatest(self, output: str, sizes: str, axes: tuple[int, ...]) -> str:
         if self.opset < _AXES_ARE_INPUTS:
-            return self._node("ReduceMax", output, sizes, axes=list(axes), keepdims=1)
-        given = self._constant(f"{output}_axes", np.array(axes, np.int64))
-        return self._node("ReduceMax", output, sizes, given, keepdims=1)
-
-    def _node(
-        self, op: str, output: str, *given: str, label: onnx.NodeProto | None = None, **more: Any
-    ) -> str:
-        name = "" if label is None else label_of(label)
-        self.nodes.append(helper.make_node(op, list(given), [output], name=name, **more))
-        return output
-
-    def _constant(self, name: str, value: Any) -> str:
-        named = f"{name}_constant"
-        if named not in self.constants:
-            self.constants[named] = numpy_helper.from_array(
-                np.ascontiguousarray(value).reshape(np.shape(value)), named
-            )
-        return named
+            return self.node("ReduceMax", output, sizes, axes=list(axes), keepdims=1)
+        given = self.constant(f"{output}_axes", np.array(axes, np.int64))
+        return self.node("ReduceMax", output, sizes, given, keepdims=1)
 
 
 def upright(node: onnx.NodeProto, weight: Array) -> Array:

@@ -68,8 +68,13 @@ SUMS: dict[str, dict[str, tuple[int, ...]]] = {
 """Products of whole vectors in the innermost loops of a kind of kernel: as many as the loop has
 sums, for each of its steps in a row. 20 columns fill a vector of 16 and half of one.
 """
-ELSEWHERE = ("grouped_conv", "depthwise_conv")
-"""Kernels whose innermost loops have branches or are unrolled."""
+ELSEWHERE: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86-64-v4": {"grouped_conv": ("ymm",), "depthwise_conv": ("zmm",)},
+    "aarch64": {"grouped_conv": VECTORS["aarch64"], "depthwise_conv": VECTORS["aarch64"]},
+}
+"""Kernels whose innermost loops have branches or are unrolled, each with the registers that hold
+its sums: groups of six columns fill half of a vector of 16.
+"""
 
 
 @cache
@@ -89,8 +94,8 @@ def test_sums_stay_in_whole_registers(name: str) -> None:
         hearts = [loop for loop in loops if loop.products(*VECTORS[name]) in sums]
         assert {loop.products(*VECTORS[name]) for loop in hearts} == set(sums), kind
         assert sum(loop.spills() for loop in hearts) == 0, kind
-    for kind in ELSEWHERE:
-        assert max(kernel.products(*VECTORS[name]) for kernel in of_kind(code, kind)) >= 8, kind
+    for kind, registers in ELSEWHERE[name].items():
+        assert max(kernel.products(*registers) for kernel in of_kind(code, kind)) >= 8, kind
 
 
 @pytest.fixture(scope="module")
