@@ -47,11 +47,13 @@ class PairUnit:
     """An instruction that adds to each float32 of a vector the products of two neighbouring
     bfloat16 of either side; bits: of its vectors; feature: as /proc/cpuinfo spells what a processor
     has it with; intrinsic: LLVM's name of it.
+    slow: the feature of processors on which two multiply-adds of float32 take less time, or None.
     """
 
     bits: int
     feature: str
     intrinsic: str
+    slow: str | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ class VectorUnit:
     converts_halves: whether it turns vectors of float16 into float32.
     looks_up: whether one instruction takes each lane from 16 numbers of float32, by the lowest four
     bits of a lane.
-    pair_product: LLVM's name of the instruction for pairs of bfloat16, None without one.
+    pair_product: LLVM's name of the instruction for pairs of bfloat16, None without one that is
+    faster than two multiply-adds.
     byte_pairs: the instructions for pairs of bytes, None without them.
     """
 
@@ -71,7 +72,9 @@ class VectorUnit:
                 (
                     unit.intrinsic
                     for unit in architecture.pairs
-                    if unit.bits == target.vector_bits and unit.feature in target.isa
+                    if unit.bits == target.vector_bits
+                    and unit.feature in target.isa
+                    and unit.slow not in target.isa
                 ),
                 None,
             ),

@@ -73,10 +73,12 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
 
 def _panels_of_task(matmul: Matmul, by_rows: Expr) -> Expr | int:
     """Panels of a task: `tiling.panels`, and where tasks are not in the order of the rows as many
-    as leave four tasks or so. Gathered rows, which each task gathers for itself, keep theirs.
+    as leave four tasks or so. Gathered windows, which each task gathers for itself, keep theirs;
+    rows that are only rounded cost less than a thread that waits.
     """
     most = matmul.tiling.panels
-    few = _few_panels(matmul) if matmul.in_place else most
+    shared = matmul.in_place or (matmul.paired and not matmul.contraction.bulk)
+    few = _few_panels(matmul) if shared else most
     found = either(by_rows, const(most), const(few)) if few < most else const(most)
     known = as_int(found)
     return let_opaque("panels", found) if known is None else known
