@@ -142,9 +142,9 @@ _WINDOWS_ENTRIES = (
     x86("windows-x86-64", 2, _SMALL, status=TargetStatus.COMPILED_ONLY, platform=WINDOWS),
 )
 
-_BYTES_512 = IntegerProduct("llvm.x86.avx512.vpdpbusd.512", 4, "uint8", "int8", True)
+_BYTES_512 = IntegerProduct("llvm.x86.avx512.vpdpbusd.512", 4, "uint8", "int8", True, rows=12)
 _BYTES_256 = IntegerProduct("llvm.x86.avx512.vpdpbusd.256", 4, "uint8", "int8", True)
-_PAIRS_512 = IntegerProduct("llvm.x86.avx512.pmaddw.d.512", 2, "int16", "int16", False)
+_PAIRS_512 = IntegerProduct("llvm.x86.avx512.pmaddw.d.512", 2, "int16", "int16", False, rows=12)
 _PAIRS_256 = IntegerProduct("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False)
 _PAIRS_128 = IntegerProduct("llvm.x86.sse2.pmadd.wd", 2, "int16", "int16", False)
 
@@ -163,12 +163,9 @@ X86_64 = Architecture(
         IntegerUnit(256, "avx2", _PAIRS_256),
         IntegerUnit(128, "sse4_1", _PAIRS_128),
     ),
-    # Intel's processors from Sapphire Rapids on, which have AVX512-FP16, begin a `vdpbf16ps` every
-    # second cycle beside two multiply-adds of float32 in each: 95 and 190 GFLOP/s of a thread. Their
-    # fast products of pairs are those of AMX.
-    pairs=(
-        PairUnit(512, "avx512_bf16", "llvm.x86.avx512bf16.dpbf16ps.512", slow="avx512_fp16"),
-    ),
+    # Intel's processors from Sapphire Rapids on have AVX512-FP16. They begin a `vdpbf16ps` every
+    # second cycle, and two multiply-adds of float32 in each: 95 and 190 GFLOP/s of a thread.
+    pairs=(PairUnit(512, "avx512_bf16", "llvm.x86.avx512bf16.dpbf16ps.512", slow="avx512_fp16"),),
     byte_pairs=(
         BytePairUnit(
             256,

@@ -62,7 +62,7 @@ def _of_block(block: Any, unit: VectorUnit) -> Iterator[tuple[Any, Any, str | No
 
 def _objection(unit: VectorUnit, scores: Any, result: Any) -> str | None:
     if unit.pair_product is None:
-        return "it is of an attention, and the processor has no instruction for pairs"
+        return "it is of an attention, and the processor has no fast instruction for pairs"
     if scores.ty.ndim < 3:
         return "it is of an attention without heads"
     for size in (scores.args[0].ty.shape.values[-1], result.ty.shape.values[-1]):

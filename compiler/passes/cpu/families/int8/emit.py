@@ -17,9 +17,10 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.families.int8.layout import PANELS, Layout, layout_of
+from compiler.passes.cpu.families.int8.layout import Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
 from compiler.passes.cpu.families.int8.scalar import emit_scalar_tile
+from compiler.passes.cpu.families.int8.tasks import PANELS, share_tasks
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
@@ -27,13 +28,12 @@ from compiler.tir.building import (
     alloc,
     emit,
     serial,
-    share_out,
     statements,
     steps,
     when,
 )
 from compiler.tir.exprs import Expr, const, load
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, some_of
+from compiler.tir.loops import Stmt
 
 
 def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
@@ -41,12 +41,8 @@ def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
     with statements() as body:
         known, m = begin(conv)
         layout = layout_of(known, unit)
-        groups = -(-layout.panels // PANELS)
-        work = m * (2 * layout.length * layout.columns)
-        for task in share_out(tirx.ceildiv(m, layout.rows) * groups, work >= PARALLEL_FLOPS):
-            first, panel = task // groups * layout.rows, task % groups * PANELS
-            count = tirx.min(layout.rows, m - first)
-            _emit_task(layout, unit, (first, count), (panel, some_of(layout.panels, PANELS, panel)))
+        for rows, panels in share_tasks(layout, unit, m):
+            _emit_task(layout, unit, rows, panels)
     return body.stmt
 
 

@@ -1,6 +1,7 @@
 """How an integer matmul or convolution lies in memory: groups of integers, panels, scratch rows."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -8,10 +9,9 @@ from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import IntegerProduct, VectorUnit
 from compiler.tir.exprs import dtype_of, fixed
 
-_SIZES = (1, 2, 4, 6)
+_SIZES = (1, 2, 4, 6, 8, 12)
 ROWS = 24
-PANELS = 16
-"""Rows and panels of a task: 24 rows are gathered once for 16 panels."""
+"""Rows of a task, which are gathered once for all its panels."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,11 @@ class Layout:
     def width(self) -> int:
         """Columns of a panel."""
         return self.conv.packed[2]
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all panels."""
+        return prod(self.conv.packed) * np.iinfo(self.product.right).bits // 8
 
 
 def layout_of(conv: PanelConv, unit: VectorUnit) -> Layout:

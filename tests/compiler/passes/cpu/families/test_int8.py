@@ -16,7 +16,7 @@ from compiler.passes.manager import lower
 from compiler.passes.pack.integer import CENTRED, pack_integers
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.request import CompileRequest
-from tests.compiler.conftest import assembly, build_module
+from tests.compiler.conftest import HOST, assembly, build_module
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 from tests.compiler.passes.references import convolution
@@ -114,6 +114,19 @@ def test_other_processors_multiply_floats(assembly_for, draw):
     assert "sdot" not in assembly_for(
         wide, {"x": (("m", 32), "uint8")}, targets.resolve("aarch64-v8.2")
     )
+
+
+@pytest.mark.parametrize("l2", [1 << 10, 1 << 24])
+@pytest.mark.parametrize("columns", [19, 96, 200, 700])
+def test_tasks_cover_every_row_and_column_once(columns, l2, compile_graph, draw, monkeypatch):
+    """In the order of the rows and, where the weights do not rest in L2, of the columns."""
+    unit = replace(VectorUnit.of(HOST), l2=l2)
+    monkeypatch.setattr(VectorUnit, "of", lambda target: unit)
+    weight = draw.integers(-127, 128, (260, columns))
+    model = compile_graph(product(weight), {"x": (("m", 260), "uint8")})
+    for m in (0, 1, 5, 6, 7, 24, 25, 49, 96, 97, 199):
+        x = draw.integers(0, 256, (m, 260)).astype("uint8")
+        np.testing.assert_array_equal(model(x), x.astype("int64") @ weight)
 
 
 @pytest.mark.parametrize("name", ["cortex-m4", "cortex-m55"])
