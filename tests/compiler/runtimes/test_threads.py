@@ -131,7 +131,8 @@ def test_helpers_that_hold_up_more_than_they_compute_are_left_alone_for_a_while(
             time.sleep(0.004)
 
     alone, in_a_row = {threading.get_native_id()}, 0
-    for _ in range(100):
+    # Where a hypervisor takes this core for a while, the trials of that time decide nothing.
+    for _ in range(1000):
         in_a_row = in_a_row + 1 if threads_of(launch, held_up) == alone else 0
         if in_a_row == 3:
             break
