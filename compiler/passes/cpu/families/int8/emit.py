@@ -3,8 +3,9 @@ of 8 bits are multiplied and added to 32 bits by one instruction.
 
 Loop order: some rows by some panels over the threads. A task first gathers its rows as groups of
 integers, with the whole window of a convolution, which then serve all its panels from L2. Then
-panel after panel, whose weights stay in L1, tiles of up to six rows; per tile the groups of a row,
-with all accumulators in registers, and what was fused behind the matmul, row by row.
+panel after panel, whose weights stay in L1, tiles of up to six rows, twelve with AVX-512. A tile
+adds up the groups of its rows with all accumulators in registers, then computes what was fused
+behind the matmul, row by row.
 
 Rows that were shifted to fit into 8 bits are lacking the shift times the sum of each column: the
 sums of columns stand behind a panel, and their multiple is added to the accumulators in the end.

@@ -16,7 +16,7 @@ PANELS = 16
 _EVEN = 4
 """Tasks that two or four threads share equally."""
 _STEP = 6
-"""Blocks of rows differ by so many: a whole or half a tile of AVX-512's, a whole one of others."""
+"""Blocks begin at multiples of so many rows: half a tile with AVX-512, else a tile of six."""
 
 Part = tuple[Expr, Expr]
 """The first, and how many."""
@@ -57,6 +57,7 @@ def share_tasks(layout: Layout, unit: VectorUnit, m: Expr) -> Iterator[tuple[Par
 
 
 def _by_rows(layout: Layout, unit: VectorUnit, m: Expr) -> Expr | bool:
+    """Whether tasks lie in the order of the rows."""
     if layout.product.scalar:
         return True
     several = m > layout.rows
