@@ -72,6 +72,8 @@ def main() -> int:
         # llama.cpp rounds what blocks multiply too; there are none in a file of floats.
         precision = "float32" if name in FLOATS else "int8"
         chosen = {"logits": "last", "precision": precision, "flavour": options.flavour}
+        if options.cache != "float32":
+            chosen["cache"] = options.cache
         bundle = engines.bundle_of(path, options.built, chosen)
         for threads in options.threads:
             with engines.relaxd(bundle, threads) as ours:
@@ -205,6 +207,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--llama", type=Path, help="a folder that llama.cpp was built in by cmake")
     parser.add_argument("--peer", choices=(_LLAMA, _GENAI, _PAGED), default=_LLAMA)
     parser.add_argument("--flavour", choices=("standalone", "vm"), default="standalone")
+    parser.add_argument(
+        "--cache",
+        choices=("float32", "float16", "bfloat16", "int8"),
+        default="float32",
+        help="what relaxd's caches hold; llama.cpp's are float16",
+    )
     parser.add_argument("--smollm", type=Path, help="SmolLM2-135M's GGUF file")
     parser.add_argument("--models", nargs="+", default=["Q4_0", "Q8_0", "F32", "smollm"])
     parser.add_argument("--cases", nargs="+", choices=list(_CASES), default=list(_CASES))

@@ -3,8 +3,8 @@
 First the left side is made ready once for all columns (`rows`). A task then is a block of rows by
 one panel of two vectors of columns, in tiles of up to 8 rows; per tile the blocks of the depth,
 whose words are read in one stream, and each word for all rows of the tile. Last, what was fused
-behind the matmul, row by row. A panel's numbers stay in L1 or L2 over the tiles of a task. More
-rows of floats than a tile has are multiplied by a panel unpacked to scratch memory once.
+behind the matmul, row by row. More rows than some tiles have are multiplied by a panel unpacked to
+scratch memory once: to floats, or to bytes (`many`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from tvm import tirx
 
 from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.nbits import looked_up
+from compiler.passes.cpu.families.nbits.many import Many
 from compiler.passes.cpu.families.nbits.match import NBits, product_of
 from compiler.passes.cpu.families.nbits.rows import (
     TALL,
@@ -22,6 +23,7 @@ from compiler.passes.cpu.families.nbits.rows import (
     Rounded,
     float_rows,
     looks_up,
+    paired_sizes,
     rounded_rows,
     sizes_of,
     with_sums,
@@ -32,7 +34,7 @@ from compiler.passes.cpu.families.nbits.tiles import (
     emit_reals,
     emit_unpacked,
 )
-from compiler.passes.cpu.families.nbits.vectors import Vectors, shares_of
+from compiler.passes.cpu.families.nbits.vectors import Vectors
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.targets.vector_unit import VectorUnit
@@ -48,7 +50,7 @@ from compiler.tir.building import (
     statements,
     when,
 )
-from compiler.tir.exprs import Expr, const, load
+from compiler.tir.exprs import Expr, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 ROWS = 64
@@ -57,9 +59,10 @@ ROWS = 64
 
 def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
     """The largest tile and the numbers' form."""
-    rows, product = sizes_of(nbits, unit)[-1], product_of(unit)
+    product = product_of(unit)
     integers = nbits.form.rounded and product is not None
-    largest = f"{rows}x{unit.lanes(32) if integers and rows == TALL else nbits.width}"
+    rows = (paired_sizes(unit) if integers else sizes_of(nbits, unit))[-1]
+    largest = f"{rows}x{nbits.width}"
     if nbits.form.bits == HALF:
         return f"{largest}, float16"
     rounded = f", rows of {'rounded floats' if product is None else product.right}"
@@ -96,37 +99,27 @@ def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
 def _emit_task_of_integers(
     nbits: NBits, unit: VectorUnit, left: Rounded, m: Expr, task: tuple[Expr, Expr], panel: Expr
 ) -> None:
-    """Emit the rounded rows of a task, (first, count), by a panel: many in tiles of one size, which
-    prefetch the next panel between them, few in as small ones as there are.
+    """Emit the rounded rows of a task, (first, count), by a panel: many by numbers unpacked to
+    bytes, few in as small tiles as there are.
     """
     sizes = sizes_of(nbits, unit)
-    most = sizes[-1]
-    with when(task[1] > 2 * most):
-        for row, rows in _tiles((most,), None, *task):
+    with when(task[1] > 2 * sizes[-1]):
+        many = Many(Vectors(nbits, unit, panel), left, paired_sizes(unit)[-1], ROWS)
+        for rows in many.emit(*task):
             _prefetch_beside(nbits, rows, panel)
-            tile = tirx.truncdiv(row - task[0], const(most))
-            _emit_tile_of_integers(nbits, unit, left, m, rows, panel, tile)
+        _emit_results(nbits, unit, many.sums, task, (panel, nbits.width))
     with otherwise():
         for _, rows in _tiles(sizes, None, *task):
             _emit_tile_of_integers(nbits, unit, left, m, rows, panel)
 
 
 def _emit_tile_of_integers(
-    nbits: NBits,
-    unit: VectorUnit,
-    left: Rounded,
-    m: Expr,
-    rows: list[Expr],
-    panel: Expr,
-    tile: Expr | None = None,
+    nbits: NBits, unit: VectorUnit, left: Rounded, m: Expr, rows: list[Expr], panel: Expr
 ) -> None:
-    """Emit rows by a panel, all vectors of columns at once, or one after the other; tile: the
-    number of the tile, if it is to prefetch its share of the next panel.
-    """
+    """Emit rows by a panel, all vectors of columns at once, or one after the other."""
     held = tirx.min(len(rows), m - rows[0])
     if len(rows) != TALL:
-        share = None if tile is None else _share(nbits, tile)
-        sums = emit_integers(nbits, unit, left, rows, Vectors(nbits, unit, panel), share)
+        sums = emit_integers(nbits, left, rows, Vectors(nbits, unit, panel))
         _emit_results(nbits, unit, sums, (rows[0], held), (panel, nbits.width))
         return
     lanes = unit.lanes(32)
@@ -134,14 +127,8 @@ def _emit_tile_of_integers(
     # The last panel may have columns in some of its vectors alone.
     there = tirx.min(many, tirx.ceildiv(nbits.columns - panel * nbits.width, lanes))
     with serial(let("there", there) if nbits.columns % nbits.width else many, "vector") as v:
-        share = None if tile is None else _share(nbits, tile * many + v)
-        sums = emit_integers(nbits, unit, left, rows, Vectors(nbits, unit, panel, v), share)
+        sums = emit_integers(nbits, left, rows, Vectors(nbits, unit, panel, v))
         _emit_results(nbits, unit, sums, (rows[0], held), (panel * many + v, lanes))
-
-
-def _share(nbits: NBits, number: Expr) -> Expr:
-    """Which share of the next panel comes at `number`: beyond the last the first again."""
-    return let("share", tirx.truncmod(number, const(shares_of(nbits))))
 
 
 def _prefetch_beside(nbits: NBits, rows: list[Expr], panel: Expr) -> None:

@@ -29,8 +29,10 @@ from compiler.tir.building import (
 )
 from compiler.tir.exprs import Expr, const, load, substitute
 
-_ROUNDING = 1.5 * 2.0**23
-"""Added to a number below 2^22, its sum's lowest bits are the number rounded to an even integer."""
+SHIFTED = 1.5 * 2.0**23
+"""Added to a number below 2^22, its sum's lowest bits are the number rounded to an even integer;
+and an integer below 2^22 added to its bits makes the sum of both.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,16 @@ class Floats:
 class Rounded:
     """Rows of `stride` integers of 8 bits, zeros behind their end.
 
-    scales: by which the integers of a block are multiplied; sums: of the integers of a block, times
-    less the zero point where all columns have one, else times the scale; product: what multiplies
-    them.
+    scales: by which the integers of a block are multiplied, of 22 bits; sums: of the integers of a
+    block, times less the zero point where all columns have one, else times the scale; shifts:
+    -`SHIFTED` times the scale, where `shifts_totals`; product: what multiplies them.
     """
 
     values: Any
     stride: int
     scales: Any
     sums: Any
+    shifts: Any
     product: IntegerProduct
 
 
@@ -69,18 +72,31 @@ def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
         return (1, 2, 4)
     if not nbits.form.rounded or product_of(unit) is None:
         return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * 2 + 6 <= unit.registers)
-    # Of a tile of integers each row takes the totals of a block beside the sums of the depth, of
-    # two vectors both; beside them are words, numbers and what is common to them.
-    paired = tuple(size for size in (1, 2, 4, 6) if size == 1 or size * 4 + 6 <= unit.registers)
     # By one vector, integers of a row are spread for each, which instructions of AVX-512 do as they
     # multiply.
-    return (*paired, TALL) if unit.looks_up else paired
+    return (*paired_sizes(unit), TALL) if unit.looks_up else paired_sizes(unit)
+
+
+def paired_sizes(unit: VectorUnit) -> tuple[int, ...]:
+    """Rows of a tile of integers by two vectors of columns: each row takes the totals of a block
+    beside the sums of the depth, of both; beside them are words, numbers and what is common to
+    them.
+    """
+    return tuple(size for size in (1, 2, 4, 6) if size == 1 or size * 4 + 6 <= unit.registers)
 
 
 def looks_up(nbits: NBits, unit: VectorUnit) -> bool:
     """Whether one instruction turns a vector of the numbers into reals, which multiply floats."""
     floats = not nbits.form.rounded or product_of(unit) is None
     return unit.looks_up and nbits.form.bits == 4 and floats
+
+
+def shifts_totals(nbits: NBits, unit: VectorUnit) -> bool:
+    """Whether integer sums of a block begin at the bits of `SHIFTED`, so that one multiply-add
+    makes them reals times a row's scale: (SHIFTED + total) * scale - SHIFTED * scale, whose
+    products are exact for a scale of 22 bits. A total must be below 2^22.
+    """
+    return unit.fma and nbits.block * 127 << nbits.form.bits < 1 << 22
 
 
 TALL = 8
@@ -154,6 +170,9 @@ def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded | Floats:
             stride,
             alloc([rows * nbits.blocks], "float32", "scales", "global"),
             alloc([rows * nbits.blocks], kind, "sums", "global"),
+            alloc([rows * nbits.blocks], "float32", "shifts", "global")
+            if shifts_totals(nbits, unit)
+            else None,
             product,
         )
     whole, rest = nbits.depth // nbits.block, nbits.depth % nbits.block
@@ -185,7 +204,11 @@ def _round_block(
     store(greatest, tirx.reinterpret("float32", _across("smax", reduce(tirx.max, bits), lanes)), 0)
     scale, place = load(greatest, [0]), row * nbits.blocks + block
     step = _Step(found, place)
-    store(step.buffer, scale / tirx.const(127.0, "float32"), step.place)
+    exact = tirx.reinterpret("int32", scale / tirx.const(127.0, "float32"))
+    short = tirx.bitwise_and(exact, tirx.const(~3, "int32"))
+    store(step.buffer, tirx.reinterpret("float32", short), step.place)
+    if isinstance(found, Rounded) and found.shifts is not None:
+        store(found.shifts, load(found.scales, [place]) * tirx.const(-SHIFTED, "float32"), place)
     # A block of zeros has no inverse; its integers are zeros by any.
     inverse = alloc([1], "float32", "inverse")
     store(inverse, 0, 0)
@@ -246,8 +269,8 @@ def _tail_magnitudes(nbits: NBits, first: Expr, ends: tuple[int, int], lanes: in
 def _rounded(step: _Step, value: Expr, inverse: Expr, to: Expr, lanes: int) -> Expr:
     """Emit a vector of integers and give it."""
     scaled = value * prim.Broadcast(inverse, lanes)
-    shifted = scaled + prim.Broadcast(tirx.const(_ROUNDING, "float32"), lanes)
-    base = tirx.reinterpret("int32", tirx.const(_ROUNDING, "float32"))
+    shifted = scaled + prim.Broadcast(tirx.const(SHIFTED, "float32"), lanes)
+    base = tirx.reinterpret("int32", tirx.const(SHIFTED, "float32"))
     whole = tirx.reinterpret(f"int32x{lanes}", shifted) - prim.Broadcast(base, lanes)
     # Through memory that LLVM keeps in a register: the expression is used twice, and TVM would
     # write it out twice.
@@ -277,8 +300,8 @@ def _round_tail(
     store(total, 0, 0)
     for k in range(begin, end):
         scaled = load(nbits.source, [at[0] + k]) * load(inverse, [0])
-        shifted = tirx.reinterpret("int32", scaled + tirx.const(_ROUNDING, "float32"))
-        base = tirx.reinterpret("int32", tirx.const(_ROUNDING, "float32"))
+        shifted = tirx.reinterpret("int32", scaled + tirx.const(SHIFTED, "float32"))
+        base = tirx.reinterpret("int32", tirx.const(SHIFTED, "float32"))
         store(step.values, step.stored(shifted - base), at[1] + k)
         store(total, load(total, [0]) + (shifted - base), 0)
     # The kernel multiplies whole blocks: what lies behind the row must add nothing.
@@ -294,7 +317,10 @@ def _keep_sum(nbits: NBits, found: Rounded, to: Expr, total: Any, tail: Any) -> 
     whole = reduce(operator.add, parts)
     if nbits.zeros is None:
         # Less the one zero point of all columns times the integers, which sums begin at.
-        store(found.sums, whole * tirx.const(-middle_of(nbits), "int32"), to)
+        begin = whole * tirx.const(-middle_of(nbits), "int32")
+        if found.shifts is not None:
+            begin = begin + tirx.reinterpret("int32", tirx.const(SHIFTED, "float32"))
+        store(found.sums, begin, to)
     else:
         store(found.sums, whole.astype("float32") * load(found.scales, [to]), to)
 

@@ -16,7 +16,7 @@ from tvm.ir.prim import expr as prim
 from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.nbits.looked_up import add_scaled, looked_up
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
-from compiler.passes.cpu.families.nbits.rows import Floats, Rounded, blocks_of, looks_up
+from compiler.passes.cpu.families.nbits.rows import SHIFTED, Floats, Rounded, blocks_of, looks_up
 from compiler.passes.cpu.families.nbits.vectors import (
     Held,
     Vectors,
@@ -34,10 +34,17 @@ from compiler.tir.exprs import Expr, const, load
 
 _STREAMED = 4
 """Rows from which on numbers are prefetched: fewer take as long as reading does."""
-_PAIRED_WORDS = {4: 4, 8: 1}
-"""By bits, words of a column whose products 16 bits hold in pairs: 16 of up to 15 times 127, or two
-of up to 128 times 127.
+_PAIRED = {4: 8, 8: 1}
+"""By bits, how often four numbers of a column are multiplied until 16 bits may not hold more: two
+of each four are neighbours, 16 of up to 15 times 127, or two of up to 128 times 127.
 """
+
+
+class Numbers(NamedTuple):
+    """Four numbers of each column in the bytes of a word, which stand at `first` of the depth."""
+
+    held: Held
+    first: Expr
 
 
 def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], panel: Expr) -> Any:
@@ -150,43 +157,41 @@ def _halves(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
         yield k, reals
 
 
-def emit_integers(
-    nbits: NBits,
-    unit: VectorUnit,
-    left: Rounded,
-    rows: list[Expr],
-    vectors: Vectors,
-    share: Expr | None = None,
-) -> Any:
-    """Emit the rounded rows by some columns of a panel; gives the buffer of sums [rows, columns].
-
-    share: of the next panel, which is prefetched meanwhile where many tiles multiply this one.
-    """
-    lanes, many = vectors.lanes, len(vectors.starts)
+def emit_integers(nbits: NBits, left: Rounded, rows: list[Expr], vectors: Vectors) -> Any:
+    """Emit the rounded rows by some columns of a panel; gives the buffer of sums [rows, width]."""
     sums = zero_sums(vectors, len(rows))
-    pairs = None if left.product.adds else unit.byte_pairs
     with serial(nbits.blocks, "block") as block:
         vectors.prefetch_beside(block)
-        if share is not None:
-            vectors.prefetch_share(share, block)
-        elif len(rows) >= _STREAMED:
+        if len(rows) >= _STREAMED:
             vectors.prefetch_numbers(block)
-        totals = Held(len(rows) * many, lanes, "int32", "totals")
-        for i, row in enumerate(rows):
-            for v in range(many):
-                begin = _begin(nbits, left, row * nbits.blocks + block)
-                totals[i * many + v] = vectors.spread(begin)
-        # Unrolled, so that the totals of a block stay in registers. Each word of a row multiplies
-        # all vectors of columns before the next is spread: LLVM would keep what is used again
-        # later, and registers are full.
-        for first in range(0, nbits.words, _PAIRED_WORDS[nbits.form.bits] if pairs else 1):
-            if pairs is None:
-                _add_word(nbits, vectors, left, rows, (block, first), totals)
-            else:
-                words = range(first, min(first + _PAIRED_WORDS[nbits.form.bits], nbits.words))
-                _add_pairs(nbits, vectors, left, rows, (block, words), pairs, totals)
-        _add_rounded(nbits, vectors, left, (rows, block), totals, sums)
+        add_block(vectors, left, (rows, block), quadruples(vectors, block), sums)
     return sums.buffer
+
+
+def add_block(
+    vectors: Vectors,
+    left: Rounded,
+    at: tuple[list[Expr], Expr],
+    numbers: Iterator[Numbers],
+    sums: Held,
+) -> None:
+    """Emit the products of a block, for (rows, block), added to the sums."""
+    nbits, many, (rows, block) = vectors.nbits, len(vectors.starts), at
+    totals = Held(len(rows) * many, vectors.lanes, "int32", "totals")
+    for i, row in enumerate(rows):
+        begin = _begin(nbits, left, row * nbits.blocks + block)
+        for v in range(many):
+            totals[i * many + v] = vectors.spread(begin)
+    # Unrolled, so that the totals of a block stay in registers. Each word of a row multiplies all
+    # vectors of columns before the next is spread: LLVM would keep what is used again later, and
+    # registers are full.
+    pairs = None if left.product.adds else vectors.unit.byte_pairs
+    if pairs is None:
+        for one in numbers:
+            _add_products(vectors, left, rows, one, totals)
+    else:
+        _add_pairs(vectors, left, rows, numbers, pairs, totals)
+    _add_rounded(nbits, vectors, left, at, totals, sums)
 
 
 def _add_rounded(
@@ -209,8 +214,7 @@ def _add_rounded(
         place = row * nbits.blocks + block
         for v in range(many):
             at_v = i * many + v
-            real = totals[at_v].astype(f"float32x{lanes}")
-            real = real * vectors.spread(load(left.scales, [place]))
+            real = _scaled(vectors, left, totals[at_v], place)
             if zeros is not None:
                 beside = zeros[v] * vectors.spread(load(left.sums, [place]))
                 if nbits.added:
@@ -222,66 +226,75 @@ def _add_rounded(
 
 def _begin(nbits: NBits, left: Rounded, place: Expr) -> Expr:
     """What a block's sums begin at."""
-    if nbits.zeros is not None or middle_of(nbits) == 0:
-        return tirx.const(0, "int32")
-    return load(left.sums, [place])
+    if nbits.zeros is None and middle_of(nbits) != 0:
+        return load(left.sums, [place])
+    return (
+        tirx.const(0, "int32")
+        if left.shifts is None
+        else tirx.reinterpret("int32", tirx.const(SHIFTED, "float32"))
+    )
 
 
-def _add_word(
-    nbits: NBits,
-    vectors: Vectors,
-    left: Rounded,
-    rows: list[Expr],
-    at: tuple[Expr, int],
-    totals: Held,
+def _scaled(vectors: Vectors, left: Rounded, total: Expr, place: Expr) -> Expr:
+    """The sums of a block's integers as reals, times the scale of the row's block."""
+    kind, scale = f"float32x{vectors.lanes}", vectors.spread(load(left.scales, [place]))
+    if left.shifts is None:
+        return total.astype(kind) * scale
+    shift = vectors.spread(load(left.shifts, [place]))
+    return vectors.multiply_add(tirx.reinterpret(kind, total), scale, shift)
+
+
+def _add_products(
+    vectors: Vectors, left: Rounded, rows: list[Expr], numbers: Numbers, totals: Held
 ) -> None:
-    """Emit the products of one word of each column, at (block, word), for all rows."""
+    """Emit the products of four numbers of each column, for all rows."""
     lanes, many = vectors.lanes, len(vectors.starts)
-    for numbers in _quadruples(nbits, vectors, at):
-        for i, group in _groups(vectors, left, rows, numbers):
-            for v in range(many):
-                total = totals[i * many + v]
-                totals[i * many + v] = _multiplied(
-                    left.product, total, numbers.held[v], group, lanes
-                )
+    for i, group in _groups(vectors, left, rows, numbers):
+        for v in range(many):
+            total = totals[i * many + v]
+            totals[i * many + v] = _multiplied(left.product, total, numbers.held[v], group, lanes)
 
 
 def _add_pairs(
-    nbits: NBits,
     vectors: Vectors,
     left: Rounded,
     rows: list[Expr],
-    at: tuple[Expr, range],
+    numbers: Iterator[Numbers],
     unit: BytePairUnit,
     totals: Held,
 ) -> None:
-    """As `_add_word`, of some words, whose products are added up in 16 bits before the totals."""
-    lanes, many, (block, words) = vectors.lanes, len(vectors.starts), at
-    halves = Held(len(totals), 2 * lanes, "int16", "halves")
-    begun = False
-    for word in words:
-        for numbers in _quadruples(nbits, vectors, (block, word)):
-            sizes = numbers.held
-            if nbits.signed:
-                sizes = Held(many, lanes, "int32", "sizes")
-                for v in range(many):
-                    sizes[v] = _with_signs(unit, numbers.held[v], numbers.held[v], lanes)
-            for i, group in _groups(vectors, left, rows, numbers):
-                for v in range(many):
-                    given = group
-                    if nbits.signed:
-                        given = _with_signs(unit, group, numbers.held[v], lanes)
-                    bytes_of = [
-                        tirx.reinterpret(f"int8x{BYTES * lanes}", one) for one in (sizes[v], given)
-                    ]
-                    kind = f"int16x{2 * lanes}"
-                    products = tirx.call_llvm_pure_intrin(kind, unit.products, *bytes_of)
-                    number = i * many + v
-                    halves[number] = halves[number] + products if begun else products
-            begun = True
-    ones = prim.Broadcast(tirx.const(1, "int16"), 2 * lanes)
+    """As `_add_products`, of all numbers of a block: some products at a time are added up in 16
+    bits before the totals.
+    """
+    nbits, many = vectors.nbits, len(vectors.starts)
+    count, run = nbits.block // BYTES, _PAIRED[nbits.form.bits]
+    for number, one in enumerate(numbers):
+        if number % run == 0:
+            halves = Held(len(totals), 2 * vectors.lanes, "int16", "halves")
+        for i, group in _groups(vectors, left, rows, one):
+            for v in range(many):
+                at = i * many + v
+                products = _paired(vectors, unit, one.held[v], group)
+                halves[at] = halves[at] + products if number % run else products
+        if number % run == run - 1 or number == count - 1:
+            _add_halves(unit, halves, totals)
+
+
+def _paired(vectors: Vectors, unit: BytePairUnit, numbers: Expr, group: Expr) -> Expr:
+    """The products of four numbers of each column by a row's, in neighbouring pairs."""
+    lanes, sizes = vectors.lanes, numbers
+    if vectors.nbits.signed:
+        sizes = _with_signs(unit, numbers, numbers, lanes)
+        group = _with_signs(unit, group, numbers, lanes)
+    arguments = [tirx.reinterpret(f"int8x{BYTES * lanes}", one) for one in (sizes, group)]
+    return tirx.call_llvm_pure_intrin(f"int16x{2 * lanes}", unit.products, *arguments)
+
+
+def _add_halves(unit: BytePairUnit, halves: Held, totals: Held) -> None:
+    """Emit sums of 16 bits, neighbours added up, added to the totals."""
+    ones = prim.Broadcast(tirx.const(1, "int16"), halves.lanes)
     for i in range(len(totals)):
-        sums = tirx.call_llvm_pure_intrin(f"int32x{lanes}", unit.sums, halves[i], ones)
+        sums = tirx.call_llvm_pure_intrin(f"int32x{totals.lanes}", unit.sums, halves[i], ones)
         totals[i] = totals[i] + sums
 
 
@@ -294,28 +307,22 @@ def _with_signs(unit: BytePairUnit, words: Expr, others: Expr, lanes: int) -> Ex
     return as_words(tirx.call_llvm_pure_intrin(f"int8x{size}", unit.signs, *arguments), lanes)
 
 
-class _Numbers(NamedTuple):
-    """Four numbers of each column in the bytes of a word, which stand at `first` of the depth."""
-
-    held: Held
-    first: Expr
-
-
-def _quadruples(nbits: NBits, vectors: Vectors, at: tuple[Expr, int]) -> Iterator[_Numbers]:
-    """The numbers of one word of each column, at (block, word)."""
-    lanes, many, (block, word) = vectors.lanes, len(vectors.starts), at
-    held = Held(many, lanes, "int32", "held")
-    for v, start in enumerate(vectors.starts):
-        held[v] = as_words(vectors.number_words(block, word, start), lanes)
-    for half in range(nbits.each // BYTES):
-        numbers = Held(many, lanes, "int32", "numbers")
-        for v in range(many):
-            numbers[v] = _half(nbits, held[v], half, lanes)
-        yield _Numbers(numbers, block * nbits.block + (word * nbits.each + half * BYTES))
+def quadruples(vectors: Vectors, block: Expr) -> Iterator[Numbers]:
+    """The numbers of a block, four by four, taken out of the words that hold them."""
+    nbits, lanes, many = vectors.nbits, vectors.lanes, len(vectors.starts)
+    for word in range(nbits.words):
+        held = Held(many, lanes, "int32", "held")
+        for v, start in enumerate(vectors.starts):
+            held[v] = as_words(vectors.number_words(block, word, start), lanes)
+        for half in range(nbits.each // BYTES):
+            numbers = Held(many, lanes, "int32", "numbers")
+            for v in range(many):
+                numbers[v] = _half(nbits, held[v], half, lanes)
+            yield Numbers(numbers, block * nbits.block + (word * nbits.each + half * BYTES))
 
 
 def _groups(
-    vectors: Vectors, left: Rounded, rows: list[Expr], numbers: _Numbers
+    vectors: Vectors, left: Rounded, rows: list[Expr], numbers: Numbers
 ) -> Iterator[tuple[int, Expr]]:
     """(i, integers) of every row: the four that the numbers are multiplied by, as a word spread
     over the columns.
