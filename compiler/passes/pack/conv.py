@@ -19,6 +19,7 @@ from compiler.passes.cpu.families.winograd.program import (
     transformed_weights,
     winograd,
 )
+from compiler.passes.cpu.families.winograd.tile import width_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
@@ -166,7 +167,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _winograd(self, data: Any, weight: np.ndarray, window: Window) -> Any:
         columns = weight.shape[0]
-        packed = transformed_weights(weight, panel_width(self.unit, columns))
+        packed = transformed_weights(weight, width_of(self.unit, columns))
         matrices = [relax.const(matrix.astype("float32")) for matrix in (INPUT, OUTPUT)]
 
         def compute(x: Any, weights: Any, inward: Any, outward: Any) -> Any:

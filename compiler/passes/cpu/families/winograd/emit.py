@@ -1,12 +1,12 @@
 """The kernel of 3x3 convolutions in Winograd's form F(4x4, 3x3).
 
-A task is a block of tiles of 4x4 results. Loop order in a task: every tile's 6x6 inputs are
-transformed into 36 points; at every point, a matmul of tiles x channels by the transformed weights;
-every tile's results are transformed back. Both scratch buffers of a block about fill L2, so that
-nothing between the input and the results goes through memory.
+A task is a block of tiles of 4x4 results by all columns, or some of them. Loop order in a task:
+every tile's 6x6 inputs are transformed into 36 points; at every point, a matmul of tiles x channels
+by the transformed weights; every tile's results are transformed back. Both scratch buffers of a
+block about fill L2, so that nothing between the input and the results goes through memory.
 
-In the matmuls registers hold the accumulators of 4 tiles by one panel of columns, and the panel's
-weights stay in L1 over all tiles of the block.
+In the matmuls registers hold the accumulators of 4 or 8 tiles by one panel of columns, and the
+panel's weights stay in L1 over all tiles of the block.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,11 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import POINTS, strip_of
+from compiler.passes.cpu.families.winograd.tasks import Part, share_tasks
+from compiler.passes.cpu.families.winograd.tile import ROWS, sizes_of, tiles_by_halves, tiles_of
 from compiler.passes.cpu.families.winograd.transform import transform_input, transform_output
 from compiler.passes.cpu.shared.prefetching import prefetch_between
+from compiler.passes.cpu.shared.register_tile import least
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -27,27 +30,17 @@ from compiler.tir.building import (
     let_all,
     let_opaque,
     serial,
-    share_out,
     statements,
     steps,
     store,
     tile,
 )
-from compiler.tir.exprs import Expr, Table, const, load
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
+from compiler.tir.exprs import Expr, Table, const, either, load
+from compiler.tir.loops import Stmt, product
 from compiler.tir.stages import Axis
 
-ROWS = 4
-"""Tiles of a register tile in the matmuls; blocks are multiples of it, so no rest is needed."""
-
-FETCH = 4
-"""Register tiles that prefetch the whole of the next panel of weights."""
-
-
-def tiles_of(unit: VectorUnit, depth: int, columns: int) -> int:
-    """Tiles of a block at most: both scratch buffers about fill L2, within 12 to 32 tiles."""
-    room = unit.l2 // (4 * POINTS * (depth + columns))
-    return min(max(room // ROWS * ROWS, 3 * ROWS), 8 * ROWS)
+FETCH = 4 * ROWS
+"""Rows of register tiles that prefetch the whole of the next panel of weights."""
 
 
 def describe_tile(winograd: Winograd, unit: VectorUnit) -> str:
@@ -56,55 +49,57 @@ def describe_tile(winograd: Winograd, unit: VectorUnit) -> str:
 
 
 def emit_winograd(winograd: Winograd, unit: VectorUnit) -> Stmt:
-    """The kernel: tasks, each a block of tiles."""
+    """The kernel: tasks of some tiles by some panels of columns."""
     source, anchor = winograd.source, winograd.anchored.anchor
     with statements() as body:
         for stmt in winograd.anchored.flat.prelude:
             emit(stmt)
         axes = computed_once((*source.spatial[:3], *anchor.spatial[1:3]))
-        tile_axes, size = axes[:3], extents_of(axes[3:])
-        tiles = let_opaque("tiles", product(extents_of(tile_axes)))
-        # The transforms are left out: they are little beside the matmuls.
-        work = tiles * (2 * POINTS * winograd.depth * winograd.columns)
-        each = let("each", _block_size(winograd, unit, tiles))
-        blocks = let("blocks", tirx.ceildiv(tiles, each))
-        for task in share_out(blocks, work >= PARALLEL_FLOPS):
-            count = let("count", tirx.min(each, tiles - task * each))
-            _emit_block(winograd, unit, tile_axes, size, task * each, count)
+        tiles = let_opaque("tiles", product(extents_of(axes[:3])))
+        block = _Block(winograd, unit, axes[:3], extents_of(axes[3:]))
+        for some, panels in share_tasks(winograd, unit, tiles):
+            block.emit(some, panels)
     return body.stmt
 
 
-def _block_size(winograd: Winograd, unit: VectorUnit, tiles: Expr) -> Expr:
-    """Tiles of a block: about equally many in each."""
-    most = tiles_of(unit, winograd.depth, winograd.padded)
-    # At least two blocks where there are tiles for them, so that small images keep two threads
-    # busy.
-    two = tirx.min(2, tirx.ceildiv(tiles, ROWS))
-    blocks = tirx.max(tirx.ceildiv(tiles, most), two)
-    each = tirx.ceildiv(tirx.ceildiv(tiles, tirx.max(blocks, 1)), ROWS) * ROWS
-    return tirx.max(each, ROWS)
+class _Block:
+    """Some tiles by some panels; axes: of the tiles, by which they are numbered; size: rows and
+    columns of the results.
+    """
 
+    def __init__(
+        self, winograd: Winograd, unit: VectorUnit, axes: tuple[Axis, ...], size: list[Expr]
+    ) -> None:
+        self.winograd, self.unit, self.axes, self.size = winograd, unit, axes, size
+        most = tiles_of(unit, winograd.depth, winograd.padded)
+        self.most = max(most, tiles_by_halves(winograd, unit))
 
-def _emit_block(
-    winograd: Winograd,
-    unit: VectorUnit,
-    axes: tuple[Axis, ...],
-    size: list[Expr],
-    first: Expr,
-    count: Expr,
-) -> None:
-    """`count` tiles from `first` on; axes: of the tiles, by which they are numbered."""
-    lanes, most = unit.lanes(32), tiles_of(unit, winograd.depth, winograd.padded)
-    spread = alloc([POINTS * most * winograd.depth], "float32", "spread", "global")
-    summed = alloc([POINTS * most * winograd.padded], "float32", "summed", "global")
-    for t, at in _tiles(axes, first, count):
-        transform_input(winograd, strip_of(winograd.depth, lanes), spread, most, t, at)
-    # Point by point, so that each point's weights are read once for all tiles of the block: the
-    # weights of one point fit L2, all 36 seldom do.
-    with serial(POINTS, "point") as point:
-        _emit_matmul(winograd, unit, spread, summed, point, count)
-    for t, at in _tiles(axes, first, count):
-        transform_output(winograd, strip_of(winograd.columns, lanes), summed, most, t, at, size)
+    def emit(self, tiles: Part, panels: Part) -> None:
+        """Emit the tiles, (first, count), by the panels."""
+        winograd, most, lanes = self.winograd, self.most, self.unit.lanes(32)
+        spread = alloc([POINTS * most * winograd.depth], "float32", "spread", "global")
+        summed = alloc([POINTS * most * winograd.padded], "float32", "summed", "global")
+        for t, at in _tiles(self.axes, *tiles):
+            transform_input(winograd, strip_of(winograd.depth, lanes), spread, most, t, at)
+        # Point by point, so that each point's weights are read once for all tiles of the block: the
+        # weights of one point fit L2, all 36 seldom do.
+        with serial(POINTS, "point") as point, serial(panels[1], "some_panel") as index:
+            every, p = winograd.padded // winograd.width, let("panel", panels[0] + index)
+            # Behind the last panel of a point comes the first one of the next.
+            ahead = either(index + 1 < panels[1], const(1), every - panels[1] + 1)
+            panel = point * every + p
+            for number, rows in _register_tiles(self.unit, tiles[1]):
+                row = point * most + number * sizes_of(self.unit)[-1]
+                left = (spread, row * winograd.depth)
+                right = (panel, let("next_panel", panel + ahead), number)
+                acc = _emit_products(winograd, self.unit, rows, left, right)
+                for i, lane in tile(rows, winograd.width, lanes):
+                    place = (row + i) * winograd.padded + p * winograd.width + lane
+                    store(summed, load(acc, [i, lane]), place)
+        strip = strip_of(winograd.columns, lanes)
+        for t, at in _tiles(self.axes, *tiles):
+            columns = (panels[0] * winograd.width, panels[1] * winograd.width)
+            transform_output(winograd, strip, summed, most, t, at, self.size, columns)
 
 
 def _tiles(axes: tuple[Axis, ...], first: Expr, count: Expr) -> Iterator[tuple[Expr, Table]]:
@@ -113,32 +108,42 @@ def _tiles(axes: tuple[Axis, ...], first: Expr, count: Expr) -> Iterator[tuple[E
         yield t, let_all(place_of(axes, first + t))
 
 
-def _emit_matmul(
-    winograd: Winograd, unit: VectorUnit, spread: Any, summed: Any, point: Expr, count: Expr
-) -> None:
-    """summed[point] = spread[point] @ weights[point] for the tiles of a block."""
-    depth, width, padded = winograd.depth, winograd.width, winograd.padded
-    lanes, most = unit.lanes(32), tiles_of(unit, depth, padded)
-    panels = padded // width
-    with serial(panels, "panel") as p:
-        panel = (point * panels + p) * depth
-        with serial(tirx.ceildiv(count, ROWS), "rows") as index:
-            # The last rows may hold no tile; their results are never read.
-            row = point * most + index * ROWS
-            acc = alloc([ROWS, width], "float32", "acc")
-            for i, lane in tile(ROWS, width, lanes):
-                store(acc, 0, i, lane)
-            between = None
-            if unit.outruns_cache:
-                # The panels of a point follow those of the point before it.
-                following = (panel + depth) * width
-                between = prefetch_between(
-                    unit, winograd.weights, following, width, const(depth), index, FETCH
-                )
-            for k in steps(depth, unit.together, between=between):
-                for i, lane in tile(ROWS, width, lanes):
-                    left = load(spread, [(row + i) * depth + k])
-                    right = load(winograd.weights, [(panel + k) * width + lane])
-                    store(acc, load(acc, [i, lane]) + left * right, i, lane)
-            for i, lane in tile(ROWS, width, lanes):
-                store(summed, load(acc, [i, lane]), (row + i) * padded + p * width + lane)
+def _register_tiles(unit: VectorUnit, count: Expr) -> Iterator[tuple[Expr, int]]:
+    """(number, rows) of every register tile of a block; the last rows may hold no tile, and their
+    results are never read.
+    """
+    sizes = sizes_of(unit)
+    with serial(tirx.ceildiv(count, sizes[-1]), "rows") as number:
+        for rows in least(sizes, count - number * sizes[-1]):
+            yield number, rows
+
+
+def _emit_products(
+    winograd: Winograd,
+    unit: VectorUnit,
+    rows: int,
+    left: tuple[Any, Expr],
+    right: tuple[Expr, Expr, Expr],
+) -> Any:
+    """Emit rows of transformed inputs by a panel of weights; gives the sums [rows, width].
+
+    left: a buffer, and where in it the rows begin; right: numbers of the panel, of the one that
+    comes next and is prefetched, and of the register tile.
+    """
+    depth, width, lanes = winograd.depth, winograd.width, unit.lanes(32)
+    (spread, first), (panel, following, number) = left, right
+    acc = alloc([rows, width], "float32", "acc")
+    for i, lane in tile(rows, width, lanes):
+        store(acc, 0, i, lane)
+    between = None
+    if unit.outruns_cache:
+        place, tiles = following * (depth * width), FETCH // sizes_of(unit)[-1]
+        between = prefetch_between(
+            unit, winograd.weights, place, width, const(depth), number, tiles
+        )
+    for k in steps(depth, unit.together, between=between):
+        for i, lane in tile(rows, width, lanes):
+            value = load(spread, [first + i * depth + k])
+            weight = load(winograd.weights, [(panel * depth + k) * width + lane])
+            store(acc, load(acc, [i, lane]) + value * weight, i, lane)
+    return acc

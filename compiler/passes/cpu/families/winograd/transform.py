@@ -14,7 +14,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, POINTS, REACH, TILE
-from compiler.tir.building import alloc, let_all, otherwise, serial, store, vectorized, when
+from compiler.tir.building import alloc, let, let_all, otherwise, serial, store, vectorized, when
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 
@@ -69,12 +69,17 @@ def transform_output(
     t: Expr,
     at: Table,
     size: Sequence[Expr],
+    columns: tuple[Expr, Expr],
 ) -> None:
     """The 4x4 results of the tile `at` from summed[point, t, column], through the epilogue.
 
-    size: rows and columns of the result; results of a tile past them are dropped.
+    size: rows and columns of the result; results of a tile past them are dropped. columns: the
+    first, and how many, of which the last panel may be short.
     """
-    with serial(winograd.columns // lanes, "strip") as strip:
+    first = tirx.truncdiv(columns[0], lanes)
+    end = tirx.truncdiv(tirx.min(columns[0] + columns[1], winograd.columns), lanes)
+    with serial(end - first, "some_strip") as index:
+        strip = let("strip", first + index)
         given = alloc([POINTS, lanes], "float32", "given")
         results = alloc([TILE * TILE, lanes], "float32", "results")
         for point in range(POINTS):

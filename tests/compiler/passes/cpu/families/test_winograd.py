@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from compiler.passes.cpu.families.winograd.emit import ROWS, tiles_of
 from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, WEIGHT, transformed_weights
+from compiler.passes.cpu.families.winograd.tile import ROWS, tiles_of, width_of
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
@@ -91,3 +91,27 @@ def test_blocks_hold_whole_groups_of_rows(l2):
     ]
     assert all(size % ROWS == 0 and size >= ROWS for size in sizes)
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_panels_of_wide_vectors_leave_few_columns_empty():
+    wide, narrow = VectorUnit(512, 32, True), VectorUnit(256, 16, True)
+    assert [width_of(wide, columns) for columns in (16, 48, 64, 96, 256)] == [32, 48, 32, 32, 32]
+    assert [width_of(narrow, columns) for columns in (16, 48, 64)] == [16, 24, 16]
+
+
+@pytest.mark.parametrize("extent", [12, 16, 32])
+def test_columns_are_shared_out_where_weights_are_large(compile_graph, draw, extent):
+    """All tiles in one block and halves of the columns, the last panel part empty; and blocks."""
+    channels, out = 128, 208
+    w = (draw.standard_normal((out, channels, 3, 3)) * 0.05).astype("float32")
+
+    def graph(builder, x):
+        return op.nn.relu(op.nn.conv2d(x, relax.const(w), padding=(1, 1, 1, 1)))
+
+    model = compile_graph(graph, {"x": (("n", channels, extent, extent), "float32")})
+    for images in (1, 2, 3) if extent < 32 else (1,):
+        x = draw.standard_normal((images, channels, extent, extent)).astype("float32")
+        exact = convolution(
+            x.astype("float64"), w.astype("float64"), (1, 1), (1, 1, 1, 1), (1, 1), 1
+        )
+        np.testing.assert_allclose(model(x), np.maximum(exact, 0), rtol=1e-4, atol=5e-4)

@@ -1,0 +1,44 @@
+"""How a convolution in Winograd's form is cut into tasks: blocks of tiles, or halves of columns."""
+
+from collections.abc import Iterator
+
+from tvm import tirx
+
+from compiler.passes.cpu.families.winograd.match import Winograd
+from compiler.passes.cpu.families.winograd.program import POINTS
+from compiler.passes.cpu.families.winograd.tile import ROWS, tiles_by_halves, tiles_of
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.building import let, let_opaque, share_out
+from compiler.tir.exprs import Expr, const, either
+from compiler.tir.loops import PARALLEL_FLOPS
+
+Part = tuple[Expr, Expr]
+"""The first, and how many."""
+
+
+def share_tasks(winograd: Winograd, unit: VectorUnit, tiles: Expr) -> Iterator[tuple[Part, Part]]:
+    """The tiles and the panels of every task, in parallel where there is enough to do.
+
+    Blocks come in pairs of about equally many tiles, for two threads. Each block reads all weights
+    once: where these do not rest in L2 and all tiles are one block, two threads have columns of
+    their own instead, and both transform the input.
+    """
+    halved, panels = tiles_by_halves(winograd, unit), winograd.padded // winograd.width
+    by_columns = tiles <= halved if halved else False
+    steps = let("steps", tirx.ceildiv(tiles, ROWS))
+    fewest = tirx.ceildiv(steps, tiles_of(unit, winograd.depth, winograd.padded) // ROWS)
+    even = tirx.min(tirx.ceildiv(fewest, 2) * 2, steps)
+    groups = let("groups", either(by_columns, const(2), const(1)))
+    # Opaque, as in `int8.tasks`: no quotient may be computed where there are no blocks.
+    blocks = let_opaque("blocks", either(by_columns, tirx.min(steps, 1), even))
+    parts = let_opaque("parts", tirx.max(blocks, 1))
+    # The transforms are left out: they are little beside the matmuls.
+    work = tiles * (2 * POINTS * winograd.depth * winograd.columns)
+    for task in share_out(blocks * groups, work >= PARALLEL_FLOPS):
+        block = let("block", tirx.truncdiv(task, groups))
+        group = let("group", tirx.truncmod(task, groups))
+        first = let("first", tirx.truncdiv(block * steps, parts) * ROWS)
+        end = tirx.min(tirx.truncdiv((block + 1) * steps, parts) * ROWS, tiles)
+        panel = let("first_panel", tirx.truncdiv(group * panels, groups))
+        beyond = tirx.truncdiv((group + 1) * panels, groups)
+        yield (first, let("count", end - first)), (panel, let("some", beyond - panel))

@@ -1,0 +1,43 @@
+"""How large the blocks of tiles and the register tiles of Winograd's form are."""
+
+from compiler.passes.cpu.families.winograd.match import Winograd
+from compiler.passes.cpu.families.winograd.program import POINTS, strip_of
+from compiler.passes.cpu.shared.register_tile import panel_width
+from compiler.targets.vector_unit import VectorUnit
+
+ROWS = 4
+"""Tiles of the least register tile; scratch memory holds multiples of it, so no rest is needed."""
+_TALL_REGISTERS = 32
+"""Registers that hold the sums of twice as many rows."""
+
+
+def sizes_of(unit: VectorUnit) -> tuple[int, ...]:
+    """Tiles of a register tile: as many as are left of a block, rounded up."""
+    return (ROWS, 2 * ROWS) if unit.registers >= _TALL_REGISTERS else (ROWS,)
+
+
+def width_of(unit: VectorUnit, columns: int) -> int:
+    """Columns of a panel: of two vectors or three the width that leaves fewer columns empty, where
+    a cache is outrun. A tile of 8x32 reads half as many weights a multiplication as one of 4x64.
+    """
+    if not unit.outruns_cache:
+        return panel_width(unit, columns)
+    widths = (2 * unit.lanes(32), 3 * unit.lanes(32))
+    return min(widths, key=lambda width: -(-columns // width) * width)
+
+
+def tiles_of(unit: VectorUnit, depth: int, columns: int) -> int:
+    """Tiles of a block at most: both scratch buffers about fill L2, within 12 to 32 tiles."""
+    room = unit.l2 // (4 * POINTS * (depth + columns))
+    return min(max(room // ROWS * ROWS, 3 * ROWS), 8 * ROWS)
+
+
+def tiles_by_halves(winograd: Winograd, unit: VectorUnit) -> int:
+    """Up to how many tiles, all in one block, are shared out by halves of the columns; 0 where the
+    weights rest in L2, or are one panel.
+    """
+    weights = 4 * POINTS * winograd.depth * winograd.padded
+    strip = strip_of(winograd.columns, unit.lanes(32))
+    if winograd.padded == winograd.width or winograd.width % strip or weights <= unit.l2:
+        return 0
+    return tiles_of(unit, winograd.depth, winograd.padded // 2)
