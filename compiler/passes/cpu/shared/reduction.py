@@ -5,15 +5,18 @@ Fusion puts a bias, an activation or a residual behind a matmul or a convolution
 own. Here they become one expression of each accumulator, computed while it is in a register.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.shared.loop_nest import Combine, combine_of, vectorizable
+from compiler.passes.cpu.shared.sharing import place_of
 from compiler.targets.vector_unit import LINE
-from compiler.tir.building import prefetch, store
+from compiler.tir.building import let_all, prefetch, store
 from compiler.tir.exprs import (
     Expr,
     Table,
@@ -26,8 +29,8 @@ from compiler.tir.exprs import (
     replace_loads,
     substitute,
 )
-from compiler.tir.flat import Flattener, flatten_stage, stride
-from compiler.tir.stages import Program, Stage
+from compiler.tir.flat import Flattener, flatten_stage, mergeable, stride
+from compiler.tir.stages import Axis, Program, Stage
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,23 @@ class Output:
 class Epilogue:
     """What is done to each result of a reduction, for which the values of `outputs` read the
     one-element buffer `total`.
+
+    in_order: whether all that is read and written walks the result's axes but the last as if they
+    were one.
     """
 
     total: Any
     outputs: tuple[Output, ...]
+    in_order: bool
+
+    def rows_at(self, rows: Sequence[Axis], index: Expr) -> Table:
+        """Where each axis of the rows stands at row number `index`, for what is done here alone:
+        without divisions where rows are in order.
+        """
+        if not self.in_order or not rows:
+            return let_all(place_of(rows, index))
+        *outer, last = (axis.var for axis in rows)
+        return {**dict.fromkeys(outer, const(0)), **let_all({last: index})}
 
     def in_vectors(self, var: Any) -> bool:
         """Whether neighbouring values of `var` can be done in one vector."""
@@ -122,7 +138,13 @@ def read_anchored(program: Program) -> Anchored | None:
     flat.views[anchor.buffer] = flat.views.get(anchor.buffer, total)
     parts = [flatten_stage(stage, flat) for stage in later]
     outputs = tuple(Output(load(part.buffer, part.indices), part.value) for part in parts)
-    return Anchored(anchor, combine, Epilogue(total, outputs), flat)
+    in_order = _in_order(anchor.spatial[:-1], outputs)
+    return Anchored(anchor, combine, Epilogue(total, outputs, in_order), flat)
+
+
+def _in_order(rows: Sequence[Axis], outputs: Sequence[Output]) -> bool:
+    sides = [side for out in outputs for side in (out.target, out.value)]
+    return all(mergeable(*pair, sides) for pair in pairwise(rows))
 
 
 def _anchor(program: Program) -> Stage | None:

@@ -116,7 +116,7 @@ def _emit_results(
     """Emit what was fused behind the convolution, place by place, over (first, count) of both."""
     blocks = panels[1] // tiling.panels if tiling.panels > 1 else panels[1]
     with serial(places[1], "row") as r:
-        at = conv.at(places[0] + r)
+        at = conv.epilogue.rows_at(conv.rows, places[0] + r)
         with serial(blocks, "block") as b:
             start = (r * tiling.share + b * tiling.panels) * tiling.width
             column = (panels[0] // tiling.panels + b) * tiling.columns

@@ -184,7 +184,7 @@ def _emit_outputs(
     for i in range(size):
         # A tile has more rows than are left at the end of a task.
         with when(row + i < rows[1]):
-            at = conv.at(rows[0] + row + i)
+            at = conv.epilogue.rows_at(conv.rows, rows[0] + row + i)
             for lane in panel_columns(panel, layout.columns, width, layout.lanes):
                 here = {**at, conv.column.var: panel * width + lane}
                 conv.epilogue.store(load(sums, [i * width + lane]), here)
@@ -196,7 +196,7 @@ def _emit_results(
     """Emit what was fused behind the matmul, row by row."""
     conv, width = layout.conv, layout.width
     with serial(rows[1], "row") as r:
-        at = conv.at(rows[0] + r)
+        at = conv.epilogue.rows_at(conv.rows, rows[0] + r)
         with serial(panels[1], "panel") as p:
             start, column = (r * PANELS + p) * width, (panels[0] + p) * width
             for lane in panel_columns(panels[0] + p, layout.columns, width, layout.lanes):

@@ -20,14 +20,13 @@ from compiler.passes.cpu.families.matmul.panel import Block, at_once, emit_panel
 from compiler.passes.cpu.shared.bfloats import held_as, with_instructions
 from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.register_tile import panel_columns
-from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
+from compiler.passes.cpu.shared.sharing import computed_once, extents_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,
     alloc,
     emit,
     let,
-    let_all,
     let_opaque,
     serial,
     share_out,
@@ -245,7 +244,7 @@ def _emit_epilogue(block: Block, panels: Expr | int) -> None:
     """Every output from the results, row by row."""
     contraction = block.matmul.contraction
     with serial(block.count, "row") as row:
-        at = let_all(place_of(contraction.rows, block.first + row))
+        at = contraction.epilogue.rows_at(contraction.rows, block.first + row)
         with serial(panels, "panel") as p:
             _emit_outputs(block, p, row, at)
 

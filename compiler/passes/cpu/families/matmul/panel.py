@@ -25,7 +25,6 @@ from compiler.tir.building import (
     across,
     alloc,
     fresh,
-    let_all,
     otherwise,
     prefetch,
     serial,
@@ -229,7 +228,7 @@ def _fetch_results(block: Block, rows: int, row: Expr, p: Expr) -> None:
     if not contraction.bulk or block.left is not None or block.matmul.depth > FETCHED:
         return
     for i in range(rows):
-        at = place_of(contraction.rows, block.first + row + i)
+        at = contraction.epilogue.rows_at(contraction.rows, block.first + row + i)
         contraction.epilogue.prefetch_results(
             {**at, contraction.column.var: (block.base + p) * nr}, nr
         )
@@ -306,7 +305,8 @@ def _emit_outputs(block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped
     contraction, nr, panel = matmul.contraction, matmul.tiling.nr, block.base + p
     for i in range(rows):
         index = block.first + row + i
-        at = let_all(place_of(contraction.rows, tirx.min(index, block.m - 1) if clamped else index))
+        index = tirx.min(index, block.m - 1) if clamped else index
+        at = contraction.epilogue.rows_at(contraction.rows, index)
         # Only the last panel is computed in part.
         columns = (
             panel_columns(panel, matmul.columns, nr, lanes)

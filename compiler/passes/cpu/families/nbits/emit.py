@@ -36,13 +36,12 @@ from compiler.passes.cpu.families.nbits.tiles import (
 )
 from compiler.passes.cpu.families.nbits.vectors import Vectors
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
-from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
+from compiler.passes.cpu.shared.sharing import computed_once, extents_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
     emit,
     let,
-    let_all,
     let_opaque,
     otherwise,
     serial,
@@ -137,7 +136,7 @@ def _prefetch_beside(nbits: NBits, rows: list[Expr], panel: Expr) -> None:
     """
     column = nbits.column.var
     for row in rows if nbits.epilogue.reads_beside(column) else ():
-        at = let_all({**place_of(nbits.rows, row), column: panel * nbits.width})
+        at = {**nbits.epilogue.rows_at(nbits.rows, row), column: panel * nbits.width}
         nbits.epilogue.prefetch(column, nbits.width, at)
 
 
@@ -198,7 +197,7 @@ def _emit_results(
     lanes, (panel, width) = unit.lanes(32), columns
     # Serial, not unrolled: what follows the matmul may be long, and tiles come in four sizes.
     with serial(rows[1], "row") as i:
-        at = let_all(place_of(nbits.rows, rows[0] + i))
+        at = nbits.epilogue.rows_at(nbits.rows, rows[0] + i)
         for lane in panel_columns(panel, nbits.columns, width, lanes):
             here = {**at, nbits.column.var: panel * width + lane}
             nbits.epilogue.store(load(sums, [i * width + lane]), here)
