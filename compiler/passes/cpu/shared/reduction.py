@@ -28,6 +28,7 @@ from compiler.tir.exprs import (
     loads,
     replace_loads,
     substitute,
+    uses,
 )
 from compiler.tir.flat import Flattener, flatten_stage, mergeable, stride
 from compiler.tir.stages import Axis, Program, Stage
@@ -79,8 +80,14 @@ class Epilogue:
         ]
 
     def prefetch(self, column: Any, count: int, at: Table) -> None:
-        """Prefetch `count` elements of what is read beside the result, from the place `at` on."""
+        """Prefetch `count` elements of what each row reads beside the result, from the place `at`
+        on.
+        """
+        rows = [var for var in at if not var.same_as(column)]
         for read in self.reads_beside(column):
+            # What all rows read alike is in the cache.
+            if not any(uses(read.indices[0], var) for var in rows):
+                continue
             first = substitute(read.indices[0], at)
             for line in range(0, count, LINE // (bits_of(dtype_of(read)) // 8)):
                 prefetch(read.source, first + line, level=1)

@@ -36,6 +36,11 @@ from compiler.tir.building import (
 from compiler.tir.exprs import Expr, const, load
 from compiler.tir.loops import Stmt
 
+SHALLOW = 64
+"""Words of a row up to which what follows is prefetched: 64 channels to 256 with a residual of
+floats took 0.89 of the time, with one of bytes as long as before.
+"""
+
 
 def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
@@ -66,6 +71,7 @@ def _emit_task(
             for size in least(layout.sizes, rows[1] - row):
                 # Fewer rows are the end of a task, too rare to be worth longer code.
                 together = unit.together if size == most else 1
+                _prefetch_beside(layout, rows, (row, size), panels[0] + p)
                 tile = emit_scalar_tile if layout.product.scalar else _emit_tile
                 acc = tile(layout, left, (row, size), panels[0] + p, together)
                 if sums is None:
@@ -74,6 +80,22 @@ def _emit_task(
                     _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
     if sums is not None:
         _emit_results(layout, sums, rows, panels)
+
+
+def _prefetch_beside(
+    layout: Layout, rows: tuple[Expr, Expr], part: tuple[Expr, int], panel: Expr
+) -> None:
+    """Prefetch what the outputs of a tile read, and where they go, if sums are short: they would
+    wait for each line of a large image.
+    """
+    conv, (row, size) = layout.conv, part
+    if layout.length > SHALLOW or layout.product.scalar or size < layout.sizes[-1]:
+        return
+    for i in range(size):
+        at = conv.epilogue.rows_at(conv.rows, rows[0] + row + i)
+        here = {**at, conv.column.var: panel * layout.width}
+        conv.epilogue.prefetch(conv.column.var, layout.width, here)
+        conv.epilogue.prefetch_results(here, layout.width)
 
 
 def _emit_tile(
