@@ -47,19 +47,24 @@ class Epilogue:
     """What is done to each result of a reduction, for which the values of `outputs` read the
     one-element buffer `total`.
 
-    in_order: whether all that is read and written walks the result's axes but the last as if they
-    were one.
+    in_order: whether all that is read and written walks the rows as if they were one axis.
     """
 
     total: Any
     outputs: tuple[Output, ...]
-    in_order: bool
+    in_order: bool = False
+
+    def over(self, rows: Sequence[Axis]) -> "Epilogue":
+        """The same for a kernel that numbers these rows."""
+        sides = [side for out in self.outputs for side in (out.target, out.value)]
+        in_order = bool(rows) and all(mergeable(*pair, sides) for pair in pairwise(rows))
+        return replace(self, in_order=in_order)
 
     def rows_at(self, rows: Sequence[Axis], index: Expr) -> Table:
-        """Where each axis of the rows stands at row number `index`, for what is done here alone:
-        without divisions where rows are in order.
+        """Emit variables for where each axis of the rows, those of `over`, stands at row number
+        `index`, for what is done here alone: rows in order take no divisions.
         """
-        if not self.in_order or not rows:
+        if not self.in_order:
             return let_all(place_of(rows, index))
         *outer, last = (axis.var for axis in rows)
         return {**dict.fromkeys(outer, const(0)), **let_all({last: index})}
@@ -145,13 +150,7 @@ def read_anchored(program: Program) -> Anchored | None:
     flat.views[anchor.buffer] = flat.views.get(anchor.buffer, total)
     parts = [flatten_stage(stage, flat) for stage in later]
     outputs = tuple(Output(load(part.buffer, part.indices), part.value) for part in parts)
-    in_order = _in_order(anchor.spatial[:-1], outputs)
-    return Anchored(anchor, combine, Epilogue(total, outputs, in_order), flat)
-
-
-def _in_order(rows: Sequence[Axis], outputs: Sequence[Output]) -> bool:
-    sides = [side for out in outputs for side in (out.target, out.value)]
-    return all(mergeable(*pair, sides) for pair in pairwise(rows))
+    return Anchored(anchor, combine, Epilogue(total, outputs), flat)
 
 
 def _anchor(program: Program) -> Stage | None:

@@ -89,7 +89,7 @@ def read_panel_conv(program: Program) -> PanelConv | None:
         steps=tuple(stride(offset, axis.var) for axis in window),
         weights=anchored.flat.views[weights],
         packed=tuple(map(fixed, weights.shape)),
-        epilogue=anchored.epilogue,
+        epilogue=anchored.epilogue.over(rows),
         prelude=tuple(anchored.flat.prelude),
         zero=zero,
     )

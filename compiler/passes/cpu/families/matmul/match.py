@@ -223,15 +223,16 @@ def _contraction(anchored: Anchored, left: Expr, right: Expr) -> Contraction | D
         return Declined("it has no single axis of columns")
     if any(as_int(stride(out.target.indices[0], columns[0].var)) != 1 for out in outputs):
         return Declined("its results are not contiguous along the columns")
+    rows = tuple(axis for axis in spatial if not uses(right, axis.var))
     return Contraction(
         batch=tuple(a for a in spatial if uses(left, a.var) and uses(right, a.var)),
-        rows=tuple(axis for axis in spatial if not uses(right, axis.var)),
+        rows=rows,
         column=columns[0],
         reduce=tuple(axis for axis in axes if axis.reduce),
         left=left,
         right=right,
         init=init,
-        epilogue=replace(anchored.epilogue, outputs=outputs),
+        epilogue=replace(anchored.epilogue, outputs=outputs).over(rows),
         prelude=tuple(flat.prelude),
         bulk=len(anchor.spatial) >= 4,
     )

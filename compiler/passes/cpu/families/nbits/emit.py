@@ -15,7 +15,7 @@ from tvm import tirx
 
 from compiler.ir.ops.nbits import HALF
 from compiler.passes.cpu.families.nbits import looked_up
-from compiler.passes.cpu.families.nbits.many import Many
+from compiler.passes.cpu.families.nbits.many import ManyRows
 from compiler.passes.cpu.families.nbits.match import NBits, product_of
 from compiler.passes.cpu.families.nbits.rows import (
     TALL,
@@ -103,7 +103,7 @@ def _emit_task_of_integers(
     """
     sizes = sizes_of(nbits, unit)
     with when(task[1] > 2 * sizes[-1]):
-        many = Many(Vectors(nbits, unit, panel), left, paired_sizes(unit)[-1], ROWS)
+        many = ManyRows(Vectors(nbits, unit, panel), left, paired_sizes(unit)[-1], ROWS)
         for rows in many.emit(*task):
             _prefetch_beside(nbits, rows, panel)
         _emit_results(nbits, unit, many.sums, task, (panel, nbits.width))

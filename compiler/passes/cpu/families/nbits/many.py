@@ -17,7 +17,7 @@ from compiler.tir.building import alloc, emit, let, serial
 from compiler.tir.exprs import Expr, const, load
 
 
-class Many:
+class ManyRows:
     """Rows of a task, at most so many, by a panel, in tiles of some rows.
 
     sums: the buffer of the results [rows, width], in scratch memory; behind them are the numbers of

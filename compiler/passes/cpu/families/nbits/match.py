@@ -153,7 +153,7 @@ def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
         packed=tuple(map(fixed, numbers.shape)),
         scales=None if halves else views[scales],
         zeros=views[zeros[0]] if zeros else None,
-        epilogue=anchored.epilogue,
+        epilogue=anchored.epilogue.over(rows),
         prelude=tuple(anchored.flat.prelude),
     )
 

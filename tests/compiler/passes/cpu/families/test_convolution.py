@@ -129,3 +129,26 @@ def test_one_result_of_a_long_window_is_summed_in_vectors(channels, out, chosen,
     )
     names = [gvar.name_hint for gvar in lower(module, HOST, {}).functions]
     assert any("single_conv" in name for name in names) is chosen
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("shared", [(0,), (2,), (0, 3), ()])
+def test_what_is_added_may_be_shared_by_images_lines_or_places(compile_graph, draw, shared, groups):
+    """Only what every row reads for itself can be walked row by row, without its place."""
+    channels, out, height, width = 32, 64, 5, 7
+    w = (draw.standard_normal((out, channels // groups, 3, 3)) * 0.1).astype("float32")
+    full = (3, out, height, width)
+    added = draw.standard_normal([1 if i in shared else full[i] for i in range(4)]).astype(
+        "float32"
+    )
+
+    def graph(builder, x):
+        y = op.nn.conv2d(x, relax.const(w), (2, 2), (1, 1, 1, 1), (1, 1), groups)
+        return op.nn.relu(op.add(y, relax.const(added)))
+
+    model = compile_graph(graph, {"x": ((3, channels, 2 * height, 2 * width), "float32")})
+    x = draw.standard_normal((3, channels, 2 * height, 2 * width)).astype("float32")
+    exact = convolution(
+        x.astype("float64"), w.astype("float64"), (2, 2), (1, 1, 1, 1), (1, 1), groups
+    )
+    np.testing.assert_allclose(model(x), np.maximum(exact + added, 0), rtol=1e-4, atol=1e-4)

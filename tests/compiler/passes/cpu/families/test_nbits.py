@@ -188,8 +188,8 @@ def test_the_greatest_sums_of_a_block(bits: int, block: int, zeros: str) -> None
             close(built.run({"x": x})[0], x.astype(np.float64) @ exact)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_stays_in_its_row_and_is_seen(value: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e36])
+def test_what_is_not_finite_or_as_good_as_that_stays_in_its_row_and_is_seen(value: float) -> None:
     weights = table(4, 32, 96, 40, "none")
     built = build(model_of(weights, accuracy_level=4), {"n": (1, None)})
     for rows in (1, 7, 19):
