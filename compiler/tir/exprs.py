@@ -66,7 +66,17 @@ def _rebuilt_call(expr: Expr, parts: list[Expr]) -> Expr:
     return ir.Call(expr.op, args, attrs=expr.attrs, ty_args=list(expr.ty_args), ret_ty=expr.ty)
 
 
+def _rebuilt_sum(expr: Expr, parts: list[Expr]) -> Expr:
+    """Of integers a shorter one, where a part is a constant now; TVM's rules for reals lose NaN."""
+    one, other = parts
+    if not dtype_of(expr).startswith("int"):
+        return type(expr)(one, other)
+    return one + other if isinstance(expr, prim.Add) else one * other
+
+
 _REBUILDS: dict[type, Callable[[Expr, list[Expr]], Expr]] = {
+    prim.Add: _rebuilt_sum,
+    prim.Mul: _rebuilt_sum,
     ir.Call: _rebuilt_call,
     ir.TensorLoad: lambda expr, parts: load(expr.source, parts),
     prim.Cast: lambda expr, parts: prim.Cast(expr.ty, parts[0]),

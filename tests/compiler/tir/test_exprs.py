@@ -48,6 +48,15 @@ def test_a_binding_whose_value_changes_gets_its_own_variable() -> None:
     assert substitute(value, {j: i}).var.same_as(y)
 
 
+def test_sums_and_products_of_integers_fold_constants_and_those_of_reals_keep_nan() -> None:
+    i, j = tirx.Var("i", "int64"), tirx.Var("j", "int64")
+    place = substitute(i * const(12) + j * const(3), {i: const(0)})
+    tvm.ir.assert_structural_equal(place, j * const(3), map_free_vars=True)
+    x, y = tirx.Var("x", "float32"), tirx.Var("y", "float32")
+    zero = tirx.const(0.0, "float32")
+    tvm.ir.assert_structural_equal(substitute(x * y, {y: zero}), prim.Mul(x, zero))
+
+
 def test_calls_are_found_by_name() -> None:
     x = load(tirx.decl_buffer([const(8)], "float32", name="x"), [const(0)])
     fused = tirx.call_intrin("float32", "tirx.fma", x, x, x)
