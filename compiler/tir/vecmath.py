@@ -30,8 +30,17 @@ def _with(name: str, value: Expr, body: Callable[[Expr], Expr]) -> Expr:
 def exp(x: Expr) -> Expr:
     """e^x after Cephes' expf: x = n ln 2 + r, a polynomial in r, n put into the exponent. Below -87
     gives 0, NaN stays NaN.
+    """
+    # 2^128 and more, from 88.73 on, is infinite.
+    return exp_below_89(tirx.min(_f(89.0), x))
 
-    Added to 1.5 * 2^23 a number is rounded to an integer, which then is the sum's lowest bits.
+
+def exp_below_89(x: Expr) -> Expr:
+    """The same of numbers up to 89.
+
+    Added to 1.5 * 2^23 a number is rounded to an integer, which then is the sum's lowest bits;
+    added to 126 more, the exponent of 2^(n-1). That has room where 2^n has not, and at the lower
+    end it becomes 0; so the polynomial is of twice the power.
     """
     log2e, high, low, rounding = 1.44269504088896341, 0.693359375, -2.12194440e-4, 1.5 * 2.0**23
     coefficients = (
@@ -41,27 +50,28 @@ def exp(x: Expr) -> Expr:
         4.1665795894e-2,
         1.6666665459e-1,
         5.0000001201e-1,
+        1.0,
+        1.0,
     )
 
     def body(x: Expr) -> Expr:
         return _with(
             "rounded",
-            x * _f(log2e) + _f(rounding),
-            lambda rounded: _with("n", rounded - _f(rounding), lambda n: rest(x, rounded, n)),
+            x * _f(log2e) + _f(rounding + 126),
+            lambda rounded: _with("n", rounded - _f(rounding + 126), lambda n: rest(x, rounded, n)),
         )
 
     def rest(x: Expr, rounded: Expr, n: Expr) -> Expr:
-        # 2^(n-1) has room in the exponent where 2^n has not; at the lower end it becomes 0.
         exponent = tirx.reinterpret("int32", rounded) << tirx.const(23, "int32")
-        half_power = tirx.reinterpret("float32", exponent + tirx.const(126 << 23, "int32"))
-        value = _with(
-            "r", x - n * _f(high) - n * _f(low), lambda r: _horner(r, (*coefficients, 1.0, 1.0))
+        twice = _with(
+            "r",
+            x - n * _f(high) - n * _f(low),
+            lambda r: _horner(r, [2 * coefficient for coefficient in coefficients]),
         )
-        return _with("value", value, lambda value: (value + value) * half_power)
+        return twice * tirx.reinterpret("float32", exponent)
 
-    # A comparison with NaN is false: either bound gives way to it. 2^128 and more, from 88.73 on,
-    # is infinite.
-    return _with("x", tirx.max(_f(-87.33), tirx.min(_f(89.0), x)), body)
+    # A comparison with NaN is false: either bound gives way to it.
+    return _with("x", tirx.max(_f(-87.33), x), body)
 
 
 def tanh(x: Expr) -> Expr:

@@ -24,7 +24,7 @@ from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_seen,
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
-from compiler.passes.cpu.families.attention.softmax import softmax_row
+from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -55,7 +55,9 @@ SHARING_QUERIES = 32
 """Queries of heads that share keys, of which the same holds."""
 
 MEMBERS = 6
-"""Rows of powers that values are multiplied by together, of queries and of heads."""
+"""Rows of scores, of queries and of heads, whose softmax is computed together, and that values are
+multiplied by together.
+"""
 
 TASK_QUERIES = 24
 """Queries of a task where they are not few, a multiple of those that are members of a group."""
@@ -261,11 +263,15 @@ def _emit_rows(
     """The columns of a part for the heads of a group, given their scores; scales: those of values,
     and which is that of the first column; last: as `_weigh` takes it.
     """
-    with serial(group.count) as i:
-        here = group.at(place, i)
-        index = let("index", parts.number(here) * parts.count + part)
-        softmax_row(attention, unit, here, scores, i * COLUMNS, parts.totals, index, parts.greatest)
-        if scales is not None:
+    for begin, size in group.tiles(MEMBERS):
+        rows = []
+        for i in range(begin, begin + size):
+            here = group.at(place, i)
+            index = let("index", parts.number(here) * parts.count + part)
+            rows.append(Row(here, const(i * COLUMNS), unit.lanes(32), index))
+        softmax_rows(attention, unit, rows, scores, parts.totals, parts.greatest)
+    if scales is not None:
+        with serial(group.count) as i:
             scale_powers(attention, unit, scores, i * COLUMNS, *scales)
     vectors = -(-_width(attention, unit) // unit.lanes(32))
     # Beside the accumulators, registers hold one row of values and the power in all lanes.

@@ -1,16 +1,16 @@
 """The attention kernel: softmax(changed(query @ key)) @ value, with the scores kept in the cache.
 
 A task is a head, or some of its queries where heads are few. It lays the keys of the head out in
-panels once. Loop order then: 6 queries at a time; their scores by all keys, panel by panel; softmax
-of each row; their results, a block of columns at a time, over all values.
+panels once. Loop order then: 6 or 12 queries at a time; their scores by all keys, panel by panel;
+softmax of each row; their results, a block of columns at a time, over all values.
 
-In both matmuls registers hold the accumulators of 6 queries by one or two vectors. The scores of 6
-queries are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64 elements 128 KiB
+In both matmuls registers hold the accumulators of these queries by one or two vectors. Their scores
+are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64 elements 128 KiB
 each. Up to two queries of a task read the keys straight from memory; few queries of a head, as when
 text is decoded, are `decode`'s, and so is any number of them where sums have one order.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm_ffi
@@ -19,8 +19,9 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.decode import emit_few, emit_many, few
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.panels import pack_keys, panel_of
-from compiler.passes.cpu.families.attention.softmax import softmax_row
-from compiler.passes.cpu.shared.register_tile import rows_for
+from compiler.passes.cpu.families.attention.scores import lanes_of
+from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
+from compiler.passes.cpu.shared.register_tile import least, rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -28,6 +29,7 @@ from compiler.tir.building import (
     emit,
     fresh,
     let,
+    let_opaque,
     otherwise,
     serial,
     statements,
@@ -37,7 +39,7 @@ from compiler.tir.building import (
     vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, Table, load, substitute
+from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 ROWS = 6
@@ -52,9 +54,13 @@ MANY_HEADS = 8
 """Heads from which on each is one task: its keys are laid out once."""
 
 
-def rows_of(unit: VectorUnit) -> int:
-    """Queries whose scores and results are computed together: 4 in WebAssembly."""
-    return ROWS if unit.scheduled else rows_for(unit, 2)
+def sizes_of(unit: VectorUnit) -> tuple[int, ...]:
+    """Queries whose scores and results are computed together, as many as are left, rounded up: 4 in
+    WebAssembly, with AVX-512 6 or 12, which read keys and values from L2 half as often.
+    """
+    if not unit.scheduled:
+        return (rows_for(unit, 2),)
+    return (ROWS, 2 * ROWS) if unit.outruns_cache else (ROWS,)
 
 
 def begun(attention: Attention) -> Attention:
@@ -90,10 +96,12 @@ def _emit_heads(attention: Attention, unit: VectorUnit) -> None:
         attention.row.extent,
         attention.column.extent,
     )
-    each = rows_of_task(heads, m, rows_of(unit))
+    each = rows_of_task(heads, m, sizes_of(unit)[-1])
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     for at, part in share_places(attention.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
         first = let("first", part * each)
+        # LLVM does not move divisions by what might be 0 out of loops that might not be entered.
+        at = {var: let_opaque(var.name, index) for var, index in at.items()}
         _emit_head(attention, unit, at, first, tirx.min(each, m - first))
 
 
@@ -106,77 +114,96 @@ def rows_of_task(heads: Expr, m: Expr, together: int) -> Expr:
     return let("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part), 1))
 
 
+@dataclass(frozen=True)
+class _Head:
+    """One task: queries of the head at `at`.
+
+    scratch: the keys in panels, of `padded` keys, and behind them, from `scores` on, the scores
+    [vector of keys, query, lane] of the queries that are computed together: one buffer, as TVM's
+    pool takes longer to free the first of two. Scores of a query by neighbouring vectors of keys
+    lie as many vectors apart as there are queries, so that one address reaches all queries.
+    """
+
+    attention: Attention
+    unit: VectorUnit
+    at: Table
+    padded: Expr
+    scratch: Any
+    scores: Expr
+
+    def query(self, index: Expr) -> Table:
+        """The place of a query; past the last one it is the last one again, computed and written
+        twice, which is cheaper than a mask in every loop.
+        """
+        row = self.attention.row
+        return {**self.at, row.var: fresh("row", tirx.min(index, row.extent - 1))}
+
+
 def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, count: Expr) -> None:
     """The results of `count` queries of the head `at`, from query `first` on."""
     panel = panel_of(unit)
     padded = let("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
-    rows = rows_of(unit)
+    sizes, depth = sizes_of(unit), attention.head_depth
     # Each task has its own, reused from one block of queries to the next, so it stays in the cache.
-    scores = alloc([padded * rows], "float32", "scores", "global")
     # Up to two queries read each key too rarely to pay for laying them out.
     with when(count > 2):
-        keys = alloc([padded * attention.head_depth], "float32", "keys", "global")
-        pack_keys(attention, unit, at, keys)
-        with serial(tirx.ceildiv(count, rows), "rows") as block:
-            row = let("row", first + block * rows)
-            _emit_rows(attention, unit, at, row, rows, keys, scores, padded)
+        scratch = alloc([padded * (depth + sizes[-1])], "float32", "scratch", "global")
+        head = _Head(attention, unit, at, padded, scratch, padded * depth)
+        pack_keys(attention, unit, at, scratch)
+        with serial(tirx.ceildiv(count, sizes[-1]), "rows") as block:
+            row = let("row", first + block * sizes[-1])
+            for rows in least(sizes, first + count - row):
+                _scores_of_all(head, row, rows)
+                _emit_rows(head, row, rows)
     with otherwise():
+        scratch = alloc([padded], "float32", "scratch", "global")
+        head = _Head(attention, unit, at, padded, scratch, const(0))
         with serial(count, "rows") as block:
             row = let("row", first + block)
-            _emit_rows(attention, unit, at, row, 1, None, scores, padded)
+            _scores_of_one(attention, unit, head.query(row), scratch)
+            _emit_rows(head, row, 1)
 
 
-def _emit_rows(
-    attention: Attention,
-    unit: VectorUnit,
-    at: Table,
-    first: Expr,
-    rows: int,
-    keys: Any,
-    scores: Any,
-    padded: Expr,
-) -> None:
-    """The results of `rows` queries from `first` on; past the last one it is the last one again.
-
-    keys: the packed keys; None to read them from memory, for a single query.
-    """
-    # Clamped rows are computed and written twice, which is cheaper than a mask in every loop.
-    last, row_var = attention.row.extent - 1, attention.row.var
-    indices = [fresh(f"row{i}", tirx.min(first + i, last)) for i in range(rows)]
-    places = [{**at, row_var: index} for index in indices]
+def _emit_rows(head: _Head, first: Expr, rows: int) -> None:
+    """The results of `rows` queries from `first` on, given their scores."""
+    lanes = head.unit.lanes(32)
     totals = alloc([rows], "float32", "totals")
-    if keys is None:
-        _scores_of_one(attention, unit, places[0], scores)
-    else:
-        _scores_of_all(attention, unit, places, keys, scores, padded)
-    with serial(rows, "row") as i:
-        place = {**at, row_var: let("place", tirx.min(first + i, last))}
-        softmax_row(attention, unit, place, scores, i * padded, totals, i)
-    _weigh_values(attention, unit, places, scores, padded, totals)
+    together = min(rows, ROWS)
+    with serial(rows // together, "group") as group:
+        found = [
+            Row(head.query(first + i), head.scores + i * lanes, rows * lanes, i)
+            for i in (group * together + j for j in range(together))
+        ]
+        softmax_rows(head.attention, head.unit, found, head.scratch, totals)
+    _weigh_values(head, first, rows, totals)
 
 
-def _scores_of_all(
-    attention: Attention,
-    unit: VectorUnit,
-    places: list[Table],
-    keys: Any,
-    scores: Any,
-    padded: Expr,
-) -> None:
-    """scores[i, j] = query i @ key j for all keys, and for the filling of the last panel."""
-    rows, panel, lanes = len(places), panel_of(unit), unit.lanes(32)
-    depth = attention.head_depth
+def _scores_of_all(head: _Head, first: Expr, rows: int) -> None:
+    """The scores of queries by all keys, and by the filling of the last panel."""
+    attention, unit = head.attention, head.unit
+    panel, lanes, depth = panel_of(unit), unit.lanes(32), attention.head_depth
+    # Side by side, as one address reaches all of them.
+    queries, width = alloc([rows * depth], "float32", "queries"), lanes_of(attention, unit)
+    with serial(rows, "i") as i:
+        place = head.query(first + i)
+        with serial(depth // width, "k") as strip, vectorized(width) as lane:
+            k = strip * width + lane
+            query = substitute(attention.query, {**place, attention.depth.var: k})
+            store(queries, query, i * depth + k)
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
         acc = alloc([rows, panel], "float32", "acc")
         for i, lane in tile(rows, panel, lanes):
             store(acc, 0, i, lane)
         for k in steps(depth, unit.together):
             for i, lane in tile(rows, panel, lanes):
-                query = substitute(attention.query, {**places[i], attention.depth.var: k})
-                key = load(keys, [(p * depth + k) * panel + lane])
+                key = load(head.scratch, [(p * depth + k) * panel + lane])
+                query = load(queries, [i * depth + k])
                 store(acc, load(acc, [i, lane]) + query * key, i, lane)
-        for i, lane in tile(rows, panel, lanes):
-            store(scores, load(acc, [i, lane]), i * padded + p * panel + lane)
+        for i in range(rows):
+            for v in range(panel // lanes):
+                begin = head.scores + ((p * (panel // lanes) + v) * rows + i) * lanes
+                with vectorized(lanes) as lane:
+                    store(head.scratch, load(acc, [i, v * lanes + lane]), begin + lane)
 
 
 def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores: Any) -> None:
@@ -207,29 +234,33 @@ def _halve(acc: Any, lanes: int) -> None:
             store(acc, load(acc, [lane]) + load(acc, [lane + lanes]), lane)
 
 
-def _weigh_values(
-    attention: Attention,
-    unit: VectorUnit,
-    places: list[Table],
-    scores: Any,
-    padded: Expr,
-    totals: Any,
-) -> None:
-    """The results: the values weighed by the powers in `scores`, over the sum of the powers."""
-    rows, width = len(places), _dividing(attention.head_width, unit.lanes(32))
-    lanes, target = min(width, unit.lanes(32)), attention.target
+def _weigh_values(head: _Head, first: Expr, rows: int, totals: Any) -> None:
+    """The results: the values weighed by the powers, over the sum of the powers."""
+    attention, unit, n = head.attention, head.unit, head.attention.column.extent
+    width, target = _dividing(attention.head_width, unit.lanes(32)), attention.target
+    each, lanes = unit.lanes(32), min(width, unit.lanes(32))
+    places = [head.query(first + i) for i in range(rows)]
     with serial(attention.head_width // width, "columns") as block:
         acc = alloc([rows, width], "float32", "acc")
         for i, lane in tile(rows, width, lanes):
             store(acc, 0, i, lane)
-        # Values are read where they lie: laying them out in panels, as the keys, gained nothing.
-        for k in steps(attention.column.extent, unit.together):
+
+        def weigh(strip: Expr, k: Expr) -> None:
             for i, lane in tile(rows, width, lanes):
                 # The value does not depend on the query, so any query's place will do.
                 at = {**places[0], attention.width.var: block * width + lane}
-                value = substitute(attention.real_value, {**at, attention.column.var: k})
-                power = load(scores, [i * padded + k])
+                column = strip * each + k
+                value = substitute(attention.real_value, {**at, attention.column.var: column})
+                power = load(head.scratch, [head.scores + (strip * rows + i) * each + k])
                 store(acc, load(acc, [i, lane]) + power * value, i, lane)
+
+        # Values are read where they lie: laying them out in panels, as the keys, gained nothing.
+        full = n // each
+        with serial(full, "strip") as strip:
+            for k in steps(const(each), unit.together):
+                weigh(strip, k)
+        with serial(n - full * each, "k") as k:
+            weigh(full, k)
         for i, lane in tile(rows, width, lanes):
             at = {**places[i], attention.width.var: block * width + lane}
             # Here the sum of powers divides as many elements as a value has, not one for each key.

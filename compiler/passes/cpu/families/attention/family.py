@@ -1,6 +1,6 @@
 """softmax(q @ k) @ v with the scores kept in the cache."""
 
-from compiler.passes.cpu.families.attention.emit import ROWS, emit_attention, rows_of
+from compiler.passes.cpu.families.attention.emit import ROWS, emit_attention, sizes_of
 from compiler.passes.cpu.families.attention.match import Attention, match_attention
 from compiler.passes.cpu.families.attention.paired import emit_paired
 from compiler.passes.cpu.families.attention.panels import panel_of
@@ -14,7 +14,7 @@ def _emit(attention: Attention, unit: VectorUnit) -> Stmt:
 
 
 def _tile(attention: Attention, unit: VectorUnit) -> str:
-    rows = ROWS if attention.paired else rows_of(unit)
+    rows = ROWS if attention.paired else sizes_of(unit)[-1]
     found = f"{rows} queries x {panel_of(unit)} keys"
     return f"{found}, pairs of bfloat16" if attention.paired else found
 

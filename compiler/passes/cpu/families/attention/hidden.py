@@ -116,7 +116,8 @@ def emit_seen(
     with serial(group.count if each else group.queries, "member") as i:
         here = group.at(place, i)
         limit = _f(float("-inf")) if bound is None else _limit(attention, mask, here, bound)
-        for j, slot in columns(column.extent, lanes):
+        for strip, lane, slot in columns(column.extent, lanes):
+            j = strip * lanes + lane
             hides = _value(attention, mask, here, j) <= limit
             number, start, end = j.astype("int32"), load(starts, [slot]), load(ends, [slot])
             store(ends, tirx.Select(hides, end, tirx.max(end, number + 1)), slot)

@@ -15,7 +15,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.emit import ROWS, begun, rows_of_task
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.panels import panel_of
-from compiler.passes.cpu.families.attention.softmax import softmax_row
+from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
 from compiler.passes.cpu.shared.bfloats import (
     HELD,
     add_product,
@@ -173,9 +173,10 @@ def _emit_rows(head: _Head, first: Expr) -> None:
         _store_row(head, head.queries, const(i * attention.head_depth), attention.query, place)
     _emit_scores(head)
     totals = alloc([ROWS], "float32", "totals")
+    lanes = head.unit.lanes(32)
+    found = [Row(place, i * head.padded, lanes, const(i)) for i, place in enumerate(places)]
+    softmax_rows(attention, head.unit, found, head.scores, totals)
     with serial(ROWS, "row") as i:
-        place = {**head.at, row.var: let("place", tirx.min(first + i, row.extent - 1))}
-        softmax_row(attention, head.unit, place, head.scores, i * head.padded, totals, i)
         _store_weights(head, i, totals)
     _weigh_values(head, places)
 

@@ -1,13 +1,14 @@
-"""Softmax of one row of scores in scratch memory, but for the division.
+"""Softmax of rows of scores in scratch memory, but for the division.
 
-Two sweeps over the row: the first applies scale and mask and finds the greatest score, the second
-replaces scores by powers and sums them. The row stays in L1. Each lane of a vector combines its own
-columns. Those that fill no vector are changed singly, since a mask may end with the row; their
-powers are computed as one vector.
+Two sweeps over the rows: the first applies scale and mask and finds each row's greatest score, the
+second replaces scores by powers and sums them. The rows stay in L1. Each lane of a vector combines
+its own columns. Those that fill no vector are changed singly, since a mask may end with the row;
+their powers are computed as one vector.
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -17,55 +18,80 @@ from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, let, serial, store, vectorized
 from compiler.tir.exprs import Expr, Table, const, load
+from compiler.tir.vecmath import exp_below_89
 
 
-def softmax_row(
+@dataclass(frozen=True)
+class Row:
+    """The scores of a query by all columns, in vectors that begin `step` elements apart.
+
+    place: where the query is; begin: where its scores are in their buffer; index: which of the
+    totals is its own.
+    """
+
+    place: Table
+    begin: Expr
+    step: int
+    index: Expr
+
+
+def softmax_rows(
     attention: Attention,
     unit: VectorUnit,
-    place: Table,
+    rows: Sequence[Row],
     scores: Any,
-    begin: Expr,
     totals: Any,
-    i: Expr,
     greatest_of: Any = None,
 ) -> None:
-    """Replace the scores from scores[begin] on by exp(score - greatest), whose sum is totals[i].
-    What fills the last vector, for which there is room, becomes zeros.
+    """Replace each row's scores by exp(score - greatest), whose sum is totals[index]. What fills
+    the last vector, for which there is room, becomes zeros.
 
-    The division by that sum is left to the few results of the row. greatest_of: where the columns
-    are a part of a row, greatest_of[i] becomes their greatest score.
+    Rows are computed side by side: what one waits for leaves time for another. The division by the
+    sum is left to the few results of the row. greatest_of: where the columns are a part of a row,
+    greatest_of[index] becomes their greatest score.
     """
-    column, n = attention.column.var, attention.column.extent
-    greatest = alloc([1], "float32", "greatest")
+    column, n, lanes = attention.column.var, attention.column.extent, unit.lanes(32)
     # A mask that is chosen by the column has no vector form; the powers always have one.
-    lanes = unit.lanes(32) if vectorizable(attention.changed, column) else 1
-    acc = _accumulators(lanes + 1, float("-inf"))
-    for j, slot in columns(n, lanes):
-        changed = attention.scored(load(scores, [begin + j]), {**place, column: j})
-        store(scores, changed, begin + j)
-        store(acc, tirx.max(load(acc, [slot]), load(scores, [begin + j])), slot)
-    # exp of a score less the greatest one cannot overflow.
-    store(greatest, pairwise(acc, lanes + 1, tirx.max), 0)
-    if greatest_of is not None:
-        store(greatest_of, load(greatest, [0]), i)
-        # Of a part that a mask hides whole, powers must be zeros: others may not be hidden.
-        hidden = load(greatest, [0]) == tirx.const(float("-inf"), "float32")
-        store(greatest, tirx.Select(hidden, tirx.const(0, "float32"), load(greatest, [0])), 0)
-    store(totals, _sum_of_powers(unit, scores, begin, n, load(greatest, [0])), i)
+    in_vectors = vectorizable(attention.changed, column)
+    accs = [_accumulators(lanes + 1, float("-inf")) for _ in rows]
+    for strip, lane, slot in columns(n, lanes, in_vectors):
+        for row, acc in zip(rows, accs, strict=True):
+            at = row.begin + strip * row.step + lane
+            here = {**row.place, column: strip * lanes + lane}
+            store(scores, attention.scored(load(scores, [at]), here), at)
+            store(acc, tirx.max(load(acc, [slot]), load(scores, [at])), slot)
+    greatest = alloc([len(rows)], "float32", "greatest")
+    for i, (row, acc) in enumerate(zip(rows, accs, strict=True)):
+        # exp of a score less the greatest one cannot overflow.
+        store(greatest, _greatest(acc, lanes), i)
+        if greatest_of is not None:
+            store(greatest_of, load(greatest, [i]), row.index)
+            # Of a part that a mask hides whole, powers must be zeros: others may not be hidden.
+            hidden = load(greatest, [i]) == tirx.const(float("-inf"), "float32")
+            shown = tirx.Select(hidden, tirx.const(0, "float32"), load(greatest, [i]))
+            store(greatest, shown, i)
+    _powers(unit, rows, scores, n, greatest, totals)
 
 
-def _sum_of_powers(unit: VectorUnit, scores: Any, begin: Expr, n: Expr, greatest: Expr) -> Expr:
-    """Emits the second sweep."""
+def _powers(
+    unit: VectorUnit, rows: Sequence[Row], scores: Any, n: Expr, greatest: Any, totals: Any
+) -> None:
+    """Emit the second sweep."""
     lanes = unit.lanes(32)
     whole = let("whole", tirx.ceildiv(n, lanes))
     with serial(whole * lanes - n, "filling") as rest:
-        store(scores, float("-inf"), begin + n + rest)
-    acc = _accumulators(lanes, 0.0)
-    with serial(whole, "strip") as strip, vectorized(lanes) as lane:
-        place = begin + strip * lanes + lane
-        store(scores, tirx.exp(load(scores, [place]) - greatest), place)
-        store(acc, load(acc, [lane]) + load(scores, [place]), lane)
-    return pairwise(acc, lanes, operator.add)
+        for row in rows:
+            last = row.begin + (whole - 1) * row.step
+            store(scores, float("-inf"), last + (lanes - 1 - rest))
+    accs = [_accumulators(lanes, 0.0) for _ in rows]
+    with serial(whole, "strip") as strip:
+        for i, (row, acc) in enumerate(zip(rows, accs, strict=True)):
+            with vectorized(lanes) as lane:
+                at = row.begin + strip * row.step + lane
+                store(scores, exp_below_89(load(scores, [at]) - load(greatest, [i])), at)
+                store(acc, load(acc, [lane]) + load(scores, [at]), lane)
+    for row, acc in zip(rows, accs, strict=True):
+        store(totals, pairwise(acc, lanes, operator.add), row.index)
 
 
 def _accumulators(count: int, start: float) -> Any:
@@ -75,17 +101,31 @@ def _accumulators(count: int, start: float) -> Any:
     return acc
 
 
-def columns(n: Expr, lanes: int) -> Iterator[tuple[Expr, Expr]]:
-    """(column, accumulator) of every column below n, in vectors and the rest singly, which have an
-    accumulator of their own.
+def _greatest(acc: Any, lanes: int) -> Expr:
+    """Emit the greatest of the lanes, half of them at a time, and of the one behind them."""
+    half = lanes // 2
+    while half:
+        with vectorized(half) as lane:
+            store(acc, tirx.max(load(acc, [lane]), load(acc, [lane + half])), lane)
+        half //= 2
+    return tirx.max(load(acc, [0]), load(acc, [lanes]))
+
+
+def columns(n: Expr, lanes: int, in_vectors: bool = True) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """(vector, lane, accumulator) of every column below n, in vectors of that many lanes and the
+    rest singly, which have an accumulator of their own; not in vectors: all singly.
     """
     full = n // lanes
     with serial(full, "strip") as strip:
-        with vectorized(lanes) as lane:
-            yield strip * lanes + lane, lane
+        if in_vectors:
+            with vectorized(lanes) as lane:
+                yield strip, lane, lane
+        else:
+            with serial(lanes, "lane") as lane:
+                yield strip, lane, lane
     # Singly, because scores that only fill the last panel of keys must not count.
     with serial(n - full * lanes, "column") as rest:
-        yield full * lanes + rest, const(lanes)
+        yield full, rest, const(lanes)
 
 
 def pairwise(acc: Any, count: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
