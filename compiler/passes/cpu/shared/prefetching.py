@@ -7,7 +7,27 @@ from tvm import tirx
 
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import prefetch
-from compiler.tir.exprs import Expr, const
+from compiler.tir.exprs import Expr, bits_of, const, dtype_of
+
+AHEAD = 4096
+"""Bytes by which prefetches run ahead of the steps that read weights once."""
+
+
+def prefetch_ahead(weights: Any, first: Expr, width: int, together: int) -> Callable[[Expr], None]:
+    """What to do before each group of `together` steps, where few rows read weights once, as fast
+    as memory delivers them: prefetch what a later group reads.
+
+    first: where in `weights` the steps begin, each a row of `width` elements. The hardware's own
+    prefetches begin anew at each page of 4 KiB.
+    """
+    size = _size(weights)
+
+    def between(group: Expr) -> None:
+        begin = first + group * (width * together) + AHEAD // size
+        for line in range(0, width * together, LINE // size):
+            prefetch(weights, begin + line, level=1)
+
+    return between
 
 
 def prefetch_between(
@@ -16,18 +36,24 @@ def prefetch_between(
     """What to do before each group of steps of tile number `tile`: prefetch its share of a panel,
     so that `tiles` tiles prefetch all of it.
 
-    panel: where in `weights` the panel begins, `depth` rows of `width` columns.
+    panel: where in `weights` the panel begins, `depth` rows of `width` elements.
 
     In one burst ahead of a tile, prefetches take every buffer in which misses of L1 wait: 5 % of
     the time of a matmul on Sapphire Rapids. Their number is fixed, as LLVM would unroll a loop of
     them and advance a pointer for each.
     """
-    lines = -(-4 * width * unit.together // LINE // tiles)
+    size = _size(weights)
+    lines = -(-size * width * unit.together // LINE // tiles)
     groups = tirx.truncdiv(depth, const(unit.together))
 
     def between(group: Expr) -> None:
-        first = panel + (tile * groups + group) * (lines * LINE // 4)
+        first = panel + (tile * groups + group) * (lines * LINE // size)
         for line in range(lines):
-            prefetch(weights, first + line * (LINE // 4))
+            prefetch(weights, first + line * (LINE // size))
 
     return between
+
+
+def _size(buffer: Any) -> int:
+    """Bytes of an element."""
+    return bits_of(dtype_of(buffer)) // 8

@@ -13,6 +13,7 @@ Bytes are all shifted by one number, which their zero point and the sign that th
 decide.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -22,12 +23,14 @@ from compiler.passes.cpu.families.int8.layout import Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
 from compiler.passes.cpu.families.int8.scalar import emit_scalar_tile
 from compiler.passes.cpu.families.int8.tasks import PANELS, share_tasks
+from compiler.passes.cpu.shared.prefetching import prefetch_ahead, prefetch_between
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
     emit,
+    otherwise,
     serial,
     statements,
     steps,
@@ -72,14 +75,44 @@ def _emit_task(
                 # Fewer rows are the end of a task, too rare to be worth longer code.
                 together = unit.together if size == most else 1
                 _prefetch_beside(layout, rows, (row, size), panels[0] + p)
-                tile = emit_scalar_tile if layout.product.scalar else _emit_tile
-                acc = tile(layout, left, (row, size), panels[0] + p, together)
                 if sums is None:
+                    between = _prefetch_weights(layout, unit, (rows[1], t), panels[0] + p, together)
+                    loop = together, between
+                    acc = _emit_tile(layout, left, (row, size), panels[0] + p, loop)
                     _emit_outputs(layout, left, acc, rows, (row, size), panels[0] + p)
                 else:
+                    acc = emit_scalar_tile(layout, left, (row, size), panels[0] + p, together)
                     _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
     if sums is not None:
         _emit_results(layout, sums, rows, panels)
+
+
+def _prefetch_weights(
+    layout: Layout, unit: VectorUnit, tiles: tuple[Expr, Expr], panel: Expr, together: int
+) -> Callable[[Expr], None]:
+    """What a tile does before each group of steps. The tiles of a task prefetch the next panel; a
+    task of one reads its panels once, and prefetches what it reads itself.
+
+    tiles: the rows of the task, and which tile of it this is.
+    """
+    (rows, tile), row = tiles, layout.width * layout.group
+    own, following = ((panel + i) * layout.stored * row for i in range(2))
+    weights, most = layout.conv.weights, layout.sizes[-1]
+    share = prefetch_between(
+        unit, weights, following, row, const(layout.length), tile, max(layout.rows // most, 1)
+    )
+    ahead = prefetch_ahead(weights, own, row, together)
+
+    def between(group: Expr) -> None:
+        if together != unit.together:
+            ahead(group)
+            return
+        with when(rows > most):
+            share(group)
+        with otherwise():
+            ahead(group)
+
+    return between
 
 
 def _prefetch_beside(
@@ -99,9 +132,15 @@ def _prefetch_beside(
 
 
 def _emit_tile(
-    layout: Layout, left: Rows, rows: tuple[Expr, int], panel: Expr, together: int
+    layout: Layout,
+    left: Rows,
+    rows: tuple[Expr, int],
+    panel: Expr,
+    loop: tuple[int, Callable[[Expr], None]],
 ) -> Any:
-    """Emit the rows, (first, count), by one panel over all groups; gives the accumulators."""
+    """Emit the rows, (first, count), by one panel over all groups; gives the accumulators; loop:
+    (together, between) of `steps`.
+    """
     lanes, starts = layout.lanes, range(0, layout.width, layout.lanes)
     acc = alloc([rows[1] * layout.width], "int32", "acc")
     for i in range(rows[1]):
@@ -109,7 +148,8 @@ def _emit_tile(
             _store_vector(
                 acc, prim.Broadcast(tirx.const(0, "int32"), lanes), _place(layout, i, start)
             )
-    for k in steps(layout.length, together):
+    together, between = loop
+    for k in steps(layout.length, together, between=between):
         # One load of each vector of weights for all rows; a row is one broadcast from memory.
         weights = [_weights(layout, panel, k, start) for start in starts]
         for i in range(rows[1]):

@@ -17,7 +17,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.families.matmul.pairs import emit_steps
-from compiler.passes.cpu.shared.prefetching import prefetch_between
+from compiler.passes.cpu.shared.prefetching import prefetch_ahead, prefetch_between
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.sharing import place_of
 from compiler.targets.vector_unit import LINE, VectorUnit
@@ -145,10 +145,24 @@ def _emit_whole(block: Block, count: Expr, p: Expr, start: Expr, length: Expr) -
         with otherwise():
             _emit_fetching(block, count, p, start, length, FETCH_MANY)
         return
+    ahead = _ahead(block, p, start, block.unit.together)
+
+    def between(group: Expr) -> None:
+        with when(block.m <= few_rows(matmul, block.unit)):
+            ahead(group)
+
+    few = not matmul.contraction.bulk and block.left is None
     with serial(count, "tile") as index:
         if block.left is None:
             _fetch_next(block, p, start, index)
-        _emit_tile(block, mr, index * mr, p, start, length)
+        _emit_tile(block, mr, index * mr, p, start, length, between=between if few else None)
+
+
+def _ahead(block: Block, p: Expr, start: Expr, together: int) -> Callable[[Expr], None]:
+    """What a tile does before each group of steps, where it reads its panel from memory."""
+    matmul, nr = block.matmul, block.matmul.tiling.nr
+    first = ((block.base + p) * matmul.depth + start) * nr
+    return prefetch_ahead(matmul.contraction.right.source, first, nr, together)
 
 
 def _stays_in_l2(block: Block) -> bool:
@@ -162,17 +176,23 @@ def _emit_fetching(
 ) -> None:
     """`count` whole tiles, `tiles` of which prefetch all of the next panel between their steps.
 
-    A single tile does not: it reads its panel once, and the processor's own prefetcher runs ahead.
+    A single tile reads its panel once, and prefetches what it reads itself.
     """
     matmul, tiling = block.matmul, block.matmul.tiling
     weights = matmul.contraction.right.source
     following = ((block.base + p + 1) * matmul.depth + start) * tiling.nr
     with serial(count, "tile") as index:
         fetch = prefetch_between(block.unit, weights, following, tiling.nr, length, index, tiles)
+        ahead = _ahead(block, p, start, block.unit.together)
 
         def between(group: Expr) -> None:
-            with when(tiles > FETCH_FEW or block.count >= 2 * tiling.mr):
+            if tiles > FETCH_FEW:
                 fetch(group)
+                return
+            with when(block.count >= 2 * tiling.mr):
+                fetch(group)
+            with otherwise():
+                ahead(group)
 
         _emit_tile(block, tiling.mr, index * tiling.mr, p, start, length, between=between)
 
@@ -192,16 +212,20 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
         # One tile, with rows computed twice: reading the weights again for each power of two takes
         # longer there.
         sizes = [*(rows for rows in (1, 2, 4, 8) if rows < mr - 1), mr - 1]
+        ahead = _ahead(block, p, start, 1)
         with when(rest > 0):
             for rows in least(sizes, rest):
-                _emit_tile(block, rows, first, p, start, length, clamped=True)
+                # A single row takes no longer than reading does.
+                between = ahead if rows > 1 else None
+                _emit_tile(block, rows, first, p, start, length, clamped=True, between=between)
         return
+    ahead = _ahead(block, p, start, 1)
     # Up to four tiles in place of one for each row: a tile reads the panel once for all its rows.
     for rows in (8, 4, 2, 1):
         if rows < mr:
             before = tirx.truncdiv(rest, 2 * rows) * (2 * rows)
             with when(rest - before >= rows):
-                _emit_tile(block, rows, first + before, p, start, length)
+                _emit_tile(block, rows, first + before, p, start, length, between=ahead)
 
 
 def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
@@ -213,8 +237,7 @@ def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
     panel = block.base + p + 1
     lines = -(-4 * tiling.kc * tiling.nr // LINE // tiling.tiles)
     place = (panel * matmul.depth + start) * tiling.nr + index * (lines * LINE // 4)
-    # Into L2 only. With few rows the weights are read as one stream, which the processor itself
-    # reads ahead.
+    # Into L2 only. With few rows the weights are read as one stream, as far ahead as it pays.
     with when(block.m > few_rows(matmul, block.unit)):
         with serial(lines) as line:
             prefetch(matmul.contraction.right.source, place + line * (LINE // 4))

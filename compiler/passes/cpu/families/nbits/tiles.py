@@ -32,8 +32,6 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, fresh, serial, steps
 from compiler.tir.exprs import Expr, const, load
 
-_STREAMED = 4
-"""Rows from which on numbers are prefetched: fewer take as long as reading does."""
 _PAIRED = {4: 8, 8: 1}
 """By bits, how often four numbers of a column are multiplied until 16 bits may not hold more: two
 of each four are neighbours, 16 of up to 15 times 127, or two of up to 128 times 127.
@@ -55,6 +53,7 @@ def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], 
     if looks_up(nbits, unit):
         for block, words in blocks_of(*_words_of(nbits), nbits.words):
             vectors.prefetch_beside(block)
+            vectors.prefetch_numbers(block)
             parts = zero_sums(vectors, len(rows))
             for k, reals in looked_up(nbits, vectors, block, words):
                 add_products(vectors, left, starts, k, reals, parts)
@@ -129,6 +128,7 @@ def _reals(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
         return
     for block, words in blocks_of(*_words_of(nbits), nbits.words):
         vectors.prefetch_beside(block)
+        vectors.prefetch_numbers(block)
         scales = Held(many, lanes, "float32", "scales")
         offsets = Held(many, lanes, "float32", "offsets")
         # (number - zero) * scale, as number * scale - zero * scale: one multiply-add for each
@@ -162,8 +162,7 @@ def emit_integers(nbits: NBits, left: Rounded, rows: list[Expr], vectors: Vector
     sums = zero_sums(vectors, len(rows))
     with serial(nbits.blocks, "block") as block:
         vectors.prefetch_beside(block)
-        if len(rows) >= _STREAMED:
-            vectors.prefetch_numbers(block)
+        vectors.prefetch_numbers(block)
         add_block(vectors, left, (rows, block), quadruples(vectors, block), sums)
     return sums.buffer
 
