@@ -10,6 +10,7 @@ same texts.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,9 @@ class Times:
 
 
 class Engine:
-    """A process that holds a model."""
+    """A process that holds a model. While it waits for its turn it is stopped: threads of a pool
+    that look for work would take the cores of the other engine.
+    """
 
     def __init__(self, name: str, command: Sequence[str], threads: int) -> None:
         self.name = name
@@ -100,6 +103,7 @@ class Engine:
 
     def _ask(self, request: str) -> str:
         assert self._process.stdin is not None
+        self._process.send_signal(signal.SIGCONT)
         self._process.stdin.write(request + "\n")
         self._process.stdin.flush()
         return self._read()
@@ -109,6 +113,7 @@ class Engine:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self.name} ended with status {self._process.wait()}")
+        self._process.send_signal(signal.SIGSTOP)
         return line
 
 
