@@ -66,8 +66,10 @@ def _rebuilt_call(expr: Expr, parts: list[Expr]) -> Expr:
     return ir.Call(expr.op, args, attrs=expr.attrs, ty_args=list(expr.ty_args), ret_ty=expr.ty)
 
 
-def _rebuilt_sum(expr: Expr, parts: list[Expr]) -> Expr:
-    """Of integers a shorter one, where a part is a constant now; TVM's rules for reals lose NaN."""
+def _folded(expr: Expr, parts: list[Expr]) -> Expr:
+    """A sum or a product of other parts, with constants folded if its parts are integers: TVM folds
+    a real times 0 to 0, which loses NaN.
+    """
     one, other = parts
     if not dtype_of(expr).startswith("int"):
         return type(expr)(one, other)
@@ -75,8 +77,8 @@ def _rebuilt_sum(expr: Expr, parts: list[Expr]) -> Expr:
 
 
 _REBUILDS: dict[type, Callable[[Expr, list[Expr]], Expr]] = {
-    prim.Add: _rebuilt_sum,
-    prim.Mul: _rebuilt_sum,
+    prim.Add: _folded,
+    prim.Mul: _folded,
     ir.Call: _rebuilt_call,
     ir.TensorLoad: lambda expr, parts: load(expr.source, parts),
     prim.Cast: lambda expr, parts: prim.Cast(expr.ty, parts[0]),

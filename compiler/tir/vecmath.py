@@ -36,7 +36,7 @@ def exp(x: Expr) -> Expr:
 
 
 def exp_below_89(x: Expr) -> Expr:
-    """The same of numbers up to 89.
+    """e^x of numbers up to 89, as `exp` computes it.
 
     Added to 1.5 * 2^23 a number is rounded to an integer, which then is the sum's lowest bits;
     added to 126 more, the exponent of 2^(n-1). That has room where 2^n has not, and at the lower
