@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.servers import missing
 
@@ -71,7 +71,10 @@ def turn(page: Page, scheme: str) -> None:
 def check(page: Page, name: str, *, whole: bool = True) -> None:
     """Asserts that axe finds nothing, in both colours; keeps a picture of each where one is
     wanted, of the `whole` page or what is seen of it.
+
+    A page has its heading once the script has drawn it, which may be after it has loaded.
     """
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
     for scheme, rules in (("dark", EVERY_RULE), ("light", OF_COLOURS)):
         turn(page, scheme)
         found = Axe().run(page, options=rules).response["violations"]
