@@ -256,6 +256,10 @@ def let_opaque(name: str, value: Expr) -> Expr:
     """
     if as_int(value) is not None or isinstance(value, tvm.ir.Var):
         return value
+    return _by_memory(name, value)
+
+
+def _by_memory(name: str, value: Expr) -> Expr:
     cell = alloc([1], "int64", name)
     store(cell, value, const(0))
     return let(name, cell[const(0)])
@@ -267,6 +271,13 @@ def let_all(values: Table) -> Table:
     for var, value in values.items():
         emit(tirx.Bind(table[var], value))
     return table
+
+
+def let_all_opaque(values: Table) -> Table:
+    """As `let_all`, by way of memory as in `let_opaque`, variables too: StmtSimplify would put the
+    divisions behind them into every address.
+    """
+    return {var: _by_memory(var.name, value) for var, value in values.items()}
 
 
 def blocks(extent: Expr | int, lanes: int, name: str = "block") -> Iterator[tuple[Expr, int]]:

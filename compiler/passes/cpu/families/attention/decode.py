@@ -31,7 +31,7 @@ from compiler.tir.building import (
     across,
     alloc,
     let,
-    let_all,
+    let_all_opaque,
     let_opaque,
     otherwise,
     serial,
@@ -104,17 +104,17 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
         attention.column.extent,
     )
     group = group_of(attention)
-    count = let("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
+    count = let_opaque("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
     rows = tirx.max(heads * m, 1)
     # Memory of all tasks: what one of them leaves is read by another thread.
     parts = _parts(attention, lambda place: _row(attention, place), rows, count)
     # By parts as well as by groups: a single sequence has few groups, and all threads have to read.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-    some = let("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
+    some = let_opaque("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
     for at, task in share_places(group.batch, count * some, work >= WORTH_SHARING):
-        first = let("query", task % some * QUERIES)
-        queries = (first, tirx.min(QUERIES, m - first))
-        _emit_part(attention, unit, group, at, queries, let("part", task // some), parts)
+        first, part = let_opaque("query", task % some * QUERIES), let_opaque("part", task // some)
+        queries = (first, let_opaque("queries", tirx.min(QUERIES, m - first)))
+        _emit_part(attention, unit, group, let_all_opaque(at), queries, part, parts)
     adding = rows * count * attention.head_width
     for at, row in share_places(attention.batch, m, adding >= PARALLEL_WORK):
         _emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
@@ -128,12 +128,12 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
         attention.column.extent,
     )
     row, group = attention.row.var, group_of(attention)
-    count = let("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
+    count = let_opaque("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     tasks = tirx.ceildiv(m, TASK_QUERIES)
     for at, task in share_places(group.batch, tasks, work >= PARALLEL_FLOPS):
-        first = let("query", task * TASK_QUERIES)
-        queries = (first, let("queries", tirx.min(TASK_QUERIES, m - first)))
+        at, first = let_all_opaque(at), let_opaque("query", task * TASK_QUERIES)
+        queries = (first, let_opaque("queries", tirx.min(TASK_QUERIES, m - first)))
 
         def number(place: Table, at: Table = at, first: Expr = first) -> Expr:
             """By the head's place in its group."""
@@ -203,8 +203,8 @@ def _emit_part(
 
     seen: as `_columns_seen` gives it; without it the part's columns alone are looked at.
     """
-    first = let("first", part * COLUMNS)
-    count = let("count", tirx.min(COLUMNS, attention.column.extent - first))
+    first = let_opaque("first", part * COLUMNS)
+    count = let_opaque("count", tirx.min(COLUMNS, attention.column.extent - first))
     last = let("last", attention.column.extent - 1 - first)
     shifted = _shifted(attention, first, count)
     before = first
@@ -367,7 +367,7 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
     """The result of a query: its parts added up, each by how far its greatest score is below that
     of all. Hidden parts add nothing.
     """
-    at = let_all(at)
+    at = let_all_opaque(at)
     begin = let("begin", parts.number(at) * parts.count)
     greatest = alloc([1], "float32", "greatest")
     total = alloc([1], "float32", "total")

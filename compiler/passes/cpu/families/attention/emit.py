@@ -29,6 +29,7 @@ from compiler.tir.building import (
     emit,
     fresh,
     let,
+    let_all_opaque,
     let_opaque,
     otherwise,
     serial,
@@ -99,19 +100,19 @@ def _emit_heads(attention: Attention, unit: VectorUnit) -> None:
     each = rows_of_task(heads, m, sizes_of(unit)[-1])
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     for at, part in share_places(attention.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
-        first = let("first", part * each)
+        first = let_opaque("first", part * each)
+        count = let_opaque("count", tirx.min(each, m - first))
         # LLVM does not move divisions by what might be 0 out of loops that might not be entered.
-        at = {var: let_opaque(var.name, index) for var, index in at.items()}
-        _emit_head(attention, unit, at, first, tirx.min(each, m - first))
+        _emit_head(attention, unit, let_all_opaque(at), first, count)
 
 
 def rows_of_task(heads: Expr, m: Expr, together: int) -> Expr:
     """How many of the `m` queries of a head are a task: about equal parts, in whole blocks of
     `together`. Never 0, as it divides: no queries are no parts of one.
     """
-    parts = let("parts", tirx.max(tirx.ceildiv(m, TASK_ROWS), 1))
+    parts = let_opaque("parts", tirx.max(tirx.ceildiv(m, TASK_ROWS), 1))
     part = tirx.ceildiv(tirx.ceildiv(m, parts), together) * together
-    return let("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part), 1))
+    return let_opaque("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part), 1))
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class _Head:
 def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, count: Expr) -> None:
     """The results of `count` queries of the head `at`, from query `first` on."""
     panel = panel_of(unit)
-    padded = let("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
+    padded = let_opaque("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
     sizes, depth = sizes_of(unit), attention.head_depth
     # Each task has its own, reused from one block of queries to the next, so it stays in the cache.
     # Up to two queries read each key too rarely to pay for laying them out.

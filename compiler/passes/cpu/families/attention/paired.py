@@ -32,6 +32,8 @@ from compiler.tir.building import (
     blocks,
     fresh,
     let,
+    let_all_opaque,
+    let_opaque,
     serial,
     statements,
     steps,
@@ -82,15 +84,16 @@ def emit_paired(attention: Attention, unit: VectorUnit) -> Stmt:
         each = rows_of_task(heads, m, ROWS)
         work = heads * m * n * (attention.head_depth + attention.head_width)
         for at, part in share_places(known.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
-            first = let("first", part * each)
-            _emit_head(known, unit, at, first, tirx.min(each, m - first))
+            first = let_opaque("first", part * each)
+            count = let_opaque("count", tirx.min(each, m - first))
+            _emit_head(known, unit, let_all_opaque(at), first, count)
     return with_instructions(body.stmt, unit)
 
 
 def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, count: Expr) -> None:
     """The results of `count` queries of the head `at`, from query `first` on."""
     panel, kind = panel_of(unit), held_as(unit)
-    padded = let("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
+    padded = let_opaque("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
     depth, columns = attention.head_depth, -(-attention.head_width // unit.lanes(32))
     head = _Head(
         attention,
