@@ -249,7 +249,8 @@ def fresh(name: str, value: Expr) -> Expr:
 
 
 def let_opaque(name: str, value: Expr) -> Expr:
-    """As `let`, by way of memory, so that TVM's analyzer sees no expression behind the value.
+    """As `let`, by way of memory, so that TVM's analyzer sees no expression behind the value. A
+    variable stands for itself: of one that `let` or `let_all` made, TVM knows what it was given.
 
     Its modular analysis divides by zero ("Check failed: y != 0") where nested ceilings meet a count
     with a constant factor; LLVM turns the buffer back into a register.
@@ -274,8 +275,8 @@ def let_all(values: Table) -> Table:
 
 
 def let_all_opaque(values: Table) -> Table:
-    """As `let_all`, by way of memory as in `let_opaque`, variables too: StmtSimplify would put the
-    divisions behind them into every address.
+    """As `let_all`, by way of memory as in `let_opaque`, for variables too: StmtSimplify would put
+    the divisions that they were given into every address.
     """
     return {var: _by_memory(var.name, value) for var, value in values.items()}
 

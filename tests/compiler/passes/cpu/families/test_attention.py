@@ -1,17 +1,13 @@
 import numpy as np
 import pytest
 import tvm
-import tvm_ffi
-from tvm import relax, te, tirx
+from tvm import relax, te
 
-from compiler import targets
-from compiler.codegen import host_code
 from compiler.ir import import_model
 from compiler.passes.cpu.families.attention.program import STAGES
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.manager import to_kernels
-from compiler.tir.exprs import as_int
 from compiler.tir.stages import read_program
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, build_module
@@ -382,24 +378,3 @@ def test_few_queries_by_parts_of_a_shared_cache(form):
         feed([1], 1, 0),
     ]
     assert_like_onnxruntime(model_of("q k v pk pv l t", **form), feeds)
-
-
-def test_no_address_divides_by_what_only_run_time_knows():
-    """Where StmtSimplify put the quotients of a task into every address, lowering the kernel of
-    MiniLM took 15 s, and LLVM 5.
-    """
-    shapes = {"q": ("b", "m", 64), "k": ("b", "n", 64), "v": ("b", "n", 64)}
-    inputs = {name: (shape, "float32") for name, shape in shapes.items()}
-    target = targets.resolve("x86-64-v4")
-    scheduled = to_kernels(build_module(plain, inputs), target, {})
-    machine = tvm.target.Target(target.to_tvm())
-    bound = tirx.transform.BindTarget(machine.with_host(machine))
-    lowered = tvm.ir.transform.Sequential([bound, *host_code.lowering_steps()])(
-        tvm.IRModule({gvar: f for gvar, f in scheduled.functions.items() if "att" in str(gvar)})
-    )
-    divisions = []
-    for kernel in lowered.functions.values():
-        kinds = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-        tvm_ffi.structural_walk(kernel.body, (kinds, divisions.append), order="pre")
-    assert len(lowered.functions) == 1
-    assert sum(as_int(division.b) is None for division in divisions) <= 200
