@@ -9,7 +9,8 @@ _OTHER = re.compile(r"^[A-Za-z_][\w.$]*:")
 _BLOCK = re.compile(r"^(\.LBB\w+):")
 _JUMP = re.compile(r"^\s+(?:j\w+|b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#\d+,)\s+(\.LBB\w+)")
 _PRODUCT = re.compile(r"\s(vfn?madd\w+ps|fmla|fmls)\s")
-_STACK = re.compile(r"\(%rsp|\[sp")
+# Buffers on the stack are read at an index as well, what did not fit in registers is not.
+_STACK = re.compile(r"\(%rsp\)|\[sp(, #\d+)?\]")
 
 
 @dataclass(frozen=True)

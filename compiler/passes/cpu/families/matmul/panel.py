@@ -151,7 +151,8 @@ def _emit_whole(block: Block, count: Expr, p: Expr, start: Expr, length: Expr) -
         with when(block.m <= few_rows(matmul, block.unit)):
             ahead(group)
 
-    few = not matmul.contraction.bulk and block.left is None
+    # Where each step is a group, the question would be asked in the innermost loop.
+    few = not matmul.contraction.bulk and block.left is None and block.unit.together > 1
     with serial(count, "tile") as index:
         if block.left is None:
             _fetch_next(block, p, start, index)
