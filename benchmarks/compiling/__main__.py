@@ -1,6 +1,7 @@
 """`python -m benchmarks.compiling`: seconds from request to bundle, without verification and
 profile, of processes that are started and of processes that a worker forks, and of these with the
-kernels of a build of the same model with other weights, in turns.
+kernels of a build of the same model with other weights, in turns. Models are those of the
+benchmark of processors and of the zoo.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from benchmarks.cpu import subjects
 from compiler import api
 from compiler.isolation import zygote
 from compiler.isolation.messages import Event, StageStarted
@@ -43,7 +45,7 @@ def main() -> int:
 def _rounds(name: str, count: int) -> dict[str, list[list[float]]]:
     rounds: dict[str, list[list[float]]] = {"started": [], "forked": [], "forked, fine-tuned": []}
     with TemporaryDirectory(prefix="relaxd-compiling-") as folder:
-        tuned = _fine_tuned(MODELS[name].source(), Path(folder, "tuned.onnx"))
+        tuned = _fine_tuned(subjects.find(name).path, Path(folder, "tuned.onnx"))
         _build(name, kernels=True)
         for _ in range(count):
             rounds["started"].append(_build(name))
@@ -70,8 +72,7 @@ def _fine_tuned(source: Path, path: Path) -> Path:
 def _build(name: str, source: Path | None = None, *, kernels: bool = False) -> list[float]:
     """Seconds of the whole build, and how long after the request each stage began."""
     began: dict[Stage, float] = {}
-    model = MODELS[name]
-    request = CompileRequest.of(**model.request(options={"verify": False, "profile": False}))
+    path, request = subjects.find(name).path, _request(name)
 
     def on_event(event: Event) -> None:
         if isinstance(event, StageStarted):
@@ -81,7 +82,7 @@ def _build(name: str, source: Path | None = None, *, kernels: bool = False) -> l
         start = time.perf_counter()
         output = Path(folder, "bundle")
         api.compile_request(
-            source or model.source(),
+            source or path,
             request,
             output=output,
             target="native",
@@ -89,6 +90,14 @@ def _build(name: str, source: Path | None = None, *, kernels: bool = False) -> l
             kernels=kernels,
         )
         return [time.perf_counter() - start, *(began[stage] for stage in _SHOWN)]
+
+
+def _request(name: str) -> CompileRequest:
+    options = {"verify": False, "profile": False}
+    if name in MODELS:
+        return CompileRequest.of(**MODELS[name].request(options=options))
+    model = subjects.find(name)
+    return CompileRequest.of(dims=model.dims, inputs=model.inputs, options=options)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,7 +10,9 @@ from tvm import s_tir, tirx
 from compiler.codegen.bfloats import without_bfloats
 from compiler.codegen.divisions import settled
 from compiler.codegen.flatten import flattened
+from compiler.codegen.floors import truncated
 from compiler.codegen.halves import divided, joined
+from compiler.codegen.intrinsics import intrinsics
 from compiler.codegen.plain_names import plainly_named
 from compiler.codegen.unaligned import unaligned
 from compiler.errors import CodegenError, summary
@@ -155,8 +157,9 @@ def lowered(programs: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Scheduled tensor programs as LLVM takes them, with the interface of TVM's calls."""
     mark_vector_calls()
     bound = tirx.transform.BindTarget(target.with_host(target))
-    first, last = map(step_of, (joined, divided))
-    steps = [bound, first, *lowering_steps(), *_packed_steps(), last, *_last_steps()]
+    first, down, last, functions = map(step_of, (joined, truncated, divided, intrinsics))
+    plain = [bound, first, *lowering_steps(), down, *_packed_steps(), last]
+    steps = [*plain, tirx.transform.LowerTVMBuiltin(), functions]
     return tvm.ir.transform.Sequential(steps)(programs)
 
 

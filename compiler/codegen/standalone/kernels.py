@@ -8,6 +8,8 @@ import tvm
 from tvm import tirx
 
 from compiler.codegen import host_code
+from compiler.codegen.floors import truncated
+from compiler.codegen.intrinsics import intrinsics
 from compiler.codegen.noalias import no_alias
 from compiler.codegen.pairs import unrolled_pairs
 from compiler.codegen.saturating import saturating
@@ -71,7 +73,8 @@ def _compile(
         if isinstance(func, tirx.PrimFunc)
     }
     lower = tirx.transform
-    lowered = tvm.ir.transform.Sequential([lower.BindTarget(target.with_host(target)), *steps])(
+    bound = lower.BindTarget(target.with_host(target))
+    lowered = tvm.ir.transform.Sequential([bound, *steps, host_code.step_of(truncated)])(
         no_alias(tvm.IRModule(programs))
     )
     plain, table = Plain(prefix), {}
@@ -82,7 +85,7 @@ def _compile(
             lower.FP8StorageLegalize(),
             lower.BF16StorageLegalize(),
             lower.LowerTVMBuiltin(),
-            lower.LowerIntrin(),
+            host_code.step_of(intrinsics),
         ]
     )(tvm.IRModule(plain.functions))
     build = tvm.get_global_func(f"target.build.{target.kind.name}")

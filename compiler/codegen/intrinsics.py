@@ -1,0 +1,53 @@
+"""Functions and sums of products as LLVM's, one expression at a time."""
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm_ffi import WalkResult
+
+from compiler.tir.exprs import Expr
+from compiler.tir.loops import with_body
+
+_TARGET = "target"
+_LEAVES = (tvm.ir.Var, tirx.IntImm, tirx.FloatImm, tvm.ir.StringImm, tvm.ir.GenericConst)
+
+
+def intrinsics(module: tvm.IRModule) -> tvm.IRModule:
+    """The module after TVM's LowerIntrin, which gets the expressions of each function without the
+    loops, branches and variables around them.
+
+    It would tell each of them to an analyzer, by whose proofs it chooses between forms of a
+    division alone; that `truncated` has done.
+    """
+    functions = {
+        gvar: _changed(func) if isinstance(func, tirx.PrimFunc) else func
+        for gvar, func in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+
+
+def _changed(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    # By address, with the expression, which keeps the address its own.
+    found: dict[int, Expr] = {}
+
+    def expression(node: Any) -> Any:
+        if not isinstance(node, _LEAVES):
+            found[node.__chandle__()] = node
+        return WalkResult.SKIP
+
+    tvm_ffi.structural_walk(func.body, (tvm.ir.Expr, expression), order="pre")
+    if not found:
+        return func
+    # Arguments of a call: of statements in a row, TVM leaves out those that it finds constant.
+    call = tirx.call_extern("int32", "of", *found.values())
+    alone = tirx.PrimFunc([], tirx.Evaluate(call)).with_attr(_TARGET, func.attrs[_TARGET])
+    (done,) = tirx.transform.LowerIntrin()(tvm.IRModule({"alone": alone})).functions.values()
+    _name, *lowered = done.body.value.args
+    changed = dict(zip(found, lowered, strict=True))
+
+    def replaced(node: Any, _mutator: Any) -> Any:
+        return changed.get(node.__chandle__(), node)
+
+    return with_body(func, tvm_ffi.structural_mutate(func.body, [(tvm.ir.Expr, replaced)]))
