@@ -14,6 +14,7 @@ from compiler.codegen.floors import truncated
 from compiler.codegen.halves import divided, joined
 from compiler.codegen.intrinsics import intrinsics
 from compiler.codegen.plain_names import plainly_named
+from compiler.codegen.reciprocals import multiplied
 from compiler.codegen.unaligned import unaligned
 from compiler.errors import CodegenError, summary
 from compiler.passes.framework.kernel_notes import FAMILY
@@ -24,6 +25,9 @@ CONFIG = {"tirx.disable_storage_rewrite": True}
 """What code generation must run with: TVM's storage rewrite moves the accumulators of kernels from
 the stack to the heap."""
 
+
+ARITHMETIC = (truncated, multiplied)
+"""What gives flat functions of a CPU the divisions that they run with."""
 
 _VECTOR_CALLS = ("tirx.nearbyint", "tirx.rsqrt")
 """Functions that LLVM computes in vectors and TVM does not know to be such."""
@@ -157,8 +161,8 @@ def lowered(programs: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
     """Scheduled tensor programs as LLVM takes them, with the interface of TVM's calls."""
     mark_vector_calls()
     bound = tirx.transform.BindTarget(target.with_host(target))
-    first, down, last, functions = map(step_of, (joined, truncated, divided, intrinsics))
-    plain = [bound, first, *lowering_steps(), down, *_packed_steps(), last]
+    first, last, functions = map(step_of, (joined, divided, intrinsics))
+    plain = [bound, first, *lowering_steps(), *map(step_of, ARITHMETIC), *_packed_steps(), last]
     steps = [*plain, tirx.transform.LowerTVMBuiltin(), functions]
     return tvm.ir.transform.Sequential(steps)(programs)
 

@@ -8,7 +8,6 @@ import tvm
 from tvm import tirx
 
 from compiler.codegen import host_code
-from compiler.codegen.floors import truncated
 from compiler.codegen.intrinsics import intrinsics
 from compiler.codegen.noalias import no_alias
 from compiler.codegen.pairs import unrolled_pairs
@@ -74,9 +73,8 @@ def _compile(
     }
     lower = tirx.transform
     bound = lower.BindTarget(target.with_host(target))
-    lowered = tvm.ir.transform.Sequential([bound, *steps, host_code.step_of(truncated)])(
-        no_alias(tvm.IRModule(programs))
-    )
+    steps = [bound, *steps, *map(host_code.step_of, host_code.ARITHMETIC)]
+    lowered = tvm.ir.transform.Sequential(steps)(no_alias(tvm.IRModule(programs)))
     plain, table = Plain(prefix), {}
     for gvar, func in lowered.functions.items():
         table[gvar.name_hint] = plain.kernel(func)

@@ -65,6 +65,25 @@ def binary(
     return b.emit(emit(left.expr, right.expr), shape)
 
 
+def as_numbers(x: Value, y: Value) -> tuple[Value, Value]:
+    """Operands with constants of one element as numbers, where they do not add an axis: kernels
+    have numbers in their code, where constants of a shape are arguments.
+
+    A real zero is an argument, since TVM takes x * 0 for 0 where x is infinite or NaN as well, and
+    x + 0 for x where x is -0.
+    """
+    return _as_number(x, y), _as_number(y, x)
+
+
+def _as_number(value: Value, beside: Value) -> Value:
+    if not isinstance(value, Known) or value.symbolic or value.data.size != 1:
+        return value
+    if isinstance(beside, Known) or len(value.shape) > len(beside.shape):
+        return value
+    argument = is_float(value.dtype) and not value.data.any() and beside.shape
+    return Known.of(value.data.reshape((1,) if argument else ()), value.dtype)
+
+
 def _few(*values: Known) -> bool:
     """Whether their elementwise result may consist of symbols. A dim beside a table of constants
     (`positions < length`) makes data, which the compiled program computes.
@@ -116,17 +135,17 @@ def unary(
 
 def add(b: Builder, x: Value, y: Value) -> Value:
     """x + y."""
-    return binary(b, x, y, relax.op.add, numpy=np.add, symbolic=ex.add)
+    return binary(b, *as_numbers(x, y), relax.op.add, numpy=np.add, symbolic=ex.add)
 
 
 def subtract(b: Builder, x: Value, y: Value) -> Value:
     """x - y."""
-    return binary(b, x, y, relax.op.subtract, numpy=np.subtract, symbolic=ex.sub)
+    return binary(b, *as_numbers(x, y), relax.op.subtract, numpy=np.subtract, symbolic=ex.sub)
 
 
 def multiply(b: Builder, x: Value, y: Value) -> Value:
     """x * y."""
-    return binary(b, x, y, relax.op.multiply, numpy=np.multiply, symbolic=ex.mul)
+    return binary(b, *as_numbers(x, y), relax.op.multiply, numpy=np.multiply, symbolic=ex.mul)
 
 
 def divide(b: Builder, x: Value, y: Value) -> Value:
@@ -135,6 +154,7 @@ def divide(b: Builder, x: Value, y: Value) -> Value:
     Raises ImportFailed where integers are divided by a constant zero, which traps; floats become
     infinities and NaN.
     """
+    x, y = as_numbers(x, y)
     if not isinstance(x, Known) and isinstance(y, Known) and not y.symbolic:
         if is_integer(x.dtype) and not np.all(y.data):
             raise ImportFailed("integers are divided by a constant zero", reason="division_by_zero")

@@ -160,3 +160,26 @@ def test_a_table_of_constants_beside_a_dim() -> None:
         outputs=["less", "apart", "chosen"],
     )
     assert_like_onnxruntime(model, [{"x": np.zeros(n, np.float32)} for n in (1, 7, 80)])
+
+
+ARITHMETIC = {"Mul": np.multiply, "Add": np.add, "Sub": np.subtract, "Div": np.divide}
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)])
+@pytest.mark.parametrize("op", ARITHMETIC)
+def test_arithmetic_with_a_constant_keeps_infinities_and_signs_of_zero(
+    op: str, shape: tuple[int, ...]
+) -> None:
+    x = np.stack([EDGES, EDGES[::-1]])
+    numbers = [0.0, -0.0, 1.0, -1.0, 6.0, np.inf]
+    constants = {f"c{at}": np.full(shape, value, "f4") for at, value in enumerate(numbers)}
+    nodes = [NODE(op, ["x", name], [f"y_{name}"]) for name in constants]
+    outputs = [f"y_{name}" for name in constants]
+    built = build(model_of(nodes, {"x": "float32[n,14]"}, constants, outputs=outputs))
+    for got, constant in zip(built.run({"x": x}), constants.values(), strict=True):
+        with np.errstate(all="ignore"):
+            expected = ARITHMETIC[op](x, constant)
+        assert got.shape == expected.shape
+        np.testing.assert_array_equal(got, expected)
+        real = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(got)[real], np.signbit(expected)[real])
