@@ -27,6 +27,7 @@ from compiler.passes.graph.break_chains import BreakChains
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.combine_projections import CombineProjections
 from compiler.passes.graph.define_first import DefineFirst
+from compiler.passes.graph.flush_weights import FlushWeights
 from compiler.passes.graph.fold_constants import FoldConstants
 from compiler.passes.graph.fold_layout import FoldLayout
 from compiler.passes.graph.fuse_attention import FuseAttention
@@ -104,6 +105,7 @@ def for_processors(
         SliceEarly(),
         # Weights are compared with those of the file, so before any is joined with others.
         *(() if rounding is None else (rounding,)),
+        FlushWeights(),
         # Views first: the layout passes look through transposes, not through views.
         LiftViews(),
         RowsAsImages(),
