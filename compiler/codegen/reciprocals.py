@@ -1,5 +1,5 @@
-"""Divisions of float32 by constants as multiply-adds, which take a third of the time (vectors of 512
-bits on Emerald Rapids).
+"""Divisions of float32 by constants as multiply-adds, which take a third of the time in vectors of
+512 bits on Emerald Rapids.
 """
 
 import math

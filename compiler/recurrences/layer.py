@@ -108,14 +108,19 @@ class Buffers:
     finals: tuple[Any, ...]
 
     @property
-    def parameters(self) -> list[Any]:
+    def inputs(self) -> list[Any]:
         """The buffers that there are, in the order of the program's parameters."""
         given = [self.x, self.weights, self.extra, self.peepholes, *self.states, self.lengths]
-        return [buffer for buffer in (*given, self.every, *self.finals) if buffer is not None]
+        return [buffer for buffer in given if buffer is not None]
+
+    @property
+    def results(self) -> list[Any]:
+        """As `inputs`, of what the program writes."""
+        return [self.every, *self.finals]
 
 
 def buffers_of(layer: Recurrence) -> Buffers:
-    """The parameters of a layer's program."""
+    """The parameters of a layer's program, or of one direction of it."""
     gates, units = layer.cell.gates, layer.width
     # Weights are padded to whole blocks, states are not: they are inputs and results of the model.
     state, kinds = [layer.batch, layer.hidden], 1 + layer.two_states

@@ -1,10 +1,10 @@
 """The loop over time of a recurrent layer.
 
-Loop order: rows over the threads, since rows are independent of each other; a task walks all steps;
-a step goes block by block through the units; per block, a few rows at once, whose accumulators for
-some gates stay in registers over the units of the state before. Then all gates of the block are
-applied in one go, so that nothing but states and one block's sums goes through memory, and the rows
-of a task share what is read of the weights.
+Loop order: directions and rows over the threads, since these are independent of each other; a task
+walks all steps; a step goes block by block through the units; per block, a few rows at once, whose
+accumulators for some gates stay in registers over the units of the state before. Then all gates of
+the block are applied in one go, so that nothing but states and one block's sums goes through
+memory, and the rows of a task share what is read of the weights.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from compiler.tir.building import (
     alloc,
     let,
     let_opaque,
+    otherwise,
     serial,
     share_out,
     statements,
@@ -45,25 +46,37 @@ ATTRIBUTES = {
 }
 
 
-def emit_recurrence(layer: Recurrence) -> tirx.PrimFunc:
-    """The program of a layer, which needs no schedule."""
-    given = buffers_of(layer)
+def emit_recurrence(*directions: Recurrence) -> tirx.PrimFunc:
+    """The program of a layer, which needs no schedule: of one direction or of two side by side,
+    with the same extents. Parameters are the inputs of each, then the results of each.
+    """
+    layer, given = directions[0], [buffers_of(direction) for direction in directions]
     with statements() as body:
         each = let_opaque("each", layer.share)
-        # The number of tasks decides over threads as well as the work: a batch of one is one task.
-        tasks = tirx.ceildiv(layer.batch, each)
-        worth = layer.fixed and tirx.all(layer.flops >= PARALLEL_FLOPS, tasks > 1)
+        # The number of tasks decides over threads as well as the work: a row of one direction is
+        # one task.
+        parts = let_opaque("parts", tirx.ceildiv(layer.batch, each))
+        tasks, flops = parts * len(directions), layer.flops * len(directions)
+        worth = layer.fixed and tirx.all(flops >= PARALLEL_FLOPS, tasks > 1)
         for number in share_out(tasks, worth):
-            first = number * each
-            count = let("count", tirx.min(each, layer.batch - let("first", first)))
-            _emit_task(layer, given, first, count)
+            if len(directions) == 1:
+                _emit_task(layer, given[0], each, number)
+            else:
+                with when(number < parts):
+                    _emit_task(layer, given[0], each, number)
+                with otherwise():
+                    _emit_task(directions[1], given[1], each, number - parts)
     block = s_tir.SBlock([], [], [], "root", body.stmt)
     root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
-    return tirx.PrimFunc(given.parameters, root).with_attrs(ATTRIBUTES)
+    inputs = [buffer for buffers in given for buffer in buffers.inputs]
+    results = [buffer for buffers in given for buffer in buffers.results]
+    return tirx.PrimFunc([*inputs, *results], root).with_attrs(ATTRIBUTES)
 
 
-def _emit_task(layer: Recurrence, given: Buffers, first: Expr, count: Expr) -> None:
-    """Emit all steps of the rows from `first` on."""
+def _emit_task(layer: Recurrence, given: Buffers, each: Expr, part: Expr) -> None:
+    """Emit all steps of one of the parts of `each` rows."""
+    first = let("first", part * each)
+    count = let("count", tirx.min(each, layer.batch - first))
     sums = alloc([layer.share * (layer.cell.gates * LANES)], "float32", "sums", "global")
     names = ["state", "following"]
     if layer.two_states or layer.two_phases:

@@ -92,13 +92,47 @@ class _Blocks:
 
 
 def run(
-    b: Builder, cell: Cell, x: Value, lengths: Value | None, d: Direction
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One direction over x [S, B, I]: all hidden states [S, B, H], the last hidden [B, H] and cell
-    state; float32 inside.
+    b: Builder,
+    cells: Sequence[Cell],
+    x: Value,
+    lengths: Value | None,
+    directions: Sequence[Direction],
+) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    """All directions, each with its cell, over x [S, B, I]: of each all hidden states [S, B, H],
+    the last hidden [B, H] and cell state; float32 inside.
     """
-    (steps, batch), hidden = x.shape[:2], b.facts.simplify(d.r.shape[1])
-    blocks = _Blocks.of(b, cell.gates, hidden)
+    first, steps, batch = cells[0], *x.shape[:2]
+    hidden = b.facts.simplify(directions[0].r.shape[1])
+    blocks = _Blocks.of(b, first.gates, hidden)
+    extents = _own(hidden, "hidden"), _own(blocks.count, "blocks")
+    clock = {name: tirx.Var(name, "int64") for name in ("steps", "batch")}
+    layers = [
+        Recurrence(
+            cell, *extents, d.backward, d.peepholes is not None, lengths is not None, **clock
+        )
+        for cell, d in zip(cells, directions, strict=True)
+    ]
+    inputs = [
+        given
+        for cell, d in zip(cells, directions, strict=True)
+        for given in _inputs(b, cell, blocks, x, lengths, d)
+    ]
+    kinds = 1 + layers[0].two_states
+    results = [(steps, batch, hidden), *[(batch, hidden)] * kinds] * len(layers)
+    call = relax.call_tir(
+        b.bb.add_func(emit_recurrence(*layers), first.kind.lower()),
+        [b.adopt(b.tensor(value).expr, shape).expr for value, shape in inputs],
+        [relax.TensorType([ex.prim(e) for e in shape], "float32") for shape in results],
+    )
+    values = iter(b.emit_tuple(call))
+    return [(next(values), next(values), next(values) if kinds == 2 else None) for _ in layers]
+
+
+def _inputs(
+    b: Builder, cell: Cell, blocks: _Blocks, x: Value, lengths: Value | None, d: Direction
+) -> list[tuple[Value, Sequence[Extent]]]:
+    """What the program takes of one direction, each with its shape."""
+    (steps, batch), hidden = x.shape[:2], blocks.hidden
     x, w, r = (ew.cast(b, value, "float32") for value in (x, d.w, d.r))
     given, extra = _given(b, cell, blocks, linear.matmul(b, x, blocks.flat(w)), d.bias)
     rows = ex.mul(blocks.units, cell.gates)
@@ -115,22 +149,7 @@ def run(
     inputs += [(_state(b, value, batch, hidden), [batch, hidden]) for value in states]
     if lengths is not None:
         inputs.append((ew.cast(b, lengths, "int64"), [batch]))
-    program = Recurrence(
-        cell,
-        _own(hidden, "hidden"),
-        _own(blocks.count, "blocks"),
-        d.backward,
-        d.peepholes is not None,
-        lengths is not None,
-    )
-    results = [(steps, batch, hidden), *[(batch, hidden)] * len(states)]
-    call = relax.call_tir(
-        b.bb.add_func(emit_recurrence(program), cell.kind.lower()),
-        [b.adopt(b.tensor(value).expr, shape).expr for value, shape in inputs],
-        [relax.TensorType([ex.prim(e) for e in shape], "float32") for shape in results],
-    )
-    every, last, *memory = b.emit_tuple(call)
-    return every, last, memory[0] if memory else None
+    return inputs
 
 
 def _given(

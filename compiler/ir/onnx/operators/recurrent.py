@@ -53,10 +53,10 @@ def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
     dtype = x.dtype
     x = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
     cells = _cells(node, kind, len(backward))
-    ran = [
-        run(b, cell, x, node.optional(4), _direction(b, node, index, back, batch_first))
-        for index, (cell, back) in enumerate(zip(cells, backward, strict=True))
+    directions = [
+        _direction(b, node, index, back, batch_first) for index, back in enumerate(backward)
     ]
+    ran = run(b, cells, x, node.optional(4), directions)
     every = _stacked(b, [r[0] for r in ran], 1)
     last = _stacked(b, [r[1] for r in ran], 0)
     outputs: list[Value | None] = [

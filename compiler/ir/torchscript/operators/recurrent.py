@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from tvm import relax
@@ -77,32 +76,32 @@ def _layers(b: Builder, node: Node, cell: Cell, states: Sequence[Value]) -> list
     weights = iter(node.values("params"))
     finals: list[list[Value]] = [[] for _ in states]
     for layer in range(node.int("num_layers")):
-        outputs = []
+        given = []
         for direction in range(directions):
             index = layer * directions + direction
             mine = [layout.take(b, state, Known.of(index), 0) for state in states]
-            made = _run(b, node, cell, x, weights, mine, direction == 1, dtype)
-            outputs.append(made[0])
-            for column, final in zip(finals, made[1:], strict=True):
+            given.append(_direction(b, node, cell, weights, mine, direction == 1))
+        made = [
+            [ew.cast(b, value, dtype) for value in values if value is not None]
+            for values in run(b, [cell] * directions, x, None, given)
+        ]
+        for _, *last in made:
+            for column, final in zip(finals, last, strict=True):
                 column.append(layout.unsqueeze(b, final, [0]))
-        x = layout.concat(b, outputs, 2)
+        x = layout.concat(b, [outputs for outputs, *_ in made], 2)
     every = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
     return [every, *(layout.concat(b, column, 0) for column in finals)]
 
 
-def _run(
+def _direction(
     b: Builder,
     node: Node,
     cell: Cell,
-    x: Value,
-    weights: Any,
+    weights: Iterator[Value],
     states: Sequence[Value],
     backward: bool,
-    dtype: str,
-) -> list[Value]:
-    """One direction of one layer, its weights taken from the list: every step's output and the
-    final states.
-    """
+) -> Direction:
+    """One direction of one layer, its weights taken from the list."""
     w, r = (_reordered(b, cell, next(weights)) for _ in range(2))
     bias = (
         layout.concat(b, [_reordered(b, cell, next(weights)) for _ in range(2)], 0)
@@ -113,11 +112,7 @@ def _run(
     if b.facts.same(r.shape[1], hidden) is not True:
         node.fail("projections are not supported", reason="unsupported_form")
     memory = states[1] if len(states) > 1 else None
-    every, last, final = run(
-        b, cell, x, None, Direction(w, r, bias, None, states[0], memory, backward)
-    )
-    made: list[Value] = [every, last] if final is None else [every, last, final]
-    return [ew.cast(b, value, dtype) for value in made]
+    return Direction(w, r, bias, None, states[0], memory, backward)
 
 
 def _reordered(b: Builder, cell: Cell, weight: Value) -> Value:

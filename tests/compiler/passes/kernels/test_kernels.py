@@ -3,6 +3,7 @@ becomes.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,13 @@ def test_recurrence() -> None:
     cell = Cell("LSTM", (tirx.sigmoid, tirx.tanh, tirx.tanh))
     layer = Recurrence(cell, const(8), const(1), False, False, False, const(3), const(12))
     assert nest(emit_recurrence(layer)) == (AFTER / "recurrence.txt").read_text()
+
+
+def test_directions_of_a_recurrence_are_tasks_side_by_side() -> None:
+    cell = Cell("LSTM", (tirx.sigmoid, tirx.tanh, tirx.tanh))
+    layer = Recurrence(cell, const(8), const(1), False, False, False, const(3), const(12))
+    both = nest(emit_recurrence(layer, replace(layer, backward=True))).splitlines()
+    one = (AFTER / "recurrence.txt").read_text().splitlines()
+    assert both[0] == "for i in range(4):"
+    assert len(both) - 1 >= 2 * (len(one) - 1)
+    assert sum("for step in range(3)" in line for line in both) == 2
