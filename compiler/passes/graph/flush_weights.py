@@ -56,8 +56,9 @@ class FlushWeights:
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        # By address, with the constant: without a reference to it an address would be used again.
+        # By address, with the node: without a reference to it an address would be used again.
         self._flushed: dict[int, tuple[Any, Any]] = {}
+        self._products: dict[int, tuple[Any, bool]] = {}
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -71,12 +72,16 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _is_product(self, value: Any) -> bool:
         """Whether this is what a product gives, scaled and shifted by constants."""
         if isinstance(value, relax.Var):
-            value = self.lookup_binding(value)
+            # Operands of what was asked for before are known, however long a chain is.
+            key = value.__chandle__()
+            if key not in self._products:
+                self._products[key] = value, self._is_product(self.lookup_binding(value))
+            return self._products[key][1]
         name = op_name(value)
         if name not in _SCALES:
             return name in _PRODUCTS
         known = [constant_of(self, operand) is not None for operand in value.args]
-        return any(known) and any(self._is_product(operand) for operand in value.args)
+        return any(known) and any(map(self._is_product, value.args))
 
     def _without_subnormals(self, operand: Any) -> Any:
         constant = constant_of(self, operand)

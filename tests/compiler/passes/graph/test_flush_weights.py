@@ -52,6 +52,16 @@ def test_weights_scales_and_biases_of_products() -> None:
         np.testing.assert_array_equal(vector, without_subnormals(BIAS))
 
 
+def test_a_chain_longer_than_pythons_stack() -> None:
+    def graph(b: Any, x: Any) -> Any:
+        value = b.emit(op.matmul(x, relax.const(WEIGHT)))
+        for _ in range(3000):
+            value = b.emit(op.add(value, relax.const(BIAS)))
+        return value
+
+    assert not any(np.any(found == TINY) for found in constants(graph))
+
+
 def test_weights_of_convolutions() -> None:
     def graph(b: Any, x: Any) -> Any:
         image = b.emit(op.reshape(x, (x.ty.shape.values[0], 8, 1, 1)))
