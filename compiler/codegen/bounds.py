@@ -11,12 +11,13 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.tir.exprs import Expr, as_int, dtype_of, is_choice
+from compiler.tir.exprs import Expr, as_int, dtype_of, is_choice, op_name
 
 Range = tuple[int, int]
 """The least and the greatest value."""
 
 _ANY: Range = (-(2**63), 2**63 - 1)
+_ADDRESS = "tirx.address_of"
 
 
 class Bounds:
@@ -66,7 +67,11 @@ class Bounds:
 
         def call(node: Any) -> None:
             # Who has a cell's address may store something else.
-            shared.update(arg.__chandle__() for arg in node.args if isinstance(arg, tvm.ir.Var))
+            address = op_name(node) == _ADDRESS
+            for arg in node.args:
+                whole = arg.source if address and isinstance(arg, tvm.ir.TensorLoad) else arg
+                if isinstance(whole, tvm.ir.Var):
+                    shared.add(whole.__chandle__())
 
         tvm_ffi.structural_walk(
             body,
