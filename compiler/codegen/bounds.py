@@ -140,7 +140,7 @@ def _quotient(one: Range, other: Range) -> Range:
     (low, high), (least, greatest) = one, other
     if least < 0:
         return _ANY
-    least = max(least, 1)
+    least, greatest = max(least, 1), max(greatest, 1)
     return low // (greatest if low >= 0 else least), max(high // least, 0)
 
 
@@ -149,6 +149,7 @@ def _rest(one: Range, other: Range) -> Range:
     (low, high), (least, greatest) = one, other
     if least < 0:
         return _ANY
+    greatest = max(greatest, 1)
     return (0 if low >= 0 else 1 - greatest), min(max(high, 0), greatest - 1)
 
 

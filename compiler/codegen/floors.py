@@ -29,13 +29,18 @@ def truncated(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _truncated(func: tirx.PrimFunc) -> Any:
-    # Whether there is a remainder does not depend on how the quotient is rounded.
-    body = tvm_ffi.structural_map(func.body, [((tirx.EQ, tirx.NE), _compared)], order="pre")
     bounds = Bounds(func)
-    return tvm_ffi.structural_map(
-        body,
-        [(tirx.FloorDiv, partial(_quotient, bounds)), (tirx.FloorMod, partial(_rest, bounds))],
-    )
+    rules = ((tirx.FloorDiv, partial(_quotient, bounds)), (tirx.FloorMod, partial(_rest, bounds)))
+
+    def expression(node: Any, _mutator: Any) -> Expr:
+        # Types of buffers keep their extents, as they are not computed.
+        if isinstance(node, tvm.ir.Var):
+            return node
+        # Whether there is a remainder does not depend on how the quotient is rounded.
+        compared = tvm_ffi.structural_map(node, [((tirx.EQ, tirx.NE), _compared)], order="pre")
+        return tvm_ffi.structural_map(compared, rules)
+
+    return tvm_ffi.structural_mutate(func.body, [(tvm.ir.Expr, expression)])
 
 
 def _compared(node: Any) -> Expr:

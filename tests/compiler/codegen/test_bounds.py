@@ -80,6 +80,8 @@ def test_no_value_is_out_of_bounds(expr: Any) -> None:
         (tirx.floordiv(VARIABLES["i"] + 7, const(3)), (2, 3)),
         (tirx.floormod(VARIABLES["j"], const(3)), (0, 2)),
         (tirx.truncmod(VARIABLES["j"], const(3)), (-2, 0)),
+        # A condition may keep zero away.
+        (tirx.FloorDiv(VARIABLES["i"], VARIABLES["i"] * 0), (0, 4)),
         (tirx.Ramp(VARIABLES["i"], const(3), 4), (0, 13)),
         (tirx.Cast("int32", VARIABLES["i"]), (0, 4)),
     ],
