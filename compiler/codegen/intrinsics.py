@@ -7,19 +7,18 @@ import tvm_ffi
 from tvm import tirx
 from tvm_ffi import WalkResult
 
-from compiler.tir.exprs import Expr
+from compiler.tir.exprs import LEAVES, Expr
 from compiler.tir.loops import with_body
 
 _TARGET = "target"
-_LEAVES = (tvm.ir.Var, tirx.IntImm, tirx.FloatImm, tvm.ir.StringImm, tvm.ir.GenericConst)
 
 
 def intrinsics(module: tvm.IRModule) -> tvm.IRModule:
     """The module after TVM's LowerIntrin, which gets the expressions of each function without the
     loops, branches and variables around them.
 
-    It would tell each of them to an analyzer, by whose proofs it chooses between forms of a
-    division alone; that `truncated` has done.
+    LowerIntrin tells an analyzer each loop, branch and variable, and asks the analyzer for nothing
+    but the signs of what is divided, which `truncated` has settled.
     """
     functions = {
         gvar: _changed(func) if isinstance(func, tirx.PrimFunc) else func
@@ -29,11 +28,11 @@ def intrinsics(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _changed(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    # By address, with the expression, which keeps the address its own.
+    # By address; the expression is kept, so that its address is not used again.
     found: dict[int, Expr] = {}
 
     def expression(node: Any) -> Any:
-        if not isinstance(node, _LEAVES):
+        if not isinstance(node, LEAVES):
             found[node.__chandle__()] = node
         return WalkResult.SKIP
 

@@ -1,5 +1,5 @@
-"""Divisions of float32 by constants as multiply-adds, which take a third of the time in vectors of
-512 bits on Emerald Rapids.
+"""Replaces divisions of float32 by constants by multiply-adds, which take a third of the time in
+vectors of 512 bits on Emerald Rapids.
 """
 
 import math
@@ -28,8 +28,8 @@ def multiplied(module: tvm.IRModule) -> tvm.IRModule:
 
     q = x * (1 / c) is off by less than 1.5 of its last place. The rest x - q * c is exact, and
     q + rest * (1 / c), rounded once, is x / c rounded to nearest, or the neighbour where x / c lies
-    within 2^-23 of the last place of the middle between two (Markstein, IA-64 and Elementary
-    Functions, 2000, chapter 8). Below 2^-100 the rest is not exact, and the quotient may be off by
+    within 2^-23 of the last place of the middle between two (after Markstein, IA-64 and
+    Elementary Functions, 2000). Below 2^-100 the rest is not exact, and the quotient may be off by
     the last place.
     """
     functions = {

@@ -103,9 +103,10 @@ def for_processors(
         FoldLayout(),
         FoldConstants(),
         SliceEarly(),
-        # Weights are compared with those of the file, so before any is joined with others.
-        *(() if rounding is None else (rounding,)),
+        # Weights are compared with those of the file, so before any is changed or joined.
+        *((rounding,) if isinstance(rounding, RoundWeights) else ()),
         FlushWeights(),
+        *((rounding,) if isinstance(rounding, RoundOperands) else ()),
         # Views first: the layout passes look through transposes, not through views.
         LiftViews(),
         RowsAsImages(),

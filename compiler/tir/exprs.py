@@ -17,7 +17,8 @@ Expr = Any
 Table = dict[Any, Expr]
 """What stands for variables."""
 
-_LEAVES = (ir.Var, prim.IntImm, prim.FloatImm, ir.StringImm, ir.GenericConst)
+LEAVES = (ir.Var, prim.IntImm, prim.FloatImm, ir.StringImm, ir.GenericConst)
+"""Expressions without subexpressions."""
 
 
 _size, _item = map(tvm.get_global_func, ("ffi.ArraySize", "ffi.ArrayGetItem"))
@@ -48,7 +49,7 @@ def _parts_of(kind: type) -> Callable[[Expr], list[Expr]]:
 
 
 _PARTS: tuple[tuple[type | tuple[type, ...], Callable[[Expr], list[Expr]]], ...] = (
-    (_LEAVES, lambda expr: []),
+    (LEAVES, lambda expr: []),
     (ir.Call, lambda expr: [arg for arg in items(expr.args) if isinstance(arg, ir.Expr)]),
     (ir.TensorLoad, lambda expr: items(expr.indices)),
     (prim.Select, lambda expr: [expr.condition, expr.true_value, expr.false_value]),

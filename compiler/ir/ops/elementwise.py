@@ -65,7 +65,7 @@ def binary(
     return b.emit(emit(left.expr, right.expr), shape)
 
 
-def as_numbers(x: Value, y: Value) -> tuple[Value, Value]:
+def _as_numbers(x: Value, y: Value) -> tuple[Value, Value]:
     """Operands with constants of one element as numbers, where they do not add an axis: kernels
     have numbers in their code, where constants of a shape are arguments.
 
@@ -135,17 +135,17 @@ def unary(
 
 def add(b: Builder, x: Value, y: Value) -> Value:
     """x + y."""
-    return binary(b, *as_numbers(x, y), relax.op.add, numpy=np.add, symbolic=ex.add)
+    return binary(b, *_as_numbers(x, y), relax.op.add, numpy=np.add, symbolic=ex.add)
 
 
 def subtract(b: Builder, x: Value, y: Value) -> Value:
     """x - y."""
-    return binary(b, *as_numbers(x, y), relax.op.subtract, numpy=np.subtract, symbolic=ex.sub)
+    return binary(b, *_as_numbers(x, y), relax.op.subtract, numpy=np.subtract, symbolic=ex.sub)
 
 
 def multiply(b: Builder, x: Value, y: Value) -> Value:
     """x * y."""
-    return binary(b, *as_numbers(x, y), relax.op.multiply, numpy=np.multiply, symbolic=ex.mul)
+    return binary(b, *_as_numbers(x, y), relax.op.multiply, numpy=np.multiply, symbolic=ex.mul)
 
 
 def divide(b: Builder, x: Value, y: Value) -> Value:
@@ -154,7 +154,7 @@ def divide(b: Builder, x: Value, y: Value) -> Value:
     Raises ImportFailed where integers are divided by a constant zero, which traps; floats become
     infinities and NaN.
     """
-    x, y = as_numbers(x, y)
+    x, y = _as_numbers(x, y)
     if not isinstance(x, Known) and isinstance(y, Known) and not y.symbolic:
         if is_integer(x.dtype) and not np.all(y.data):
             raise ImportFailed("integers are divided by a constant zero", reason="division_by_zero")

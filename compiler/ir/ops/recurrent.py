@@ -26,10 +26,11 @@ from compiler.recurrences.recurrent import emit_recurrence
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction's parameters: w [G*H, I], r [G*H, H], bias [2*G*H] or None, peepholes [3*H] or
-    None, states [B, H].
+    """One direction of a layer: its cell, w [G*H, I], r [G*H, H], bias [2*G*H] or None, peepholes
+    [3*H] or None, states [B, H].
     """
 
+    cell: Cell
     w: Value
     r: Value
     bias: Value | None
@@ -92,31 +93,23 @@ class _Blocks:
 
 
 def run(
-    b: Builder,
-    cells: Sequence[Cell],
-    x: Value,
-    lengths: Value | None,
-    directions: Sequence[Direction],
+    b: Builder, x: Value, lengths: Value | None, directions: Sequence[Direction]
 ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-    """All directions, each with its cell, over x [S, B, I]: of each all hidden states [S, B, H],
-    the last hidden [B, H] and cell state; float32 inside.
+    """One direction or two over x [S, B, I]: of each all hidden states [S, B, H], the last hidden
+    [B, H] and cell state; float32 inside.
     """
-    first, steps, batch = cells[0], *x.shape[:2]
+    first, steps, batch = directions[0].cell, *x.shape[:2]
     hidden = b.facts.simplify(directions[0].r.shape[1])
     blocks = _Blocks.of(b, first.gates, hidden)
     extents = _own(hidden, "hidden"), _own(blocks.count, "blocks")
     clock = {name: tirx.Var(name, "int64") for name in ("steps", "batch")}
     layers = [
         Recurrence(
-            cell, *extents, d.backward, d.peepholes is not None, lengths is not None, **clock
+            d.cell, *extents, d.backward, d.peepholes is not None, lengths is not None, **clock
         )
-        for cell, d in zip(cells, directions, strict=True)
+        for d in directions
     ]
-    inputs = [
-        given
-        for cell, d in zip(cells, directions, strict=True)
-        for given in _inputs(b, cell, blocks, x, lengths, d)
-    ]
+    inputs = [given for d in directions for given in _inputs(b, blocks, x, lengths, d)]
     kinds = 1 + layers[0].two_states
     results = [(steps, batch, hidden), *[(batch, hidden)] * kinds] * len(layers)
     call = relax.call_tir(
@@ -129,10 +122,10 @@ def run(
 
 
 def _inputs(
-    b: Builder, cell: Cell, blocks: _Blocks, x: Value, lengths: Value | None, d: Direction
+    b: Builder, blocks: _Blocks, x: Value, lengths: Value | None, d: Direction
 ) -> list[tuple[Value, Sequence[Extent]]]:
     """What the program takes of one direction, each with its shape."""
-    (steps, batch), hidden = x.shape[:2], blocks.hidden
+    (steps, batch), hidden, cell = x.shape[:2], blocks.hidden, d.cell
     x, w, r = (ew.cast(b, value, "float32") for value in (x, d.w, d.r))
     given, extra = _given(b, cell, blocks, linear.matmul(b, x, blocks.flat(w)), d.bias)
     rows = ex.mul(blocks.units, cell.gates)

@@ -1,5 +1,5 @@
-"""Makes zeros of the subnormal weights that training with decay leaves: an x86-64 processor of
-Intel's takes some hundred cycles for each operation that reads or writes a subnormal number.
+"""Replaces by zeros the subnormal weights that training with weight decay leaves: processors of
+Intel's take some hundred cycles for an operation that reads or writes a subnormal number.
 """
 
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if not self._is_product(call):
             return call
-        operands = [self._without_subnormals(argument) for argument in call.args]
+        operands = [self._flush(argument) for argument in call.args]
         if all(new.same_as(old) for new, old in zip(operands, call.args, strict=True)):
             return call
         return relax.Call(call.op, operands, call.attrs, call.ty_args)
@@ -83,20 +83,21 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         known = [constant_of(self, operand) is not None for operand in value.args]
         return any(known) and any(map(self._is_product, value.args))
 
-    def _without_subnormals(self, operand: Any) -> Any:
+    def _flush(self, operand: Any) -> Any:
         constant = constant_of(self, operand)
         if constant is None or str(constant.ty.dtype) != "float32":
             return operand
         key = constant.__chandle__()
         if key not in self._flushed:
             weight = values_of(constant)
-            self._flushed[key] = constant, flushed(weight) if _has_subnormals(weight) else None
-        found = self._flushed[key][1]
-        return operand if found is None else found
+            made = _without_subnormals(weight) if _has_subnormals(weight) else None
+            self._flushed[key] = constant, made
+        _, made = self._flushed[key]
+        return operand if made is None else made
 
 
-def flushed(weight: np.ndarray) -> Any:
-    """The weight as a constant, with zeros of the same sign in place of subnormal numbers."""
+def _without_subnormals(weight: np.ndarray) -> Any:
+    """A constant of the weight, with zeros of the same sign in place of subnormal numbers."""
     array = aligned(weight.shape)
     np.multiply(weight, np.abs(weight) >= np.finfo(np.float32).tiny, out=array)
     return as_constant(array)

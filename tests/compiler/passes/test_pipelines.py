@@ -6,7 +6,11 @@ import pytest
 
 from compiler import targets
 from compiler.passes.framework.base import FromTVM, Pass, Phase
+from compiler.passes.pack.round_operands import RoundOperands
+from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pipelines import pipeline
+from compiler.targets.vector_unit import VectorUnit
+from relaxd.contract.options import WeightForm
 
 TARGETS = ("x86-64-v3", "aarch64", "cuda-sm80", "webgpu")
 
@@ -30,6 +34,20 @@ def test_our_passes_are_frozen_dataclasses_whose_names_tell_them_apart(name: str
         assert step.__dataclass_params__.frozen
         assert not {"name", "phase"} & {field.name for field in fields(step)}
     assert len({step.name for step in ours}) == len({type(step) for step in ours})
+
+
+@pytest.mark.parametrize("beside", ["round_weights", "round_operands"])
+def test_weights_are_flushed_behind_what_knows_them_by_their_values_alone(beside: str) -> None:
+    """Casts would hide weights from the pass that flushes them."""
+    target = targets.resolve("x86-64-v3")
+    rounding: RoundWeights | RoundOperands = (
+        RoundWeights(WeightForm.INT4, {}, lambda _: None)
+        if beside == "round_weights"
+        else RoundOperands(VectorUnit.of(target), {}, (), frozenset(), lambda _: None)
+    )
+    names = [step.name for step in pipeline(target, {}, rounding)]
+    behind = names.index("flush_weights") > names.index(beside)
+    assert behind == (beside == "round_weights")
 
 
 def test_tvm_passes_keep_their_names() -> None:

@@ -54,9 +54,10 @@ def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
     x = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
     cells = _cells(node, kind, len(backward))
     directions = [
-        _direction(b, node, index, back, batch_first) for index, back in enumerate(backward)
+        _direction(b, node, index, cell, back, batch_first)
+        for index, (cell, back) in enumerate(zip(cells, backward, strict=True))
     ]
-    ran = run(b, cells, x, node.optional(4), directions)
+    ran = run(b, x, node.optional(4), directions)
     every = _stacked(b, [r[0] for r in ran], 1)
     last = _stacked(b, [r[1] for r in ran], 0)
     outputs: list[Value | None] = [
@@ -73,7 +74,9 @@ def _stacked(b: Builder, values: list[Value], axis: int) -> Value:
     return layout.concat(b, [layout.unsqueeze(b, value, [axis]) for value in values], axis)
 
 
-def _direction(b: Builder, node: Node, index: int, backward: bool, batch_first: bool) -> Direction:
+def _direction(
+    b: Builder, node: Node, index: int, cell: Cell, backward: bool, batch_first: bool
+) -> Direction:
     def part(position: int, state: bool = False) -> Value | None:
         value = node.optional(position)
         if value is None:
@@ -84,7 +87,7 @@ def _direction(b: Builder, node: Node, index: int, backward: bool, batch_first: 
     w, r = part(1), part(2)
     if w is None or r is None:
         node.fail("W and R are required", reason="input")
-    return Direction(w, r, part(3), part(7), part(5, True), part(6, True), backward)
+    return Direction(cell, w, r, part(3), part(7), part(5, True), part(6, True), backward)
 
 
 def _cells(node: Node, kind: str, directions: int) -> list[Cell]:

@@ -83,7 +83,7 @@ def _layers(b: Builder, node: Node, cell: Cell, states: Sequence[Value]) -> list
             given.append(_direction(b, node, cell, weights, mine, direction == 1))
         made = [
             [ew.cast(b, value, dtype) for value in values if value is not None]
-            for values in run(b, [cell] * directions, x, None, given)
+            for values in run(b, x, None, given)
         ]
         for _, *last in made:
             for column, final in zip(finals, last, strict=True):
@@ -112,7 +112,7 @@ def _direction(
     if b.facts.same(r.shape[1], hidden) is not True:
         node.fail("projections are not supported", reason="unsupported_form")
     memory = states[1] if len(states) > 1 else None
-    return Direction(w, r, bias, None, states[0], memory, backward)
+    return Direction(cell, w, r, bias, None, states[0], memory, backward)
 
 
 def _reordered(b: Builder, cell: Cell, weight: Value) -> Value:

@@ -24,6 +24,7 @@ from tests.compiler.ir.onnx.running import (
     normal,
 )
 from tests.compiler.passes import lowered
+from tests.geometries import GEOMETRIES, geometry
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 SHAPES = ((1, 1), (5, 2), (3, 7), (2, 25), (7, 9))
@@ -127,12 +128,14 @@ def test_the_whole_pipeline_gives_the_same(kind: str, options: dict[str, Any]) -
     )
 
 
+@pytest.mark.parametrize("unit", [*GEOMETRIES, "native"])
 @pytest.mark.parametrize("kind", GATES)
-def test_directions_that_threads_share_out(kind: str) -> None:
+def test_directions_that_threads_share_out(kind: str, unit: str) -> None:
     """Of one row each and of many, with enough work for the other threads."""
     made = model(kind, 130, direction="bidirectional", states=True)
     feeds = [feed(made, *shape) for shape in ((40, 1), (9, 13), (3, 65))]
-    lowered.assert_like_onnxruntime(made, feeds, {"s": (1, 64), "b": (1, 128)})
+    dims = {"s": (1, 64), "b": (1, 128)}
+    lowered.assert_like_onnxruntime(made, feeds, dims, geometry(unit))
 
 
 def test_weights_of_open_extents() -> None:
