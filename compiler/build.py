@@ -284,7 +284,7 @@ def _kernels(this: _Build) -> "KernelCache | None":
         this.on_event(Progress(Stage.CODEGEN, message))
 
     kept, fresh = Objects(Path(this.job.kernels)), Objects(Path(this.job.fresh_kernels))
-    return KernelCache(kept, fresh, canonical.library(), report)
+    return KernelCache(kept, fresh, canonical.library(), report, this.flavour)
 
 
 def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":

@@ -16,7 +16,7 @@ from compiler.codegen import generate, system_lib
 from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.standalone import header as c_header
 from compiler.codegen.standalone.expressions import identifier
-from compiler.codegen.standalone.kernels import Kernels, compile_kernels
+from compiler.codegen.standalone.kernels import Kernels, compile_apart, compile_kernels
 from compiler.codegen.standalone.source import TEAM, Signature, driver_source
 from compiler.codegen.standalone.wrappers import wrappers
 from compiler.codegen.webgpu import section, shaders
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from compiler.passes.framework.observers import Observer
 
 _LONGEST_NAME = 40
+
+KERNELS = "kernels"
+"""Begins the symbols of kernels that are objects of their own, which libraries of any name link."""
 
 NodesOfKernels = Mapping[str, Sequence[str]]
 """By kernel, the names of the model's nodes that it computes."""
@@ -151,11 +154,15 @@ class Standalone:
     """Plain C functions, called by a driver in C."""
 
     subject: Subject
-    takes_objects = False
 
     @property
     def _prefix(self) -> str:
         return f"relaxd_{identifier(self.subject.name)[:_LONGEST_NAME] or 'model'}"
+
+    @property
+    def takes_objects(self) -> bool:
+        """Where each kernel is an object of its own."""
+        return generate.is_apart(self.subject.target)
 
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """A module whose memory is planned."""
@@ -164,7 +171,10 @@ class Standalone:
     def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
         """The code of the kernels."""
         target = self.subject.target
-        kernels = compile_kernels(lowered, target, self._prefix, target.threads)
+        if self.takes_objects:
+            kernels = compile_apart(lowered, target, KERNELS, self.subject.kernels)
+        else:
+            kernels = compile_kernels(lowered, target, self._prefix, target.threads)
         return _Code(lowered, kernels, nodes)
 
     def link(
@@ -184,6 +194,7 @@ class Standalone:
             self._prefix,
             offsets,
             messages,
+            symbols=KERNELS if self.takes_objects else None,
             heap=not target.platform.bare,
             nodes=code.nodes,
             team=team,
@@ -192,10 +203,11 @@ class Standalone:
         if target.platform.runtime is Runtime.BUNDLED:
             linking.warm_up(target)
         with tempfile.TemporaryDirectory() as workspace:
-            kernels = Path(workspace, "kernels.o")
-            code.kernels.write(kernels)
+            objects = [Path(workspace, f"{index}.o") for index in range(len(code.kernels.objects))]
+            for place, content in zip(objects, code.kernels.objects, strict=True):
+                place.write_bytes(content)
             held = file if signature.embedded else None
-            parts = Parts(self._prefix, source, text, kernels, held, exports=TEAM if team else ())
+            parts = Parts(self._prefix, source, text, objects, held, exports=TEAM if team else ())
             link_standalone(parts, folder, target)
             if watched is not None:
                 link_watched(parts, watched, target)
@@ -253,7 +265,7 @@ class Launching(Standalone):
         source = device_source(module, split, signature, self._prefix, messages, nodes)
         text = c_header.header_text(signature, self._prefix, target.name, allocator=True)
         linking.warm_up(target)
-        parts = Parts(self._prefix, source.driver, text, None, exports=EXPORTS)
+        parts = Parts(self._prefix, source.driver, text, [], exports=EXPORTS)
         linked = link_standalone(parts, folder, target)
         linked.write_bytes(section.with_section(linked.read_bytes(), source.table))
         # Tensors are numbers of a page's buffers: no program in C could call it.

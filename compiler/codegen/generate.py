@@ -12,7 +12,7 @@ from compiler.codegen import host_code
 from compiler.codegen.cubin import Kernels, Pack, cuda_source, packing
 from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.noalias import no_alias
-from compiler.codegen.side_by_side import compile_each
+from compiler.codegen.side_by_side import compile_each, modules_of, objects_of
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.passes.gpu.trial import sources_only
 from compiler.targets import ObjectFormat, Runtime, Target
@@ -58,9 +58,10 @@ def _as_one_module(module: tvm.IRModule, target: tvm.target.Target) -> relax.VME
 
 def _code(target: Target, kernels: KernelCache | None, programs: tvm.IRModule) -> list[Any]:
     """The code of each program, in the order of their names."""
-    if kernels is not None:
-        return kernels.compiled(programs, target)
-    return compile_each(programs, tvm.target.Target(target.to_tvm()))
+    machine = tvm.target.Target(target.to_tvm())
+    if kernels is None:
+        return compile_each(programs, machine)
+    return modules_of(kernels.compiled(programs, target, partial(objects_of, target=machine)))
 
 
 def _side_by_side(

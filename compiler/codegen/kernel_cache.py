@@ -1,13 +1,13 @@
 """Takes the machine code of kernels from earlier builds where these compiled the same kernels.
 
 A kernel's key is a digest over the canonical form of its loops, before they are lowered, over its
-name, the target, and everything that decides what code they become: our own sources, TVM, LLVM.
+name, the target, the flavour of the library, and everything that decides what code they become: our
+own sources, TVM, LLVM.
 From the digest of a program ahead of its scheduling, a record leads to the same object.
 """
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,6 @@ import tvm
 from tvm import tirx
 
 from compiler.codegen import kernel_records
-from compiler.codegen.side_by_side import compile_each, each
 from compiler.passes.cpu.recall import Recalled
 from compiler.passes.cpu.schedule import VIEW
 from compiler.passes.framework.kernel_notes import GIVEN, OBJECT, REMEMBERED, KernelNote, bare
@@ -25,30 +24,35 @@ from compiler.runtimes import canonical
 from compiler.targets import Target
 from compiler.toolchain import versions
 from compiler.toolchain.objects import Objects
+from relaxd.contract.options import Flavour
 
 _PARTS = ("tvm", "tvm_ffi", "llvm", "pipeline")
 """The versions that decide the code of given loops."""
 
 Report = Callable[[int, int], None]
+Compile = Callable[[tvm.IRModule], dict[str, bytes]]
+"""Gives the code of each program by its name."""
 
 
 @dataclass(frozen=True)
 class KernelCache:
     """kept: objects of earlier builds, which are only read; fresh: receives those that this build
     compiles, and what it used; form: the library that writes canonical forms; report: gets the
-    number of kernels, and of those that were there; recalled_objects: by key, those that stand for
-    kernels without loops, read ahead of a worker that removes old ones.
+    number of kernels, and of those that were there; flavour: of the library that is built;
+    recalled_objects: by key, those that stand for kernels without loops, read ahead of a worker
+    that removes old ones.
     """
 
     kept: Objects
     fresh: Objects
     form: Path
     report: Report = lambda kernels, found: None
+    flavour: Flavour = Flavour.VM
     recalled_objects: dict[str, bytes] = field(default_factory=dict)
 
     def key(self, name: str, program: tirx.PrimFunc, given: str, target: Target) -> str | None:
         """The key of the record of a program that is not scheduled, as in `Recall`."""
-        described = json.dumps([_context(target), target.to_json(), given])
+        described = json.dumps([self._context(target), target.to_json(), given])
         return self._key(f"record\0{described}", name, program)
 
     def recalled(self, key: str) -> Recalled | None:
@@ -61,15 +65,16 @@ class KernelCache:
         self.recalled_objects[kernel.object] = code
         return kernel
 
-    def compiled(self, programs: tvm.IRModule, target: Target) -> list[Any]:
-        """One module of TVM's for each program, in the order of their names: an object, whether it
-        was compiled now or earlier.
-        """
+    def compiled(
+        self, programs: tvm.IRModule, target: Target, compile_missing: Compile
+    ) -> dict[str, bytes]:
+        """The code of each program by its name, whether it was compiled now or earlier."""
         stubs, marked = _texts(OBJECT, programs), _texts(REMEMBERED, programs)
         rest = _bare({g: f for g, f in programs.functions.items() if g.name_hint not in stubs})
         keys = self._keys(rest, target)
         found = {name: code for name, key in keys.items() if (code := self._get(key)) is not None}
-        made = self._compile(tvm.IRModule(rest, attrs=programs.attrs), found, target)
+        missing = {gvar: func for gvar, func in rest.items() if gvar.name_hint not in found}
+        made = compile_missing(tvm.IRModule(missing, attrs=programs.attrs)) if missing else {}
         for name in made.keys() & keys.keys():
             self.fresh.put(keys[name], made[name])
         for name in marked.keys() & keys.keys():
@@ -78,7 +83,7 @@ class KernelCache:
         records = (marked[name] for name in stubs)
         self.fresh.note_use([*(keys[name] for name in found), *stubs.values(), *records])
         self.report(len(programs.functions), len(found) + len(stubs))
-        return _modules({**found, **made, **recalled})
+        return {**found, **made, **recalled}
 
     def _remember(self, key: str, note: KernelNote, code: str) -> None:
         """Leave a record of a kernel; code: the key of its object."""
@@ -93,7 +98,7 @@ class KernelCache:
 
     def _keys(self, programs: Mapping[Any, Any], target: Target) -> dict[str, str]:
         """Of each program that has a canonical form."""
-        context = _context(target)
+        context = self._context(target)
         keys = {g.name_hint: self._key(context, g.name_hint, f) for g, f in programs.items()}
         return {name: key for name, key in keys.items() if key is not None}
 
@@ -103,31 +108,12 @@ class KernelCache:
             return None
         return hashlib.sha256(f"{context}\0{name}\0{form.hex()}".encode()).hexdigest()
 
-    def _compile(
-        self, programs: tvm.IRModule, found: Mapping[str, bytes], target: Target
-    ) -> dict[str, bytes]:
-        """Objects by name of the programs that were not found."""
-        missing = {
-            gvar: program
-            for gvar, program in programs.functions.items()
-            if gvar.name_hint not in found
-        }
-        if not missing:
-            return {}
-        machine = tvm.target.Target(target.to_tvm())
-        names = sorted(gvar.name_hint for gvar in missing)
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder, f"{index}.o") for index in range(len(names))]
-            made = compile_each(tvm.IRModule(missing, attrs=programs.attrs), machine)
-            objects = each(_object, zip(made, files, strict=True))
-        return dict(zip(names, objects, strict=True))
-
-
-def _context(target: Target) -> str:
-    """What decides the code of given loops beside them."""
-    toolchain = versions.versions()
-    given = {"target": target.to_tvm(), **{part: toolchain[part] for part in _PARTS}}
-    return json.dumps(given, sort_keys=True)
+    def _context(self, target: Target) -> str:
+        """What decides the code of given loops beside them."""
+        toolchain = versions.versions()
+        given: dict[str, Any] = {part: toolchain[part] for part in _PARTS}
+        given |= {"target": target.to_tvm(), "flavour": self.flavour}
+        return json.dumps(given, sort_keys=True)
 
 
 def _texts(attribute: str, programs: tvm.IRModule) -> dict[str, str]:
@@ -142,20 +128,3 @@ def _texts(attribute: str, programs: tvm.IRModule) -> dict[str, str]:
 def _bare(programs: Mapping[Any, tirx.PrimFunc]) -> dict[Any, tirx.PrimFunc]:
     """The programs as they are compiled, without what is for later builds."""
     return {g: bare(f) if REMEMBERED in (f.attrs or {}) else f for g, f in programs.items()}
-
-
-def _object(item: tuple[Any, Path]) -> bytes:
-    module, file = item
-    module.write_to_file(str(file))
-    return file.read_bytes()
-
-
-def _modules(objects: Mapping[str, bytes]) -> list[Any]:
-    """Objects by name as TVM's modules, in the order of the names."""
-    modules = []
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "kernel.o")
-        for name in sorted(objects):
-            file.write_bytes(objects[name])
-            modules.append(tvm.runtime.load_static_library(str(file), [name]))
-    return modules

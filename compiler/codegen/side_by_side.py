@@ -6,8 +6,10 @@ processors there were.
 """
 
 import os
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tvm
@@ -29,10 +31,41 @@ def compile_each(programs: tvm.IRModule, target: tvm.target.Target) -> list[Any]
         with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
             return build(host_code.lowered(program, target), target)
 
+    return each(compiled, apart(programs).values())
+
+
+def objects_of(programs: tvm.IRModule, target: tvm.target.Target) -> dict[str, bytes]:
+    """The object of each scheduled tensor program, by its name."""
+    made = compile_each(programs, target)
+    return dict(zip(apart(programs), each(object_of, made), strict=True))
+
+
+def object_of(module: Any) -> bytes:
+    """A runtime module of machine code, as an object."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "kernel.o")
+        module.write_to_file(str(file), "o")
+        return file.read_bytes()
+
+
+def modules_of(objects: Mapping[str, bytes]) -> list[Any]:
+    """Objects by name as TVM's modules, in the order of the names."""
+    modules = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "kernel.o")
+        for name in sorted(objects):
+            file.write_bytes(objects[name])
+            modules.append(tvm.runtime.load_static_library(str(file), [name]))
+    return modules
+
+
+def apart(programs: tvm.IRModule) -> dict[str, tvm.IRModule]:
+    """Each program as a module, by its name, in the order of the names."""
     named = sorted(programs.functions.items(), key=lambda item: item[0].name_hint)
-    return each(
-        compiled, [tvm.IRModule({gvar: program}, attrs=programs.attrs) for gvar, program in named]
-    )
+    return {
+        gvar.name_hint: tvm.IRModule({gvar: program}, attrs=programs.attrs)
+        for gvar, program in named
+    }
 
 
 def each(make: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:

@@ -1,6 +1,7 @@
 """Compiles a driver and links it with its kernels into a library that needs no runtime."""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,21 +66,21 @@ _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 
 @dataclass(frozen=True)
 class Parts:
-    """What is linked: the driver's source, its header, the object of the kernels if they are
-    machine code, and the file of weights if the source includes it; exports: what a library exports
-    beside FUNCTIONS.
+    """What is linked: the driver's source, its header, the objects of the kernels that are machine
+    code, and the file of weights if the source includes it; exports: what a library exports beside
+    FUNCTIONS.
     """
 
     prefix: str
     source: str
     header: str
-    kernels: Path | None
+    kernels: Sequence[Path]
     weights: Path | None = None
     exports: tuple[str, ...] = ()
 
     def objects(self, driver: Path) -> list[Path]:
         """The compiled driver and the kernels."""
-        return [driver] if self.kernels is None else [driver, self.kernels]
+        return [driver, *self.kernels]
 
 
 def link_watched(parts: Parts, output: Path, target: Target) -> None:

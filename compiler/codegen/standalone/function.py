@@ -1,16 +1,16 @@
 """Writes the body of a Relax function as C statements."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
 from tvm import relax, tirx
 
-from compiler.codegen.standalone.expressions import expression, identifier, quoted, variables
+from compiler.codegen.standalone.expressions import expression, identifier, quoted
 from compiler.codegen.standalone.memory import ALLOCATE, Memory, size_of
 from compiler.codegen.standalone.model import Driver
-from compiler.codegen.standalone.plain import Kernel
+from compiler.codegen.standalone.plain import filled
 from compiler.codegen.standalone.values import (
     ShapeValue,
     StorageValue,
@@ -199,18 +199,16 @@ class Function:
         extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
         head = ["c"] if kernel.needs_context else []
         if kernel.needs_scratch:
-            self._working_memory(var, kernel, call, extents)
+            self._working_memory(var, *filled(kernel.scratch, extents, arguments))
             head.append("rd_scratch(&c->own, 0)")
         text = f"{kernel.symbol}({', '.join([*head, *arguments, *extents])})"
         self.lines.append(f'  RD_CALL("{call.op.name_hint}", {text});')
         return TupleValue(())
 
-    def _working_memory(self, var: Any, kernel: Kernel, call: Any, extents: list[str]) -> None:
-        """Makes sure that the kernel has its working memory: by bind, or right here."""
-        given = dict(zip(kernel.extents, extents, strict=True))
-        given |= {var: self.text(call.args[i]) for var, i in kernel.scalars.items()}
-        size = expression(kernel.scratch, given)
-        needed = [given[var] for var in variables(kernel.scratch)]
+    def _working_memory(self, var: Any, size: str, needed: Collection[str]) -> None:
+        """Makes sure that a kernel has so much working memory, which is known where the texts
+        `needed` are: by bind, or right here.
+        """
         if all(self.is_early(text) for text in needed):
             self.driver.scratch(size)
         else:

@@ -2,8 +2,9 @@
 by way of arguments, so that no function refers to a runtime or to a global variable.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import Any
 
 import tvm
@@ -13,6 +14,7 @@ from tvm.tirx.stmt import ForKind
 from tvm_ffi import structural_equal, structural_map, structural_walk
 
 from compiler.codegen.plain_functions import plain_function, unpacked
+from compiler.codegen.standalone.expressions import expression
 from compiler.codegen.standalone.scratch import Scratch
 from compiler.errors import CodegenError
 from compiler.tir.exprs import const, dtype_of, op_name
@@ -49,17 +51,15 @@ class Kernel:
     """A tensor program as a function: context and scratch where it `needs` them, `params`, and the
     extents `dims`, each an axis of a parameter: (position, axis), as a number of `dim_types`.
 
-    scratch: bytes of working memory of each thread, over the variables `extents` (one for each of
-    dims) and `scalars` (by position of the parameter).
+    scratch: bytes of working memory of each thread, as C in which `{d0}` stands for the first of
+    dims and `{p2}` for the parameter at position 2.
     """
 
     symbol: str
     params: tuple[str | None, ...]
     dims: tuple[tuple[int, int], ...]
     dim_types: tuple[str, ...]
-    extents: tuple[Any, ...]
-    scalars: dict[Any, int]
-    scratch: Any
+    scratch: str
     tasks: tuple[Task, ...]
 
     @property
@@ -70,7 +70,38 @@ class Kernel:
     @property
     def needs_scratch(self) -> bool:
         """Whether it has working memory beyond the stack."""
-        return not (isinstance(self.scratch, tirx.IntImm) and int(self.scratch.value) == 0)
+        return self.scratch != "0"
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> "Kernel":
+        """What `dataclasses.asdict` made a document of; raises KeyError, TypeError."""
+        tasks = [Task(**{**task, "params": tuple(task["params"])}) for task in document["tasks"]]
+        return cls(
+            document["symbol"],
+            tuple(document["params"]),
+            tuple((position, axis) for position, axis in document["dims"]),
+            tuple(document["dim_types"]),
+            document["scratch"],
+            tuple(tasks),
+        )
+
+
+def places_of(dims: Iterable[Any], scalars: Mapping[Any, int]) -> dict[Any, str]:
+    """What stands for the variables of a kernel in a size of its memory; scalars: the positions of
+    parameters.
+    """
+    named = {var: f"{{p{at}}}" for var, at in scalars.items()}
+    return named | {var: f"{{d{at}}}" for at, var in enumerate(dims)}
+
+
+def filled(size: str, dims: Sequence[str], params: Sequence[str]) -> tuple[str, list[str]]:
+    """A size of a kernel's memory, given the C texts of its dims and parameters, and those of them
+    that stand in it.
+    """
+    given = {f"d{at}": text for at, text in enumerate(dims)}
+    given |= {f"p{at}": text for at, text in enumerate(params)}
+    named = [name for _, name, _, _ in Formatter().parse(size) if name]
+    return size.format(**given), [given[name] for name in named]
 
 
 def take_symbol(prefix: str) -> str:
@@ -110,9 +141,7 @@ class Plain:
             params,
             tuple(origins[var] for var in free),
             tuple(dtype_of(var) for var in free),
-            tuple(free),
-            scalars,
-            writer.scratch.bytes,
+            expression(writer.scratch.bytes, places_of(free, scalars)),
             tuple(writer.tasks),
         )
         head = [context] if made.needs_context else []

@@ -76,14 +76,15 @@ def driver_source(
     offsets: Sequence[int],
     messages: Mapping[str, str],
     *,
+    symbols: str | None = None,
     heap: bool = True,
     nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
     team: bool = False,
 ) -> str:
     """The whole source, which includes `model.h`; raises CodegenError.
 
-    heap, nodes: as in Driver; team: whether the driver has threads of its own, as it has in
-    WebAssembly.
+    symbols: begins those of the kernels, if not the prefix; heap, nodes: as in Driver; team:
+    whether the driver has threads of its own, as it has in WebAssembly.
     """
     driver = Driver(module, kernels, prefix, tuple(offsets), messages, heap, nodes)
     main = main_function(driver, signature.inputs, signature.dims)
@@ -98,7 +99,7 @@ def driver_source(
         _EMBEDDED if signature.embedded else "",
         context(main, signature, driver.slots, driver.growing),
         _RESULTS,
-        *_launchers(driver, prefix),
+        *_launchers(driver, symbols or prefix),
         "\n".join(driver.prototypes.values()),
         *driver.functions,
         run_function(main),
@@ -122,14 +123,14 @@ def context(main: Main, signature: Signature, slots: int, growing: int, also: st
 {also}{shapes}}};"""
 
 
-def _launchers(driver: Driver, prefix: str) -> list[str]:
+def _launchers(driver: Driver, symbols: str) -> list[str]:
     """What kernels call to share out a loop."""
     tasks = [task for kernel in driver.kernels.values() for task in kernel.tasks]
     if not tasks:
         return []
     take = (
-        f"int64_t {take_symbol(prefix)}(int32_t *, int64_t, int64_t, int64_t *);\n"
-        f"int64_t {take_symbol(prefix)}(int32_t *taken, int64_t total, int64_t worker, "
+        f"int64_t {take_symbol(symbols)}(int32_t *, int64_t, int64_t, int64_t *);\n"
+        f"int64_t {take_symbol(symbols)}(int32_t *taken, int64_t total, int64_t worker, "
         "int64_t *state) { return rd_claim(taken, total, worker, state); }"
     )
     return [take, *(_launcher(task) for task in tasks)]

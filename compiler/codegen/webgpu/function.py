@@ -7,10 +7,10 @@ from typing import Any
 
 import tvm
 
-from compiler.codegen.standalone.expressions import expression, variables
 from compiler.codegen.standalone.function import SHAPE_READS, VIEWS, Function, called
 from compiler.codegen.standalone.memory import size_of
 from compiler.codegen.standalone.model import Driver
+from compiler.codegen.standalone.plain import filled
 from compiler.codegen.standalone.values import ShapeValue, TensorValue, TupleValue, Value
 from compiler.codegen.webgpu.launches import Launcher
 from compiler.errors import CodegenError
@@ -132,17 +132,17 @@ class DeviceFunction(Function):
             for kind, arg in zip(kernel.params, call.args, strict=True)
         ]
         extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
-        given = dict(zip(kernel.extents, extents, strict=True))
-        given |= {scalar: self.text(call.args[i]) for scalar, i in kernel.scalars.items()}
-        places = [self._workspace(kernel, size, given) for size in kernel.workspaces]
+        places = [
+            self._workspace(kernel, *filled(size, extents, arguments)) for size in kernel.workspaces
+        ]
         text = f"{kernel.symbol}({', '.join([*arguments, *extents, *places])})"
         self.lines.append(f'  RD_CALL("{call.op.name_hint}", {text});')
         return TupleValue(())
 
-    def _workspace(self, kernel: Launcher, size: Any, given: dict[Any, str]) -> str:
-        if not all(self.is_early(given[extent]) for extent in variables(size)):
+    def _workspace(self, kernel: Launcher, size: str, needed: Sequence[str]) -> str:
+        if not all(map(self.is_early, needed)):
             raise refusal(f"{kernel.symbol}, whose memory depends on what a run computes")
-        return f"RD_AT({self._device.workspace(expression(size, given))})"
+        return f"RD_AT({self._device.workspace(size)})"
 
     def _view(self, var: Any, call: Any) -> Value:
         offset = call.args[3] if op_name(call) == "relax.memory.view" and len(call.args) > 3 else 0

@@ -9,7 +9,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.codegen.standalone.expressions import expression, identifier
 from compiler.codegen.standalone.memory import size_of
-from compiler.codegen.standalone.plain import Kernel, extents_of
+from compiler.codegen.standalone.plain import Kernel, extents_of, places_of
 from compiler.errors import CodegenError
 from compiler.tir.exprs import dtype_of, op_name
 
@@ -23,12 +23,12 @@ _NUMBERS = ("int32", "int64", "uint32")
 class Launcher(Kernel):
     """A tensor program whose shaders a C function launches; `text` is that function.
 
-    workspaces: bytes of each buffer that its shaders keep between them, over `extents` and
-    `scalars`: further parameters, behind the extents.
+    workspaces: bytes of each buffer that its shaders keep between them, as `scratch` is written:
+    further parameters, behind the extents.
     """
 
     text: str
-    workspaces: tuple[Any, ...]
+    workspaces: tuple[str, ...]
 
 
 def launcher(symbol: str, func: tirx.PrimFunc, numbers: Mapping[str, int]) -> Launcher:
@@ -79,12 +79,10 @@ class _Writer:
             tuple(kinds),
             tuple(origins[var] for var in extents),
             tuple(dtype_of(var) for var in extents),
-            tuple(extents),
-            scalars,
-            tirx.IntImm("int64", 0),
+            "0",
             (),
             "\n".join([f"{head} {{", *self.lines, "  return 0;", "}"]),
-            tuple(self.workspaces),
+            tuple(expression(size, places_of(extents, scalars)) for size in self.workspaces),
         )
 
     def _statement(self, stmt: Any) -> None:

@@ -1,5 +1,8 @@
 """Tensor programs as functions of pointers and numbers."""
 
+import dataclasses
+import json
+import operator
 import re
 
 import pytest
@@ -8,8 +11,8 @@ from tvm import tirx
 from tvm.script import tirx as T
 
 from compiler import targets
-from compiler.codegen.standalone.kernels import compile_kernels
-from compiler.codegen.standalone.plain import Plain
+from compiler.codegen.standalone.kernels import assembly, compile_kernels
+from compiler.codegen.standalone.plain import Kernel, Plain, filled
 from compiler.errors import CodegenError
 from compiler.tir.building import (
     alloc,
@@ -21,14 +24,14 @@ from compiler.tir.building import (
     store,
     when,
 )
-from compiler.tir.exprs import const, substitute
+from compiler.tir.exprs import const
 from compiler.tir.loops import SHARES
+
+TARGET = targets.resolve("x86-64-v3")
 
 
 def kernels(function, threads=True):
-    return compile_kernels(
-        tvm.IRModule({"double": function}), targets.resolve("x86-64-v3"), "relaxd_m", threads
-    )
+    return compile_kernels(tvm.IRModule({"double": function}), TARGET, "relaxd_m", threads)
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -57,16 +60,16 @@ def scratched(a: T.handle, b: T.handle):
 
 
 def test_a_parallel_loop_is_a_function_that_the_host_starts():
-    made = kernels(shared)
-    kernel = made.table["double"]
+    kernel = kernels(shared).table["double"]
     assert kernel.symbol == "relaxd_m_k_double"
     assert kernel.needs_context
     assert not kernel.needs_scratch
     assert kernel.dims == ((0, 0),)
     (task,) = kernel.tasks
-    text = made.code.inspect_source("ll")
-    assert f"call i32 @{task.launch}" in text
-    assert re.search(rf"define\b.* i32 @{task.symbol}\(i32", text)
+    text = assembly(tvm.IRModule({"double": shared}), TARGET, threads=True, form="ll")
+    launch, symbol = (name.replace("_m_", "_") for name in (task.launch, task.symbol))
+    assert f"call i32 @{launch}" in text
+    assert re.search(rf"define\b.* i32 @{symbol}\(i32", text)
 
 
 def converted(function):
@@ -129,10 +132,16 @@ def test_without_threads_the_serial_half_is_left(n):
 def test_working_memory_is_counted_over_the_extents():
     kernel = kernels(scratched).table["double"]
     assert kernel.needs_scratch
-    (n,) = kernel.extents
     for value, size in ((1, 64), (16, 64), (17, 128), (1000, 4032)):
-        bound = substitute(kernel.scratch, {n: tirx.IntImm("int64", value)})
-        assert int(tvm.sym.Analyzer().simplify(bound).value) == size
+        text, needed = filled(kernel.scratch, [str(value)], ["x", "y"])
+        assert needed == [str(value)]
+        assert eval(text, {"rd_floordiv": operator.floordiv, "rd_max": max}) == size
+
+
+def test_what_a_kernel_takes_can_be_written_down():
+    for function in (shared, scratched, taking_shares(tirx.Var("n", "int64"))):
+        kernel = kernels(function).table["double"]
+        assert Kernel.of_json(json.loads(json.dumps(dataclasses.asdict(kernel)))) == kernel
 
 
 def test_working_memory_that_depends_on_values_is_refused():
