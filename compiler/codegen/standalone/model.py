@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.codegen.standalone.expressions import C_TYPES
+from compiler.codegen.standalone.expressions import C_TYPES, octets
 from compiler.codegen.standalone.plain import Kernel
 from compiler.errors import CodegenError
 from compiler.passes.framework.bindings import bindings_within
@@ -108,8 +108,10 @@ class Driver:
         key = (str(node.value.dtype), values.tobytes())
         if key not in self._constants:
             name = f"constant{len(self._constants)}"
-            content = ", ".join(map(str, key[1])) or "0"
-            self.statics.append(f"static const _Alignas(64) uint8_t {name}[] = {{{content}}};")
+            size = max(len(key[1]), 1)
+            self.statics.append(
+                f"static const _Alignas(64) uint8_t {name}[{size}] = {octets(key[1])};"
+            )
             self._constants[key] = name
         return f"((void *){self._constants[key]})"
 
