@@ -38,7 +38,7 @@ def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
 class PackMatmul:
     """Rewrites float32 `matmul(x, constant [K, N])` into a tensor program over packed panels. Rows
     of a table that is also the weight of a matmul are read from its panels, so that it is there
-    once.
+    once. A single column stays as it is: its products are sums along K, in vectors of K.
     """
 
     unit: VectorUnit
@@ -68,6 +68,14 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return call
         columns = right.value.shape[1]
+        if columns == 1:
+            return self.builder_.call_te(
+                _column_matmul,
+                with_simple_shape(self, left),
+                as_constant(values_of(right).reshape(-1)),
+                primfunc_name_hint="column_matmul",
+                primfunc_attrs=FUSABLE,
+            )
         return self.builder_.call_te(
             _panel_matmul,
             with_simple_shape(self, left),
@@ -112,6 +120,16 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             len(table),
             primfunc_name_hint="rows_of_panels",
         )
+
+
+def _column_matmul(left: Any, column: Any) -> Any:
+    *lead, depth = left.shape
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute(
+        (*lead, tvm.tirx.IntImm("int64", 1)),
+        lambda *at: te.sum(left(*at[:-1], k) * column[k], axis=k),
+        name="matmul",
+    )
 
 
 def _panel_matmul(left: Any, panels: Any, columns: int, width: int) -> Any:

@@ -63,6 +63,37 @@ def test_weights_lie_in_panels() -> None:
     )
 
 
+@T.prim_func(private=True, s_tir=True)
+def column_matmul(
+    x: T.Buffer((T.int64(4), T.int64(3)), "float32"),
+    column: T.Buffer((T.int64(3),), "float32"),
+    matmul: T.Buffer((T.int64(4), T.int64(1)), "float32"),
+):
+    T.func_attr({"op_pattern": 4, "tirx.noalias": True})
+    for i, j, k in T.grid(T.int64(4), T.int64(1), T.int64(3)):
+        with T.sblock("matmul"):
+            row, one, depth = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                matmul[row, one] = T.float32(0)
+            matmul[row, one] = matmul[row, one] + x[row, depth] * column[depth]
+
+
+def test_a_single_column_fills_no_panel() -> None:
+    def before(builder: Any, x: Any) -> Any:
+        return op.nn.relu(op.matmul(x, relax.const(WEIGHT[:, :1])))
+
+    def after(builder: Any, x: Any) -> Any:
+        function = builder.add_func(column_matmul, "column_matmul")
+        column = relax.const(np.ascontiguousarray(WEIGHT[:, 0]))
+        ty = relax.TensorType([4, 1], "float32")
+        return op.nn.relu(relax.call_tir(function, [x, column], ty))
+
+    inputs = {"x": ((4, 3), "float32")}
+    tvm.ir.assert_structural_equal(
+        PackMatmul(FOUR_LANES).apply(build_module(before, inputs)), build_module(after, inputs)
+    )
+
+
 @pytest.mark.parametrize(
     ("x", "weight"),
     [

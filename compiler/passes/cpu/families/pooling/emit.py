@@ -3,7 +3,8 @@
 Loop order: rows of the result over the threads, two together if registers hold the weights of the
 window beside their accumulators; along a row first the columns at the left border, one by one with
 each tap behind its condition, then those whose window lies wholly inside the image, several
-together without conditions, then those at the right border; per column the channels, one vector at
+together without conditions (one, where windows have no place in common: memory is read in order
+then), then those at the right border; per column the channels, one vector at
 a time; innermost the window. The accumulators of the columns that are computed together stay in
 registers over the whole window, so each weight is loaded once for all of them.
 """
@@ -84,9 +85,18 @@ def _vectors(size: Expr | int, lanes: int) -> Iterator[tuple[Expr, int]]:
 
 def columns_together(window: Window, unit: VectorUnit) -> int:
     """How many neighbouring columns are computed at once."""
+    if _reads_once(window) and fixed(window.channels.extent) > unit.lanes(32):
+        return 1  # and then the next vector of channels, which lies behind it in memory
     # Eight accumulators with a weight and a tap beside them take 10 of 16 registers.
     wide = fixed(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
     return COLUMNS * (2 if wide else 1)
+
+
+def _reads_once(window: Window) -> bool:
+    """Whether windows side by side have no place in common, so that nothing that is loaded serves
+    several columns.
+    """
+    return window.steps[1] >= fixed(window.taps.extent)
 
 
 def describe_tile(window: Window, unit: VectorUnit) -> str:
