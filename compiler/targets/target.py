@@ -62,7 +62,7 @@ _SHARED = {
 }
 
 _FLAVOURS = {
-    Runtime.BUNDLED: (Flavour.VM, Flavour.STANDALONE),
+    Runtime.BUNDLED: (Flavour.STANDALONE, Flavour.VM),
     # A program that links a library would have to build TVM's runtime for its platform first.
     Runtime.LINKED: (Flavour.STANDALONE, Flavour.VM),
     Runtime.NONE: (Flavour.STANDALONE,),

@@ -2,6 +2,7 @@
 else as tensors of the runtime.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ import numpy as np
 
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import InputError
+
+_CPU = 1
+"""DLPack's number of this machine's own memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +25,30 @@ class Borrowed:
     tensor: Any
     shape: tuple[int, ...]
     dtype: str
+
+    def seen(self) -> np.ndarray | None:
+        """Unsigned integers over the same memory, one an element; None where it lies on a device,
+        or where elements share bytes.
+        """
+        dtype = self.tensor.dtype
+        if self.tensor.device.dlpack_device_type() != _CPU or dtype.bits not in (8, 16):
+            return None
+        if not math.prod(self.shape):
+            return np.empty(self.shape, f"u{dtype.bits // 8}")
+        return np.asarray(_Memory(self.tensor, self.shape, f"=u{dtype.bits // 8}"))
+
+
+class _Memory:
+    """What numpy makes an array of, which keeps the tensor."""
+
+    def __init__(self, tensor: Any, shape: tuple[int, ...], form: str) -> None:
+        self._tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": np.dtype(form).str,
+            "data": (tensor.data_ptr(), True),
+        }
 
 
 def visible(value: Any) -> Any:
@@ -39,8 +67,13 @@ def visible(value: Any) -> Any:
 
 
 def _borrowed(value: Any) -> Borrowed:
-    from relaxd.loader.ffi import tvm_ffi
-
+    try:
+        from relaxd.loader.ffi import tvm_ffi
+    except ImportError as error:
+        raise InputError(
+            f"numpy cannot see a {type(value).__name__} of this type",
+            hint="pip install apache-tvm-ffi, or give a numpy array",
+        ) from error
     try:
         tensor = tvm_ffi.from_dlpack(value, require_contiguous=True)
     except Exception as error:

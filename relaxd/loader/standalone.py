@@ -221,10 +221,13 @@ class StandaloneEngine:
         if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.dtype.isnative:
             return array
         if isinstance(array, Borrowed):
+            seen = array.seen()
+            if seen is not None:
+                return seen
             name = self._manifest.inputs[position].name
             raise InputError(
-                f"input {name!r} is a tensor that numpy cannot see",
-                hint="give a numpy array; of bfloat16, one of ml_dtypes",
+                f"input {name!r} is a tensor on a device, or of elements that share bytes",
+                hint="give a numpy array, or a tensor in this machine's memory",
                 input=name,
             )
         return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
@@ -240,7 +243,10 @@ class StandaloneEngine:
     def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> Prepared | None:
         """As a context's `prepared`; None also where arrays cannot be read where they are."""
         prepared = self.prepare(arrays)
-        if any(one is not other for one, other in zip(prepared.others, arrays, strict=True)):
+        if any(
+            one is not other and not isinstance(other, Borrowed)
+            for one, other in zip(prepared.others, arrays, strict=True)
+        ):
             return None
         context = Context(self._code, self._manifest, self._host)
         context.bind(self._values(self._binding.solve(tuple([array.shape for array in arrays]))))
