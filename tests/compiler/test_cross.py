@@ -20,8 +20,8 @@ from compiler.link.standalone import FUNCTIONS
 from compiler.targets import Runtime, Target
 from compiler.targets.architectures import ARCHITECTURES
 from compiler.verify.emulation import emulator
-from relaxd.contract.manifest import Manifest
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.manifest import HELPERS, Manifest
+from relaxd.contract.options import CompileOptions, Flavour
 from relaxd.contract.request import CompileRequest
 from tests.binaries import code_of, expected_machine, machine_of
 from tests.compiler.graphs import add_and_divide, sorting
@@ -59,17 +59,31 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("target", CPUS, ids=lambda target: target.name)
 def test_the_library_is_of_the_target(target: Target, model: Path, tmp_path: Path) -> None:
     manifest = build.build(job(model, tmp_path / "out", target.name))
-    bundled = target.platform.runtime is Runtime.BUNDLED
     assert machine_of(code_of(tmp_path / "out" / manifest.library, target)) == expected_machine(
         target
     )
     assert manifest.load.arch == target.arch
     assert manifest.load.os == target.platform.os
     assert manifest.target["status"] == "unverified", "the job wants no check"
+    assert manifest.flavour == "standalone"
+    assert not [name for name in manifest.files if "tvm" in name]
+    bundled = target.platform.runtime is Runtime.BUNDLED
+    assert (HELPERS in manifest.files) == (bundled and target.platform.os == "linux")
+    if HELPERS in manifest.files:
+        assert machine_of((tmp_path / "out" / HELPERS).read_bytes()) == expected_machine(target)
+
+
+BUNDLED = [target for target in CPUS if target.platform.runtime is Runtime.BUNDLED]
+
+
+@pytest.mark.parametrize("target", BUNDLED, ids=lambda target: target.name)
+def test_the_runtime_is_of_the_target(target: Target, model: Path, tmp_path: Path) -> None:
+    manifest = build.build(job(model, tmp_path / "out", target.name, flavour="vm"))
     carried = [name for name in manifest.files if "tvm_runtime" in name]
-    assert bool(carried) == bundled
-    for name in carried:
-        assert machine_of((tmp_path / "out" / name).read_bytes()) == expected_machine(target)
+    assert carried
+    for name in (manifest.library, *carried):
+        code = code_of(tmp_path / "out" / name, target)
+        assert machine_of(code) == expected_machine(target)
 
 
 def test_an_archive_for_a_runtime_has_symbols_of_its_own_and_a_header(
@@ -128,10 +142,11 @@ def test_a_runtime_that_was_not_fetched_is_named_with_its_command(
 ) -> None:
     monkeypatch.setattr(runtimes, "folder", lambda: tmp_path / "nothing")
     with pytest.raises(LinkError) as caught:
-        build.build(job(model, tmp_path / "out", "aarch64"))
+        build.build(job(model, tmp_path / "out", "aarch64", flavour="vm"))
     assert caught.value.code == "link.runtime_missing"
     assert "python -m compiler.runtimes fetch linux-aarch64" in (caught.value.hint or "")
     assert not (tmp_path / "out").exists()
+    build.build(job(model, tmp_path / "out", "aarch64"))  # which by default needs none
 
 
 def numerics(output: Path) -> dict[str, object]:
@@ -139,9 +154,10 @@ def numerics(output: Path) -> dict[str, object]:
     return found
 
 
-EMULATED = [(target.name, add_and_divide) for target in CPUS if target.emulator]
+EMULATED = [(target.name, "standalone", add_and_divide) for target in CPUS if target.emulator]
+EMULATED += [(target.name, "vm", add_and_divide) for target in BUNDLED if target.emulator]
 SORTED = [
-    (architecture.entries[0].name, sorting)
+    (architecture.entries[0].name, "standalone", sorting)
     for architecture in ARCHITECTURES
     if architecture.emulation and not architecture.entries[0].platform.bare
 ]
@@ -149,7 +165,7 @@ SORTED = [
 
 
 @pytest.mark.parametrize(
-    ("name", "graph"),
+    ("name", "flavour", "graph"),
     [
         pytest.param(
             *case, marks=with_c_library if needs_c_library(targets.resolve(case[0]).arch) else ()
@@ -158,12 +174,13 @@ SORTED = [
     ],
 )
 def test_emulated_builds_agree_with_the_reference(
-    name: str, graph: Callable[[], onnx.ModelProto], tmp_path: Path
+    name: str, flavour: str, graph: Callable[[], onnx.ModelProto], tmp_path: Path
 ) -> None:
-    if why := emulator.lacking(targets.resolve(name)):
+    if why := emulator.lacking(targets.resolve(name), Flavour(flavour)):
         pytest.skip(why)
     (tmp_path / "m.onnx").write_bytes(graph().SerializeToString())
-    manifest = build.build(job(tmp_path / "m.onnx", tmp_path / "out", name, verify=True))
+    asked = job(tmp_path / "m.onnx", tmp_path / "out", name, verify=True, flavour=flavour)
+    manifest = build.build(asked)
     found = numerics(tmp_path / "out")
     assert (found["verdict"], found["status"], manifest.target["status"]) == (
         "passed",

@@ -11,7 +11,7 @@ import pytest
 import relaxd
 from compiler import build, targets
 from compiler.isolation.messages import CompileJob
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.options import CompileOptions, Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import LoadContractError
 from relaxd.loader.bundle import read_manifest
@@ -30,11 +30,10 @@ except relaxd.errors.LoadContractError as error:
 """
 
 
-def built(folder: Path, name: str) -> Path:
+def built(folder: Path, name: str, flavour: Flavour | None = None) -> Path:
     (folder / "m.onnx").write_bytes(add_and_divide(rows=1).SerializeToString())
-    request = CompileRequest.of(
-        dims={"batch": (1, 8)}, options=CompileOptions(verify=False, profile=False)
-    ).to_json()
+    options = CompileOptions(verify=False, profile=False, flavour=flavour)
+    request = CompileRequest.of(dims={"batch": (1, 8)}, options=options).to_json()
     build.build(CompileJob(str(folder / "m.onnx"), request, name, str(folder / "out"), "m"))
     return folder / "out"
 
@@ -97,7 +96,7 @@ def test_a_cuda_bundle_needs_driver_gpu_and_runtime(tmp_path: Path) -> None:
 
 
 def test_a_bundle_for_another_runtime_is_refused(tmp_path: Path) -> None:
-    manifest = read_manifest(built(tmp_path, "x86-64-v2"))
+    manifest = read_manifest(built(tmp_path, "x86-64-v2", Flavour.VM))
     need = manifest.load.runtime["apache-tvm-ffi"]
     with pytest.raises(LoadContractError) as caught:
         check_contract(manifest, this_host(), installed=lambda package: "0.0.9")

@@ -126,7 +126,8 @@ def test_an_entry_is_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("names", "flavours"),
     [
-        ("native x86-64-v3 aarch64 macos-arm64 windows-x86-64", "vm standalone"),
+        ("native x86-64-v3 aarch64 macos-arm64 windows-x86-64", "standalone vm"),
+        ("cuda-sm80 opencl opencl-adreno metal rocm", "vm"),
         ("armv7 riscv64 riscv64-v android-arm64 ios-arm64", "standalone vm"),
         ("wasm32 wasm32-simd wasm32-relaxed-simd wasm32-threads webgpu", "standalone"),
         ("cortex-m4 cortex-m7 cortex-m55", "standalone"),

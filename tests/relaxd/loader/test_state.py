@@ -5,6 +5,7 @@ in and out.
 import gc
 import json
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,35 +38,41 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "grown": (grown, GROWN_DIMS),
 }
 LIFTED = CompileOptions(state=StateForm.LIFTED)
+FLAVOURS = (Flavour.STANDALONE, Flavour.VM)
+Built = dict[Flavour, dict[str, Path]]
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4}
 
 
 @pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    made = {}
-    for name, (model, dims) in MODELS.items():
-        made[name] = tmp_path_factory.mktemp("state") / name
-        compiler.compile_model(model(), output=made[name], dims=dims, options=LIFTED)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    made: Built = {flavour: {} for flavour in FLAVOURS}
+    for flavour, folders in made.items():
+        for name, (model, dims) in MODELS.items():
+            folders[name] = tmp_path_factory.mktemp(flavour) / name
+            options = replace(LIFTED, flavour=flavour)
+            compiler.compile_model(model(), output=folders[name], dims=dims, options=options)
+            assert json.loads((folders[name] / "numerics.json").read_text())["verdict"] == "passed"
     return made
+
+
+@pytest.fixture(scope="module", params=FLAVOURS)
+def bundles(built: Built, request: pytest.FixtureRequest) -> dict[str, Path]:
+    """The models, once for each flavour."""
+    return built[request.param]
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same models without a runtime."""
-    made = {}
-    for name, (model, dims) in MODELS.items():
-        made[name] = tmp_path_factory.mktemp("alone") / name
-        options = CompileOptions(state=StateForm.LIFTED, flavour=Flavour.STANDALONE)
-        compiler.compile_model(model(), output=made[name], dims=dims, options=options)
-        assert json.loads((made[name] / "numerics.json").read_text())["verdict"] == "passed"
-    return made
+def alone(built: Built) -> dict[str, Path]:
+    """The models without a runtime."""
+    return built[Flavour.STANDALONE]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_without_a_runtime_answers_and_caches_have_the_same_bits(
-    bundles: dict[str, Path], alone: dict[str, Path], name: str
-) -> None:
-    made = [relaxd.load(folder[name]).state(entries=2, capacity=20) for folder in (bundles, alone)]
+def test_without_a_runtime_answers_and_caches_have_the_same_bits(built: Built, name: str) -> None:
+    made = [
+        relaxd.load(built[flavour][name]).state(entries=2, capacity=20)
+        for flavour in (Flavour.VM, Flavour.STANDALONE)
+    ]
     for count in (7, 1, 1, 3):
         new = [tokens(count, seed=entry) for entry in range(2)]
         theirs, ours = (state.step(new)["logits"] for state in made)
@@ -127,11 +134,11 @@ def test_caches_begin_at_a_cache_line(bundles: dict[str, Path]) -> None:
 
 
 def test_a_step_makes_no_tensors_of_what_is_kept(
-    bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from relaxd.loader.arrays import Transport
 
-    model = relaxd.load(bundles["filled"])
+    model = relaxd.load(built[Flavour.VM]["filled"])
     state, made = model.state(entries=3, capacity=24), []
     given = Transport.to_tensor
     state.step([tokens(4)] * 3)

@@ -16,9 +16,10 @@ DYNAMIC, STATIC = targets.resolve("aarch64"), targets.resolve("riscv64")
 
 @pytest.fixture(autouse=True)
 def _all_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every emulator is installed, with a C++ library and both runtimes."""
+    """Every emulator is installed, with the libraries of C and C++ and both runtimes."""
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "libstdc++.so.6").write_bytes(b"")
+    for name in ("libc.so.6", "libstdc++.so.6"):
+        (tmp_path / "lib" / name).write_bytes(b"")
     arm = architectures.architecture_of("aarch64")
     emulation = dataclasses.replace(arm.emulation, sysroot=tmp_path)
     known = dataclasses.replace(arm, emulation=emulation)
@@ -28,8 +29,9 @@ def _all_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(archives, "present", lambda platform: True)
 
 
-def test_a_dynamic_program_gets_its_c_library(tmp_path: Path) -> None:
-    found = emulator.find(DYNAMIC)
+@pytest.mark.parametrize("flavour", Flavour)
+def test_a_dynamic_program_gets_its_c_library(flavour: Flavour, tmp_path: Path) -> None:
+    found = emulator.find(DYNAMIC, flavour)
     assert isinstance(found, emulator.Emulator)
     assert found.command == ("/bin/qemu-aarch64", "-cpu", "cortex-a53", "-L", str(tmp_path))
 
@@ -54,13 +56,18 @@ def test_without_qemu(monkeypatch: pytest.MonkeyPatch, target: targets.Target) -
 
 def test_without_a_c_library(tmp_path: Path) -> None:
     (tmp_path / "lib" / "libstdc++.so.6").unlink()
-    why = emulator.lacking(DYNAMIC)
+    assert emulator.lacking(DYNAMIC) is None, "by default its library is of C alone"
+    why = emulator.lacking(DYNAMIC, Flavour.VM)
     assert why == "there is no C++ library for aarch64: install libstdc++6-arm64-cross"
+    (tmp_path / "lib" / "libc.so.6").unlink()
+    why = emulator.lacking(DYNAMIC)
+    assert why == "there is no C library for aarch64: install libstdc++6-arm64-cross"
 
 
 def test_without_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtimes, "present", lambda platform: False)
     monkeypatch.setattr(archives, "present", lambda platform: False)
-    assert f"run `{runtimes.COMMAND}`" in (emulator.lacking(DYNAMIC) or "")
+    assert f"run `{runtimes.COMMAND}`" in (emulator.lacking(DYNAMIC, Flavour.VM) or "")
     assert f"run `{archives.COMMAND} riscv64`" in (emulator.lacking(STATIC, Flavour.VM) or "")
     assert emulator.lacking(STATIC) is None, "by default its library needs no runtime"
+    assert emulator.lacking(DYNAMIC) is None
