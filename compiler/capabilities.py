@@ -10,6 +10,7 @@ from compiler.machine import cannot_run, in_software
 from compiler.targets import ObjectFormat, Runtime, Target, TargetStatus, registry
 from compiler.targets.raw import KINDS
 from compiler.verify.emulation import browser, emulator, engine
+from relaxd.contract.options import Flavour
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,13 @@ def capabilities() -> Capabilities:
 
 
 def lacking(target: Target) -> str | None:
-    """What a build for the target would fail of here; None when it would not."""
+    """What a build for the target, of its default flavour, would fail of here; None when it would
+    not.
+    """
     if target.device is not None and target.device.lacking:
         return target.device.lacking
-    if target.platform.runtime is Runtime.BUNDLED and not runtimes.present(target.platform):
+    bundled = target.platform.runtime is Runtime.BUNDLED and target.flavours[0] is Flavour.VM
+    if bundled and not runtimes.present(target.platform):
         return (
             f"the TVM runtime for {target.platform.os} on {target.arch} is not here: run "
             f"`{runtimes.COMMAND}`"

@@ -46,7 +46,7 @@ def run(name: str, target: Target, folder: Path, seconds: int) -> Iterator[Point
     """
     model = MODELS[name]
     bundle = folder / f"{name}-{target.name}"
-    options = {"verify": False, "profile": False}
+    options = {"verify": False, "profile": False, "flavour": "vm"}
     compile_model(
         path_of(name),
         output=bundle,

@@ -1,6 +1,6 @@
 import pytest
 
-from compiler import capabilities, machine, targets
+from compiler import capabilities, machine, runtimes, targets
 from compiler.targets import TargetStatus, gpu
 from relaxd.loader.check import check_machine
 from relaxd.loader.devices import Driver
@@ -39,3 +39,10 @@ def test_a_toolkit_that_is_missing_takes_raw_targets_of_its_kind_along(monkeypat
     (tmp_path / "amdgcn" / "bitcode").mkdir(parents=True)
     assert gpu.equipped(targets.resolve("rocm")).device.lacking is None
     assert {"rocm", "raw-rocm"} <= set(capabilities.capabilities().compiles)
+
+
+def test_a_runtime_that_was_not_fetched_takes_targets_along_that_need_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(runtimes, "folder", lambda: tmp_path / "nothing")
+    able = set(capabilities.capabilities().compiles)
+    assert {"aarch64", "macos-arm64", "windows-x86-64", "opencl"} <= able
+    assert not {"opencl-mali", "metal"} & able

@@ -137,16 +137,24 @@ def symbols(library: Path) -> tuple[set[str], set[str]]:
     return {name.removeprefix("_") for name in defined}, undefined - defined
 
 
+@pytest.mark.parametrize(
+    ("name", "platform"),
+    [
+        ("aarch64", "linux-aarch64"),
+        ("macos-arm64", "macos-arm64"),
+        ("windows-x86-64", "windows-x86-64"),
+    ],
+)
 def test_a_runtime_that_was_not_fetched_is_named_with_its_command(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, platform: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtimes, "folder", lambda: tmp_path / "nothing")
     with pytest.raises(LinkError) as caught:
-        build.build(job(model, tmp_path / "out", "aarch64", flavour="vm"))
+        build.build(job(model, tmp_path / "out", name, flavour="vm"))
     assert caught.value.code == "link.runtime_missing"
-    assert "python -m compiler.runtimes fetch linux-aarch64" in (caught.value.hint or "")
+    assert f"python -m compiler.runtimes fetch {platform}" in (caught.value.hint or "")
     assert not (tmp_path / "out").exists()
-    build.build(job(model, tmp_path / "out", "aarch64"))  # which by default needs none
+    build.build(job(model, tmp_path / "out", name))  # which by default needs none
 
 
 def numerics(output: Path) -> dict[str, object]:

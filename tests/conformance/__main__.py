@@ -20,7 +20,7 @@ from tests.conformance.outcomes import Outcome, Result
 
 ENGINES = {
     "relaxd": "tests.conformance.engines:relaxd",
-    "standalone": "tests.conformance.engines:standalone",
+    "vm": "tests.conformance.engines:machine",
     "onnxruntime": "tests.conformance.engines:onnxruntime",
     "openvino": "benchmarks.importers.nodes:openvino",
     "tvm": "benchmarks.importers.nodes:tvm",

@@ -33,10 +33,10 @@ def relaxd(case: Case, mode: Mode, target: str = "native") -> Ran:
     return _built(case, request(case, mode), target)
 
 
-def standalone(case: Case, mode: Mode, target: str = "native") -> Ran:
-    """As `relaxd`, by a library that needs no runtime."""
+def machine(case: Case, mode: Mode, target: str = "native") -> Ran:
+    """As `relaxd`, on TVM's virtual machine."""
     asked = request(case, mode)
-    options = dataclasses.replace(asked.options, flavour=Flavour.STANDALONE)
+    options = dataclasses.replace(asked.options, flavour=Flavour.VM)
     return _built(case, dataclasses.replace(asked, options=options), target)
 
 

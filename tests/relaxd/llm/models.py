@@ -21,8 +21,8 @@ TEMPLATE = (
 KINDS = {"filled": (filled, FILLED_DIMS), "grown": (grown, GROWN_DIMS)}
 
 
-def built(folder: Path, kind: str, flavour: Flavour = Flavour.VM) -> Path:
-    """A bundle of the kind."""
+def built(folder: Path, kind: str, flavour: Flavour | None = None) -> Path:
+    """A bundle of the kind, of this machine's own flavour unless another is given."""
     model, dims = KINDS[kind]
     options = replace(QUICK, flavour=flavour)
     compiler.compile_model(model(), output=folder / kind, dims=dims, options=options)

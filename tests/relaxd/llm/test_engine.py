@@ -65,11 +65,9 @@ def test_requests_together_get_what_each_gets_alone(
         assert each.tokens == greedy(kind, prompt, length)
 
 
-def test_a_library_that_needs_no_runtime(tmp_path: Path) -> None:
+def test_a_library_on_the_virtual_machine(tmp_path: Path) -> None:
     prompts = [[5, 6, 7, 8], [1, 2], [9, 9, 9, 9, 9, 9]]
-    with Engine.open(
-        built(tmp_path, "filled", Flavour.STANDALONE), sequences=3, threads=1
-    ) as engine:
+    with Engine.open(built(tmp_path, "filled", Flavour.VM), sequences=3, threads=1) as engine:
         answers = [engine.generate(prompt, Sampling(max_tokens=16)) for prompt in prompts]
         found = [[piece.token for piece in answer] for answer in answers]
     assert found == [greedy("filled", prompt, 16) for prompt in prompts]

@@ -91,7 +91,7 @@ def test_both_flavours_have_the_same_bits_and_fewer_bytes(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_entries_are_cut_copied_swapped_and_forked(bundles: Bundles, form: CacheForm) -> None:
-    state = relaxd.load(bundles[form, Flavour.VM]).state(entries=2, capacity=24)
+    state = relaxd.load(bundles[form, Flavour.STANDALONE]).state(entries=2, capacity=24)
     state.step([tokens(9)], first=0)
     state.step([tokens(9, 1)], first=1)
     want = state.fork().step([[3], [4]])["logits"]
@@ -115,12 +115,12 @@ def test_the_engine_shares_rows_in_fewer_bits(
     shared = [(7 * index + 3) % END for index in range(20)]
     words = tokenizer(tmp_path / "tokenizer")
     prompts = [[*shared, index, 2 * index] for index in range(4)]
-    with Engine.open(bundles[form, Flavour.VM], words, threads=1, sequences=2) as engine:
+    with Engine.open(bundles[form, Flavour.STANDALONE], words, threads=1, sequences=2) as engine:
         made = [engine.generate(prompt, Sampling(max_tokens=5)) for prompt in prompts]
         for each in made:
             each.text()
         assert [each.reused for each in made] == [0] + [20] * 3
-    with Engine.open(bundles[form, Flavour.VM], words, threads=1, sharing=False) as alone:
+    with Engine.open(bundles[form, Flavour.STANDALONE], words, threads=1, sharing=False) as alone:
         for each, prompt in zip(made, prompts, strict=True):
             again = alone.generate(prompt, Sampling(max_tokens=5))
             again.text()

@@ -1,5 +1,6 @@
 """Libraries that need no runtime, beside ONNX Runtime: from Python and from a C program."""
 
+import json
 import os
 import re
 import subprocess
@@ -321,3 +322,75 @@ def test_a_check_of_the_model_says_what_differs(tmp_path):
     np.testing.assert_array_equal(loaded(x=x, z=x, shape=np.array([4]))["y"], x + x)
     with pytest.raises(ExecutionError, match="in this call n = 4"):
         loaded(x=x, z=x, shape=np.array([3]))
+
+
+NARROW = {"bfloat16": onnx.TensorProto.BFLOAT16, "float8_e4m3fn": onnx.TensorProto.FLOAT8E4M3FN}
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """y = x of two types that numpy lacks."""
+    model = models._model(
+        [models._node("Identity", [f"x_{name}"], [f"y_{name}"]) for name in NARROW],
+        [models._value(f"x_{name}", form, ["n"]) for name, form in NARROW.items()],
+        [models._value(f"y_{name}", form, ["n"]) for name, form in NARROW.items()],
+    )
+    return models.built(model, tmp_path_factory.mktemp("narrow"), "narrow", {"n": (0, 9)})
+
+
+TORCH = """
+import json, sys
+import numpy as np
+import relaxd
+from relaxd.errors import InputError
+model = relaxd.load(sys.argv[1], threads=1)
+import torch
+
+half, byte = (torch.arange(15).to(getattr(torch, name)) for name in ("bfloat16", "float8_e4m3fn"))
+def feed(half, byte):
+    return {"x_bfloat16": half, "x_float8_e4m3fn": byte}
+def plain(outputs):
+    return [outputs[name].astype("float32").tolist() for name in ("y_bfloat16", "y_float8_e4m3fn")]
+def refusal(inputs):
+    try:
+        model.run(inputs)
+    except InputError as error:
+        return str(error)
+"""
+
+
+def with_torch(code: str, bundle: Path) -> list:
+    """What the code prints, in a process where torch is imported after the model is loaded."""
+    command = [sys.executable, "-c", TORCH + code, str(bundle)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_tensors_of_torch_which_numpy_cannot_see(narrow):
+    code = """
+call = model.prepared(feed(half[:3], byte[1:4]))
+before = plain(call())
+half[:3] = 7
+after = plain(call())
+kept = model.kept({"x_bfloat16": half[3:6]})({"x_float8_e4m3fn": byte[:3]})
+empty = plain(model.run(feed(half[:0], byte[:0])))
+print(json.dumps([before, after, plain(kept), empty, refusal(feed(half[::2][:3], byte[:3])),
+                  refusal(feed(byte[:3], byte[:3]))]))
+"""
+    before, after, kept, empty, strided, wrong = with_torch(code, narrow)
+    assert before == [[0, 1, 2], [1, 2, 3]]
+    assert after == [[7, 7, 7], [1, 2, 3]], "the call reads the tensor where it lies"
+    assert kept == [[3, 4, 5], [0, 1, 2]]
+    assert empty == [[], []]
+    assert "make it contiguous" in strided
+    assert "'x_bfloat16' has dtype float8_e4m3fn" in wrong
+
+
+def test_such_tensors_take_a_package(narrow):
+    code = """
+sys.modules["tvm_ffi"] = None
+print(json.dumps([refusal(feed(half[:3], byte[:3]))]))
+"""
+    (refused,) = with_torch(code, narrow)
+    assert "numpy cannot see a Tensor of this type (pip install apache-tvm-ffi" in refused

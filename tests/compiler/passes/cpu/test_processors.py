@@ -19,6 +19,7 @@ from compiler.passes.manager import lower
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.emulation import emulator, program, tensors
+from relaxd.contract.options import Flavour
 from tests.compiler.conftest import assembly, build_module
 from tests.compiler.passes.assembly import kernels, of_kind
 from tests.compiler.passes.families import FAMILIES, Array, combined
@@ -104,7 +105,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, list[Arra
 
     @cache
     def built(target: Target) -> tuple[list[str], Path]:
-        found = emulator.find(target)
+        found = emulator.find(target, Flavour.VM)
         if isinstance(found, str):
             pytest.skip(found)
         folder = tmp_path_factory.mktemp(target.name)
