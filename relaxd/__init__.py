@@ -1,4 +1,6 @@
-"""Load, run and request compiled dynamic-shape models; running needs numpy and apache-tvm-ffi."""
+"""Load, run and request compiled dynamic-shape models; running needs numpy, and for GPUs
+apache-tvm-ffi.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -42,9 +42,9 @@ class ObjectFormat(StrEnum):
 class Runtime(StrEnum):
     """How the code meets TVM's runtime.
 
-    BUNDLED: a shared library, beside the runtime of TVM's wheel for that platform. LINKED: a static
-    archive; where it is of the flavour `vm` it registers itself as a system library, and the
-    program that links it links the runtime in.
+    BUNDLED: a shared library, in the flavour `vm` beside the runtime of TVM's wheel for that
+    platform. LINKED: a static archive; where it is of the flavour `vm` it registers itself as a
+    system library, and the program that links it links the runtime in.
     NONE: TVM has no runtime there, and code has to do without: a WebAssembly module, or a static
     archive for a processor without an operating system.
     """

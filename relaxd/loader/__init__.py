@@ -1,1 +1,1 @@
-"""Load a bundle and run it; needs numpy and apache-tvm-ffi alone."""
+"""Load a bundle and run it; needs numpy, and apache-tvm-ffi for TVM's virtual machine."""
