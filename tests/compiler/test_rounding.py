@@ -92,10 +92,10 @@ def test_a_build_states_what_narrow_operands_change(tmp_path: Path) -> None:
     assert shown.narrow is not None
     assert (shown.narrow.layers, len(shown.narrow.kept)) == (2, 2)
     assert shown.numerics.precision is not None
-    alone = replace(options, flavour=Flavour.STANDALONE)
-    manifest = build(tmp_path / "alone", perceptron(), dims=DIMS, options=alone)
+    on_machine = replace(options, flavour=Flavour.VM)
+    manifest = build(tmp_path / "machine", perceptron(), dims=DIMS, options=on_machine)
     assert manifest.narrow is not None
-    assert report(tmp_path / "alone", "numerics.json")["precision"]["error"] < 0.01
+    assert report(tmp_path / "machine", "numerics.json")["precision"]["error"] < 0.01
     options = CompileOptions(profile=False, precision=Precision.BFLOAT16, precision_error=0.0005)
     error = failing(tmp_path / "other", VerifyError, perceptron(), dims=DIMS, options=options)
     assert error.code == "verify.precision_error"
@@ -158,9 +158,9 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
     build(tmp_path / "stated", model, dims=DIMS, options=options)
     again = report(tmp_path / "stated", "numerics.json")["precision"]
     assert again["error"] == pytest.approx(found["error"], rel=1e-3)
-    alone = replace(options, flavour=Flavour.STANDALONE)
-    build(tmp_path / "alone", blocks(), dims=DIMS, options=alone)
-    alike = report(tmp_path / "alone", "numerics.json")["precision"]["error"]
+    on_machine = replace(options, flavour=Flavour.VM)
+    build(tmp_path / "machine", blocks(), dims=DIMS, options=on_machine)
+    alike = report(tmp_path / "machine", "numerics.json")["precision"]["error"]
     assert alike == pytest.approx(found["error"], rel=1e-3)
     options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.001)
     error = failing(tmp_path / "other", VerifyError, blocks(), dims=DIMS, options=options)
@@ -198,9 +198,9 @@ def test_a_build_states_what_bytes_change(tmp_path: Path) -> None:
     assert 0.002 < found["error"] < 0.03
     assert found["error"] == pytest.approx(found["expected"], rel=0.02)
     assert (output / "weights.bin").stat().st_size < 1.5 * (160 * 128 + 128 * 96)
-    alone = replace(options, flavour=Flavour.STANDALONE)
-    build(tmp_path / "alone", perceptron(), dims=DIMS, options=alone)
-    alike = report(tmp_path / "alone", "numerics.json")["precision"]["error"]
+    on_machine = replace(options, flavour=Flavour.VM)
+    build(tmp_path / "machine", perceptron(), dims=DIMS, options=on_machine)
+    alike = report(tmp_path / "machine", "numerics.json")["precision"]["error"]
     assert alike == pytest.approx(found["error"], rel=0.02)
     options = replace(options, precision_error=0.001)
     error = failing(tmp_path / "other", VerifyError, perceptron(), dims=DIMS, options=options)
