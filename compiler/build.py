@@ -85,12 +85,6 @@ class _Build:
         """What runs the library's graph."""
         return self.target.flavour(self.request.options.flavour)
 
-    @property
-    def watched(self) -> Path | None:
-        """Where a library goes that can be profiled, if this machine can run it."""
-        measured = self.request.options.profile and cannot_run(self.target) is None
-        return self.scratch / "watched.so" if measured else None
-
 
 def build(
     job: CompileJob, on_event: OnEvent = lambda event: None, *, drawn: bool = True
@@ -149,7 +143,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
         )
         samples = Path(this.job.samples) if this.job.samples else None
         beside = None if sealed.state else stage.beside_of(original)
-        measured = stage.profiled(subject, trials, samples, beside, this.watched, this.scratch)
+        measured = stage.profiled(subject, trials, samples, beside, this.scratch)
         files.write_report(this.partial, profile.FILENAME, measured)
     return sealed
 
@@ -215,7 +209,7 @@ def _compile(
         del lowered
     with entered(Stage.LINK, this.on_event):
         written = writing.result()
-        maker.link(code, this.partial, written.table, this.watched)
+        maker.link(code, this.partial, written.table)
         files.write_texts(this.partial, model.text.documents)
         for name, reason in model.text.left_out.items():
             this.on_event(Progress(Stage.LINK, f"the bundle gets no {name}: {reason}"))

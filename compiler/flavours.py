@@ -17,14 +17,14 @@ from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.standalone import header as c_header
 from compiler.codegen.standalone.expressions import identifier
 from compiler.codegen.standalone.kernels import Kernels, compile_apart, compile_kernels
-from compiler.codegen.standalone.source import TEAM, Signature, driver_source
+from compiler.codegen.standalone.source import TEAM, WATCH, Signature, driver_source
 from compiler.codegen.standalone.wrappers import wrappers
 from compiler.codegen.webgpu import section, shaders
 from compiler.codegen.webgpu.source import EXPORTS, device_source
 from compiler.ir.checks import messages_of
 from compiler.ir.imported import Imported, Ranges
 from compiler.link import header, library
-from compiler.link.standalone import Parts, link_standalone, link_watched
+from compiler.link.standalone import Parts, link_standalone
 from compiler.passes import manager
 from compiler.runtimes import linking
 from compiler.targets import ObjectFormat, Runtime, Target
@@ -70,14 +70,8 @@ class Maker(Protocol):
     def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
         """Machine code, not linked yet; nodes: for messages; raises CodegenError."""
 
-    def link(
-        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
-    ) -> None:
-        """Writes the library, and what it needs beside it, into the bundle; raises LinkError.
-
-        watched: where a second one goes that reports the calls of its kernels, if the first does
-        not.
-        """
+    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
+        """Writes the library, and what it needs beside it, into the bundle; raises LinkError."""
 
     def described(self, manifest: Manifest, folder: Path) -> Manifest:
         """The manifest with what a loader must know of the flavour, and the header, if any."""
@@ -121,9 +115,7 @@ class Machine:
         executable = generate.generate(lowered, subject.target, subject.kernels)
         return executable, generate.device_code(executable, subject.target)
 
-    def link(
-        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
-    ) -> None:
+    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
         """The library and TVM's runtime."""
         target = self.subject.target
         if target.platform.runtime is Runtime.BUNDLED:
@@ -177,9 +169,7 @@ class Standalone:
             kernels = compile_kernels(lowered, target, self._prefix, target.threads)
         return _Code(lowered, kernels, nodes)
 
-    def link(
-        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
-    ) -> None:
+    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
         """The library, its header, and threads where a loader of ours brings them."""
         target, file = self.subject.target, folder / files.WEIGHTS
         signature = self._signature(file)
@@ -187,6 +177,8 @@ class Standalone:
         messages = messages_of(code.module)
         wasm = target.platform.object_format is ObjectFormat.WASM
         team = wasm and target.threads
+        # Other targets have no loader that would listen.
+        watch = target.platform.runtime is Runtime.BUNDLED
         source = driver_source(
             code.module,
             code.kernels.table,
@@ -198,8 +190,11 @@ class Standalone:
             heap=not target.platform.bare,
             nodes=code.nodes,
             team=team,
+            watch=watch,
         )
-        text = c_header.header_text(signature, self._prefix, target.name, allocator=wasm, team=team)
+        text = c_header.header_text(
+            signature, self._prefix, target.name, allocator=wasm, team=team, watch=watch
+        )
         if target.platform.runtime is Runtime.BUNDLED:
             linking.warm_up(target)
         with tempfile.TemporaryDirectory() as workspace:
@@ -207,10 +202,9 @@ class Standalone:
             for place, content in zip(objects, code.kernels.objects, strict=True):
                 place.write_bytes(content)
             held = file if signature.embedded else None
-            parts = Parts(self._prefix, source, text, objects, held, exports=TEAM if team else ())
+            exports = (TEAM if team else ()) + (WATCH if watch else ())
+            parts = Parts(self._prefix, source, text, objects, held, exports)
             link_standalone(parts, folder, target)
-            if watched is not None:
-                link_watched(parts, watched, target)
         if signature.embedded:
             file.unlink()
         system = target.platform.os
@@ -255,9 +249,7 @@ class Launching(Standalone):
         """The shaders, and what of each tensor program runs beside them."""
         return lowered, shaders.split(lowered, self.subject.target), nodes
 
-    def link(
-        self, code: Any, folder: Path, weights: Sequence[Weight], watched: Path | None
-    ) -> None:
+    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
         """The module, with the shaders in a section of it. Its caller uploads the weights."""
         (module, split, nodes), target = code, self.subject.target
         signature = self._signature(None)

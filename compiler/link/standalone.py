@@ -36,9 +36,6 @@ _SHARED = (
 loader gives it.
 """
 
-WATCH = "relaxd_watch"
-"""The variable of a library that is to be measured: whom it reports to."""
-
 _COMPILED = (
     "-std=gnu11",
     "-g0",
@@ -67,8 +64,8 @@ _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 @dataclass(frozen=True)
 class Parts:
     """What is linked: the driver's source, its header, the objects of the kernels that are machine
-    code, and the file of weights if the source includes it; exports: what a library exports beside
-    FUNCTIONS.
+    code, and the file of weights if the source includes it; exports: what the library exports
+    beside FUNCTIONS, behind the same prefix.
     """
 
     prefix: str
@@ -78,16 +75,14 @@ class Parts:
     weights: Path | None = None
     exports: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> list[str]:
+        """The symbols that the library exports."""
+        return [f"{self.prefix}_{function}" for function in (*FUNCTIONS, *self.exports)]
+
     def objects(self, driver: Path) -> list[Path]:
         """The compiled driver and the kernels."""
         return [driver, *self.kernels]
-
-
-def link_watched(parts: Parts, output: Path, target: Target) -> None:
-    """Writes a shared library that reports the calls of its kernels; raises LinkError."""
-    with tempfile.TemporaryDirectory() as workspace:
-        driver = _driver(parts, Path(workspace), target, "-DRD_WATCH")
-        _share(parts, parts.objects(driver), output, target, WATCH)
 
 
 def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
@@ -105,14 +100,14 @@ def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
     return output
 
 
-def _driver(parts: Parts, workspace: Path, target: Target, *flags: str) -> Path:
+def _driver(parts: Parts, workspace: Path, target: Target) -> Path:
     (workspace / "model.h").write_text(parts.header)
     if parts.weights is not None:
         (workspace / "weights.bin").symlink_to(parts.weights.absolute())
     source, compiled = workspace / "model.c", workspace / "driver.o"
     source.write_text(parts.source)
     zig.compile_with_zig(
-        *(*_COMPILED, *_flags_of(target), *flags, "-c"),
+        *(*_COMPILED, *_flags_of(target), "-c"),
         "-o",
         str(compiled),
         str(source),
@@ -143,8 +138,7 @@ def _module(parts: Parts, objects: list[Path], output: Path, target: Target) -> 
     """Links a WebAssembly module that imports nothing but what its driver declares so, and its
     memory where that is shared.
     """
-    functions = (*FUNCTIONS, *ALLOCATOR, *parts.exports)
-    names = [f"{parts.prefix}_{function}" for function in functions]
+    names = [*parts.names, *(f"{parts.prefix}_{function}" for function in ALLOCATOR)]
     linked = objects[0].parent / output.name
     flags = ("--no-entry", "--gc-sections", "-s", "-O2", "-z", f"stack-size={_STACK}")
     exported = [f"--export={name}" for name in names]
@@ -166,9 +160,8 @@ def _archive(objects: list[Path], output: Path, target: Target) -> None:
     zig.archive(objects, output)
 
 
-def _share(parts: Parts, objects: list[Path], output: Path, target: Target, *more: str) -> None:
-    workspace = objects[0].parent
-    names = [*(f"{parts.prefix}_{function}" for function in FUNCTIONS), *more]
+def _share(parts: Parts, objects: list[Path], output: Path, target: Target) -> None:
+    workspace, names = objects[0].parent, parts.names
     if target.platform.object_format is ObjectFormat.COFF:
         dll.link(objects, output, target, exports=names)
         return

@@ -38,7 +38,6 @@ def profile(
     *,
     seconds: float,
     memory_bytes: int,
-    watched: Path | None = None,
     reference: Record | None = None,
     grid: Trials = _NO_GRID,
     grid_seconds: float = 0.0,
@@ -46,7 +45,6 @@ def profile(
     """The times, within a budget of wall-clock seconds; raises ProfileError when the library
     crashes.
 
-    watched: for a library that needs no runtime, a build of it that reports its kernels.
     reference: `model` and `consts` for ONNX Runtime, which is timed beside the library; None where
     it is not the model's reference. grid: further points, within a budget of their own.
     """
@@ -57,7 +55,6 @@ def profile(
     spec = {
         "bundle": str(bundle),
         "seconds": seconds,
-        "watched": str(watched) if watched is not None and watched.exists() else None,
         "reference": reference,
         "points": list(map(_wanted, usual)),
         "grid": list(map(_wanted, further)),
@@ -120,7 +117,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
         record({"point": {**_named(point), **timed}})
         if point["label"] == "opt" or len(spec["points"]) == 1:
             runs = _WATCHED_RUNS if timed["median_ms"] < _SHORT_MS else 1
-            kernels = operators(bundle, inputs, spec.get("watched"), runs)
+            kernels = operators(model, inputs, runs)
             record({"operators": {**_named(point), **kernels}})
     _measure_grid(model, spec["grid"], reference, spec["grid_seconds"], record)
 

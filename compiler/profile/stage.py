@@ -46,7 +46,6 @@ def profiled(
     trials: Trials,
     samples: Path | None,
     reference: Record | None,
-    watched: Path | None,
     scratch: Path,
 ) -> Record:
     """The document of `relaxd.contract.profile`, which says why where nothing was measured; raises
@@ -72,7 +71,6 @@ def profiled(
         subject.bundle,
         in_buffers(trials, subject.manifest, scratch).weighed(subject.kernels),
         scratch,
-        watched=watched,
         seconds=_SECONDS,
         memory_bytes=_MEMORY_BYTES,
         reference=reference,

@@ -65,15 +65,22 @@ class Given(NamedTuple):
 
 
 class Context:
-    """One context of a library: arena, dims, and pointers of inputs and outputs."""
+    """One context of a library: arena, dims, and pointers of inputs and outputs; report: a function
+    of C's that hears of its kernels.
+    """
 
-    def __init__(self, code: "Code", manifest: Manifest, host: ctypes.Structure) -> None:
+    def __init__(
+        self, code: "Code", manifest: Manifest, host: ctypes.Structure, report: Any = None
+    ) -> None:
         self._code = code
         self._memory, place = _room(code.size())
         self.pointer = ctypes.c_void_p(place)
         self._host = host
         weights = None if code.weights is None else ctypes.c_void_p(address(code.weights))
         self._check(code.open(self.pointer, weights, ctypes.byref(host)))
+        self._report = report
+        if report is not None:
+            code.watch(self.pointer, report, None)
         self.inputs = (ctypes.c_void_p * max(len(manifest.inputs), 1))()
         self.outputs = (ctypes.c_void_p * max(len(manifest.outputs), 1))()
         self._dtypes = [_numpy(storage_of(spec.dtype)) for spec in manifest.outputs]

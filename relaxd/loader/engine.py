@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from relaxd.loader.context import Prepared
     from relaxd.loader.machines import Machines
 
+Watch = Callable[[str, bool], None]
+"""Hears of each call of a kernel: the kernel's name, and whether the call begins or has ended."""
+
 
 class Engine(Protocol):
     """Runs a library on arrays that were checked."""
@@ -39,21 +42,19 @@ class Engine(Protocol):
     def session(self, threads: int) -> "Engine":
         """The same library, for calls by so many threads."""
 
-    def over(self, function: Any) -> "Engine":
-        """The same library by another entry function."""
-
-    @property
-    def machines(self) -> "Machines | None":
-        """The virtual machines of the library, of which one can be watched; None without any."""
+    def watched(self, watch: Watch) -> "Engine | None":
+        """The same library, for calls whose kernels `watch` hears of, as it does of no other call;
+        None where the library does not report its kernels.
+        """
 
 
 class VirtualMachine:
-    """The entry function of TVM's virtual machine."""
+    """The entry function of TVM's virtual machine, by as many machines as calls run at once."""
 
     def __init__(
-        self, function: Callable[..., Any], transport: "Transport", inputs: Sequence[TensorSpec]
+        self, machines: "Machines", transport: "Transport", inputs: Sequence[TensorSpec]
     ) -> None:
-        self._function = function
+        self.machines = machines
         self._transport = transport
         self._inputs = inputs
         self._dtypes = [storage_of(spec.dtype) for spec in inputs]
@@ -90,19 +91,12 @@ class VirtualMachine:
         """The machines take whatever threads lead them."""
         return self
 
-    def over(self, function: Callable[..., Any]) -> "VirtualMachine":
-        """The same tensors, given to another function."""
-        return VirtualMachine(function, self._transport, self._inputs)
-
-    @property
-    def machines(self) -> "Machines | None":
-        """The function, where it gives machines apart."""
-        from relaxd.loader.machines import Machines
-
-        return self._function if isinstance(self._function, Machines) else None
+    def watched(self, watch: Watch) -> "VirtualMachine":
+        """By machines of their own."""
+        return VirtualMachine(self.machines.watched(watch), self._transport, self._inputs)
 
     def compute(self, prepared: Sequence[Any], dims: Mapping[str, int]) -> list[np.ndarray]:
         """The results leave the virtual machine before the next call enters it; it finds the dims
         by itself.
         """
-        return self._transport.to_arrays(self._function(*prepared), prepared)
+        return self._transport.to_arrays(self.machines(*prepared), prepared)

@@ -1,7 +1,10 @@
 """Virtual machines over one library and one copy of its weights: as many as calls run at once."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relaxd.loader.engine import Watch
 
 
 class Machines:
@@ -27,9 +30,20 @@ class Machines:
         finally:
             self._idle.append(function)
 
-    def apart(self) -> tuple[Any, Callable[..., Any]]:
-        """A machine that is lent to nobody else, and its entry function."""
-        return self._make()
+    def watched(self, watch: "Watch") -> "Machines":
+        """Machines over the same library and weights that report each call they make."""
+        from relaxd.loader.ffi import tvm_ffi
+
+        def report(function: Any, symbol: str, before: bool, result: Any, *values: Any) -> int:
+            watch(symbol, before)
+            return 0
+
+        def make() -> tuple[Any, Callable[..., Any]]:
+            machine, function = self._make()
+            machine["set_instrument"](tvm_ffi.convert(report))
+            return machine, function
+
+        return Machines(make)
 
     @property
     def idle(self) -> int:

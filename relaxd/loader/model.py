@@ -30,6 +30,7 @@ from relaxd.loader.threads import team_for
 
 if TYPE_CHECKING:
     from relaxd.contract.state import State as StateSpec
+    from relaxd.loader.engine import Watch
     from relaxd.loader.metrics import CallMetrics
     from relaxd.loader.profiling import CallProfile
     from relaxd.loader.state import State
@@ -193,9 +194,14 @@ class Model:
         """The same model, whose calls are counted."""
         return self._like(self._engine, self._team, metrics)
 
-    def over(self, function: Any) -> "Model":
-        """The same model with another entry function of its library; its calls are not counted."""
-        return self._like(self._engine.over(function), self._team, None)
+    def watched(self, watch: "Watch") -> "Model | None":
+        """The same model, whose calls report each kernel to `watch`: its name, and whether it
+        begins or has ended. No other call is reported, and these are not counted. None for a
+        library that does not report its kernels.
+        """
+        with GATE:
+            engine = self._engine.watched(watch)
+        return None if engine is None else self._like(engine, self._team, None)
 
     def _like(self, engine: Engine, team: "Team", metrics: "CallMetrics | None") -> "Model":
         return Model(self.manifest, engine, team, self._verified_up_to, metrics)
@@ -288,14 +294,15 @@ class Model:
         runs: int = 10,
     ) -> "CallProfile":
         """How long a call takes here and now, and which kernels take that time, over so many calls;
-        without inputs, of drawn ones at the dims.
+        without inputs, of drawn ones at the dims. Other calls may run meanwhile: their kernels are
+        not counted.
         """
         from relaxd.loader.profiling import profile
         from relaxd.loader.samples import dim_values, draw
 
         if inputs is None:
             inputs = draw(self.inputs, dim_values(self.dims, dims or {}), 0, self.manifest.state)
-        return profile(self, self._engine.machines, inputs, runs)
+        return profile(self, inputs, runs)
 
     def bound(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
         """The inputs in the model's order, as `run` would take them; raises InputError."""

@@ -5,12 +5,14 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
-
-from relaxd.loader.machines import Machines
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model
+
+Timed = tuple[str, float, float]
+"""A kernel, when its call began and when it ended, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class KernelShare:
 @dataclass(frozen=True)
 class CallProfile:
     """Milliseconds of a call, and its kernels, the longest first; the kernels are of a call that
-    was watched, which takes a little longer.
+    was watched, which takes a little longer, and empty for a library that does not report them.
     """
 
     model: str
@@ -41,19 +43,14 @@ class CallProfile:
     kernels: tuple[KernelShare, ...]
 
 
-def profile(
-    model: "Model", machines: Machines | None, inputs: Mapping[str, Any] | Sequence[Any], runs: int
-) -> CallProfile:
-    """Time `runs` calls after one that is not counted, then watch as many on a machine apart; a
-    library without machines does not report its kernels.
-    """
+def profile(model: "Model", inputs: Mapping[str, Any] | Sequence[Any], runs: int) -> CallProfile:
+    """Time `runs` calls after one that is not counted, then watch as many."""
     model.run(inputs)
     times = []
     for _ in range(max(1, runs)):
         began = time.perf_counter()
         model.run(inputs)
         times.append((time.perf_counter() - began) * 1e3)
-    kernels = _kernels(model, machines, inputs, max(1, runs)) if machines else ()
     arrays = model.bound(inputs)
     return CallProfile(
         model.manifest.name,
@@ -63,34 +60,43 @@ def profile(
         statistics.median(times),
         min(times),
         max(times),
-        kernels,
+        _shares(timed_calls(model, inputs, len(times))),
     )
 
 
-def _kernels(
-    model: "Model", machines: Machines, inputs: Mapping[str, Any] | Sequence[Any], runs: int
-) -> tuple[KernelShare, ...]:
-    from relaxd.loader.ffi import tvm_ffi
+def timed_calls(
+    model: "Model", inputs: Mapping[str, Any] | Sequence[Any], runs: int
+) -> list[list[Timed]]:
+    """For each of so many runs, after one that is not counted, every call of a kernel in order;
+    no calls where the library does not report them.
+    """
+    calls: list[Timed] = []
+    began = 0.0
 
-    spent: dict[str, list[float]] = defaultdict(list)
-    began = [0.0]
-
-    def watch(function: Any, symbol: str, before: bool, result: Any, *values: Any) -> int:
-        if before:
-            began[0] = time.perf_counter()
+    def watch(name: str, begins: bool) -> None:
+        nonlocal began
+        if begins:
+            began = time.perf_counter()
         else:
-            spent[symbol].append(time.perf_counter() - began[0])
-        return 0
+            calls.append((name, began, time.perf_counter()))
 
-    machine, function = machines.apart()
-    machine["set_instrument"](tvm_ffi.convert(watch))
-    watched = model.over(function)
-    watched.run(inputs)
-    spent.clear()
-    for _ in range(runs):
+    watched = model.watched(watch)
+    if watched is None:
+        return []
+    made = []
+    for _ in range(runs + 1):
+        calls.clear()
         watched.run(inputs)
+        made.append(calls.copy())
+    return made[1:]
+
+
+def _shares(made: Sequence[Sequence[Timed]]) -> tuple[KernelShare, ...]:
+    spent: dict[str, list[float]] = defaultdict(list)
+    for name, began, ended in chain.from_iterable(made):
+        spent[name].append(ended - began)
     total = sum(map(sum, spent.values())) or 1.0
-    rows = sorted(spent.items(), key=lambda row: -sum(row[1]))
+    rows, runs = sorted(spent.items(), key=lambda row: -sum(row[1])), len(made)
     return tuple(
         KernelShare(name, len(each) // runs, sum(each) * 1e3 / runs, sum(each) / total)
         for name, each in rows

@@ -149,11 +149,6 @@ def open_executable(bundle: Bundle) -> Executable:
         )
 
 
-def open_machine(bundle: Bundle) -> tuple[Any, Any]:
-    """A virtual machine of the bundle's library and its entry function; raises BundleError."""
-    return open_executable(bundle).machine()
-
-
 @contextmanager
 def _translated(manifest: Manifest) -> Iterator[None]:
     """Whatever the manifest names and the library has not is a BundleError."""

@@ -3,8 +3,7 @@
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from pathlib import Path
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from relaxd.loader.binding import Binding
 from relaxd.loader.borrowed import Borrowed
 from relaxd.loader.bundle import Bundle
 from relaxd.loader.context import Context, Given, Placed, Prepared
+from relaxd.loader.engine import Watch
 from relaxd.loader.helpers import Helpers
 from relaxd.loader.library import in_memory, own_copy
 from relaxd.loader.weights import content_of
@@ -22,9 +22,6 @@ from relaxd.loader.weights import content_of
 _LOCK = threading.Lock()
 _OPENED: dict[str, ctypes.CDLL] = {}
 """By sha256: a library is opened once, from a copy in memory that nobody overwrites."""
-
-_KEPT: list[Any] = []
-"""Callbacks that libraries hold."""
 
 _STATUS, _ADDRESS = ctypes.CFUNCTYPE(ctypes.c_int), ctypes.CFUNCTYPE(ctypes.c_void_p)
 _FUNCTIONS: dict[str, Any] = {
@@ -40,6 +37,9 @@ _FUNCTIONS: dict[str, Any] = {
     "close": ctypes.CFUNCTYPE(None),
 }
 """What each function returns; of no arguments, which C takes however many are given."""
+
+_REPORT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)
+"""What a library reports its kernels to."""
 
 
 class _Host(ctypes.Structure):
@@ -88,6 +88,7 @@ class Code:
 
     def __init__(self, bundle: Bundle, library: ctypes.CDLL) -> None:
         manifest = bundle.manifest
+        self._entry, self._library = manifest.entry, library
         try:
             for name, form in _FUNCTIONS.items():
                 setattr(self, name, form((f"{manifest.entry}_{name}", library)))
@@ -110,6 +111,16 @@ class Code:
     failure: Any
     interface: Any
     close: Any
+
+    @cached_property
+    def watch(self) -> Any:
+        """What has a context report its kernels; None where the library cannot, as an earlier
+        relaxd made it.
+        """
+        try:
+            return ctypes.CFUNCTYPE(None)((f"{self._entry}_watch", self._library))
+        except AttributeError:
+            return None
 
     @property
     def parallel(self) -> bool:
@@ -151,22 +162,11 @@ def _opened(name: str, digest: str, path: Callable[[], str]) -> ctypes.CDLL:
         return _OPENED[digest]
 
 
-def watching(path: Path, watch: Callable[[str, int], Any]) -> ctypes.CDLL:
-    """A library that reports each call of a kernel: its name, and 1 before it or 0 behind it."""
-    library = ctypes.CDLL(str(path))
-    form = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int)
-    callback = form(lambda name, begins: watch(name.decode(), begins))
-    ctypes.c_void_p.in_dll(library, "relaxd_watch").value = ctypes.cast(
-        callback, ctypes.c_void_p
-    ).value
-    _KEPT.append(callback)
-    return library
-
-
 class StandaloneEngine:
-    """Runs a library; each call that is under way has a context of its own."""
+    """Runs a library; each call that is under way has a context of its own.
 
-    machines = None
+    report: what contexts report their kernels to.
+    """
 
     def __init__(
         self,
@@ -175,11 +175,13 @@ class StandaloneEngine:
         binding: Binding,
         helpers: Callable[[], Helpers] | None,
         threads: int,
+        report: Any = None,
     ) -> None:
         self._code = code
         self._manifest = manifest
         self._binding = binding
         self._helpers = helpers
+        self._report = report
         self._idle: list[Context] = []
         self._none = Placed([None] * len(manifest.inputs))
         named = {dim for spec in self._manifest.inputs for axis in spec.shape for dim in axis.dims}
@@ -190,11 +192,19 @@ class StandaloneEngine:
 
     def session(self, threads: int) -> "StandaloneEngine":
         """Contexts of their own."""
-        return StandaloneEngine(self._code, self._manifest, self._binding, self._helpers, threads)
+        return self._apart(threads, None)
 
-    def over(self, function: Any) -> "StandaloneEngine":
-        """There is one entry function alone; raises TypeError."""
-        raise TypeError(f"{self._manifest.library} has one entry function")
+    def watched(self, watch: Watch) -> "StandaloneEngine | None":
+        """Contexts of their own, which alone report."""
+        if self._code.watch is None:
+            return None
+        report = _REPORT(lambda user, name, begins: watch(name.decode(), bool(begins)))
+        return self._apart(self._host.threads, report)
+
+    def _apart(self, threads: int, report: Any) -> "StandaloneEngine":
+        return StandaloneEngine(
+            self._code, self._manifest, self._binding, self._helpers, threads, report
+        )
 
     def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Given:
         """The arrays as C has them: dense, in the machine's byte order; raises InputError."""
@@ -248,7 +258,7 @@ class StandaloneEngine:
             for one, other in zip(prepared.others, arrays, strict=True)
         ):
             return None
-        context = Context(self._code, self._manifest, self._host)
+        context = self._context()
         context.bind(self._values(self._binding.solve(tuple([array.shape for array in arrays]))))
         return context.prepared(prepared)
 
@@ -259,4 +269,7 @@ class StandaloneEngine:
         try:
             return self._idle.pop()
         except IndexError:
-            return Context(self._code, self._manifest, self._host)
+            return self._context()
+
+    def _context(self) -> Context:
+        return Context(self._code, self._manifest, self._host, self._report)

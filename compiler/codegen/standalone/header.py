@@ -34,6 +34,12 @@ _ALLOCATOR = """
 void *@P@_allocate(size_t bytes);
 void @P@_release(void *at);
 """
+_WATCH = """
+/* Has each run of the context report its kernels: begins is 1 before a kernel's call and 0 behind
+ * it, and the thread that called run reports. The names are those of kernels.json. NULL ends it;
+ * between open and close, and not during run. */
+void @P@_watch(@P@ *, void (*watch)(void *user, const char *kernel, int begins), void *user);
+"""
 _TEAM = """
 /* Before any open: so many helpers, at most 31, will take part in every run; waits: whether the
  * thread that calls run may sleep, as a page may not. */
@@ -46,17 +52,24 @@ void @P@_help(int number);
 
 
 def header_text(
-    signature: Signature, prefix: str, target: str, *, allocator: bool, team: bool = False
+    signature: Signature,
+    prefix: str,
+    target: str,
+    *,
+    allocator: bool,
+    team: bool = False,
+    watch: bool = False,
 ) -> str:
-    """The text of `model.h`; allocator: whether the library has functions for memory, team: and for
-    threads.
+    """The text of `model.h`; allocator, team, watch: whether the library has functions for memory,
+    for threads, and to report the calls of its kernels.
     """
     written = signature.written
     lines = [_line("i/o" if s.name in written else "in ", s) for s in signature.inputs]
     lines += [_line("out", spec) for spec in signature.outputs]
     lines += [f" *   dim  {plain(d.name)}: {plain(d.describe())}\n" for d in signature.bound]
+    more = ((_ALLOCATOR, allocator), (_TEAM, team), (_WATCH, watch))
     functions = _FUNCTIONS.read_text().replace(
-        "@MORE@", (_ALLOCATOR if allocator else "") + (_TEAM if team else "")
+        "@MORE@", "".join(text for text, wanted in more if wanted)
     )
     functions = functions.replace("@WEIGHTS@", _HELD if signature.embedded else _GIVEN)
     return _TEXT.format(

@@ -37,6 +37,8 @@ static RD_UNUSED void rd_deliver(P *c, void *const *results, int i, void *from, 
 
 TEAM = ("team", "help")
 """What the driver of a module with threads defines beside the functions of any other."""
+WATCH = ("watch",)
+"""The same of a driver that reports the calls of its kernels."""
 _TEAM_FUNCTIONS = """\
 int @P@_team(int helpers, int waits) {
   if (helpers < 0 || helpers > RD_HELPERS) return RELAXD_USAGE;
@@ -80,17 +82,20 @@ def driver_source(
     heap: bool = True,
     nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
     team: bool = False,
+    watch: bool = False,
 ) -> str:
     """The whole source, which includes `model.h`; raises CodegenError.
 
     symbols: begins those of the kernels, if not the prefix; heap, nodes: as in Driver; team:
-    whether the driver has threads of its own, as it has in WebAssembly.
+    whether the driver has threads of its own, as it has in WebAssembly; watch: whether a context
+    may report the calls of its kernels, whose names the library then holds.
     """
     driver = Driver(module, kernels, prefix, tuple(offsets), messages, heap, nodes)
     main = main_function(driver, signature.inputs, signature.dims)
     parts = [
         f'#include "model.h"\n#define P {prefix}\n#define RD_RANK {driver.rank}'
-        + ("\n#define RD_THREADS" if any(k.tasks for k in kernels.values()) else ""),
+        + ("\n#define RD_THREADS" if any(k.tasks for k in kernels.values()) else "")
+        + ("\n#define RD_WATCH" if watch else ""),
         (_FOLDER / "team.h").read_text() if team else "",
         (_FOLDER / "support.h").read_text(),
         "\n".join(driver.kernel_prototypes()),
@@ -279,6 +284,14 @@ void {prefix}_close(P *c) {{
     if (c->growing[i].data != NULL) c->own.host.release(c->own.host.user, c->growing[i].data);
   rd_open(&c->own, sizeof(P), NULL, NULL);
 }}
+
+#if defined(RD_WATCH)
+void {prefix}_watch(P *c, void (*watch)(void *, const char *, int), void *user) {{
+  c->own.watch = watch;
+  c->own.watcher = user;
+  c->own.watched = watch != NULL;
+}}
+#endif
 
 #if defined(RD_GROWS)
 void *{prefix}_allocate(size_t bytes) {{ return rd_grows_allocate(NULL, bytes); }}

@@ -15,16 +15,18 @@ void free(void *);
 #define RD_ROUND(bytes) (((bytes) + (RD_LINE - 1)) / RD_LINE * RD_LINE)
 #define RD_UNUSED __attribute__((unused))
 
-/* A call of a kernel; a library that is built to be measured reports where each begins and ends. */
+/* A call of a kernel. Where a context may be watched, a call costs one branch more while it is not:
+ * whether the kernel failed and whether its end is reported are tested together. */
 #if defined(RD_WATCH)
-__attribute__((visibility("default"))) void (*relaxd_watch)(const char *kernel, int begins);
+#define RD_RARELY(condition) __builtin_expect((condition) != 0, 0)
 #define RD_CALL(name, call) \
   do { \
-    int failed; \
-    if (relaxd_watch != NULL) relaxd_watch(name, 1); \
-    failed = call; \
-    if (relaxd_watch != NULL) relaxd_watch(name, 0); \
-    if (failed) return rd_fail(&c->own, RELAXD_KERNEL, "a thread failed"); \
+    if (RD_RARELY(c->own.watched)) rd_begins(&c->own, name); \
+    int failed = call; \
+    if (RD_RARELY(failed | c->own.watched)) { \
+      failed = rd_ends(&c->own, failed); \
+      if (failed) return failed; \
+    } \
   } while (0)
 #else
 #define RD_CALL(name, call) \
@@ -49,6 +51,9 @@ typedef struct {
 } rd_growing;
 
 typedef struct {
+#if defined(RD_WATCH)
+  int watched; /* whether `watch` is there; in front, where code reads it by a short instruction */
+#endif
   const uint8_t *weights;
   relaxd_host host;
   uint8_t *arena, *scratch;
@@ -60,6 +65,11 @@ typedef struct {
   rd_block *used, *spare;
   int bound, placed;
   const char *failure;
+#if defined(RD_WATCH)
+  void (*watch)(void *user, const char *kernel, int begins);
+  void *watcher;
+  const char *kernel; /* that runs, of a context that is watched */
+#endif
   char text[160];
 } rd_context;
 
@@ -93,6 +103,18 @@ static RD_UNUSED int rd_fail(rd_context *c, int status, const char *why) {
   c->failure = why;
   return status;
 }
+
+#if defined(RD_WATCH)
+static RD_UNUSED __attribute__((cold, noinline)) void rd_begins(rd_context *c, const char *kernel) {
+  c->kernel = kernel;
+  c->watch(c->watcher, kernel, 1);
+}
+
+static RD_UNUSED __attribute__((cold, noinline)) int rd_ends(rd_context *c, int failed) {
+  if (c->watched) c->watch(c->watcher, c->kernel, 0);
+  return failed ? rd_fail(c, RELAXD_KERNEL, "a thread failed") : RELAXD_OK;
+}
+#endif
 
 /* `before` found `between` wanted `after` */
 static RD_UNUSED int rd_differs(rd_context *c, const char *before, int64_t found,

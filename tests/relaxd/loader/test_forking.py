@@ -62,7 +62,7 @@ def test_a_fork_from_within_a_call_is_refused_in_the_child_at_once(python, bundl
     code = """
 import signal
 model = relaxd.load(sys.argv[1], threads=1)
-function, codes = model._engine._function, []
+function, codes = model._engine.machines, []
 def forking(*tensors):
     child = os.fork()
     if child == 0:
@@ -75,7 +75,7 @@ def forking(*tensors):
             os._exit(9)
     codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     return function(*tensors)
-model._engine._function = forking
+model._engine.machines = forking
 y = model(x=np.full((32, 64), 3, "float32"), work=np.array(1))["y"]
 print(json.dumps([codes, bool((y == 3 * 4096 * 1.5).all())]))
 """

@@ -144,10 +144,10 @@ model = load(threads=2)
 started = workers()
 infer(model)
 seen = []
-function = model._engine._function
+function = model._engine.machines
 def affinity():
     return sorted(os.sched_getaffinity(0))
-model._engine._function = lambda *tensors: (seen.append(affinity()), function(*tensors))[1]
+model._engine.machines = lambda *tensors: (seen.append(affinity()), function(*tensors))[1]
 infer(model)
 print(json.dumps({"cpus": cpus, "started": started, "workers": workers(), "during": seen,
                   "after": sorted(os.sched_getaffinity(0))}))
@@ -265,7 +265,7 @@ def test_an_error_on_either_thread_leaves_the_team_working(python, bundles):
 import relaxd.errors
 model = load(threads=2)
 infer(model)
-function, caught = model._engine._function, []
+function, caught = model._engine.machines, []
 
 def fail(*tensors):
     raise ValueError("boom")
@@ -276,11 +276,11 @@ def attempt():
     except relaxd.errors.ExecutionError as error:
         caught.append(error.message)
 
-model._engine._function = fail
+model._engine.machines = fail
 attempt()
 other = threading.Thread(target=attempt)
 other.start(); other.join()
-model._engine._function = function
+model._engine.machines = function
 print(json.dumps({"caught": caught, "next": infer(model)}))
 """
     assert python(RUN + code, bundles / "vector") == {

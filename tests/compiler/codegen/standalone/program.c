@@ -13,6 +13,12 @@ static void *weights_of(const char *path) {
   return content;
 }
 
+static int kernels[2]; /* how many began, and how many ended */
+
+static void watch(void *user, const char *kernel, int begins) {
+  if (user == kernels && kernel[0] != 0) kernels[begins ? 0 : 1] += 1;
+}
+
 int main(void) {
   static float x[300 * 32], y[2][300 * 7];
   const void *weights = weights_of("mlp/weights.bin"), *inputs[] = {x};
@@ -31,6 +37,11 @@ int main(void) {
   }
   if (memcmp(y[0], relaxd_mlp_output(m[1], 0), 4 * 7 * sizeof(float)) != 0) return 4;
   if (relaxd_mlp_shape(m[1], 0)[0] != 4) return 5;
+  relaxd_mlp_watch(m[1], watch, kernels);
+  if (relaxd_mlp_run(m[0], inputs, NULL) != RELAXD_OK || kernels[0] != 0) return 7;
+  if (relaxd_mlp_run(m[1], inputs, NULL) != RELAXD_OK || kernels[0] != 2 || kernels[1] != 2) return 8;
+  relaxd_mlp_watch(m[1], NULL, NULL);
+  if (relaxd_mlp_run(m[1], inputs, NULL) != RELAXD_OK || kernels[0] != 2) return 9;
   int64_t wrong[] = {5001};
   printf("%d %s\n", (int)relaxd_mlp_bind(m[0], wrong), relaxd_mlp_failure(m[0]));
   printf("%d %s\n", relaxd_mlp_run(m[0], inputs, NULL), relaxd_mlp_failure(m[0]));
