@@ -179,7 +179,7 @@ class Standalone:
         team = wasm and target.threads
         # Other targets have no loader that would listen.
         watch = target.platform.runtime is Runtime.BUNDLED
-        source = driver_source(
+        source, included = driver_source(
             code.module,
             code.kernels.table,
             signature,
@@ -203,7 +203,7 @@ class Standalone:
                 place.write_bytes(content)
             held = file if signature.embedded else None
             exports = (TEAM if team else ()) + (WATCH if watch else ())
-            parts = Parts(self._prefix, source, text, objects, held, exports)
+            parts = Parts(self._prefix, source, text, objects, held, exports, included)
             link_standalone(parts, folder, target)
         if signature.embedded:
             file.unlink()

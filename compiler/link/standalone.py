@@ -1,8 +1,8 @@
 """Compiles a driver and links it with its kernels into a library that needs no runtime."""
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from compiler.link import dll
@@ -65,7 +65,8 @@ _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 class Parts:
     """What is linked: the driver's source, its header, the objects of the kernels that are machine
     code, and the file of weights if the source includes it; exports: what the library exports
-    beside FUNCTIONS, behind the same prefix.
+    beside FUNCTIONS, behind the same prefix; included: other files that the source includes, by
+    name.
     """
 
     prefix: str
@@ -74,6 +75,7 @@ class Parts:
     kernels: Sequence[Path]
     weights: Path | None = None
     exports: tuple[str, ...] = ()
+    included: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -104,6 +106,8 @@ def _driver(parts: Parts, workspace: Path, target: Target) -> Path:
     (workspace / "model.h").write_text(parts.header)
     if parts.weights is not None:
         (workspace / "weights.bin").symlink_to(parts.weights.absolute())
+    for name, content in parts.included.items():
+        (workspace / name).write_bytes(content)
     source, compiled = workspace / "model.c", workspace / "driver.o"
     source.write_text(parts.source)
     zig.compile_with_zig(

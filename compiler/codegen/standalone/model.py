@@ -14,6 +14,11 @@ from compiler.codegen.standalone.plain import Kernel
 from compiler.errors import CodegenError
 from compiler.passes.framework.bindings import bindings_within
 
+_WRITTEN_OUT = 4096
+"""Bytes of a constant that the source holds itself at most: of one of 40 MB, as branches and loops
+may have, a compiler would read 200 MB of text.
+"""
+
 
 @dataclass
 class Driver:
@@ -22,7 +27,8 @@ class Driver:
     offsets: of each weight in the file of weights. messages: of checks, by number. heap: whether
     the library may ask its host for memory while it runs; takes_places: whether a caller may say
     where an output goes; nodes: by kernel, names of the model's nodes that it computes.
-    bind: statements that place things in the arena. statics: constants. functions: private ones,
+    bind: statements that place things in the arena. statics: constants. files: of the larger ones,
+    which the source includes by their names. functions: private ones,
     finished, and prototypes: of these. slots, growing: how many places there are of either kind.
     """
 
@@ -36,6 +42,7 @@ class Driver:
     nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bind: list[str] = field(default_factory=list)
     statics: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     prototypes: dict[str, str] = field(default_factory=dict)
     slots: int = 0
@@ -108,10 +115,12 @@ class Driver:
         key = (str(node.value.dtype), values.tobytes())
         if key not in self._constants:
             name = f"constant{len(self._constants)}"
-            size = max(len(key[1]), 1)
-            self.statics.append(
-                f"static const _Alignas(64) uint8_t {name}[{size}] = {octets(key[1])};"
-            )
+            head, size = f"static const _Alignas(64) uint8_t {name}", len(key[1])
+            if size > _WRITTEN_OUT:
+                self.files[f"{name}.bin"] = key[1]
+                self.statics.append(f'{head}[] = {{\n#embed "{name}.bin"\n}};')
+            else:
+                self.statics.append(f"{head}[{max(size, 1)}] = {octets(key[1])};")
             self._constants[key] = name
         return f"((void *){self._constants[key]})"
 

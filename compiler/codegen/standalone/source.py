@@ -83,8 +83,9 @@ def driver_source(
     nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
     team: bool = False,
     watch: bool = False,
-) -> str:
-    """The whole source, which includes `model.h`; raises CodegenError.
+) -> tuple[str, Mapping[str, bytes]]:
+    """The whole source, which includes `model.h`, and by name the other files that it includes;
+    raises CodegenError.
 
     symbols: begins those of the kernels, if not the prefix; heap, nodes: as in Driver; team:
     whether the driver has threads of its own, as it has in WebAssembly; watch: whether a context
@@ -111,7 +112,7 @@ def driver_source(
         entry_points(main, signature, prefix),
         _TEAM_FUNCTIONS.replace("@P@", prefix) if team else "",
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n", driver.files
 
 
 def context(main: Main, signature: Signature, slots: int, growing: int, also: str = "") -> str:

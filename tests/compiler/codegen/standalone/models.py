@@ -69,6 +69,31 @@ def choosing() -> onnx.ModelProto:
     return _model(nodes, inputs, outputs, {"zero": np.array(0, np.float32)})
 
 
+def weighing() -> onnx.ModelProto:
+    """x[n, 4] * 2 where the sum of x is positive, else x times a matrix that only this branch has,
+    of 8 KB.
+    """
+    matrix = np.random.default_rng(0).standard_normal((4, 512)).astype("float32")
+    spread = helper.make_tensor("w", FLOAT, (4, 512), matrix.tobytes(), raw=True)
+    result = [_value("r", FLOAT, ["n", 512])]
+    one = helper.make_graph(
+        [_node("Tile", ["x", "times"], ["t"]), _node("Mul", ["t", "two"], ["r"])], "t", [], result
+    )
+    other = helper.make_graph([_node("MatMul", ["x", "w"], ["r"])], "e", [], result, [spread])
+    nodes = [
+        _node("ReduceSum", ["x"], ["s"], keepdims=0),
+        _node("Greater", ["s", "zero"], ["c"]),
+        _node("If", ["c"], ["y"], then_branch=one, else_branch=other),
+    ]
+    constants = {
+        "zero": np.array(0, np.float32),
+        "two": np.array(2, np.float32),
+        "times": np.array([1, 128], np.int64),
+    }
+    inputs, outputs = [_value("x", FLOAT, ["n", 4])], [_value("y", FLOAT, ["n", 512])]
+    return _model(nodes, inputs, outputs, constants)
+
+
 def counting() -> onnx.ModelProto:
     """`trips` times: the state grows by a row of x[n, 4], its sum is kept."""
     body = helper.make_graph(
