@@ -25,6 +25,7 @@ SHELL = ("sh", "console")
 FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.MULTILINE)
 _COMMENT = re.compile(r"<!-- (snippets?): (\w+)\s*(.*?)\s*-->", re.DOTALL)
 _NUMBER = re.compile(r"[0-9a-f]{12,}|\d+(?:\\?[.,]\d+)*(?:e\\?-?\d+)?")
+_UNIT = re.compile(r"[KMG]iB")
 _BEFORE = re.compile(r"(?:<!-- snippet: (?:(?!-->).)*-->\s*)+\Z", re.DOTALL)
 
 
@@ -47,8 +48,8 @@ class Command:
     prints: tuple[str, ...] = ()
 
     def unprinted(self, said: str) -> Iterator[str]:
-        """Its lines that `said` does not have in that order; numbers may differ, `...` stands for
-        anything.
+        """Its lines that `said` does not have in that order; numbers and units of bytes may differ,
+        `...` stands for anything.
         """
         lines = iter(said.splitlines())
         for line in self.prints:
@@ -56,7 +57,7 @@ class Command:
             if text in ("", "..."):
                 continue
             pattern = _NUMBER.sub("[0-9a-f.,e-]+", re.escape(text).replace(r"\.\.\.", ".*"))
-            pattern = pattern.replace(r"\ ", r"\s+")
+            pattern = _UNIT.sub("[KMG]iB", pattern.replace(r"\ ", r"\s+"))
             if not any(re.search(pattern, found) for found in lines):
                 yield line
 
