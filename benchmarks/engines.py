@@ -47,41 +47,29 @@ def relaxd(subject: Subject, precision: str = "float32", calibration: str = "non
     """Ours, through the public entry points; calibration: by the largest of the inputs that are
     measured.
     """
+    from compiler import compile_model
     from relaxd.loader.model import load
 
     folder = TemporaryDirectory(prefix="relaxd-bench-")
     parts = [part for part in (precision, calibration) if part not in ("float32", "none")]
     bundle = (subject.built or Path(folder.name)) / ".".join(["relaxd", *parts])
-    samples = None if calibration == "none" else _largest(_feeds(subject))
-    _build(subject, bundle, samples, precision=precision, calibration=calibration)
+    if not bundle.exists():
+        options = {"verify": False, "profile": False, "precision": precision}
+        samples = None if calibration == "none" else _largest(_feeds(subject))
+        compile_model(
+            subject.path,
+            output=bundle,
+            dims=subject.dims,
+            inputs=subject.inputs,
+            options=options | {"calibration": calibration},
+            samples=samples,
+        )
     model = load(bundle, threads=subject.threads)
 
     def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
         return list(model.run(feed).values())
 
     return run
-
-
-def reporting(subject: Subject) -> Path:
-    """A bundle whose virtual machine reports its kernels, which are those of `relaxd`."""
-    assert subject.built is not None
-    bundle = subject.built / "relaxd.vm"
-    _build(subject, bundle, flavour="vm")
-    return bundle
-
-
-def _build(subject: Subject, bundle: Path, samples: Path | None = None, **options: str) -> None:
-    from compiler import compile_model
-
-    if not bundle.exists():
-        compile_model(
-            subject.path,
-            output=bundle,
-            dims=subject.dims,
-            inputs=subject.inputs,
-            options={"verify": False, "profile": False, **options},
-            samples=samples,
-        )
 
 
 def _feeds(subject: Subject) -> list[Path]:
