@@ -127,4 +127,4 @@ def _texts(attribute: str, programs: tvm.IRModule) -> dict[str, str]:
 
 def _bare(programs: Mapping[Any, tirx.PrimFunc]) -> dict[Any, tirx.PrimFunc]:
     """The programs as they are compiled, without what is for later builds."""
-    return {g: bare(f) if REMEMBERED in (f.attrs or {}) else f for g, f in programs.items()}
+    return {gvar: bare(program) for gvar, program in programs.items()}

@@ -19,6 +19,7 @@ from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, Log, Progress
 from compiler.isolation.places import runs_code
 from compiler.toolchain.objects import KERNELS_MB, Kept
+from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from tests.compiler.building import DIMS, QUICK
@@ -136,7 +137,12 @@ class Builds:
         self.monkeypatch.setattr(api, "_kernels", lambda: kept)
 
     def run(
-        self, seed: int, *, kernels: bool = True, dump: Path | None = None
+        self,
+        seed: int,
+        *,
+        kernels: bool = True,
+        dump: Path | None = None,
+        flavour: Flavour = Flavour.STANDALONE,
     ) -> tuple[dict[str, bytes], str | None]:
         """The files of the bundle, and what was said of its kernels."""
         model = add_and_divide()
@@ -149,7 +155,7 @@ class Builds:
         onnx.save(model, self.folder / "net.onnx")
         api.compile_request(
             self.folder / "net.onnx",
-            CompileRequest.of(dims=DIMS, options=QUICK),
+            CompileRequest.of(dims=DIMS, options=dataclasses.replace(QUICK, flavour=flavour)),
             output=output,
             target="native",
             on_event=events.append,
@@ -165,31 +171,34 @@ def is_of_codegen(event: Event) -> bool:
     return isinstance(event, Progress) and event.stage is Stage.CODEGEN
 
 
+# The virtual machine has one more, which computes extents.
+@pytest.mark.parametrize(("flavour", "kernels"), [(Flavour.STANDALONE, 1), (Flavour.VM, 2)])
 def test_fine_tuned_weights_take_the_kernels_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flavour: Flavour, kernels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds = Builds(tmp_path, monkeypatch)
-    _, cold = builds.run(0)
-    warm_files, warm = builds.run(1)
-    files, nothing = builds.run(1, kernels=False)
+    _, cold = builds.run(0, flavour=flavour)
+    warm_files, warm = builds.run(1, flavour=flavour)
+    files, nothing = builds.run(1, kernels=False, flavour=flavour)
     assert (cold, warm, nothing) == (
-        "0 of 2 kernels were compiled by earlier builds",
-        "2 of 2 kernels were compiled by earlier builds",
+        f"0 of {kernels} kernels were compiled by earlier builds",
+        f"{kernels} of {kernels} kernels were compiled by earlier builds",
         None,
     )
     assert warm_files == files
     builds.owned_by("another")
-    assert builds.run(1)[1] == cold
+    assert builds.run(1, flavour=flavour)[1] == cold
 
 
+@pytest.mark.parametrize(("flavour", "kernels"), [(Flavour.STANDALONE, 1), (Flavour.VM, 2)])
 def test_a_dump_shows_the_loops_of_kernels_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flavour: Flavour, kernels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds = Builds(tmp_path, monkeypatch)
-    builds.run(0)
-    warm, _ = builds.run(1)
-    files, said = builds.run(1, dump=tmp_path / "dump")
-    assert said == "2 of 2 kernels were compiled by earlier builds"
+    builds.run(0, flavour=flavour)
+    warm, _ = builds.run(1, flavour=flavour)
+    files, said = builds.run(1, dump=tmp_path / "dump", flavour=flavour)
+    assert said == f"{kernels} of {kernels} kernels were compiled by earlier builds"
     assert files == warm
     dumped = "".join(path.read_text() for path in (tmp_path / "dump").rglob("*.py"))
     assert "T.vectorized(" in dumped
