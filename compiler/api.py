@@ -86,12 +86,14 @@ def compile_request(
     dump: Path | None = None,
     reproducer: Path | None = None,
     kernels: bool = True,
+    name: str | None = None,
 ) -> Manifest:
     """As `compile_model`, from declarations that are read already; raises CompileError.
 
     samples: the file whose digest replaces that of the request. reproducer: a folder that receives
     what shows a mismatch again, unless it holds anything but an older reproducer, which goes.
-    kernels: take those that earlier builds compiled, and leave this one's for later ones.
+    kernels: take those that earlier builds compiled, and leave this one's for later ones. name: of
+    the model, by default its file's.
     """
     digest = _digest(samples) if samples else None
     declared = dataclasses.replace(request, samples=digest, targets=(target,))
@@ -101,7 +103,7 @@ def compile_request(
         request=declared.to_json(),
         target=target,
         output=str(output.absolute()),
-        model_name=model_name(model),
+        model_name=name or model_name(model),
         samples=str(samples.absolute()) if samples else None,
         dump=_dump_folder(output, request, dump),
         reproducer=_vacated(reproducer) if reproducer else None,

@@ -82,7 +82,14 @@ def compare(
     request = replace(origin.request, options=unmeasured, samples=None, targets=(origin.target,))
     # Kernels of earlier builds would prove nothing.
     compile_request(
-        model, request, output=output, target=origin.target, samples=samples, kernels=False
+        model,
+        request,
+        output=output,
+        target=origin.target,
+        samples=samples,
+        kernels=False,
+        # Symbols of a library without a runtime begin with it.
+        name=read_manifest(bundle).name,
     )
     have, want = _digests(output), _digests(bundle)
     for name in sorted(have.keys() | want.keys()):

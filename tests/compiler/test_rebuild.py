@@ -63,6 +63,16 @@ def test_a_model_compiles_to_the_same_bits(model: Path, bundle: Path, tmp_path: 
     assert refused.value.part == "model.so"
 
 
+def test_the_file_of_the_model_may_have_another_name(
+    model: Path, bundle: Path, tmp_path: Path
+) -> None:
+    fetched = tmp_path / "0f3a.onnx"
+    fetched.write_bytes(model.read_bytes())
+    assert "model.h" in rebuild.compare(
+        origin_of(model, versions()), bundle, fetched, tmp_path / "again"
+    )
+
+
 def test_another_toolchain_is_named_and_nothing_compiled(model: Path, tmp_path: Path) -> None:
     older = {**versions(), "tvm": "0.1"}
     with pytest.raises(TrustError, match=r"toolchain\.tvm differ") as refused:
