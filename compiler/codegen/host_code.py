@@ -1,5 +1,6 @@
 """From loops to what LLVM takes: TVM's lowering for a CPU, without what only GPUs need."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +32,9 @@ ARITHMETIC = (truncated, multiplied)
 
 _VECTOR_CALLS = ("tirx.nearbyint", "tirx.rsqrt")
 """Functions that LLVM computes in vectors and TVM does not know to be such."""
+
+_MARKING = threading.Lock()
+"""TVM refuses to be told of an attribute twice."""
 
 _TARGET = "target"
 """The attribute by which BindTarget states a function's target."""
@@ -191,6 +195,7 @@ def mark_vector_calls() -> None:
     VectorizeLoop makes a vector loop serial where it meets a function that has no vectors, and by
     then may have visited a Let of the same expression, which it refuses to visit again.
     """
-    for name in _VECTOR_CALLS:
-        if not tvm.ir.Op.get(name).get_attr("TVectorizable"):
-            tvm.ir.register_op_attr(name, "TVectorizable", True)
+    with _MARKING:
+        for name in _VECTOR_CALLS:
+            if not tvm.ir.Op.get(name).get_attr("TVectorizable"):
+                tvm.ir.register_op_attr(name, "TVectorizable", True)

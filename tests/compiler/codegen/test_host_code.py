@@ -2,6 +2,9 @@
 through integers and back.
 """
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -105,3 +108,23 @@ def test_addresses_of_attention_do_not_divide() -> None:
     kinds = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
     tvm_ffi.structural_walk(lowered.body, (kinds, divisions.append), order="pre")
     assert sum(as_int(division.b) is None for division in divisions) < 200
+
+
+def test_threads_mark_functions_once() -> None:
+    """In a process of its own, where nothing is marked yet."""
+    program = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+import tvm
+from compiler.codegen import host_code
+register = tvm.ir.register_op_attr
+def slowly(*given):
+    time.sleep(0.05)
+    return register(*given)
+tvm.ir.register_op_attr = slowly
+with ThreadPoolExecutor(8) as pool:
+    list(pool.map(lambda _: host_code.mark_vector_calls(), range(8)))
+assert tvm.ir.Op.get("tirx.rsqrt").get_attr("TVectorizable")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
