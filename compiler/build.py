@@ -201,6 +201,7 @@ def _compile(
         separated = weights.separate(scheduled, smallest=smallest)
         place = this.partial / files.WEIGHTS
         writing = writer.submit(weights.write, separated.constants, place)
+        layout = weights.layout(separated.constants)
         observers = (memory, *dumps)
         lowered = maker.lower(separated.module, imported.ranges, observers)
         del scheduled, separated
@@ -208,8 +209,8 @@ def _compile(
         code = maker.generate(lowered, nodes)
         del lowered
     with entered(Stage.LINK, this.on_event):
+        maker.link(code, this.partial, layout, writing.result)
         written = writing.result()
-        maker.link(code, this.partial, written.table)
         files.write_texts(this.partial, model.text.documents)
         for name, reason in model.text.left_out.items():
             this.on_event(Progress(Stage.LINK, f"the bundle gets no {name}: {reason}"))

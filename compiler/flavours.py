@@ -4,7 +4,7 @@ that needs no runtime.
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import tvm
 
 from compiler.bundle import files
+from compiler.bundle.weights import Layout
 from compiler.codegen import generate, system_lib
 from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.standalone import header as c_header
@@ -28,7 +29,7 @@ from compiler.link.standalone import Parts, link_standalone
 from compiler.passes import manager
 from compiler.runtimes import linking
 from compiler.targets import ObjectFormat, Runtime, Target
-from relaxd.contract.manifest import Manifest, Weight
+from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import Flavour
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ class Maker(Protocol):
     def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
         """Machine code, not linked yet; nodes: for messages; raises CodegenError."""
 
-    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
-        """Writes the library, and what it needs beside it, into the bundle; raises LinkError."""
+    def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
+        """Writes the library, and what it needs beside it, into the bundle; raises LinkError.
+
+        written: returns when the file of weights is there.
+        """
 
     def described(self, manifest: Manifest, folder: Path) -> Manifest:
         """The manifest with what a loader must know of the flavour, and the header, if any."""
@@ -115,7 +119,7 @@ class Machine:
         executable = generate.generate(lowered, subject.target, subject.kernels)
         return executable, generate.device_code(executable, subject.target)
 
-    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
+    def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
         """The library and TVM's runtime."""
         target = self.subject.target
         if target.platform.runtime is Runtime.BUNDLED:
@@ -169,11 +173,11 @@ class Standalone:
             kernels = compile_kernels(lowered, target, self._prefix, target.threads)
         return _Code(lowered, kernels, nodes)
 
-    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
+    def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
         """The library, its header, and threads where a loader of ours brings them."""
         target, file = self.subject.target, folder / files.WEIGHTS
-        signature = self._signature(file)
-        offsets = [weight.offset for weight in weights]
+        signature = self._signature(weights.bytes)
+        offsets = [weight.offset for weight in weights.table]
         messages = messages_of(code.module)
         wasm = target.platform.object_format is ObjectFormat.WASM
         team = wasm and target.threads
@@ -202,6 +206,8 @@ class Standalone:
             for place, content in zip(objects, code.kernels.objects, strict=True):
                 place.write_bytes(content)
             held = file if signature.embedded else None
+            if held is not None:
+                written()
             exports = (TEAM if team else ()) + (WATCH if watch else ())
             parts = Parts(self._prefix, source, text, objects, held, exports, included)
             link_standalone(parts, folder, target)
@@ -213,9 +219,8 @@ class Standalone:
         files.add_helpers(folder, target)
         files.add_licences(folder)
 
-    def _signature(self, weights: Path | None) -> Signature:
+    def _signature(self, size: int) -> Signature:
         imported = self.subject.imported
-        size = weights.stat().st_size if weights is not None and weights.exists() else 0
         return Signature(
             self.subject.name,
             imported.inputs,
@@ -249,10 +254,10 @@ class Launching(Standalone):
         """The shaders, and what of each tensor program runs beside them."""
         return lowered, shaders.split(lowered, self.subject.target), nodes
 
-    def link(self, code: Any, folder: Path, weights: Sequence[Weight]) -> None:
+    def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
         """The module, with the shaders in a section of it. Its caller uploads the weights."""
         (module, split, nodes), target = code, self.subject.target
-        signature = self._signature(None)
+        signature = self._signature(0)
         messages = messages_of(module)
         source = device_source(module, split, signature, self._prefix, messages, nodes)
         text = c_header.header_text(signature, self._prefix, target.name, allocator=True)

@@ -52,6 +52,26 @@ def separate(module: tvm.IRModule, entry: str = "main", smallest: int = SMALLEST
 
 
 @dataclass(frozen=True)
+class Layout:
+    """Where each constant is in the file, and the bytes of the file; 0 where there is none."""
+
+    table: tuple[Weight, ...]
+    bytes: int
+
+
+def layout(constants: Sequence[tvm.runtime.Tensor]) -> Layout:
+    """Constants one after another, each aligned."""
+    weights: list[Weight] = []
+    place = 0
+    for constant in constants:
+        place += -place % ALIGNMENT
+        shape = tuple(int(size) for size in constant.shape)
+        weights.append(Weight(str(constant.dtype), shape, place))
+        place += _bytes_of(constant).nbytes
+    return Layout(tuple(weights), max(place, 1) if weights else 0)
+
+
+@dataclass(frozen=True)
 class Written:
     """Where each constant is in the file, and the entry of the file; None where there is none."""
 
@@ -61,9 +81,9 @@ class Written:
 
 def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Written:
     """Write the constants' values one after another, each aligned; no constants, no file."""
-    if not constants:
+    table = layout(constants).table
+    if not table:
         return Written((), None)
-    weights: list[Weight] = []
     digest, place = hashlib.sha256(), 0
     digesting: list[Future[None]] = []
     # A digest takes as long as the file, and neither needs Python's lock.
@@ -74,16 +94,14 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Written:
             place += file.write(content)
             digesting.append(other.submit(digest.update, content))
 
-        for constant in constants:
-            add(bytes(-place % ALIGNMENT))
-            shape = tuple(int(size) for size in constant.shape)
-            weights.append(Weight(str(constant.dtype), shape, place))
+        for constant, weight in zip(constants, table, strict=True):
+            add(bytes(weight.offset - place))
             add(_bytes_of(constant))
         if not place:
             add(b"\0")  # an empty file cannot be mapped
     for part in digesting:
         part.result()
-    return Written(tuple(weights), FileEntry(digest.hexdigest(), place))
+    return Written(table, FileEntry(digest.hexdigest(), place))
 
 
 def _bytes_of(tensor: tvm.runtime.Tensor) -> memoryview:
