@@ -85,7 +85,7 @@ def weighing() -> onnx.ModelProto:
         _node("Greater", ["s", "zero"], ["c"]),
         _node("If", ["c"], ["y"], then_branch=one, else_branch=other),
     ]
-    constants = {
+    constants: dict[str, np.ndarray] = {
         "zero": np.array(0, np.float32),
         "two": np.array(2, np.float32),
         "times": np.array([1, 128], np.int64),
