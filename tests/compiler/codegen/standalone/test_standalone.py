@@ -165,14 +165,6 @@ def test_branches(folder, sign):
     compare(folder, "choosing", {"x": sign * x})
 
 
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_constants_of_a_branch(tmp_path, sign):
-    models.built(models.weighing(), tmp_path, "weighing", {"n": (1, 8)})
-    assert not (tmp_path / "weighing" / "weights.bin").exists()
-    x = np.abs(np.random.default_rng(2).standard_normal((3, 4))).astype("float32")
-    compare(tmp_path, "weighing", {"x": sign * x})
-
-
 @pytest.mark.parametrize("trips", [0, 1, 2, 300])
 def test_loops_whose_state_grows(folder, trips):
     x = np.random.default_rng(3).standard_normal((2, 4)).astype("float32")
