@@ -252,8 +252,7 @@ class _Body:
         whole = seq(view, *declared, body)
         self.plain.add(task.symbol, [index, count, place, *pointers], whole, self.attrs)
         self.given = free
-        call = tirx.call_extern("int32", task.launch, self.context, *map(_passed, free))
-        return tirx.Evaluate(call)
+        return _checked(tirx.call_extern("int32", task.launch, self.context, *map(_passed, free)))
 
     def _is_whole(self, stmt: Any) -> bool:
         """Whether the other branch does what the task that was made last does, of what is known
@@ -285,6 +284,15 @@ class _Body:
 
         structural_walk(loop.body, (tvm.ir.Call, take), order="pre")
         return found[0] if found else None
+
+
+def _checked(call: Any) -> Stmt:
+    """The call, after which the kernel ends with -1 if it gave another status than 0: of TVM's ways
+    to end a function, one alone gives anything but 0.
+    """
+    failed = call != tirx.const(0, "int32")
+    ends = tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_throw_last_error"))
+    return tirx.IfThenElse(failed, ends, None)
 
 
 def _share(loop: Any, index: Any, count: Any) -> Stmt:

@@ -19,8 +19,13 @@ static void watch(void *user, const char *kernel, int begins) {
   if (user == kernels && kernel[0] != 0) kernels[begins ? 0 : 1] += 1;
 }
 
+static int fails(void *user, relaxd_task *task, void *job, int count) {
+  (void)user, (void)task, (void)job;
+  return count;
+}
+
 int main(void) {
-  static float x[300 * 32], y[2][300 * 7];
+  static float x[5000 * 32], y[2][300 * 7];
   const void *weights = weights_of("mlp/weights.bin"), *inputs[] = {x};
   relaxd_mlp *m[2];
   for (int i = 0; i < 300 * 32; ++i) x[i] = (float)(i % 13) / 13;
@@ -42,6 +47,12 @@ int main(void) {
   if (relaxd_mlp_run(m[1], inputs, NULL) != RELAXD_OK || kernels[0] != 2 || kernels[1] != 2) return 8;
   relaxd_mlp_watch(m[1], NULL, NULL);
   if (relaxd_mlp_run(m[1], inputs, NULL) != RELAXD_OK || kernels[0] != 2) return 9;
+  relaxd_host host = {.parallel = fails, .threads = 2}; /* whose threads all fail */
+  int64_t many[] = {5000};
+  relaxd_mlp_open(m[1], weights, &host);
+  int64_t room = relaxd_mlp_bind(m[1], many);
+  relaxd_mlp_arena(m[1], aligned_alloc(64, (size_t)room + 64 - room % 64));
+  printf("%d %s\n", relaxd_mlp_run(m[1], inputs, NULL), relaxd_mlp_failure(m[1]));
   int64_t wrong[] = {5001};
   printf("%d %s\n", (int)relaxd_mlp_bind(m[0], wrong), relaxd_mlp_failure(m[0]));
   printf("%d %s\n", relaxd_mlp_run(m[0], inputs, NULL), relaxd_mlp_failure(m[0]));

@@ -72,6 +72,13 @@ def test_a_parallel_loop_is_a_function_that_the_host_starts():
     assert re.search(rf"define\b.* i32 @{symbol}\(i32", text)
 
 
+def test_a_kernel_whose_host_failed_fails():
+    _, text, _ = converted(shared)
+    assert re.search(
+        r'if T.call_extern\("int32", "double_launch0".* != 0:\n\s+.*throw_last_error', text
+    )
+
+
 def converted(function):
     """The kernel, and the statements of its function and of its task."""
     plain = Plain("relaxd_m")

@@ -256,6 +256,7 @@ def test_a_c_program_runs_two_models(folder):
     done = subprocess.run([folder / "program"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
     assert done.stdout.splitlines() == [
+        "4 a thread failed",
         "-1 n = 5001, it must be 0 to 5000",
         "5 bind and arena come before run",
         "counting x float32 4 1 n 1 9",
