@@ -196,9 +196,7 @@ def _compile(
         found.fallback = None if keep is None else keep.measured
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
-        # What launches kernels itself has no way to upload constants but that of weights.
-        smallest = 0 if this.target.launches else weights.SMALLEST
-        separated = weights.separate(scheduled, smallest=smallest)
+        separated = weights.separate(scheduled, smallest=maker.smallest_weight)
         place = this.partial / files.WEIGHTS
         writing = writer.submit(weights.write, separated.constants, place)
         layout = weights.layout(separated.constants)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import tvm
 
-from compiler.bundle import files
+from compiler.bundle import files, weights
 from compiler.bundle.weights import Layout
 from compiler.codegen import generate, system_lib
 from compiler.codegen.kernel_cache import KernelCache
@@ -25,7 +25,7 @@ from compiler.codegen.webgpu.source import EXPORTS, device_source
 from compiler.ir.checks import messages_of
 from compiler.ir.imported import Imported, Ranges
 from compiler.link import header, library
-from compiler.link.standalone import Parts, link_standalone
+from compiler.link.standalone import Parts, compiled_now, link_standalone
 from compiler.passes import manager
 from compiler.runtimes import linking
 from compiler.targets import ObjectFormat, Runtime, Target
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from compiler.passes.framework.observers import Observer
 
 _LONGEST_NAME = 40
+_LONGER_THAN_A_NUMBER = 9
+"""Bytes."""
 
 KERNELS = "kernels"
 """Begins the symbols of kernels that are objects of their own, which libraries of any name link."""
@@ -64,6 +66,10 @@ class Maker(Protocol):
     @property
     def takes_objects(self) -> bool:
         """Whether a kernel whose object is there needs no loops."""
+
+    @property
+    def smallest_weight(self) -> int:
+        """Bytes of a constant that goes into the file of weights, at least."""
 
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """The rest of the passes, with the weights taken out; raises PassError."""
@@ -107,6 +113,11 @@ class Machine:
     def takes_objects(self) -> bool:
         """Where each kernel is an object of its own."""
         return generate.is_apart(self.subject.target)
+
+    @property
+    def smallest_weight(self) -> int:
+        """Those that are worth a place of their own."""
+        return weights.SMALLEST
 
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """Calls of the virtual machine."""
@@ -160,6 +171,13 @@ class Standalone:
         """Where each kernel is an object of its own."""
         return generate.is_apart(self.subject.target)
 
+    @property
+    def smallest_weight(self) -> int:
+        """Whatever is more than a number, where the object of a driver is kept: that of a model
+        with other weights is the same then.
+        """
+        return _LONGER_THAN_A_NUMBER if self.takes_objects else weights.SMALLEST
+
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """A module whose memory is planned."""
         return manager.to_plan(module, self.subject.target, ranges, observers)
@@ -210,7 +228,8 @@ class Standalone:
                 written()
             exports = (TEAM if team else ()) + (WATCH if watch else ())
             parts = Parts(self._prefix, source, text, objects, held, exports, included)
-            link_standalone(parts, folder, target)
+            kept = self.subject.kernels
+            link_standalone(parts, folder, target, kept.compiled_c if kept else compiled_now)
         if signature.embedded:
             file.unlink()
         system = target.platform.os
@@ -249,6 +268,11 @@ class Standalone:
 @dataclass(frozen=True)
 class Launching(Standalone):
     """Shaders, launched by a driver in C."""
+
+    @property
+    def smallest_weight(self) -> int:
+        """Every one: its caller uploads weights, and nothing else."""
+        return 0
 
     def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
         """The shaders, and what of each tensor program runs beside them."""

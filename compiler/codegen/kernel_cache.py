@@ -1,14 +1,16 @@
-"""Takes the machine code of kernels from earlier builds where these compiled the same kernels.
+"""Takes the machine code of kernels, and of the C that calls them, from earlier builds where these
+compiled the same.
 
 A kernel's key is a digest over the canonical form of its loops, before they are lowered, over its
 name, the target, the flavour of the library, and everything that decides what code they become: our
 own sources, TVM, LLVM.
-From the digest of a program ahead of its scheduling, a record leads to the same object.
+From the digest of a program ahead of its scheduling, a record leads to the same object. The key of
+C is a digest over its text.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from compiler.toolchain.objects import Objects
 from relaxd.contract.options import Flavour
 
 _PARTS = ("tvm", "tvm_ffi", "llvm", "pipeline")
-"""The versions that decide the code of given loops."""
+"""The versions that decide the code of given loops; C takes that of its compiler instead."""
 
 Report = Callable[[int, int], None]
 Compile = Callable[[tvm.IRModule], dict[str, bytes]]
@@ -40,7 +42,7 @@ class KernelCache:
     compiles, and what it used; form: the library that writes canonical forms; report: gets the
     number of kernels, and of those that were there; flavour: of the library that is built;
     recalled_objects: by key, those that stand for kernels without loops, read ahead of a worker
-    that removes old ones.
+    that removes old ones; used: the keys of what this build took from earlier ones.
     """
 
     kept: Objects
@@ -49,6 +51,7 @@ class KernelCache:
     report: Report = lambda kernels, found: None
     flavour: Flavour = Flavour.VM
     recalled_objects: dict[str, bytes] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
 
     def key(self, name: str, program: tirx.PrimFunc, given: str, target: Target) -> str | None:
         """The key of the record of a program that is not scheduled, as in `Recall`."""
@@ -81,9 +84,27 @@ class KernelCache:
             self._remember(marked[name], KernelNote.of(programs[name]), keys[name])
         recalled = {name: self.recalled_objects[key] for name, key in stubs.items()}
         records = (marked[name] for name in stubs)
-        self.fresh.note_use([*(keys[name] for name in found), *stubs.values(), *records])
+        self._note_use([*(keys[name] for name in found), *stubs.values(), *records])
         self.report(len(programs.functions), len(found) + len(stubs))
         return {**found, **made, **recalled}
+
+    def compiled_c(self, described: str, compile_source: Callable[[], bytes]) -> bytes:
+        """The object of C, whether it was compiled now or earlier; described: all that the compiler
+        reads, and how.
+        """
+        toolchain = versions.versions()
+        context = json.dumps({part: toolchain[part] for part in ("linker", "pipeline")})
+        key = hashlib.sha256(f"c\0{context}\0{described}".encode()).hexdigest()
+        if (code := self._get(key)) is not None:
+            self._note_use([key])
+            return code
+        code = compile_source()
+        self.fresh.put(key, code)
+        return code
+
+    def _note_use(self, keys: Iterable[str]) -> None:
+        self.used.update(keys)
+        self.fresh.note_use(sorted(self.used))
 
     def _remember(self, key: str, note: KernelNote, code: str) -> None:
         """Leave a record of a kernel; code: the key of its object."""

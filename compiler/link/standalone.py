@@ -1,8 +1,10 @@
 """Compiles a driver and links it with its kernels into a library that needs no runtime."""
 
+import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from compiler.link import dll
@@ -61,6 +63,17 @@ SECTIONS { /DISCARD/ : { *(.comment) } } INSERT AFTER .text;
 _MACHO = ("-s", "-Wl,-dead_strip", "-Wl,-install_name,@rpath/model.dylib")
 
 
+Compiled = Callable[[str, Callable[[], bytes]], bytes]
+"""Gives the object of a source, which a text describes whole: by compiling it, or from an earlier
+build.
+"""
+
+
+def compiled_now(described: str, compile_source: Callable[[], bytes]) -> bytes:
+    """The object, compiled whether or not an earlier build did."""
+    return compile_source()
+
+
 @dataclass(frozen=True)
 class Parts:
     """What is linked: the driver's source, its header, the objects of the kernels that are machine
@@ -82,17 +95,25 @@ class Parts:
         """The symbols that the library exports."""
         return [f"{self.prefix}_{function}" for function in (*FUNCTIONS, *self.exports)]
 
+    @property
+    def read(self) -> dict[str, bytes]:
+        """What the compiler of the driver reads, by the names of files."""
+        own = {"model.c": self.source.encode(), "model.h": self.header.encode()}
+        return {**own, **self.included}
+
     def objects(self, driver: Path) -> list[Path]:
         """The compiled driver and the kernels."""
         return [driver, *self.kernels]
 
 
-def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
+def link_standalone(
+    parts: Parts, folder: Path, target: Target, compiled: Compiled = compiled_now
+) -> Path:
     """Writes the library and `model.h` into the folder, and gives the library; raises LinkError."""
     output = folder / target.platform.library
     (folder / "model.h").write_text(parts.header)
     with tempfile.TemporaryDirectory() as workspace:
-        objects = parts.objects(_driver(parts, Path(workspace), target))
+        objects = parts.objects(_driver(parts, Path(workspace), target, compiled))
         if target.platform.object_format is ObjectFormat.WASM:
             _module(parts, objects, output, target)
         elif target.platform.archived:
@@ -102,22 +123,27 @@ def link_standalone(parts: Parts, folder: Path, target: Target) -> Path:
     return output
 
 
-def _driver(parts: Parts, workspace: Path, target: Target) -> Path:
-    (workspace / "model.h").write_text(parts.header)
+def _driver(parts: Parts, workspace: Path, target: Target, compiled: Compiled) -> Path:
+    flags, triple = (*_COMPILED, *_flags_of(target)), target.platform.linker
+    driver = workspace / "driver.o"
+
+    def compile_source() -> bytes:
+        for name, content in parts.read.items():
+            (workspace / name).write_bytes(content)
+        if parts.weights is not None:
+            (workspace / "weights.bin").symlink_to(parts.weights.absolute())
+        source = str(workspace / "model.c")
+        zig.compile_with_zig(*flags, "-c", "-o", str(driver), source, triple=triple)
+        return driver.read_bytes()
+
     if parts.weights is not None:
-        (workspace / "weights.bin").symlink_to(parts.weights.absolute())
-    for name, content in parts.included.items():
-        (workspace / name).write_bytes(content)
-    source, compiled = workspace / "model.c", workspace / "driver.o"
-    source.write_text(parts.source)
-    zig.compile_with_zig(
-        *(*_COMPILED, *_flags_of(target), "-c"),
-        "-o",
-        str(compiled),
-        str(source),
-        triple=target.platform.linker,
-    )
-    return compiled
+        # As large as the weights, and of no use to a model that has others.
+        compile_source()
+    else:
+        read = {name: sha256(content).hexdigest() for name, content in parts.read.items()}
+        described = json.dumps([flags, triple, read], sort_keys=True)
+        driver.write_bytes(compiled(described, compile_source))
+    return driver
 
 
 def _flags_of(target: Target) -> tuple[str, ...]:

@@ -9,15 +9,19 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import numpy_helper
 
+import relaxd
 from compiler import api
 from compiler.__main__ import _places
+from compiler.build import build
 from compiler.errors import CompileError
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, Log, Progress
 from compiler.isolation.places import runs_code
+from compiler.toolchain import zig
 from compiler.toolchain.objects import KERNELS_MB, Kept
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
@@ -136,6 +140,16 @@ class Builds:
         kept = Kept(self.folder / "kernels", owner, 1 << 30)
         self.monkeypatch.setattr(api, "_kernels", lambda: kept)
 
+    def model(self, seed: int) -> Path:
+        """The file of a net whose weights the seed decides."""
+        model, path = add_and_divide(), self.folder / "net.onnx"
+        draw = np.random.default_rng(seed)
+        for weight in model.graph.initializer:
+            array = draw.random(weight.dims, np.float32) + 1
+            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+        onnx.save(model, path)
+        return path
+
     def run(
         self,
         seed: int,
@@ -145,16 +159,10 @@ class Builds:
         flavour: Flavour = Flavour.STANDALONE,
     ) -> tuple[dict[str, bytes], str | None]:
         """The files of the bundle, and what was said of its kernels."""
-        model = add_and_divide()
-        draw = np.random.default_rng(seed)
-        for weight in model.graph.initializer:
-            array = draw.random(weight.dims, np.float32) + 1
-            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
         events: list[Any] = []
         output = self.folder / f"out{len(list(self.folder.iterdir()))}"
-        onnx.save(model, self.folder / "net.onnx")
         api.compile_request(
-            self.folder / "net.onnx",
+            self.model(seed),
             CompileRequest.of(dims=DIMS, options=dataclasses.replace(QUICK, flavour=flavour)),
             output=output,
             target="native",
@@ -188,6 +196,34 @@ def test_fine_tuned_weights_take_the_kernels_that_are_there(
     assert warm_files == files
     builds.owned_by("another")
     assert builds.run(1, flavour=flavour)[1] == cold
+
+
+def test_the_driver_of_fine_tuned_weights_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+    compile_with_zig = zig.compile_with_zig
+
+    def counted(*arguments: str, **settings: Any) -> None:
+        compiled.append(arguments[-1])
+        compile_with_zig(*arguments, **settings)
+
+    monkeypatch.setattr(zig, "compile_with_zig", counted)
+    builds, kept = Builds(tmp_path, monkeypatch), Kept(tmp_path / "kernels", "one", 1 << 30)
+    request = CompileRequest.of(dims=DIMS, options=QUICK).to_json()
+    for seed in range(2):
+        fresh, output = tmp_path / f"fresh{seed}", tmp_path / f"bundle{seed}"
+        places = {"kernels": str(kept.objects.folder), "fresh_kernels": str(fresh)}
+        job = CompileJob(
+            str(builds.model(seed)), request, "native", str(output), model_name="net", **places
+        )
+        build(job)
+        kept.take(fresh)
+        assert [Path(source).name for source in compiled] == ["model.c"]
+        x = np.ones((2, 16), np.float32)
+        session = onnxruntime.InferenceSession(job.model)
+        (expected,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(relaxd.load(output).run({"x": x})["y"], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("flavour", "kernels"), [(Flavour.STANDALONE, 1), (Flavour.VM, 2)])
