@@ -12,31 +12,18 @@ import numpy as np
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.tensors import storage_of
 from relaxd.errors import ExecutionError
+from relaxd.loader.addresses import LINE, address
 from relaxd.loader.failures import Failed
+from relaxd.loader.outputs import Outputs
 
 if TYPE_CHECKING:
     from relaxd.loader.standalone import Code
 
-_LINE = 64
-
 
 def _room(size: int) -> tuple[np.ndarray, int]:
     """Zeroed memory of so many bytes, and its address, a multiple of 64."""
-    memory = np.zeros(size + _LINE, np.uint8)
-    return memory, -(-address(memory) // _LINE) * _LINE
-
-
-_Nothing = ctypes.c_char * 0
-_Refused = (TypeError, ValueError, BufferError)
-
-
-def address(array: np.ndarray) -> int:
-    """Where a dense array begins; ctypes finds it in a fifth of the time that numpy needs."""
-    try:
-        return ctypes.addressof(_Nothing.from_buffer(array))  # type: ignore[arg-type]
-    except _Refused:  # read only, or of a type of ml_dtypes
-        address: int = array.__array_interface__["data"][0]
-        return address
+    memory = np.zeros(size + LINE, np.uint8)
+    return memory, -(-address(memory) // LINE) * LINE
 
 
 _NUMBERS = count()
@@ -90,6 +77,7 @@ class Context:
         self._bound: tuple[int, ...] | None = None
         self._placed = -1
         self._shapes: list[tuple[int, ...] | None] = []
+        self._results = Outputs(len(manifest.outputs))
 
     def _check(self, status: int) -> None:
         if status:
@@ -105,9 +93,9 @@ class Context:
         self._dims[: len(dims)] = list(dims)
         need = self._code.bind(self.pointer, self._dims)
         self._check(min(need, 0))
-        if self._arena.size < need + _LINE:
-            self._arena = np.empty(need + _LINE, np.uint8)
-            self._base.value = -(-address(self._arena) // _LINE) * _LINE
+        if self._arena.size < need + LINE:
+            self._arena = np.empty(need + LINE, np.uint8)
+            self._base.value = -(-address(self._arena) // LINE) * LINE
         self._check(self._code.arena(self.pointer, self._base))
         self._shapes = [self._shape(i) for i in range(len(self._ranks))]
         self._bound = dims
@@ -130,7 +118,7 @@ class Context:
             inputs[position] = address(array)
         made: list[np.ndarray | None] = []
         for i, (shape, dtype) in enumerate(zip(self._shapes, self._dtypes, strict=True)):
-            result = None if shape is None else np.empty(shape, dtype)
+            result = None if shape is None else self._results.empty(i, shape, dtype)
             self.outputs[i] = None if result is None else address(result)
             made.append(result)
         self._check(self._code.run(self.pointer, self.inputs, self.outputs))
@@ -156,7 +144,7 @@ class Context:
     def _copied(self, output: int) -> np.ndarray:
         rank, dtype = self._ranks[output], self._dtypes[output]
         shape = tuple(self._code.shape(self.pointer, output)[:rank])
-        result = np.empty(shape, dtype)
+        result = self._results.empty(output, shape, dtype)
         if result.nbytes:
             ctypes.memmove(address(result), self._code.output(self.pointer, output), result.nbytes)
         return result
@@ -199,9 +187,9 @@ class Prepared:
             raise self._context.failed(status)
 
 
-def _numpy(dtype: str) -> Any:
+def _numpy(dtype: str) -> np.dtype:
     if dtype == "bfloat16":
         import ml_dtypes
 
-        return ml_dtypes.bfloat16
+        return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(dtype)

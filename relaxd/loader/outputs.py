@@ -1,0 +1,53 @@
+"""Memory of large outputs, which later calls write again once nobody holds an array in it: a system
+takes a millisecond to give a process four MB.
+"""
+
+from math import prod
+
+import numpy as np
+
+from relaxd.loader.addresses import LINE, address
+
+_SMALLEST = 1 << 16
+"""Bytes of an output whose memory is kept; the C library keeps that of smaller ones."""
+
+_Spares = list[np.ndarray | None]
+
+
+class Outputs:
+    """Where one context puts its outputs; it keeps memory for one array of each that nobody holds
+    any more.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._spares: _Spares = [None] * count
+
+    def empty(self, output: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """An array that no other one overlaps, at an address that is a multiple of 64 where it is
+        large.
+        """
+        size = prod(shape) * dtype.itemsize
+        memory, self._spares[output] = self._spares[output], None
+        if size < _SMALLEST:
+            return np.empty(shape, dtype)
+        if memory is None or not size + LINE <= memory.size <= 2 * size:
+            memory = np.empty(size + LINE, np.uint8)
+        piece = _Piece(memory, size, self._spares, output)
+        return np.asarray(piece).view(dtype).reshape(shape)
+
+
+class _Piece:
+    """What arrays in a piece of memory hold, and the last of them gives back."""
+
+    def __init__(self, memory: np.ndarray, size: int, spares: _Spares, output: int) -> None:
+        self._memory, self._spares, self._output = memory, spares, output
+        place = -(-address(memory) // LINE) * LINE
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (place, False),
+        }
+
+    def __del__(self) -> None:
+        self._spares[self._output] = self._memory

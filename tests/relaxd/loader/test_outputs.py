@@ -1,0 +1,81 @@
+"""Memory of outputs, which later calls write again."""
+
+import gc
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from relaxd.loader.addresses import address
+from relaxd.loader.outputs import Outputs
+
+FLOAT = np.dtype("float32")
+LARGE = (64, 1024)
+
+
+@pytest.fixture
+def outputs() -> Outputs:
+    return Outputs(2)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "int64", "bool", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
+)
+def test_arrays_are_dense_and_may_be_written(outputs: Outputs, dtype: str) -> None:
+    for shape in ((), (0, 5), (3, 5), (3, 70_001)):
+        made = outputs.empty(0, shape, np.dtype(dtype))
+        assert (made.shape, made.dtype) == (shape, np.dtype(dtype))
+        assert made.flags.c_contiguous
+        made[...] = 1
+        assert np.all(made == 1)
+
+
+def test_memory_that_nobody_holds_is_written_again(outputs: Outputs) -> None:
+    first = outputs.empty(0, LARGE, FLOAT)
+    place = address(first)
+    assert place % 64 == 0
+    second = outputs.empty(0, LARGE, FLOAT)
+    assert address(second) != place
+    del first
+    assert address(outputs.empty(1, LARGE, FLOAT)) != place
+    assert address(outputs.empty(0, LARGE, FLOAT)) == place
+
+
+@pytest.mark.parametrize(
+    "part",
+    [lambda y: y[3:5, ::2], lambda y: y.reshape(-1).T, lambda y: np.from_dlpack(y), memoryview],
+    ids=["slice", "shape", "dlpack", "memory"],
+)
+def test_memory_of_which_somebody_holds_a_part_is_not(outputs: Outputs, part: object) -> None:
+    made = outputs.empty(0, LARGE, FLOAT)
+    place, made[...] = address(made), 7
+    held = part(made)  # type: ignore[operator]
+    del made
+    gc.collect()
+    other = outputs.empty(0, LARGE, FLOAT)
+    other[...] = 8
+    assert address(other) != place
+    assert np.all(np.asarray(held) == 7)
+    del held
+    assert address(outputs.empty(0, LARGE, FLOAT)) == place
+
+
+def test_other_extents_take_it_where_it_suffices_and_is_not_far_too_large(
+    outputs: Outputs,
+) -> None:
+    place = address(outputs.empty(0, (128, 1024), FLOAT))
+    assert address(outputs.empty(0, (65, 1024), FLOAT)) == place
+    assert address(outputs.empty(0, (128, 1024), FLOAT)) == place
+    small = outputs.empty(0, (32, 1024), FLOAT)
+    large = outputs.empty(0, (128, 1024), FLOAT)
+    assert not np.shares_memory(small, large)
+
+
+def test_an_array_outlives_its_context() -> None:
+    outputs = Outputs(1)
+    made = outputs.empty(0, LARGE, FLOAT)
+    made[...] = 7
+    del outputs
+    gc.collect()
+    np.full(LARGE, 8, FLOAT)
+    assert np.all(made == 7)
