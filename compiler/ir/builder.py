@@ -53,6 +53,7 @@ class Builder:
     quantized: whether it works on integers of few bits that stand for reals, so that roundings
     decide its numbers; rounded: whether matmuls by weights in blocks round what they multiply.
     buffers: caches that the caller owns, by the variable of what they held before the call.
+    repeated: by what a broadcast made, the tensor that it repeats.
     seed: the function's last parameter, which `output.finish` takes away unless `drawn` is set.
     """
 
@@ -65,6 +66,7 @@ class Builder:
     checks: Checks = field(default_factory=Checks)
     origins: Origins = field(default_factory=Origins)
     buffers: dict[Any, Buffer] = field(default_factory=dict)
+    repeated: dict[Tensor, Tensor] = field(default_factory=dict)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
     _untyped: dict[Any, relax.Expr] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from compiler.ir import extents as ex
 from compiler.ir.values import Tensor
 from relaxd.contract.tensors import storage_of
 
-OPAQUE = 8
+INJECTIVE, OPAQUE = 2, 8
 """TVM's OpPatternKind of a program that fusion leaves alone."""
 
 

@@ -41,6 +41,7 @@ from compiler.passes.graph.open_extents import HideOpenBounds
 from compiler.passes.graph.order_dims import OrderDims
 from compiler.passes.graph.order_slots import OrderSlots
 from compiler.passes.graph.rows_as_images import RowsAsImages
+from compiler.passes.graph.shapes_first import ShapesFirst
 from compiler.passes.graph.share_buffers import ShareBuffers
 from compiler.passes.graph.slice_early import SliceEarly
 from compiler.passes.graph.slice_heads import SliceHeads
@@ -99,6 +100,7 @@ def for_processors(
     return (
         _graph(transform.CanonicalizeBindings()),
         _graph(transform.EliminateCommonSubexpr()),
+        ShapesFirst(),
         _graph(transform.DecomposeOpsForInference()),
         FoldLayout(),
         FoldConstants(),

@@ -64,13 +64,15 @@ def expand(b: Builder, value: Value, shape: Sequence[Extent], name: str = "expan
     ):
         return Known(np.broadcast_to(value.data, shape), value.dtype)
     tensor = b.tensor(value)
-    return b.te(
+    made = b.te(
         lambda x: te.compute(
             [ex.prim(e) for e in shape], _reader(b, x, tensor.shape, shape), name=name
         ),
         tensor,
         name=name,
     )
+    b.repeated[made] = tensor
+    return made
 
 
 def _reader(b: Builder, x: Any, have: Sequence[Extent], want: Sequence[Extent]) -> Any:

@@ -16,6 +16,7 @@ from compiler.ir.buffers import AXIS
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import caches
+from compiler.ir.programs import INJECTIVE
 from compiler.ir.values import Known, Tensor, Value
 
 INT64_MAX = (1 << 63) - 1
@@ -193,7 +194,9 @@ def take(b: Builder, x: Value, indices: Value, axis: int) -> Value:
 
         return te.compute([ex.prim(e) for e in shape], at, name="take")
 
-    return b.te(gather, x, indices, name="take")
+    # TVM calls what reads at computed places opaque. Of a row it reads an element once, as any
+    # copy, so that what copies or changes the rows need not write them down first.
+    return b.te(gather, x, indices, name="take", attrs={"op_pattern": INJECTIVE})
 
 
 def strided_slice(

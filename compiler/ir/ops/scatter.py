@@ -16,7 +16,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import layout, loops
 from compiler.ir.ops.indexing import check, check_coordinates, wrap
-from compiler.ir.values import Value
+from compiler.ir.values import Tensor, Value
 
 
 class Reduction(Enum):
@@ -56,7 +56,10 @@ def scatter_elements(
     """
     axis = layout.axis_of(axis, len(x.shape))
     _same_shapes(b, indices.shape, updates.shape, x.shape, axis)
-    check(b, indices, x.shape[axis], "ScatterElements")
+    rows = _indices_of_rows(b, x, indices, axis)
+    check(b, indices if rows is None else rows, x.shape[axis], "ScatterElements")
+    if rows is not None:
+        return _scatter_rows(b, x, rows, updates, reduction)
     size, strides = b.facts.simplify(ex.product(x.shape)), strides_of(x.shape)
     extents = indices.shape
 
@@ -82,6 +85,70 @@ def scatter_elements(
         indices,
         updates,
         name="scatter_elements",
+    )
+    return layout.reshape(b, out, x.shape)
+
+
+def _indices_of_rows(b: Builder, x: Value, indices: Value, axis: int) -> Value | None:
+    """An index for each row, which is all axes behind `axis`, where the indices repeat it along
+    them and the rows are x's; None otherwise.
+    """
+    once = b.repeated.get(indices) if isinstance(indices, Tensor) else None
+    rank, same = len(x.shape), b.facts.same
+    if once is None or axis == rank - 1 or len(once.shape) != rank:
+        return None
+    behind = range(axis + 1, rank)
+    if not all(same(once.shape[d], 1) is True for d in behind):
+        return None
+    if not all(same(indices.shape[d], x.shape[d]) is True for d in behind):
+        return None
+    shape = indices.shape[: axis + 1]
+    if not all(same(a, e) is True for a, e in zip(once.shape, shape, strict=False)):
+        return None
+    return layout.reshape(b, once, shape)
+
+
+_COLUMNS = 32
+"""Of a row, which one thread writes of every row: the order of writes to an element stays."""
+
+
+def _scatter_rows(
+    b: Builder, x: Value, indices: Value, updates: Value, reduction: Reduction
+) -> Value:
+    """As `scatter_elements` at an index for each row, which is the axes behind the indices'."""
+    f, extents = b.facts, indices.shape
+    axis = len(extents) - 1
+    size, width = (f.simplify(ex.product(shape)) for shape in (x.shape, x.shape[axis + 1 :]))
+    count, strides = f.simplify(ex.product(extents)), strides_of(x.shape)
+    whole = isinstance(width, int) and width % _COLUMNS == 0
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        data, index, update = inputs
+        (out,) = outputs
+        loops.copy(data, out, size)
+
+        def columns(part: Any) -> None:
+            first = part * ex.prim(_COLUMNS)
+            left = _COLUMNS if whole else tirx.min(ex.prim(width) - first, ex.prim(_COLUMNS))
+
+            def row(*i: Any) -> None:
+                place = [*i[:-1], wrap(index[i], x.shape[axis])]
+                start = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=False)), first)
+                with loops.serial(left) as j:
+                    out[start + j] = reduction.combine(out[start + j], update[(*i, first + j)])
+
+            loops.grid(extents, row)
+
+        loops.spread(ex.ceildiv(width, _COLUMNS), columns, ex.mul(count, _COLUMNS))
+
+    (out,) = loops.program(
+        b,
+        body,
+        [((size,), x.dtype)],
+        layout.reshape(b, x, [size]),
+        indices,
+        layout.reshape(b, updates, [*extents, width]),
+        name="scatter_rows",
     )
     return layout.reshape(b, out, x.shape)
 

@@ -1,7 +1,10 @@
-"""Walks what a Relax function binds, in the order in which it is computed."""
+"""What a Relax function binds, in the order in which it is computed, and what a binding needs."""
 
 from collections.abc import Iterator
+from typing import Any
 
+import tvm
+import tvm_ffi
 from tvm import relax
 
 
@@ -16,3 +19,19 @@ def bindings_within(body: relax.Expr) -> Iterator[tuple[relax.Var, relax.Expr]]:
                 yield from bindings_within(value.true_branch)
                 yield from bindings_within(value.false_branch)
             yield binding.var, value
+
+
+def dims_defined(binding: Any) -> set[Any]:
+    """The dims that a binding may define."""
+    return (
+        set(relax.analysis.definable_tir_vars_in_type(binding.ty))
+        if isinstance(binding, relax.MatchCast)
+        else set()
+    )
+
+
+def used_by(binding: Any) -> set[Any]:
+    """The variables and dims that a binding needs."""
+    found: set[Any] = set(relax.analysis.tir_vars_in_type(binding.var.ty)) - dims_defined(binding)
+    tvm_ffi.structural_walk(binding.value, (tvm.ir.Var, found.add), order="post")
+    return found - {binding.var}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 
 from compiler.passes.framework.base import Phase
+from compiler.passes.framework.bindings import dims_defined, used_by
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _function(func: relax.Function) -> relax.Function:
                 one is not other for one, other in zip(bindings, ordered, strict=True)
             )
             block, bindings = relax.DataflowBlock(ordered), ordered
-        known |= {dim for binding in bindings for dim in _defined(binding)}
+        known |= {dim for binding in bindings for dim in dims_defined(binding)}
         blocks.append(block)
     if not moved:
         return func
@@ -65,31 +65,14 @@ def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
     # Only bindings of this block can be out of order: what earlier blocks define is there.
     own = (
         {binding.var for binding in bindings}
-        | {dim for binding in bindings for dim in _defined(binding)}
+        | {dim for binding in bindings for dim in dims_defined(binding)}
     ) - known
-    waiting = [(binding, _used(binding) & own) for binding in bindings]
+    waiting = [(binding, used_by(binding) & own) for binding in bindings]
     done: set[Any] = set()
     ordered = []
     while waiting:
         position = next((index for index, (_, needs) in enumerate(waiting) if needs <= done), 0)
         binding, _ = waiting.pop(position)
-        done |= {binding.var, *_defined(binding)}
+        done |= {binding.var, *dims_defined(binding)}
         ordered.append(binding)
     return ordered
-
-
-def _defined(binding: Any) -> set[Any]:
-    """The dims that a binding may define."""
-    return (
-        set(relax.analysis.definable_tir_vars_in_type(binding.ty))
-        if isinstance(binding, relax.MatchCast)
-        else set()
-    )
-
-
-def _used(binding: Any) -> set[Any]:
-    """The variables and dims that a binding needs."""
-    found: set[Any] = set(relax.analysis.tir_vars_in_type(binding.var.ty)) - _defined(binding)
-    value = binding.value
-    tvm_ffi.structural_walk(value, (tvm.ir.Var, found.add), order="post")
-    return found - {binding.var}

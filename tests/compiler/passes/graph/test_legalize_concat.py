@@ -5,10 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from onnx import helper
 from tvm import relax, tirx
 
+from compiler.ir import import_model
 from compiler.passes.manager import to_kernels
+from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, build_module
+from tests.compiler.ir.onnx.running import model_of
+from tests.compiler.passes.lowered import assert_like_onnxruntime
 
 op = relax.op
 
@@ -44,3 +49,34 @@ def test_the_parts_lie_side_by_side(compile_graph: Any, draw: np.random.Generato
         np.testing.assert_allclose(
             model(x, y), np.concatenate([x.swapaxes(1, 2), np.exp(y)], axis=1), rtol=1e-5
         )
+
+
+def test_rows_that_are_gathered_are_written_where_they_are_joined(
+    draw: np.random.Generator,
+) -> None:
+    """As by a net that computes on edges of a graph."""
+    nodes = [
+        helper.make_node("Gather", ["x", "from"], ["sources"], axis=0),
+        helper.make_node("Gather", ["x", "to"], ["targets"], axis=0),
+        helper.make_node("Concat", ["sources", "targets", "edge"], ["y"], axis=1),
+    ]
+    inputs = {"x": "float32[n,20]", "from": "int64[k]", "to": "int64[k]", "edge": "float32[k,3]"}
+    dims = {"n": (1, 500), "k": (0, 5000)}
+    model = model_of(nodes, inputs, outputs=["y"])
+    imported = import_model(model, CompileRequest.of(dims=dims))
+    names = {
+        gvar.name_hint
+        for gvar, func in to_kernels(imported.module, HOST, imported.ranges).functions.items()
+        if isinstance(func, tirx.PrimFunc)
+    }
+    assert names == {"check_indices", "fused_take_take_concatenate"}
+    feeds = [
+        {
+            "x": draw.standard_normal((n, 20)).astype("float32"),
+            "from": draw.integers(-n, n, k),
+            "to": draw.integers(-n, n, k),
+            "edge": draw.standard_normal((k, 3)).astype("float32"),
+        }
+        for n, k in ((1, 1), (7, 0), (31, 33), (500, 5000))
+    ]
+    assert_like_onnxruntime(model, feeds, dims)

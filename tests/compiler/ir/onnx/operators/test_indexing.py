@@ -1,11 +1,13 @@
 """Gathers, scatters and their kin at several shapes, against ONNX Runtime and numpy."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
 from tests.compiler.ir.onnx.running import (
+    Built,
     assert_close,
     assert_like_onnxruntime,
     build,
@@ -98,6 +100,65 @@ def test_scatter_nd(reduction: str) -> None:
         )
         feeds.append({"x": normal(n, c), "i": i, "u": normal(k, c, seed=2)})
     assert_like_onnxruntime(model, feeds)
+
+
+def rows_model(reduction: str, wide: str = "c") -> onnx.ModelProto:
+    """Rows of `wide` elements written at an index for each, which Expand repeats along it."""
+    nodes = [
+        NODE("Shape", ["u"], ["s"]),
+        NODE("Expand", ["i", "s"], ["repeated"]),
+        NODE("ScatterElements", ["x", "repeated", "u"], ["y"], axis=1, reduction=reduction),
+    ]
+    inputs = {"x": f"float32[a,n,{wide},2]", "i": "int64[a,k,1,1]", "u": "float32[a,k,c,2]"}
+    return model_of(nodes, inputs, outputs=["y"])
+
+
+def programs_of(built: Built) -> set[str]:
+    return {gvar.name_hint for gvar in built.imported.module.functions}
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+def test_rows_are_written_at_one_index_each(reduction: str) -> None:
+    feeds = []
+    for a, n, k, c in ((1, 7, 7, 1), (3, 5, 2, 15), (2, 40, 33, 16), (1, 9, 9, 17), (2, 3, 0, 50)):
+        i = indices((a, k, 1, 1), n)
+        if reduction == "none":
+            i = np.random.default_rng(1).permuted(np.tile(np.arange(n), (a, 1)), axis=1)
+            i = i[:, :k, None, None]
+        feeds.append({"x": normal(a, n, c, 2), "i": i, "u": normal(a, k, c, 2, seed=1)})
+    built = assert_like_onnxruntime(rows_model(reduction), feeds)
+    assert "scatter_rows" in programs_of(built)
+
+
+def test_many_rows_of_known_length_are_added_up_in_order() -> None:
+    """By several threads, and in whole blocks of columns."""
+    nodes = [
+        NODE("Shape", ["u"], ["s"]),
+        NODE("Expand", ["i", "s"], ["repeated"]),
+        NODE("ScatterElements", ["x", "repeated", "u"], ["y"], axis=0, reduction="add"),
+    ]
+    for width in (32, 96, 100):
+        inputs = {"x": f"float32[n,{width}]", "i": "int64[k,1]", "u": f"float32[k,{width}]"}
+        built = build(model_of(nodes, inputs, outputs=["y"]))
+        assert "scatter_rows" in programs_of(built)
+        x, i, u = normal(50, width), indices((5000, 1), 50), normal(5000, width, seed=1)
+        wanted = x.copy()
+        np.add.at(wanted, i[:, 0], u)
+        np.testing.assert_array_equal(built.run({"x": x, "i": i, "u": u})[0], wanted)
+
+
+def test_rows_that_are_parts_of_longer_ones_are_written_by_element() -> None:
+    feed = {"x": normal(2, 5, 4, 2), "i": indices((2, 3, 1, 1), 5), "u": normal(2, 3, 3, 2)}
+    built = assert_like_onnxruntime(rows_model("add", wide="d"), [feed])
+    assert "scatter_rows" not in programs_of(built)
+
+
+def test_an_index_of_a_row_out_of_range_is_an_error() -> None:
+    built = build(rows_model("add"))
+    feed = {"x": normal(1, 3, 4, 2), "u": normal(1, 2, 4, 2)}
+    for bad in (3, -4):
+        with pytest.raises(RuntimeError, match="match_cast"):
+            built.run({**feed, "i": np.array([0, bad]).reshape(1, 2, 1, 1)})
 
 
 def test_messages_are_added_up_along_edges() -> None:
