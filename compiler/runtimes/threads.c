@@ -92,6 +92,8 @@ typedef struct {
 } team;
 
 static _Thread_local team *led;
+/* Since this thread took the lead: how many loops were shared out. */
+static _Thread_local int32_t loops;
 
 static inline void rest(void) {
 #if defined(__x86_64__)
@@ -224,6 +226,7 @@ static int launch(tasks run, void *data, int32_t count) {
   group whole = GROUP(count > 0 ? count : helpers + 1);
   int32_t offered = helpers < whole.count - 1 ? helpers : whole.count - 1;
   int status = 0;
+  if (offered > 0) ++loops;
   led = NULL;
   for (int i = 0; i < offered; ++i) {
     helper *to = &own->helpers[i];
@@ -302,4 +305,13 @@ team *relaxd_team(int32_t helpers, int64_t patience, int64_t *ids) {
 }
 
 /* From here on this thread leads that team, or none. */
-void relaxd_lead(team *own) { led = own; }
+void relaxd_lead(team *own) {
+  led = own;
+  loops = 0;
+}
+
+/* From here on this thread leads no team; how many loops it shared out since it led one. */
+int32_t relaxd_leave(void) {
+  led = NULL;
+  return loops;
+}

@@ -187,9 +187,10 @@ class Prepared:
             raise self._context.failed(status)
 
 
-def _numpy(dtype: str) -> np.dtype:
+def _numpy(dtype: Any) -> np.dtype:
     if dtype == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(dtype)
+        dtype = ml_dtypes.bfloat16
+    found: np.dtype = np.dtype(dtype)
+    return found

@@ -21,6 +21,8 @@ class Helpers:
             ctypes.POINTER(ctypes.c_int64),
         )
         library.relaxd_lead.argtypes = (ctypes.c_void_p,)
+        # That of a bundle of an earlier version does not count loops.
+        self._leave = getattr(library, "relaxd_leave", None)
 
     def serve(self, library: str) -> None:
         """Have the parallel loops of a library, which TVM's runtime has opened, run here; one
@@ -47,8 +49,15 @@ class Helpers:
             raise OSError(f"the system gives no {count} more threads")
         return team, list(ids)
 
-    def lead(self, team: int | None) -> None:
-        """From here on the calling thread's parallel loops are shared with that team, or with
-        nobody.
-        """
+    def lead(self, team: int) -> None:
+        """From here on the calling thread's parallel loops are shared with that team."""
         self._library.relaxd_lead(team)
+
+    def leave(self) -> bool:
+        """From here on the calling thread's parallel loops are its own; whether there may have been
+        any since it took the lead.
+        """
+        if self._leave is not None:
+            return bool(self._leave())
+        self._library.relaxd_lead(None)
+        return True

@@ -325,7 +325,7 @@ class Model:
             )
         try:
             prepared = (kept or self._engine).prepare(arrays)
-            outputs = self._team.call(self._engine.compute, [prepared, dims])
+            outputs = self._team.call(self._engine.compute, [prepared, dims], kind=dims)
         except Exception as error:
             raise self._failure(error, kept.arrays(arrays) if kept else arrays) from error
         named = dict(zip(self._output_names, outputs, strict=True))

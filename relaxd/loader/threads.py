@@ -3,8 +3,9 @@
 - a team of n has n disjoint groups of physical cores, together all that the process may use; helper
 i stays in group i;
 - the caller is worker 0: confined to group 0 during the call, it gets its own affinity back
-afterwards. Where another program has its core, it changes places with the next helper: a helper on
-such a core can be done without (`compiler/runtimes/threads.c`), the caller cannot;
+afterwards. It is left alone where the last call of the same shapes had no loop to share out. Where
+another program has its core, it changes places with the next helper: a helper on such a core can be
+done without (`compiler/runtimes/threads.c`), the caller cannot;
 - calls of a team of several are one at a time, from whichever thread; helpers start at the first
 and sleep between calls. A team of one is its caller alone, and any number of calls run at once;
 - after a fork, which comes between calls (`relaxd.loader.forking`), the child starts helpers of its
@@ -112,15 +113,20 @@ class Team:
         self._lock = threading.Lock()
         self._helpers: int | None = None
         self._places = Places(self.groups)
+        self._alone: Any = None
+        """The kind of the last call, if that had no loop."""
 
     @property
     def size(self) -> int:
         """The number of threads."""
         return len(self.groups)
 
-    def call(self, function: Callable[..., Any], arguments: Iterable[Any]) -> Any:
+    def call(self, function: Callable[..., Any], arguments: Iterable[Any], kind: Any = None) -> Any:
         """`function(*arguments)`, with its parallel loops run by this team; what it raises is
         raised here.
+
+        kind: an object that calls of the same loops give. Where the last one of it had none, the
+        caller is not confined to its CPUs, which takes as long as a small model's call.
         """
         if self.size == 1 and not self._one_at_a_time:
             return function(*arguments)
@@ -129,18 +135,31 @@ class Team:
                 return function(*arguments)
             if self._helpers is None:
                 self._helpers = self._start()
-            before = os.sched_getaffinity(0)
-            _bind(0, self._places.caller)
+            if kind is None or kind is not self._alone:
+                return self._confined(function, arguments, kind)
             helpers = self.helpers()
             helpers.lead(self._helpers)
-            started = time.perf_counter_ns(), time.thread_time_ns()
             try:
                 return function(*arguments)
             finally:
-                helpers.lead(None)
-                took = time.perf_counter_ns() - started[0], time.thread_time_ns() - started[1]
-                self._places.look(*took)
-                _bind(0, before)
+                if helpers.leave():
+                    self._alone = None
+
+    def _confined(self, function: Callable[..., Any], arguments: Iterable[Any], kind: Any) -> Any:
+        assert self.helpers is not None
+        assert self._helpers is not None
+        before = os.sched_getaffinity(0)
+        _bind(0, self._places.caller)
+        helpers = self.helpers()
+        helpers.lead(self._helpers)
+        started = time.perf_counter_ns(), time.thread_time_ns()
+        try:
+            return function(*arguments)
+        finally:
+            self._alone = None if helpers.leave() else kind
+            took = time.perf_counter_ns() - started[0], time.thread_time_ns() - started[1]
+            self._places.look(*took)
+            _bind(0, before)
 
     def _start(self) -> int:
         assert self.helpers is not None

@@ -30,10 +30,12 @@ def launch():
     team, ids = helpers.start(HELPERS, patience=50_000)
     assert len(set(ids)) == HELPERS
     helpers.lead(team)
+    assert not helpers.leave()
+    helpers.lead(team)
     function = ctypes.CDLL(path).relaxd_launch
     function.argtypes = (TASKS, ctypes.c_void_p, ctypes.c_int32)
     yield lambda tasks, count=0: function(TASKS(tasks), None, count)
-    helpers.lead(None)
+    assert helpers.leave()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 5, 64])

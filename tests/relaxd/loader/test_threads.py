@@ -97,6 +97,46 @@ def moves(places, monkeypatch):
     return made
 
 
+class FewLoops:
+    """Stands for the library of helpers: `shares` says whether a call has loops."""
+
+    def __init__(self):
+        self.shares = False
+
+    def start(self, count, patience):
+        return 1, [71]
+
+    def lead(self, team):
+        assert team == 1
+
+    def leave(self):
+        return self.shares
+
+
+def test_a_caller_without_loops_is_confined_once(monkeypatch):
+    helpers, own = FewLoops(), os.sched_getaffinity(0)
+    team = threads.Team((frozenset({0}), frozenset({1})), lambda: helpers)
+    made = moves(team, monkeypatch)
+
+    def confined(kind=None):
+        del made[:]
+        assert team.call(lambda x: x + 1, [2], kind=kind) == 3
+        return made == [(0, {0}), (0, own)]
+
+    small, large = {"n": 1}, {"n": 1}
+    assert team.call(lambda x: x + 1, [2], kind=small) == 3
+    assert made == [(71, {1}), (0, {0}), (0, own)]
+    assert not confined(small)
+    assert confined(large)
+    assert confined()
+    assert confined(small)
+    # Loops that nobody expected: the next call is confined again.
+    helpers.shares = True
+    assert not confined(small)
+    assert confined(small)
+    assert confined(small)
+
+
 def test_a_caller_whose_core_is_busy_changes_places_with_a_helper(monkeypatch):
     places = threads.Places(core_groups(4, SMT))
     made = moves(places, monkeypatch)
