@@ -44,6 +44,7 @@ def test_the_manifest_lists_every_file(built: tuple[Path, Manifest, list[Event]]
     assert there == {"manifest.json", "profile.json", *manifest.files}
     assert manifest.files.keys() == {
         "model.so",
+        "weights.bin",
         "model.h",
         "librelaxd_helpers.so",
         "kernels.json",
