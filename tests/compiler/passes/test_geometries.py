@@ -85,3 +85,24 @@ def test_small_nets_are_as_in_onnxruntime(net: Any, name: str) -> None:
     model, channels = net()
     feeds = [{"x": normal(n, channels, h, w)} for n, h, w in SHAPES]
     assert_like_onnxruntime(model, feeds, target=geometry(name), tolerance=1e-3)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_images_of_few_places_are_as_in_onnxruntime(name: str) -> None:
+    """Sounds of five, three, two places and one, whose last tiles have few rows."""
+    constants = {
+        "w0": normal(40, 24, 3), "w1": normal(129, 40, 3), "w2": normal(20, 129, 3),
+        "w3": normal(33, 20, 3), "b3": normal(33),
+    }  # fmt: skip
+    steps = {"kernel_shape": [3], "pads": [1, 1]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], **steps),
+        helper.make_node("Conv", ["a", "w1"], ["b"], strides=[2], **steps),
+        helper.make_node("Conv", ["b", "w2"], ["c"], strides=[2], **steps),
+        helper.make_node("Conv", ["c", "w3", "b3"], ["d"], strides=[2], **steps),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    scaled = {key: array * np.float32(0.1) for key, array in constants.items()}
+    model = model_of(nodes, {"x": "float32[n,24,5]"}, scaled, outputs=["a", "b", "c", "y"])
+    feeds = [{"x": normal(n, 24, 5)} for n in (1, 2, 3, 5, 7, 16)]
+    assert_like_onnxruntime(model, feeds, target=geometry(name), tolerance=1e-3)

@@ -10,7 +10,7 @@ Rows are never masked, so the innermost loop has no branch.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from tvm import tirx
@@ -19,7 +19,7 @@ from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.families.matmul.pairs import emit_steps
 from compiler.passes.cpu.shared.prefetching import prefetch_ahead, prefetch_between
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
-from compiler.passes.cpu.shared.sharing import place_of
+from compiler.passes.cpu.shared.sharing import extents_of, place_of
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import (
     across,
@@ -115,7 +115,7 @@ def emit_panel(block: Block, p: Expr, start: Expr, length: Expr) -> None:
 def _emit_columns(block: Block, p: Expr, start: Expr, length: Expr) -> None:
     """All rows of the block by the columns of panel `p` that are computed."""
     mr = block.matmul.tiling.mr
-    if block.left is not None and not block.matmul.paired:
+    if block.left is not None and not block.matmul.paired and not _has_few_places(block.matmul):
         # The scratch memory has room for whole tiles; results of rows past the last one are never
         # read.
         _emit_whole(block, tirx.ceildiv(block.count, mr), p, start, length)
@@ -126,6 +126,16 @@ def _emit_columns(block: Block, p: Expr, start: Expr, length: Expr) -> None:
     _emit_whole(block, whole, p, start, length)
     if as_int(rest) != 0:
         _emit_rest(block, whole * mr, rest, p, start, length)
+
+
+def _has_few_places(matmul: Matmul) -> bool:
+    """Whether images have no more places than two tiles have rows, however many images there
+    are.
+    """
+    extents = [as_int(extent) for extent in extents_of(matmul.contraction.rows)]
+    known = [extent for extent in extents if extent is not None]
+    few = bool(known) and prod(known) <= 2 * matmul.tiling.mr
+    return matmul.contraction.bulk and len(extents) - len(known) <= 1 and few
 
 
 def few_rows(matmul: Matmul, unit: VectorUnit) -> int:
@@ -204,10 +214,15 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
     if block.matmul.contraction.bulk:
         # Each size of tile is code to compile. Where rows are many it does not matter that one tile
         # computes the last row several times; of 7x7 places that was a seventh of the time.
-        sizes = [-(-mr // 4), -(-mr // 2), mr] if block.left is None else [mr]
+        sizes, clamped = [-(-mr // 4), -(-mr // 2), mr], True
+        if block.left is not None and block.matmul.paired:
+            sizes = [mr]
+        elif block.left is not None:
+            # Of a sound's last two places a tile of six computed four that nobody wants.
+            sizes, clamped = [*(rows for rows in (1, 2, 4, 8) if rows < mr), mr], False
         with when(rest > 0):
             for rows in least(sizes, rest):
-                _emit_tile(block, rows, first, p, start, length, clamped=True)
+                _emit_tile(block, rows, first, p, start, length, clamped=clamped)
         return
     if block.unit.outruns_cache:
         # One tile, with rows computed twice: reading the weights again for each power of two takes
