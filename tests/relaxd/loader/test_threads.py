@@ -4,6 +4,7 @@ import pytest
 
 from relaxd.errors import DeclarationError
 from relaxd.loader import threads
+from relaxd.loader.helpers import Helpers
 from relaxd.loader.threads import core_groups, team_for, wanted_threads
 
 SMT = ((0, 4), (1, 5), (2, 6), (3, 7))
@@ -97,7 +98,7 @@ def moves(places, monkeypatch):
     return made
 
 
-class FewLoops:
+class FewLoops(Helpers):
     """Stands for the library of helpers: `shares` says whether a call has loops."""
 
     def __init__(self):
