@@ -16,7 +16,9 @@ from compiler.ir.values import Tensor
 from relaxd.contract.tensors import storage_of
 
 INJECTIVE, OPAQUE = 2, 8
-"""TVM's OpPatternKind of a program that fusion leaves alone."""
+"""TVM's OpPatternKind of a program that reads each element at a place of its own, which fusion
+joins to what reads its result, and of one that fusion leaves alone.
+"""
 
 
 def call_program(

@@ -15,6 +15,7 @@ from tvm import relax
 
 from compiler.passes.framework.base import Phase
 from compiler.passes.framework.bindings import dims_defined, used_by
+from compiler.passes.graph.reordered import reordered
 from compiler.tir.exprs import op_name
 
 
@@ -30,34 +31,10 @@ class ShapesFirst:
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Reorders every Relax function; returns the same module if nothing has to move."""
-        functions = {
-            gvar: _function(func) if isinstance(func, relax.Function) else func
-            for gvar, func in module.functions.items()
-        }
-        if all(func.same_as(module[gvar]) for gvar, func in functions.items()):
-            return module
-        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+        return reordered(module, _ordered)
 
 
-def _function(func: relax.Function) -> relax.Function:
-    if not isinstance(func.body, relax.SeqExpr):
-        return func
-    blocks, moved = [], False
-    for block in func.body.blocks:
-        if isinstance(block, relax.DataflowBlock):
-            bindings = list(block.bindings)
-            ordered = _ordered(bindings)
-            if any(one is not other for one, other in zip(bindings, ordered, strict=True)):
-                block, moved = relax.DataflowBlock(ordered), True
-        blocks.append(block)
-    if not moved:
-        return func
-    return relax.Function(
-        func.params, relax.SeqExpr(blocks, func.body.body), func.ret_ty, func.is_pure, func.attrs
-    )
-
-
-def _ordered(bindings: Sequence[Any]) -> list[Any]:
+def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
     """The bindings that shapes need, and the rest, each in the order given."""
     shapes: set[Any] = set()
     first: set[int] = set()

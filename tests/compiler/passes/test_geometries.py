@@ -106,3 +106,41 @@ def test_images_of_few_places_are_as_in_onnxruntime(name: str) -> None:
     model = model_of(nodes, {"x": "float32[n,24,5]"}, scaled, outputs=["a", "b", "c", "y"])
     feeds = [{"x": normal(n, 24, 5)} for n in (1, 2, 3, 5, 7, 16)]
     assert_like_onnxruntime(model, feeds, target=geometry(name), tolerance=1e-3)
+
+
+def graph_net(width: int) -> onnx.ModelProto:
+    """Messages along edges: rows gathered, joined, weighed, and added up at one index each."""
+    constants = {"w": normal(2 * width, width)}
+    nodes = [
+        helper.make_node("Gather", ["x", "from"], ["sources"], axis=0),
+        helper.make_node("Gather", ["x", "to"], ["targets"], axis=0),
+        helper.make_node("Concat", ["sources", "targets"], ["joined"], axis=1),
+        helper.make_node("MatMul", ["joined", "w"], ["message"]),
+        helper.make_node("Mul", ["sources", "message"], ["weighed"]),
+        helper.make_node("Unsqueeze", ["to", "last"], ["index"]),
+        helper.make_node("Shape", ["weighed"], ["shape"]),
+        helper.make_node("Expand", ["index", "shape"], ["repeated"]),
+        helper.make_node(
+            "ScatterElements", ["x", "repeated", "weighed"], ["y"], axis=0, reduction="add"
+        ),
+    ]
+    constants["last"] = np.array([1])
+    inputs = {"x": f"float32[n,{width}]", "from": "int64[k]", "to": "int64[k]"}
+    return model_of(nodes, inputs, constants, outputs=["joined", "y"])
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("width", [7, 32, 65])
+def test_nets_on_graphs_are_as_in_onnxruntime(name: str, width: int) -> None:
+    draw = np.random.default_rng(width)
+    feeds = [
+        {
+            "x": normal(n, width) * np.float32(0.1),
+            "from": draw.integers(-n, n, k),
+            "to": draw.integers(-n, n, k),
+        }
+        for n, k in ((1, 1), (5, 0), (31, 33), (67, 1031))
+    ]
+    dims = {"n": (1, None), "k": (0, None)}
+    target = geometry(name)
+    assert_like_onnxruntime(graph_net(width), feeds, dims, target=target, tolerance=1e-3)
