@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 40
 _LONGER_THAN_A_NUMBER = 9
-"""Bytes."""
+"""The fewest bytes of a constant that is more than one number."""
 
 KERNELS = "kernels"
 """Begins the symbols of kernels that are objects of their own, which libraries of any name link."""

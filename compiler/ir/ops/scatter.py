@@ -109,7 +109,7 @@ def _indices_of_rows(b: Builder, x: Value, indices: Value, axis: int) -> Value |
 
 
 _COLUMNS = 32
-"""Of a row, which one thread writes of every row: the order of writes to an element stays."""
+"""Elements of a row that one task writes, of every row: writes to one element keep their order."""
 
 
 def _scatter_rows(
