@@ -8,6 +8,7 @@ then finds nothing.
 
 import fcntl
 import hashlib
+import io
 import os
 import shutil
 import time
@@ -21,6 +22,7 @@ from artifacts.errors import BlobNotFound, DigestMismatch
 from artifacts.files import commit, ensure_folder, storage_errors, sweep, temporary
 from artifacts.reading import VerifyingReader
 from artifacts.store import CHUNK, FRESH_S, Blob, Held, Listed, Record, hex_of
+from relaxd.contract.canonical import digest_of
 
 
 class LocalStore(VerifyingReader):
@@ -43,9 +45,15 @@ class LocalStore(VerifyingReader):
             sweep(self._tmp)
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
-        """As BlobStore.put; replaces a blob that is there, which heals one that has gone bad."""
+        """As BlobStore.put; a blob that is there with this content is touched, and one that has
+        gone bad is replaced.
+        """
         if expected is not None:
             hex_of(expected)
+        if isinstance(data, bytes):
+            digest = digest_of(data)
+            if expected in (None, digest) and self._keeps(digest, io.BytesIO(data)):
+                return Blob(digest, len(data), new=False)
         content, size = hashlib.sha256(), 0
         with temporary(self._tmp) as file:
             for chunk in [data] if isinstance(data, bytes) else data:
@@ -56,13 +64,25 @@ class LocalStore(VerifyingReader):
             digest = f"sha256:{content.hexdigest()}"
             if expected not in (None, digest):
                 raise DigestMismatch(str(expected), digest)
-            new = self._commit(file, self._path(digest))
+            with storage_errors(f"cannot write to {self._tmp}"):
+                file.flush()
+                with open(file.name, "rb") as written:
+                    kept = self._keeps(digest, written)
+            new = not kept and self._commit(file, self._path(digest))
         return Blob(digest, size, new)
+
+    def _keeps(self, digest: str, content: BinaryIO) -> bool:
+        """Whether the blob is there with this content, and touched: nothing has to be written."""
+        try:
+            with self._open(digest) as kept:
+                same = _are_equal(kept, content)
+        except (BlobNotFound, OSError):  # what cannot be read is replaced
+            return False
+        return same and self.touch(digest)
 
     def _commit(self, file: BinaryIO, path: Path) -> bool:
         """Name the file; whether there was none of that name."""
         with storage_errors(f"cannot write {path}"):
-            file.flush()
             ensure_folder(path.parent)
             with _locked(path.parent, fcntl.LOCK_SH):
                 new = not path.exists()
@@ -273,6 +293,14 @@ def _locked(folder: Path, kind: int) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _are_equal(one: BinaryIO, other: BinaryIO) -> bool:
+    """Whether two files have the same content from here on."""
+    while (part := one.read(CHUNK)) == other.read(CHUNK):
+        if not part:
+            return True
+    return False
 
 
 def _renew(file: Path | int) -> None:

@@ -33,11 +33,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Message:
-    """A request whose bytes are made once, however often it is sent."""
+    """A request whose bytes are made once, however often it is sent; its body is a document, or
+    content of a media type.
+    """
 
     method: str
     url: str
     document: dict[str, Any] | None = None
+    content: bytes = b""
+    media_type: str = ""
 
     @cached_property
     def address(self) -> tuple[str, int]:
@@ -50,8 +54,9 @@ class Message:
         """Head and body."""
         parts = urlsplit(self.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        body = b"" if self.document is None else json.dumps(self.document).encode()
-        kind = "Content-Type: application/json\r\n" if body else ""
+        body = self.content if self.document is None else json.dumps(self.document).encode()
+        media_type = self.media_type if self.document is None else "application/json"
+        kind = f"Content-Type: {media_type}\r\n" if media_type else ""
         head = f"{self.method} {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{kind}"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 

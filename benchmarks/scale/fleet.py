@@ -84,7 +84,7 @@ def fleet(folder: Path, apis: int, store: str) -> Iterator[Fleet]:
             for number in range(count):
                 start(f"worker{number}", "benchmarks.scale.worker", "1")
 
-        urls = [_ready(folder / f"port{number}") for number in range(apis)]
+        urls = [ready(folder / f"port{number}") for number in range(apis)]
         yield Fleet(urls, database, start_workers, processes)
 
 
@@ -99,7 +99,8 @@ def _start(log: Path, settings: Mapping[str, str], *command: str) -> subprocess.
         )
 
 
-def _ready(port_file: Path) -> str:
+def ready(port_file: Path) -> str:
+    """The URL of a service that writes its port there, once it answers."""
     until = time.monotonic() + START_S
     while time.monotonic() < until:
         if port_file.exists():

@@ -26,17 +26,18 @@ class Times:
             "requests": len(self.due),
             "errors": len(self.errors),
             **({"first_error": self.errors[0]} if self.errors else {}),
-            "ms_from_due": _percentiles(self.due),
-            "ms_from_sent": _percentiles(self.sent),
-            "ms_late": _percentiles(late),
+            "ms_from_due": percentiles(self.due),
+            "ms_from_sent": percentiles(self.sent),
+            "ms_late": percentiles(late),
         }
 
 
-def _percentiles(values: list[float]) -> dict[str, float]:
+def percentiles(values: list[float], digits: int = 1) -> dict[str, float]:
+    """The usual ones, rounded; none of no values."""
     ordered = sorted(values)
     at = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     return {
-        name: round(ordered[min(len(ordered) - 1, int(part * len(ordered)))], 1)
+        name: round(ordered[min(len(ordered) - 1, int(part * len(ordered)))], digits)
         for name, part in at.items()
         if ordered
     }

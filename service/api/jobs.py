@@ -11,7 +11,7 @@ from relaxd.contract.states import State
 from service.api.audit import change_by, settled
 from service.api.context import UseJobs, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, read_job
-from service.api.uploads import FORM, FORM_TYPE, read_upload
+from service.api.uploads import FORM, FORM_TYPE, received
 from service.api.watching import as_sse, log_lines
 from service.api.wire import JobList, JobOut, Name
 from service.domain import Job
@@ -81,10 +81,17 @@ async def compile_model(
     """202 and the job as it stands; with `wait`, 200 and the job if it ends within that time,
     whatever its outcome.
     """
-    upload = await read_upload(request, jobs.store.blobs, services.settings)
-    job = await run_in_threadpool(
-        jobs.submit, upload.model, upload.request, idempotency_key, upload.name, wait_for_worker
-    )
+    change = change_by(request, status=202)
+    async with received(request, services.settings) as form:
+
+        def store_and_submit() -> Job:
+            sent = form.store(jobs.store.blobs)
+            return jobs.submit(
+                sent.model, sent.request, idempotency_key, sent.name, wait_for_worker, change
+            )
+
+        job = await run_in_threadpool(store_and_submit)
+    settled(request, change)
     if wait is not None:
         job = await watch.ended(job, wait)
         response.status_code = 200 if job.state.terminal else 202

@@ -9,7 +9,7 @@ from relaxd.contract.request import CompileRequest
 from service.api.context import UseJobs, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, JSON_TYPE, media_type, read_job
 from service.api.errors import UnsupportedMediaType
-from service.api.uploads import FORM, FORM_TYPE, read_upload
+from service.api.uploads import FORM, FORM_TYPE, received
 from service.api.wire import TargetList
 from service.jobs import Jobs
 from service.settings import Settings
@@ -47,7 +47,8 @@ async def inspect(
 async def _subject(request: Request, jobs: Jobs, settings: Settings) -> tuple[str, CompileRequest]:
     kind = media_type(request)
     if kind == FORM_TYPE:
-        upload = await read_upload(request, jobs.store.blobs, settings)
+        async with received(request, settings) as form:
+            upload = await run_in_threadpool(form.store, jobs.store.blobs)
         return upload.model, upload.request
     if kind == JSON_TYPE:
         return await read_job(request, settings)

@@ -1,9 +1,10 @@
 """Multipart forms streamed to disk and on into the blob store, never whole in memory."""
 
 import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-import anyio.to_thread
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -59,9 +60,29 @@ class Upload:
     request: CompileRequest
 
 
-async def read_upload(request: Request, blobs: BlobStore, settings: Settings) -> Upload:
-    """Store the form's files and read its request; raises ApiError, DeclarationError,
-    ValidationError.
+@dataclass(frozen=True)
+class Form:
+    """A form that has arrived: its files, not yet in the store, and its request."""
+
+    model: UploadFile
+    samples: UploadFile | None
+    request: CompileRequest
+
+    def store(self, blobs: BlobStore) -> Upload:
+        """Put the files into the store; to be called off the event loop. Raises StoreError, and
+        DeclarationError for a tar without a model.
+        """
+        declared = self.request
+        if self.samples:
+            declared = replace(declared, samples=_store(self.samples, blobs))
+        name = clean(self.model.filename or "")[:LONGEST_NAME]
+        return Upload(_store_model(self.model, blobs), name or None, declared)
+
+
+@asynccontextmanager
+async def received(request: Request, settings: Settings) -> AsyncIterator[Form]:
+    """The form of a request, for as long as its files are needed; raises ApiError,
+    DeclarationError, ValidationError.
     """
     if media_type(request) != FORM_TYPE:
         raise UnsupportedMediaType(
@@ -83,7 +104,7 @@ async def read_upload(request: Request, blobs: BlobStore, settings: Settings) ->
             error.message, hint="as curl sends it: -F model=@model.onnx -F 'request={...}'"
         ) from error
     try:
-        return await _read(dict(form.multi_items()), blobs, settings)
+        yield await _read(dict(form.multi_items()), settings)
     finally:
         await form.close()
 
@@ -98,7 +119,7 @@ def _check_charset(request: Request) -> None:
         )
 
 
-async def _read(parts: dict[str, UploadFile | str], blobs: BlobStore, settings: Settings) -> Upload:
+async def _read(parts: dict[str, UploadFile | str], settings: Settings) -> Form:
     for name in parts:
         if name not in (MODEL, REQUEST, SAMPLES):
             raise DeclarationError(
@@ -113,10 +134,7 @@ async def _read(parts: dict[str, UploadFile | str], blobs: BlobStore, settings: 
         )
     text = await _text(parts.get(REQUEST), settings.max_request_bytes)
     _, declared = await read_request(RequestIn, text or b"{}", settings)
-    if samples := _file(parts, SAMPLES):
-        declared = replace(declared, samples=await _store(samples, blobs))
-    name = clean(model.filename or "")[:LONGEST_NAME]
-    return Upload(await _store_model(model, blobs), name or None, declared)
+    return Form(model, _file(parts, SAMPLES), declared)
 
 
 def _file(parts: dict[str, UploadFile | str], name: str) -> UploadFile | None:
@@ -141,22 +159,17 @@ async def _text(part: UploadFile | str | None, limit: int) -> bytes:
     return data
 
 
-async def _store_model(upload: UploadFile, blobs: BlobStore) -> str:
+def _store_model(upload: UploadFile, blobs: BlobStore) -> str:
     """Tars of equal files are one blob, whatever order and times they have."""
-    start = await upload.read(START)
-    await upload.seek(0)
+    start = upload.file.read(START)
+    upload.file.seek(0)
     if not is_tar(start):
-        return await _store(upload, blobs)
-
-    def store() -> str:
-        with io.BufferedReader(ModelTar(pieces_of_tar(upload.file, upload.file)), CHUNK) as packed:
-            return blobs.put(iter(lambda: packed.read(CHUNK), b"")).digest
-
-    return await anyio.to_thread.run_sync(store)
+        return _store(upload, blobs)
+    with io.BufferedReader(ModelTar(pieces_of_tar(upload.file, upload.file)), CHUNK) as packed:
+        return blobs.put(iter(lambda: packed.read(CHUNK), b"")).digest
 
 
-async def _store(upload: UploadFile, blobs: BlobStore) -> str:
-    blob = await anyio.to_thread.run_sync(
-        lambda: blobs.put(iter(lambda: upload.file.read(CHUNK), b""))
-    )
-    return blob.digest
+def _store(upload: UploadFile, blobs: BlobStore) -> str:
+    small = upload.size is not None and upload.size <= CHUNK
+    content = upload.file.read() if small else iter(lambda: upload.file.read(CHUNK), b"")
+    return blobs.put(content).digest

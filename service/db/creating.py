@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, text, update
+from sqlalchemy import Connection, Table, bindparam, insert, text, update
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
@@ -41,6 +41,12 @@ _AT_ONCE = text(
     f"UPDATE {counters} SET value = value + :number WHERE name = :counter"
 )
 """Foreign keys are checked at the end of the statement."""
+_ONE_BY_ONE = {table: insert(table) for table in _WRITTEN}
+_COUNTED = (
+    update(counters)
+    .where(counters.c.name == bindparam("counter"))
+    .values(value=counters.c.value + bindparam("number"))
+)
 _SHALLOW = 100
 """Brackets of a document that surely nests less deeply than databases take."""
 
@@ -112,12 +118,11 @@ def _write(
         given = {name: json.dumps(part) for name, part in rows.items()}
         connection.execute(_AT_ONCE, {**given, "counter": counter, "number": number})
         return
-    for table in _WRITTEN:
+    for table, statement in _ONE_BY_ONE.items():
         if part := rows[table.name]:
-            connection.execute(insert(table), part)
+            connection.execute(statement, part)
     if number:
-        counted = update(counters).where(counters.c.name == counter)
-        connection.execute(counted.values(value=counters.c.value + number))
+        connection.execute(_COUNTED, {"counter": counter, "number": number})
 
 
 def _job(new: NewJob, row: Row, parts: Sequence[Row]) -> Job:

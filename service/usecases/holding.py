@@ -30,6 +30,7 @@ from artifacts.attestations import is_attestation
 from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import BlobNotFound
 from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, Held, hex_of
+from relaxd.contract.canonical import digest_of
 from service.core import Core
 from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
 from service.db.transaction import Transaction
@@ -52,6 +53,14 @@ def _may_read() -> ColumnElement[bool]:
 MAY_READ = _may_read()
 """Whether the tenant of that bound name may read the blob of that bound digest."""
 _HOLDS = select(MAY_READ)
+_IS_HELD = select(
+    exists().where(
+        holdings.c.tenant == bindparam("tenant"), holdings.c.digest == bindparam("digest")
+    )
+)
+_ROOM = select(tenants.c.stored_limit, tenants.c.stored_bytes).where(
+    tenants.c.name == bindparam("tenant")
+)
 
 
 def view(core: Core, tenant: str) -> Artifacts:
@@ -105,7 +114,9 @@ def _held(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
 
 def is_held(core: Core, tenant: str, digest: str) -> bool:
     """Whether the tenant is known to hold the blob."""
-    return digest in _held(core, tenant, [digest])
+    with core.reading() as tx:
+        given = {"tenant": tenant, "digest": digest}
+        return bool(tx.connection.execute(_IS_HELD, given).scalar_one())
 
 
 def holds(core: Core, tenant: str, digest: str) -> bool:
@@ -178,9 +189,8 @@ def release(core: Core, digests: Iterable[str], before: float) -> None:
 
 
 def _room(core: Core, tenant: str) -> int | None:
-    columns = select(tenants.c.stored_limit, tenants.c.stored_bytes)
     with core.reading() as tx:
-        row = tx.connection.execute(columns.where(tenants.c.name == tenant)).one_or_none()
+        row = tx.connection.execute(_ROOM, {"tenant": tenant}).one_or_none()
     return None if row is None or row.stored_limit is None else row.stored_limit - row.stored_bytes
 
 
@@ -197,8 +207,16 @@ class TenantBlobs:
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
         """As BlobStore.put; raises QuotaExceeded, with nothing stored."""
+        if isinstance(data, bytes) and self._keeps(expected or digest_of(data)):
+            return self._inner.put(data, expected)
         chunks = [data] if isinstance(data, bytes) else data
         return self._keep(self._inner.put(self._metered(chunks, expected), expected))
+
+    def _keeps(self, digest: str) -> bool:
+        """Whether the tenant holds the blob, which is touched first: no collection takes it any
+        more, and with it the holding.
+        """
+        return self._inner.touch(digest) and is_held(self.core, self.tenant, digest)
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
         """As BlobStore.put_file; raises QuotaExceeded, with nothing stored."""

@@ -65,10 +65,26 @@ def test_a_sweep_spares_files_being_written(tmp_path):
 def test_putting_again_heals_a_blob_that_nobody_has_read(tmp_path):
     store = LocalStore(tmp_path)
     digest = store.put(b"content").digest
-    store._path(digest).chmod(0o644)
-    store._path(digest).write_bytes(b"rotten")
-    store.put(b"content")
-    assert store.read(digest) == b"content"
+    for again in (b"content", [b"con", b"tent"]):
+        store._path(digest).chmod(0o644)
+        store._path(digest).write_bytes(b"rotten")
+        store.put(again)
+        assert store.read(digest) == b"content"
+
+
+@pytest.mark.parametrize("data", [b"content", [b"con", b"tent"], b""])
+def test_what_is_there_is_touched_and_not_written_again(tmp_path, monkeypatch, data):
+    store = LocalStore(tmp_path)
+    first = store.put(data)
+    path = store._path(first.digest)
+    os.utime(path, (0, 0))
+    before = path.stat().st_ino
+    monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("something was written"))
+    again = store.put(data)
+    assert (again, first.new, again.new) == (first, True, False)
+    assert path.stat().st_ino == before
+    assert path.stat().st_mtime > 0
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_content_is_synced_before_it_is_named_and_the_name_after(tmp_path, monkeypatch):

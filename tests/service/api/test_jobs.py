@@ -1,6 +1,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -40,11 +41,13 @@ def test_submitting_by_digest(api: Live) -> None:
     assert [build["target"] for build in job["builds"]] == ["native", "x86-64-v2"]
 
 
-def test_each_request_for_a_job_has_one_entry_in_the_audit_log(api: Live) -> None:
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/compile"])
+def test_each_request_for_a_job_has_one_entry_in_the_audit_log(api: Live, path: str) -> None:
     request = {"model": api.upload(b"audited"), "targets": ["x86-64-v2"]}
+    form = {"model": ("m.onnx", b"audited"), "request": (None, '{"targets": ["x86-64-v2"]}')}
+    body: dict[str, Any] = {"json": request} if path == "/v1/jobs" else {"files": form}
     asked = [
-        api.http.post("/v1/jobs", json=request, headers={"Idempotency-Key": "audited"})
-        for _ in range(2)
+        api.http.post(path, headers={"Idempotency-Key": f"audited{path}"}, **body) for _ in range(2)
     ]
     job_id = asked[0].json()["id"]
     until = time.monotonic() + 20
