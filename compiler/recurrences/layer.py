@@ -19,6 +19,15 @@ depends on it, so it is the same for all targets: an importer knows none.
 """
 TASKS = 8
 """Rows are shared out in at most so many parts."""
+ACCUMULATORS = 12
+"""Vectors of sums held in registers at once: what is left of AVX2's 16 is for weights and elements
+of the state.
+"""
+ALONE = 8
+"""The same of a row by itself: a processor begins two multiply-adds a cycle, each of which waits
+four for the one before of its sum. The weights of each sum are a stream, and with more streams than
+an L1 cache has ways they drive each other out: they lie a multiple of 4 KiB apart for 128 units.
+"""
 SHARED_TILES = 6
 """Tiles of a task where the weights do not stay in the cache: every task reads all of them at every
 step.
@@ -76,6 +85,11 @@ class Recurrence:
         if self.cell.resets_sum:
             return 4
         return 8 if self.cell.gates == 1 else 6
+
+    @property
+    def together(self) -> int:
+        """Blocks of a group, whose sums for one row are in registers at once."""
+        return ALONE // self.cell.gates
 
     @property
     def share(self) -> Any:

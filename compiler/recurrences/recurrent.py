@@ -1,10 +1,11 @@
 """The loop over time of a recurrent layer.
 
 Loop order: directions and rows over the threads, since these are independent of each other; a task
-walks all steps; a step goes block by block through the units; per block, a few rows at once, whose
-accumulators for some gates stay in registers over the units of the state before. Then all gates of
-the block are applied in one go, so that nothing but states and one block's sums goes through
-memory, and the rows of a task share what is read of the weights.
+walks all steps; a step goes through the units in groups of a few blocks; per block, a few rows at
+once, whose accumulators for some gates stay in registers over the units of the state before, and
+for a row that is left, all blocks of the group at once. Then all gates of the group are applied in
+one go, so that nothing but states and a group's sums goes through memory, and the rows of a task
+share what is read of the weights.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from tvm import s_tir, tirx
 
 from compiler.recurrences.gates import Phase, phases_of
-from compiler.recurrences.layer import LANES, Buffers, Recurrence, buffers_of
+from compiler.recurrences.layer import ACCUMULATORS, LANES, Buffers, Recurrence, buffers_of
 from compiler.recurrences.units import Task, Units
 from compiler.tir.building import (
     alloc,
@@ -29,13 +30,8 @@ from compiler.tir.building import (
     vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, const, load
+from compiler.tir.exprs import Expr, as_int, const, load
 from compiler.tir.loops import PARALLEL_FLOPS
-
-ACCUMULATORS = 12
-"""Vectors of sums held in registers at once: what is left of AVX2's 16 is for weights and elements
-of the state.
-"""
 
 ATTRIBUTES = {
     "tirx.noalias": True,
@@ -77,7 +73,8 @@ def _emit_task(layer: Recurrence, given: Buffers, each: Expr, part: Expr) -> Non
     """Emit all steps of one of the parts of `each` rows."""
     first = let("first", part * each)
     count = let("count", tirx.min(each, layer.batch - first))
-    sums = alloc([layer.share * (layer.cell.gates * LANES)], "float32", "sums", "global")
+    held = layer.together * layer.cell.gates * LANES
+    sums = alloc([layer.share * held], "float32", "sums", "global")
     names = ["state", "following"]
     if layer.two_states or layer.two_phases:
         names.append("kept")
@@ -116,31 +113,59 @@ def _emit_start(task: Task) -> None:
 
 
 def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
-    """Emit the sums of some gates, a block of units at a time; then what the cell does."""
-    with serial(task.layer.blocks, "block") as block:
-        for row, rows, gates in _tiles(task, phase):
-            tile = [Units(task, step, block, row + r) for r in range(rows)]
-            _emit_tile(task, tile, gates, phase)
-        # Right after the block's sums, while those are in L1.
-        with serial(task.count, "row") as r, when(task.active(step, task.first + r)):
-            phase.apply(Units(task, step, block, r))
+    """Emit the sums of some gates, a group of blocks at a time; then what the cell does."""
+    for first, count in _groups(task.layer):
+        with serial(count, "slot") as slot:
+            for row, rows, gates in _tiles(task, phase):
+                units = [Units(task, step, first + slot, slot, row + r) for r in range(rows)]
+                _emit_tile(task, units, gates, phase)
+        for row in _rows_alone(task):
+            units = [Units(task, step, first + slot, const(slot), row) for slot in range(count)]
+            _emit_tile(task, units, phase.gates, phase)
+        # Right after the group's sums, while those are in L1.
+        with (
+            serial(task.count, "row") as r,
+            when(task.active(step, task.first + r)),
+            serial(count, "slot") as slot,
+        ):
+            phase.apply(Units(task, step, first + slot, slot, r))
+
+
+def _groups(layer: Recurrence) -> Iterator[tuple[Expr, int]]:
+    """(first block, blocks) of all groups: of as many as are summed together, then what is left, in
+    one group where it is known how many that are.
+    """
+    together, left = layer.together, layer.blocks % layer.together
+    with serial(layer.blocks // together, "group") as group:
+        yield group * together, together
+    if layer.fixed:
+        if rest := as_int(left):
+            yield layer.blocks - rest, rest
+        return
+    with serial(left, "block") as block:
+        yield layer.blocks - left + block, 1
 
 
 def _tiles(task: Task, phase: Phase) -> Iterator[tuple[Expr, int, Sequence[int]]]:
-    """(first row, rows, gates) of all tiles of a block: as many rows as a tile holds, then what is
-    left in smaller ones.
+    """(first row, rows, gates) of the tiles of a block with more than one row: as many rows as a
+    tile holds, then what is left in smaller ones.
     """
     rows, done = task.layer.rows, const(0)
-    while True:
+    while rows > 1:
         full = (task.count - done) // rows
         # Some gates at a time, for all rows: so their weights stay in the cache.
         for gates in _parts(phase.gates, rows):
             with serial(full, f"rows_{rows}") as t:
                 yield done + t * rows, rows, gates
-        if rows == 1:
-            return
         done = done + full * rows
         rows = 4 if rows == 6 else rows // 2
+
+
+def _rows_alone(task: Task) -> Iterator[Expr]:
+    """The rows that tiles of several leave: the last of an odd number, or all."""
+    left = task.count % 2 if task.layer.rows > 1 else task.count
+    with serial(left, "rows_1") as r:
+        yield task.count - left + r
 
 
 def _parts(gates: Sequence[int], rows: int) -> list[Sequence[int]]:

@@ -13,8 +13,8 @@ from compiler.tir.exprs import Expr, load
 
 @dataclass(frozen=True)
 class Task:
-    """Rows from `first` on, `count` of them, and their scratch memory: sums of a block, state, next
-    state, what else the cell keeps, states that a GRU's reset has scaled.
+    """Rows from `first` on, `count` of them, and their scratch memory: sums of a group of blocks,
+    state, next state, what else the cell keeps, states that a GRU's reset has scaled.
     """
 
     layer: Recurrence
@@ -46,11 +46,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Units:
-    """The units of block `block` for row `row` of a task at step `step`; lanes are within it."""
+    """The units of block `block` for row `row` of a task at step `step`; lanes are within it. The
+    sums of a block lie in slot `slot` of those that are held at once.
+    """
 
     task: Task
     step: Expr
     block: Expr
+    slot: Expr
     row: Expr
 
     def place(self, lane: Expr) -> Expr:
@@ -59,7 +62,9 @@ class Units:
 
     def sum_place(self, gate: int, lane: Expr) -> Expr:
         """The place of a gate's sum in a task's sums."""
-        return (self.row * self.task.layer.cell.gates + gate) * LANES + lane
+        layer = self.task.layer
+        held = self.row * layer.together + self.slot
+        return (held * layer.cell.gates + gate) * LANES + lane
 
     def sum(self, gate: int, lane: Expr) -> Expr:
         """A gate's sum."""

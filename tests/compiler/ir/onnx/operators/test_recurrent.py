@@ -93,8 +93,12 @@ def feed(made: onnx.ModelProto, steps: int, batch: int) -> Arrays:
         ("GRU", 16, {"linear_before_reset": 1, "direction": "bidirectional", "states": True}),
         ("GRU", 9, {"direction": "reverse", "states": True}),
         ("RNN", 17, {"direction": "bidirectional", "states": True}),
+        # Groups of blocks, and fewer blocks that are left.
+        ("LSTM", 35, {"states": True, "peepholes": True}),
+        ("GRU", 56, {"linear_before_reset": 1, "states": True}),
+        ("GRU", 41, {"states": True}),
+        ("RNN", 75, {"states": True}),
     ],
-    ids=["lstm", "lstm-all", "lstm-activations", "gru-linear", "gru", "rnn"],
 )
 def test_layers(kind: str, hidden: int, options: dict[str, Any]) -> None:
     made = model(kind, hidden, **options)
