@@ -38,7 +38,7 @@ class Binding:
     ) -> None:
         self._given_ahead = _Solved({}, [])
         self._specs = inputs
-        self._wanted = [(spec, _numpy_dtype(spec.dtype)) for spec in inputs]
+        self._wanted = [(spec.name, _numpy_dtype(spec.dtype), spec) for spec in inputs]
         self._names = frozenset(spec.name for spec in inputs)
         self._defaults = {
             spec.name: np.full(
@@ -94,7 +94,12 @@ class Binding:
             given = {**self._defaults, **given}
         if given.keys() != self._names:
             self._wrong_names(given)
-        arrays = [_as_input(spec, dtype, given[spec.name]) for spec, dtype in self._wanted]
+        arrays = [
+            value
+            if type(value := given[name]) is np.ndarray and value.dtype is dtype
+            else _as_input(spec, dtype, value)
+            for name, dtype, spec in self._wanted
+        ]
         shapes = tuple([array.shape for array in arrays])
         values, beyond = self._passed.get(shapes) or self._pass(shapes)
         if beyond:

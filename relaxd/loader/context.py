@@ -2,7 +2,7 @@
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ from relaxd.contract.tensors import storage_of
 from relaxd.errors import ExecutionError
 from relaxd.loader.addresses import LINE, address
 from relaxd.loader.failures import Failed
-from relaxd.loader.outputs import Outputs
+from relaxd.loader.outputs import Outputs, Wanted
 
 if TYPE_CHECKING:
     from relaxd.loader.standalone import Code
@@ -45,16 +45,23 @@ class Placed:
 
 
 class Given(NamedTuple):
-    """The inputs of a call: those that are placed, and all others in their order."""
+    """The inputs of a call: those that are placed, and all others in their order, with where they
+    begin.
+    """
 
     placed: Placed
-    others: Sequence[np.ndarray]
+    others: Sequence[Any]
+    addresses: Sequence[int]
 
 
 class Context:
     """One context of a library: arena, dims, and pointers of inputs and outputs; report: a function
     of C's that hears of its kernels.
+
+    dims: whose values it is bound to, for those who bind it.
     """
+
+    dims: Mapping[str, int] | None = None
 
     def __init__(
         self, code: "Code", manifest: Manifest, host: ctypes.Structure, report: Any = None
@@ -76,7 +83,7 @@ class Context:
         self._arena, self._base = np.empty(0, np.uint8), ctypes.c_void_p()
         self._bound: tuple[int, ...] | None = None
         self._placed = -1
-        self._shapes: list[tuple[int, ...] | None] = []
+        self._wanted: list[Wanted | None] = []
         self._results = Outputs(len(manifest.outputs))
 
     def _check(self, status: int) -> None:
@@ -87,7 +94,7 @@ class Context:
         """Make the context ready for calls at these dims."""
         if dims == self._bound:
             return
-        self._bound = None
+        self._bound = self.dims = None
         if self._dims is None:
             self._dims = (ctypes.c_int64 * max(len(dims), 1))()
         self._dims[: len(dims)] = list(dims)
@@ -97,14 +104,18 @@ class Context:
             self._arena = np.empty(need + LINE, np.uint8)
             self._base.value = -(-address(self._arena) // LINE) * LINE
         self._check(self._code.arena(self.pointer, self._base))
-        self._shapes = [self._shape(i) for i in range(len(self._ranks))]
+        self._wanted = [self._output(i) for i in range(len(self._ranks))]
         self._bound = dims
 
-    def _shape(self, output: int) -> tuple[int, ...] | None:
-        """The extents of an output; None while one is unknown."""
+    def _output(self, output: int) -> Wanted | None:
+        """An output as calls at these dims give it; None while an extent is unknown."""
+        shape = self._shape(output)
+        return None if -1 in shape else Wanted.of(output, shape, self._dtypes[output])
+
+    def _shape(self, output: int) -> tuple[int, ...]:
+        """The extents of an output, -1 for one that only a run knows."""
         rank = self._ranks[output]
-        shape = tuple(self._code.shape(self.pointer, output)[:rank]) if rank else ()
-        return None if -1 in shape else shape
+        return tuple(self._code.shape(self.pointer, output)[:rank]) if rank else ()
 
     def run(self, given: Given) -> list[np.ndarray]:
         """The outputs, in memory of their own."""
@@ -114,21 +125,20 @@ class Context:
                 inputs[position] = place
             # Its number alone: a context that waits for a call must hold nobody's caches.
             self._placed = placed.number
-        for position, array in zip(placed.open, given.others, strict=True):
-            inputs[position] = address(array)
-        made: list[np.ndarray | None] = []
-        for i, (shape, dtype) in enumerate(zip(self._shapes, self._dtypes, strict=True)):
-            result = None if shape is None else self._results.empty(i, shape, dtype)
-            self.outputs[i] = None if result is None else address(result)
-            made.append(result)
-        self._check(self._code.run(self.pointer, self.inputs, self.outputs))
+        for position, place in zip(placed.open, given.addresses, strict=True):
+            inputs[position] = place
+        results, outputs = self._results, self.outputs
+        made = [None if wanted is None else results.empty(wanted) for wanted in self._wanted]
+        for i, one in enumerate(made):
+            outputs[i] = None if one is None else address(one)
+        self._check(self._code.run(self.pointer, inputs, outputs))
         return [self._copied(i) if one is None else one for i, one in enumerate(made)]
 
     def prepared(self, given: Given) -> "Prepared | None":
         """A call at these arrays, which takes the context for itself; None where only a run knows
         the extents of an output.
         """
-        if None in self._shapes:
+        if None in self._wanted:
             return None
         outputs = self.run(given)
         return Prepared(self, self._code.run, given, outputs)
@@ -142,9 +152,8 @@ class Context:
         raise AssertionError(status)
 
     def _copied(self, output: int) -> np.ndarray:
-        rank, dtype = self._ranks[output], self._dtypes[output]
-        shape = tuple(self._code.shape(self.pointer, output)[:rank])
-        result = self._results.empty(output, shape, dtype)
+        wanted = Wanted.of(output, self._shape(output), self._dtypes[output])
+        result = self._results.empty(wanted)
         if result.nbytes:
             ctypes.memmove(address(result), self._code.output(self.pointer, output), result.nbytes)
         return result

@@ -37,8 +37,17 @@ class Gate:
         """Enter, once no fork is under way; raises ExecutionError in a child whose fork cut a call
         short.
         """
-        own = threading.get_ident()
+        own, inside = threading.get_ident(), self._inside
+        # Each thread has an entry of its own. One that enters writes it and then looks for a fork;
+        # a fork announces itself and then looks for entries: one of the two sees the other.
+        inside[own] = inside.get(own, 0) + 1
+        if self._forking or self.cut_short:
+            self._wait(own)
+
+    def _wait(self, own: int) -> None:
+        """Stay outside until no fork is under way, but for a thread that was inside already."""
         with self._lock:
+            self._leave(own)
             if self.cut_short:
                 raise ExecutionError(
                     "this process was forked while a model ran, whose state it cannot use",
@@ -54,12 +63,16 @@ class Gate:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        own = threading.get_ident()
-        with self._lock:
-            self._inside[own] -= 1
-            if not self._inside[own]:
-                del self._inside[own]
-            if self._forking:
+        self._leave(threading.get_ident())
+
+    def _leave(self, own: int) -> None:
+        inside = self._inside
+        if inside[own] == 1:
+            del inside[own]
+        else:
+            inside[own] -= 1
+        if self._forking:
+            with self._lock:
                 self._changed.notify_all()
 
     def _before(self) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from relaxd.loader.state import State
     from relaxd.loader.threads import Team
     from relaxd.provenance.keys import Trust
-
-_UNCOUNTED = nullcontext()
 
 
 def load(
@@ -311,13 +308,16 @@ class Model:
     def _run(
         self, inputs: Mapping[str, Any] | Sequence[Any], kept: Kept | None = None
     ) -> dict[str, np.ndarray]:
-        with GATE, self._metrics.call(self) if self._metrics else _UNCOUNTED:
-            self._check_process()
-            return self._computed(inputs, kept)
+        with GATE:
+            if self._metrics is None:
+                return self._computed(inputs, kept)
+            with self._metrics.call(self):
+                return self._computed(inputs, kept)
 
     def _computed(
         self, inputs: Mapping[str, Any] | Sequence[Any], kept: Kept | None
     ) -> dict[str, np.ndarray]:
+        self._check_process()
         arrays, dims = (kept.binding if kept else self._binding).checked(inputs)
         if kept is None and self.manifest.state is not None:
             self._check_caches(

@@ -3,6 +3,7 @@ takes a millisecond to give a process four MB.
 """
 
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,20 @@ _SMALLEST = 1 << 16
 _Spares = list[np.ndarray | None]
 
 
+class Wanted(NamedTuple):
+    """One of a model's outputs, by its position, as a call gives it; `size` in bytes."""
+
+    output: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    size: int
+
+    @classmethod
+    def of(cls, output: int, shape: tuple[int, ...], dtype: np.dtype) -> "Wanted":
+        """Of that shape and type."""
+        return cls(output, shape, dtype, prod(shape) * dtype.itemsize)
+
+
 class Outputs:
     """Where one context puts its outputs; it keeps memory for one array of each that nobody holds
     any more.
@@ -22,11 +37,11 @@ class Outputs:
     def __init__(self, count: int) -> None:
         self._spares: _Spares = [None] * count
 
-    def empty(self, output: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def empty(self, wanted: Wanted) -> np.ndarray:
         """An array that no other one overlaps, at an address that is a multiple of 64 where it is
         large.
         """
-        size = prod(shape) * dtype.itemsize
+        output, shape, dtype, size = wanted
         memory, self._spares[output] = self._spares[output], None
         if size < _SMALLEST:
             return np.empty(shape, dtype)

@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxd.contract.manifest import HELPERS, Manifest
 from relaxd.errors import BundleError, InputError
+from relaxd.loader.addresses import address, addresses
 from relaxd.loader.binding import Binding
 from relaxd.loader.borrowed import Borrowed
 from relaxd.loader.bundle import Bundle
@@ -223,8 +224,10 @@ class StandaloneEngine:
         return partial(self._beside, placed)
 
     def _beside(self, placed: Placed, others: Sequence[np.ndarray | Borrowed]) -> Given:
-        dense = self._dense
-        return Given(placed, [dense(at, one) for at, one in zip(placed.open, others, strict=True)])
+        if (places := addresses(others)) is not None:
+            return Given(placed, others, places)
+        dense = [self._dense(at, one) for at, one in zip(placed.open, others, strict=True)]
+        return Given(placed, dense, [address(one) for one in dense])
 
     def _dense(self, position: int, array: np.ndarray | Borrowed) -> np.ndarray:
         """The array, or a dense copy of it in the machine's byte order; raises InputError."""
@@ -245,7 +248,9 @@ class StandaloneEngine:
     def compute(self, prepared: Given, dims: Mapping[str, int]) -> list[np.ndarray]:
         """Run a context that is idle, bound to the dims."""
         context = self._take()
-        context.bind(self._values(dims))
+        if context.dims is not dims:  # equal shapes have the same dims
+            context.bind(self._values(dims))
+            context.dims = dims
         result = context.run(prepared)
         self._idle.append(context)
         return result

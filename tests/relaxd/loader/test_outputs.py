@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relaxd.loader.addresses import address
-from relaxd.loader.outputs import Outputs
+from relaxd.loader.outputs import Outputs, Wanted
 
 FLOAT = np.dtype("float32")
 LARGE = (64, 1024)
@@ -23,7 +23,7 @@ def outputs() -> Outputs:
 )
 def test_arrays_are_dense_and_may_be_written(outputs: Outputs, dtype: str) -> None:
     for shape in ((), (0, 5), (3, 5), (3, 70_001)):
-        made = outputs.empty(0, shape, np.dtype(dtype))
+        made = outputs.empty(Wanted.of(0, shape, np.dtype(dtype)))
         assert (made.shape, made.dtype) == (shape, np.dtype(dtype))
         assert made.flags.c_contiguous
         made[...] = 1
@@ -31,14 +31,14 @@ def test_arrays_are_dense_and_may_be_written(outputs: Outputs, dtype: str) -> No
 
 
 def test_memory_that_nobody_holds_is_written_again(outputs: Outputs) -> None:
-    first = outputs.empty(0, LARGE, FLOAT)
+    first = outputs.empty(Wanted.of(0, LARGE, FLOAT))
     place = address(first)
     assert place % 64 == 0
-    second = outputs.empty(0, LARGE, FLOAT)
+    second = outputs.empty(Wanted.of(0, LARGE, FLOAT))
     assert address(second) != place
     del first
-    assert address(outputs.empty(1, LARGE, FLOAT)) != place
-    assert address(outputs.empty(0, LARGE, FLOAT)) == place
+    assert address(outputs.empty(Wanted.of(1, LARGE, FLOAT))) != place
+    assert address(outputs.empty(Wanted.of(0, LARGE, FLOAT))) == place
 
 
 @pytest.mark.parametrize(
@@ -47,33 +47,33 @@ def test_memory_that_nobody_holds_is_written_again(outputs: Outputs) -> None:
     ids=["slice", "shape", "dlpack", "memory"],
 )
 def test_memory_of_which_somebody_holds_a_part_is_not(outputs: Outputs, part: object) -> None:
-    made = outputs.empty(0, LARGE, FLOAT)
+    made = outputs.empty(Wanted.of(0, LARGE, FLOAT))
     place, made[...] = address(made), 7
     held = part(made)  # type: ignore[operator]
     del made
     gc.collect()
-    other = outputs.empty(0, LARGE, FLOAT)
+    other = outputs.empty(Wanted.of(0, LARGE, FLOAT))
     other[...] = 8
     assert address(other) != place
     assert np.all(np.asarray(held) == 7)
     del held
-    assert address(outputs.empty(0, LARGE, FLOAT)) == place
+    assert address(outputs.empty(Wanted.of(0, LARGE, FLOAT))) == place
 
 
 def test_other_extents_take_it_where_it_suffices_and_is_not_far_too_large(
     outputs: Outputs,
 ) -> None:
-    place = address(outputs.empty(0, (128, 1024), FLOAT))
-    assert address(outputs.empty(0, (65, 1024), FLOAT)) == place
-    assert address(outputs.empty(0, (128, 1024), FLOAT)) == place
-    small = outputs.empty(0, (32, 1024), FLOAT)
-    large = outputs.empty(0, (128, 1024), FLOAT)
+    place = address(outputs.empty(Wanted.of(0, (128, 1024), FLOAT)))
+    assert address(outputs.empty(Wanted.of(0, (65, 1024), FLOAT))) == place
+    assert address(outputs.empty(Wanted.of(0, (128, 1024), FLOAT))) == place
+    small = outputs.empty(Wanted.of(0, (32, 1024), FLOAT))
+    large = outputs.empty(Wanted.of(0, (128, 1024), FLOAT))
     assert not np.shares_memory(small, large)
 
 
 def test_an_array_outlives_its_context() -> None:
     outputs = Outputs(1)
-    made = outputs.empty(0, LARGE, FLOAT)
+    made = outputs.empty(Wanted.of(0, LARGE, FLOAT))
     made[...] = 7
     del outputs
     gc.collect()
