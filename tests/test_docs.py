@@ -144,5 +144,5 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
     assert list(missing_names("`compiler.key`, `relaxd.load(out)`, `compiler.none.build`")) == [
         "compiler.none.build"
     ]
-    quoted = "```python transpose.txt\nfor i, v_ax1 in grid(4, 3):\n...\nfor i in range(9):\n```\n"
-    assert list(wrong_quotations(quoted)) == ["transpose.txt: for i in range(9):"]
+    quoted = "```python concatenation.txt\nfor i in range(3):\n...\nfor i in range(9):\n```\n"
+    assert list(wrong_quotations(quoted)) == ["concatenation.txt: for i in range(9):"]

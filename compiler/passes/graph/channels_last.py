@@ -19,6 +19,7 @@ from compiler.ir.blocks import in_blocks
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.relabel import relabel
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
+from compiler.passes.graph.shuffles import Shuffle, channels_taken, shuffled_groups
 from compiler.tir.exprs import op_name
 
 RANKS = (4, 5)
@@ -87,6 +88,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.module = module
         self.relabelled: dict[Any, Any] = {}
+        self.shuffles: dict[Any, Shuffle] = {}
         self.name = ""
 
     def visit_var_binding_(self, binding: Any) -> None:
@@ -108,6 +110,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._composed(call)
         if name == "relax.expand_dims":
             return self._expanded(call)
+        groups = shuffled_groups(call, self.lookup_binding)
+        if groups is not None:
+            return self._shuffled(call, *groups)
         # Without a transposed operand nothing is gained: the operator stays in the old layout.
         if not any(self._below(arg) is not None for arg in _operands(call)):
             return call
@@ -316,6 +321,16 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         return self._transposed(relax.op.expand_dims(bound.args[0], 1))
 
+    def _shuffled(self, call: Any, image: Any, groups: int) -> Any:
+        """The channels of a concatenation are taken from its parts, so that it may be dropped."""
+        below = self._below(image)
+        if below is None:
+            return call
+        shuffle = Shuffle.of(below, groups, self.lookup_binding(below))
+        result = self.emit(shuffle.call(self.builder_))
+        self.shuffles[result] = shuffle
+        return relax.op.permute_dims(result, to_first(result.ty.ndim))
+
     def _program(self, call: Any) -> Any:
         """Calls a copy of the tensor program whose buffers have their channels last."""
         ty = call.ty_args[0]
@@ -326,6 +341,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         ):
             return call
         given = list(call.args[1].fields)
+        shuffle = self.shuffles.get(self._below(given[0])) if given else None
+        channels = None if shuffle is None else channels_taken(self.module, call)
+        if shuffle is not None and channels is not None:
+            return self._transposed(shuffle.taken(*channels).call(self.builder_))
         changed = tuple(place for place, arg in enumerate(given) if self._below(arg) is not None)
         if any(given[place].ty.ndim != ty.ndim for place in changed):
             return call

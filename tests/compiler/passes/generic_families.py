@@ -75,6 +75,12 @@ GENERIC = {
         ),
         kernel="transpose",
     ),
+    "colours last": generic(
+        lambda b, x: op.nn.relu(op.permute_dims(x, [0, 2, 1])),
+        {"x": (("n", 3, "m"), "float32")},
+        lambda x: np.maximum(x.transpose(0, 2, 1), 0),
+        0,
+    ),
     "take": generic(
         lambda b, x, y: op.take(x, y, 0),
         {"x": ((11, 24), "float32"), "y": (("n", "m"), "int64")},

@@ -144,3 +144,48 @@ def test_nets_on_graphs_are_as_in_onnxruntime(name: str, width: int) -> None:
     dims = {"n": (1, None), "k": (0, None)}
     target = geometry(name)
     assert_like_onnxruntime(graph_net(width), feeds, dims, target=target, tolerance=1e-3)
+
+
+def shuffle_unit(channels: int, groups: int = 2) -> onnx.ModelProto:
+    """A unit of ShuffleNet between convolutions: one half of the channels passes, the other is
+    convolved, and their groups are shuffled.
+    """
+    half = groups * channels // 2
+    constants = {
+        "w0": normal(channels, 3, 3, 3), "w1": normal(half, half, 1, 1), "one": np.array([1]),
+        "start": np.array([0]), "middle": np.array([half]), "end": np.array([2 * half]),
+    }  # fmt: skip
+    same: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    parts = [f"part{index}" for index in range(groups)]
+    for index in range(groups):
+        constants[f"v{index}"] = normal(channels, channels, 1, 1)
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c"], **same),
+        *(helper.make_node("Conv", ["c", f"v{i}"], [part]) for i, part in enumerate(parts)),
+        helper.make_node("Concat", parts, ["joined"], axis=1),
+        helper.make_node("Shape", ["x"], ["size"]),
+        helper.make_node("Slice", ["size", "two", "four"], ["area"]),
+        helper.make_node("Concat", ["all", "number", "each", "area"], ["grouped"], axis=0),
+        helper.make_node("Concat", ["all", "total", "area"], ["whole"], axis=0),
+        helper.make_node("Reshape", ["joined", "grouped"], ["groups"]),
+        helper.make_node("Transpose", ["groups"], ["turned"], perm=[0, 2, 1, 3, 4]),
+        helper.make_node("Reshape", ["turned", "whole"], ["shuffled"]),
+        helper.make_node("Slice", ["shuffled", "start", "middle", "one"], ["passed"]),
+        helper.make_node("Slice", ["shuffled", "middle", "end", "one"], ["taken"]),
+        helper.make_node("Conv", ["taken", "w1"], ["y"]),
+    ]
+    constants |= {
+        "two": np.array([2]), "four": np.array([4]), "all": np.array([0]),
+        "number": np.array([groups]), "each": np.array([channels]),
+        "total": np.array([groups * channels]),
+    }  # fmt: skip
+    outputs = ["passed", "taken", "y"]
+    return model_of(nodes, {"x": "float32[n,3,h,w]"}, constants, outputs=outputs)
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize(("channels", "groups"), [(58, 2), (7, 2), (6, 3), (10, 4)])
+def test_shuffled_channels_are_as_in_onnxruntime(channels: int, groups: int, name: str) -> None:
+    feeds = [{"x": normal(n, 3, h, w)} for n, h, w in SHAPES]
+    model = shuffle_unit(channels, groups)
+    assert_like_onnxruntime(model, feeds, target=geometry(name), tolerance=1e-3)

@@ -18,6 +18,8 @@ from compiler.passes.cpu.shared.patterns import (
     is_shift_or_mask,
     read_patterns,
 )
+from compiler.passes.cpu.shared.strands import strands_of
+from compiler.passes.cpu.shared.vectorizable import is_scalar, vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import across, alloc, blocks, nest, serial, store, vectorized
 from compiler.tir.exprs import (
@@ -26,13 +28,10 @@ from compiler.tir.exprs import (
     as_int,
     bits_of,
     dtype_of,
-    is_choice,
     load,
     loads,
     nodes,
-    op_name,
     substitute,
-    uses,
 )
 from compiler.tir.flat import stride
 from compiler.tir.stages import Axis, Stage
@@ -43,13 +42,6 @@ VECTORS = 4
 """Vectors of neighbouring results that are reduced side by side: they hide the latency of an
 addition, and what is read of a row is as many cache lines in a row.
 """
-
-# The first four become polynomials (compiler.tir.vecmath); LLVM has vector forms of the others.
-_VECTOR_CALLS = frozenset(f"tirx.{name}" for name in (
-    "exp", "erf", "tanh", "sigmoid",
-    "sqrt", "rsqrt", "floor", "ceil", "fabs", "round", "trunc", "nearbyint", "log", "reinterpret",
-    "fma",
-))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,29 +72,6 @@ def combine_of(stage: Stage) -> Combine | None:
         if reads and not any(one.source.same_as(stage.buffer) for one in loads(term)):
             return Combine(type(value), term)
     return None
-
-
-def vectorizable(value: Expr, var: Any) -> bool:
-    """Whether `value` can be computed for neighbouring values of `var` in one vector, every access
-    a whole or a single element.
-    """
-    return not any(_scalar(node, var) for node in nodes(value))
-
-
-def _scalar(node: Expr, var: Any) -> bool:
-    """Whether the node alone keeps neighbouring values of `var` from one vector."""
-    if isinstance(node, tvm.ir.TensorLoad):
-        # A vector of booleans is a bit each in LLVM, but a byte each in memory.
-        return as_int(stride(node.indices[0], var)) not in (0, 1) or dtype_of(node) == "bool"
-    if isinstance(node, tvm.ir.Call) and uses(node, var):
-        # A choice evaluates one side only, which lanes that differ cannot.
-        if is_choice(node):
-            return uses(node.args[0], var)
-        return op_name(node) not in _VECTOR_CALLS
-    if isinstance(node, (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)):
-        # No processor here divides integers in vectors: LLVM would take the lanes apart.
-        return not dtype_of(node).startswith(("float", "bfloat")) and uses(node, var)
-    return False
 
 
 def lanes_for(stage: Stage, unit: VectorUnit) -> int:
@@ -145,7 +114,7 @@ def vector_axis(stage: Stage, unit: VectorUnit) -> Axis | None:
         if (
             not is_short(axis)
             and _writes_whole_vectors(stage, axis)
-            and not any(_scalar(node, axis.var) for node in kept)
+            and not any(is_scalar(node, axis.var) for node in kept)
             and follows_patterns(stage.value, axis.var, lanes)
         ):
             return axis
@@ -176,6 +145,12 @@ def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> No
         _emit_reduction(stage, free, unit, known)
         return
     column = vector_axis(stage, unit)
+    strands = strands_of(stage) if column is None else None
+    if strands is not None and not any(axis.var in known for axis in strands.given):
+        for at in nest(strands.others(free), known):
+            for start, width in blocks(strands.axis.extent, lanes_for(stage, unit), "strand"):
+                strands.emit(stage, at, start, width)
+        return
     if column is None or column.var in known:
         for at in nest(free, known):
             write(stage, substitute(stage.value, at), at)

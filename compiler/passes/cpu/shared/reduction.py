@@ -13,8 +13,9 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from compiler.passes.cpu.shared.loop_nest import Combine, combine_of, vectorizable
+from compiler.passes.cpu.shared.loop_nest import Combine, combine_of
 from compiler.passes.cpu.shared.sharing import place_of
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import LINE
 from compiler.tir.building import let_all, prefetch, store
 from compiler.tir.exprs import (

@@ -17,7 +17,7 @@ from compiler.passes.cpu.families.attention.groups import Group
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scores import lanes_of
 from compiler.passes.cpu.families.attention.softmax import columns, pairwise
-from compiler.passes.cpu.shared.loop_nest import vectorizable
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, let_opaque, serial, store, vectorized, when
 from compiler.tir.exprs import Expr, Table, const, load, loads, replace_loads, substitute, uses

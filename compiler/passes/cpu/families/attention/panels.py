@@ -12,8 +12,8 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.shared.lanes import whole
-from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.square import transposed
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, let, serial, store, vectorized
 from compiler.tir.exprs import Expr, Table, const, load, substitute

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.match import Attention
-from compiler.passes.cpu.shared.loop_nest import vectorizable
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, let, serial, store, vectorized
 from compiler.tir.exprs import Expr, Table, const, load

@@ -31,6 +31,7 @@ from compiler.passes.cpu.shared.sharing import (
     share_places,
     worth_sharing,
 )
+from compiler.passes.cpu.shared.strands import Strands, strands_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, let, otherwise, serial, share_out, statements, when
 from compiler.tir.exprs import Expr, Table, as_int, const, fixed, load, rewrite, substitute
@@ -231,6 +232,10 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
         emit_bordered(borders, worth, unit)
         return
     column = spatial_vector_axis(stage) if stage.reduced else vector_axis(stage, unit)
+    strands = strands_of(stage) if column is None and not stage.reduced else None
+    if strands is not None:
+        _emit_strands(stage, strands, worth, unit)
+        return
     outer = [axis for axis in stage.spatial if axis is not column]
     if outer:
         # The place of a task takes divisions, which a few elements are not worth.
@@ -265,6 +270,23 @@ def _emit_pieces(
         at = place_of(outer, task)
         for piece in pieces:
             emit_stage(piece, unit, at)
+
+
+def _emit_strands(stage: Stage, strands: Strands, worth: Expr, unit: VectorUnit) -> None:
+    """Emit a stage of strands, in tasks of up to STRIP places of each."""
+    outer, (along, *_) = strands.others(stage.axes), strands.given
+    length = as_int(along.extent)
+    whole = strands.axis is not along or (length is not None and length <= STRIP)
+    if whole and outer:
+        for task in share_out(product(extents_of(outer)), worth):
+            emit_stage(stage, unit, place_of(outer, task))
+    elif whole:
+        emit_stage(stage, unit)
+    else:
+        for at, strip in share_places(outer, tirx.ceildiv(along.extent, STRIP), worth):
+            start = strip * STRIP
+            count = let("count", tirx.min(STRIP, along.extent - start))
+            emit_stage(_part(stage, along, start, count), unit, at)
 
 
 def _small(stage: Stage, last: Axis) -> bool:

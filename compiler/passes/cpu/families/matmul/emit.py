@@ -18,9 +18,9 @@ from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.families.matmul.panel import Block, at_once, emit_panel, few_rows
 from compiler.passes.cpu.shared.bfloats import held_as, with_instructions
-from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.register_tile import panel_columns
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,

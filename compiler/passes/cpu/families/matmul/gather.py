@@ -9,8 +9,8 @@ from typing import Any
 
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.shared.bfloats import store_rounded
-from compiler.passes.cpu.shared.loop_nest import vectorizable
 from compiler.passes.cpu.shared.sharing import place_of
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import blocks, let_all, otherwise, serial, store, strips, when
 from compiler.tir.exprs import Expr, Table, is_choice, substitute, uses

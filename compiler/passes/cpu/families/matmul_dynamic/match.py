@@ -2,7 +2,7 @@
 
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.families.matmul.match import Contraction, read_contraction
-from compiler.passes.cpu.shared.loop_nest import vectorizable
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int
 from compiler.tir.flat import stride

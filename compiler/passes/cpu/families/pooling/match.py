@@ -10,8 +10,9 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.family import Declined
-from compiler.passes.cpu.shared.loop_nest import Combine, is_short, vectorizable
+from compiler.passes.cpu.shared.loop_nest import Combine, is_short
 from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.conditions import conjuncts, slack_of
 from compiler.tir.exprs import (

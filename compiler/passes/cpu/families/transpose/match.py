@@ -6,7 +6,8 @@ from typing import Any
 import tvm
 
 from compiler.passes.cpu.families.family import Declined
-from compiler.passes.cpu.shared.loop_nest import is_short, vectorizable
+from compiler.passes.cpu.shared.loop_nest import is_short
+from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, as_int, dtype_of, is_choice, loads, nodes, uses
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes, stride

@@ -29,6 +29,32 @@ def _gathered(b: Any, x: Any, place: Callable[[Any], Any], length: int) -> Any:
     return op.log(b.emit_te(program, x))
 
 
+def _chosen(b: Any, x: Any, y: Any, first: int, length: int) -> Any:
+    """Channels of two tensors in turn, as a shuffle of them has."""
+
+    def program(x: Any, y: Any) -> Any:
+        *outer, _ = x.shape
+
+        def value(*at: Any) -> Any:
+            i = at[-1] + first
+            sides = (one(*at[:-1], i // 2) for one in (x, y))
+            return tirx.if_then_else(tirx.floormod(i, 2) == 0, *sides) * 2
+
+        return te.compute([*outer, tirx.IntImm("int64", length)], value)
+
+    return b.emit_te(program, x, y)
+
+
+def _in_turn(channels: int, first: int = 0, length: int | None = None) -> tuple[Any, Any, Any]:
+    length = 2 * channels if length is None else length
+    inputs = dict.fromkeys("xy", (("n", "m", channels), "float32"))
+    return (
+        lambda b, x, y: _chosen(b, x, y, first, length),
+        inputs,
+        lambda x, y: 2 * np.stack([x, y], -1).reshape(*x.shape[:2], -1)[..., first:][..., :length],
+    )
+
+
 def _over_images(channels: int, kept: bool) -> tuple[Any, Any, Any]:
     """The mean over height and width of images with channels last, as before squeeze-excite."""
     return (
@@ -86,6 +112,20 @@ CASES: dict[str, Any] = {
         N3,
         lambda x: x[..., :45].repeat(2, -1),
     ),
+    "groups in turn": (
+        lambda b, x: _gathered(b, x, lambda i: i % 2 * 24 + i // 2, 48),
+        N3,
+        lambda x: x.reshape(*x.shape[:2], 2, 24).swapaxes(2, 3).reshape(x.shape),
+    ),
+    "three groups in turn, from the second on": (
+        lambda b, x: _gathered(b, x, lambda i: (i + 1) % 3 * 16 + (i + 1) // 3, 45),
+        N3,
+        lambda x: x.reshape(*x.shape[:2], 3, 16).swapaxes(2, 3).reshape(x.shape)[..., 1:46],
+    ),
+    **{f"two of {c} in turn": _in_turn(c) for c in (1, 3, 16, 29, 35, 64)},
+    "two in turn, the second half": _in_turn(58, 58, 58),
+    "two in turn, from an odd place": _in_turn(21, 21, 20),
+    "two in turn, an odd number": _in_turn(21, 0, 21),
     "backwards": (
         lambda b, x: _gathered(b, x, lambda i: 40 - i, 37),
         N3,
@@ -158,6 +198,29 @@ def test_places_that_follow_a_pattern_are_read_in_vectors():
     module = to_kernels(build_module(graph, inputs), HOST, {}, ())
     programs = [func for func in module.functions.values() if isinstance(func, tirx.PrimFunc)]
     assert any("T.Shuffle" in program.script() for program in programs)
+
+
+@pytest.mark.parametrize("shape", [("n", 3, "m"), (2, 3, 70), ("n", "m", 2, 29)])
+def test_strands_are_interleaved_in_registers(shape):
+    module = to_kernels(
+        build_module(lambda b, x: _axes_swapped(x), {"x": (shape, "float32")}), HOST, {}, ()
+    )
+    programs = [func for func in module.functions.values() if isinstance(func, tirx.PrimFunc)]
+    assert any("T.Shuffle" in program.script() for program in programs)
+
+
+def _axes_swapped(x: Any) -> Any:
+    rank = x.ty.ndim
+    return op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@pytest.mark.parametrize("colours", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64"])
+def test_colours_of_long_images_become_the_last_axis(colours, dtype, compile_graph, draw):
+    model = compile_graph(lambda b, x: _axes_swapped(x), {"x": (("n", colours, "m"), dtype)})
+    for n, m in [(1, 1), (2, 67), (1, 2048), (2, 2049), (3, 4131)]:
+        x = (100 * draw.random((n, colours, m))).astype(dtype)
+        np.testing.assert_array_equal(model(x), x.transpose(0, 2, 1))
 
 
 def test_rows_of_narrow_floats(compile_graph, draw):
