@@ -182,7 +182,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return as_constant(last)
         if rank < whole:
             expr = self.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
-        return self.emit(relax.op.permute_dims(expr, to_last(whole)))
+        # What the model transposes itself may be in that order already, but for axes of extent 1.
+        return self.emit(
+            self._composed(self.builder_.normalize(relax.op.permute_dims(expr, to_last(whole))))
+        )
 
     def _transposed(self, call: Any) -> Any:
         """Emits a call that computes [N, H, W, C], and returns its transpose to [N, C, H, W]."""

@@ -118,6 +118,17 @@ def test_the_numbers_stay_the_same(graph, draw):
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)
 
 
+def test_a_transpose_of_the_model_before_a_convolution_becomes_part_of_the_other_one():
+    def graph(builder, x):
+        return conv(builder.emit(op.permute_dims(x, [0, 2, 1, 3])))
+
+    after = ChannelsLast().apply(build_module(graph, {"x": (("n", "h", 8, "w"), "float32")}))
+    relax.analysis.well_formed(after)
+    assert ops_of(after) == ["permute_dims", "nn.conv2d", "permute_dims"]
+    first = after["main"].body.blocks[0].bindings[0].value
+    assert list(map(int, first.attrs.axes)) == [0, 1, 3, 2]
+
+
 def test_volumes_keep_their_channels_last_too():
     weight = np.random.default_rng(4).standard_normal((8, 8, 3, 3, 3)).astype("float32")
 
