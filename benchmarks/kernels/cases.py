@@ -63,6 +63,9 @@ def _images() -> Iterator[Case]:
     # ResNeXt-50 and a net for video.
     yield images.convolution("grouped_conv", 256, 256, 3, 28, groups=32)
     yield images.volumes(64, 4, 14)
+    # Heads that give each place of an image one number.
+    yield images.convolution("single_conv", 8, 1, 5, 224)
+    yield images.convolution("single_conv", 64, 1, 3, 56)
     yield images.convolution("pooling", 96, 96, 3, 56, groups=96)
     yield images.convolution("pooling", 96, 96, 5, 28, groups=96)
     yield images.convolution("pooling", 576, 576, 3, 14, groups=576)

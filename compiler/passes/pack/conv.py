@@ -12,6 +12,7 @@ from tvm import relax, sym, te, tirx
 from compiler.ir.arrays import as_constant, values_of
 from compiler.ir.imported import Ranges
 from compiler.passes.cpu.families.grouped_conv.program import blocks_of, direct_conv
+from compiler.passes.cpu.families.single_conv.match import STAGE
 from compiler.passes.cpu.families.winograd.program import (
     INPUT,
     OUTPUT,
@@ -300,7 +301,7 @@ def _single_conv(data: Any, weight: Any, window: Window) -> Any:
         lambda n, y, x, o: te.sum(
             window.read(data, n, y, x, kh, kw, c) * weight[kh, kw, c], axis=[kh, kw, c]
         ),
-        name="conv",
+        name=STAGE,
     )
 
 

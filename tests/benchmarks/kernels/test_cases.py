@@ -51,6 +51,7 @@ SMALL = [
     images.convolution("winograd", 32, 32, 3, 8),
     images.convolution("matmul", 64, 64, 1, 8),
     images.convolution("grouped_conv", 32, 32, 3, 8, groups=2),
+    images.convolution("single_conv", 32, 1, 3, 8),
     images.convolution("pooling", 32, 32, 3, 8, groups=32),
     images.quantised_convolution(16, 16, 3, 8),
     images.volumes(16, 2, 6),

@@ -341,6 +341,8 @@ FAMILIES: dict[str, Family] = {
     "depthwise convolution": convolution(24, 24, 3, 1, groups=24, takes="pooling"),
     "depthwise convolution in steps": convolution(13, 13, 3, 2, groups=13, takes="pooling"),
     "convolution in groups": convolution(16, 24, 3, 1, groups=4, takes="grouped_conv"),
+    "convolution to one channel": convolution(11, 1, 3, 1, takes="single_conv"),
+    "convolution to one channel in steps": convolution(16, 1, 5, 2, takes="single_conv"),
     "max pool": pooling("max"),
     "average pool": pooling("average"),
     "lstm": recurrence("LSTM", 44),

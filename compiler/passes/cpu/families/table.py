@@ -12,14 +12,16 @@ from compiler.passes.cpu.families.matmul.family import MATMUL
 from compiler.passes.cpu.families.matmul_dynamic.family import MATMUL_DYNAMIC
 from compiler.passes.cpu.families.nbits.family import NBITS
 from compiler.passes.cpu.families.pooling.family import POOLING
+from compiler.passes.cpu.families.single_conv.family import SINGLE_CONV
 from compiler.passes.cpu.families.transpose.family import TRANSPOSE
 from compiler.passes.cpu.families.winograd.family import WINOGRAD
 
 FAMILIES: tuple[Family[Any], ...] = (
-    # The first six know a program by a mark or by the names of its stages.
+    # The first seven know a program by a mark or by the names of its stages.
     COPY,
     WINOGRAD,
     GROUPED_CONV,
+    SINGLE_CONV,
     INT8,
     NBITS,
     ATTENTION,

@@ -53,3 +53,29 @@ def folded(vectors: Sequence[Expr], combine: Callable[[Expr, Expr], Expr], dtype
         low, high = (shuffled([value], range(first, first + half)) for first in (0, half))
         value = kept(combine(low, high), dtype)
     return value
+
+
+def folded_each(vectors: Sequence[Expr], combine: Callable[[Expr, Expr], Expr], dtype: str) -> Expr:
+    """The lanes of each vector combined to one number, lane i of the result being that of vector i.
+    There are as many vectors as a vector has lanes, a power of two.
+
+    Halves are combined as `folded` does. Two vectors of half the numbers then share one, so that
+    8 vectors take 7 operations where one by one they take 24, with the same bits.
+    """
+    values, lanes = list(vectors), len(vectors)
+    while (part := len(values)) > 1:
+        half = part // 2
+        # Every part of a vector holds what is left of one of the given vectors.
+        low = [
+            first + side + i
+            for first in range(0, lanes, part)
+            for side in (0, lanes)
+            for i in range(half)
+        ]
+        high = [lane + half for lane in low]
+        # Vectors half of the list apart share one, which puts the numbers into order.
+        values = [
+            kept(combine(shuffled([one, other], low), shuffled([one, other], high)), dtype)
+            for one, other in zip(values[:half], values[half:], strict=True)
+        ]
+    return values[0]

@@ -70,6 +70,14 @@ def panel_width(unit: VectorUnit, columns: int) -> int:
     )
 
 
+def narrowest(unit: VectorUnit) -> int:
+    """Columns of the narrowest panel: half of a vector of 512 bits, as Zen 4 multiplies two halves
+    in the time of a whole one, and Sapphire Rapids two of either.
+    """
+    lanes = unit.lanes(32)
+    return lanes // 2 if lanes >= 16 else lanes
+
+
 def panel_columns(panel: Expr, columns: int, width: int, lanes: int) -> Iterator[Expr]:
     """Every column that the panel holds of `columns`: `width`, fewer in the last one."""
     full, rest = columns // width, columns % width

@@ -181,6 +181,12 @@ def test_convolution_in_groups() -> None:
     assert loops(kernel) == (AFTER / "groups.txt").read_text()
 
 
+def test_convolution_to_one_channel() -> None:
+    """Seven places of runs of three elements: a vector, and one that skips what the first had."""
+    kernel = convolved(TWO_LANES, (1, 3, 2, 7), (1, 3, 2, 1), (0, 0, 0, 0))
+    assert loops(kernel) == (AFTER / "single_conv.txt").read_text()
+
+
 def test_winograd() -> None:
     """The loops and branches alone: both transforms are unrolled."""
     kernel = convolved(MORE_REGISTERS, (1, 16, 16, 16), (16, 16, 3, 3), (1, 1, 1, 1))

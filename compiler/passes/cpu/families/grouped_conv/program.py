@@ -8,7 +8,7 @@ import numpy as np
 from tvm import sym, te, tirx
 
 from compiler.passes.cpu.families.grouped_conv.match import STAGE
-from compiler.passes.cpu.shared.register_tile import panel_width
+from compiler.passes.cpu.shared.register_tile import narrowest, panel_width
 from compiler.targets.vector_unit import VectorUnit
 
 
@@ -41,14 +41,6 @@ def blocks_of(weight: np.ndarray, groups: int, unit: VectorUnit) -> np.ndarray:
     padded = np.zeros((*flat.shape[:2], -(-flat.shape[2] // width) * width), weight.dtype)
     padded[..., : flat.shape[2]] = flat
     return np.ascontiguousarray(padded.reshape(*flat.shape[:2], -1, width).transpose(0, 2, 1, 3))
-
-
-def narrowest(unit: VectorUnit) -> int:
-    """Columns of the narrowest panel: half of a vector of 512 bits, as Zen 4 multiplies two halves
-    in the time of a whole one, and Sapphire Rapids two of either.
-    """
-    lanes = unit.lanes(32)
-    return lanes // 2 if lanes >= 16 else lanes
 
 
 def panel_of(unit: VectorUnit, columns: int) -> int:

@@ -1,0 +1,1 @@
+"""Convolutions with one output channel over padded images."""

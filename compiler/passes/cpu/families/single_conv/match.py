@@ -1,0 +1,54 @@
+"""Convolutions with one output channel, as `pack/conv.py` writes them."""
+
+from dataclasses import replace
+
+from compiler.passes.cpu.families.family import Declined
+from compiler.passes.cpu.shared.loop_nest import is_short
+from compiler.passes.cpu.shared.register_tile import narrowest
+from compiler.passes.cpu.shared.windowed import PanelConv, read_panel_conv
+from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import as_int, const, fixed
+from compiler.tir.flat import stride
+from compiler.tir.stages import Axis, Program
+
+STAGE = "single_conv"
+"""Name of the program's stage, by which the kernel is found."""
+
+
+def match_single_conv(program: Program, unit: VectorUnit) -> PanelConv | Declined:
+    """The program, whose weights are [kernel height, kernel width, channels]. `along` is the run of
+    elements that lie side by side in the image: the channels, and all columns of the window where
+    these are neighbours.
+    """
+    if program.stages[0].name != STAGE:
+        return Declined("it is no convolution with one output channel")
+    found = read_panel_conv(program)
+    if found is None:
+        return Declined("what follows the convolution cannot be computed in vectors")
+    columns = found.rows[-1]
+    if is_short(columns):
+        return Declined("its rows fill no vector")
+    if not found.epilogue.in_vectors(columns.var):
+        return Declined("what follows the convolution cannot be computed in vectors of its rows")
+    if as_int(stride(found.place, columns.var)) is None:
+        return Declined("the distance between its windows is not known")
+    found = _with_long_run(found)
+    if fixed(found.along.extent) < narrowest(unit):
+        return Declined("its window has no run of elements that fills a vector")
+    return found
+
+
+def _with_long_run(conv: PanelConv) -> PanelConv:
+    """The convolution with the columns of its window in one axis with the channels, where these
+    are neighbours.
+    """
+    channels = fixed(conv.along.extent)
+    if as_int(conv.steps[-1]) != channels:
+        return conv
+    run = channels * fixed(conv.window[-1].extent)
+    return replace(
+        conv,
+        window=conv.window[:-1],
+        steps=conv.steps[:-1],
+        along=Axis(conv.along.var, const(run), reduce=True),
+    )
