@@ -28,7 +28,7 @@ from compiler.passes.graph.channels_last import axes_of
 from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions, unrounded
 from compiler.passes.graph.scores import scores_of
 from compiler.passes.graph.widened import BYTES, NARROW, read_widened
-from compiler.tir.exprs import op_name
+from compiler.tir.exprs import as_int, op_name
 
 OPAQUE = {"op_pattern": 8}
 """The attribute of a function to which FuseOps joins nothing."""
@@ -256,7 +256,9 @@ def _suits(found: Attention) -> bool:
         analyzer.can_prove_equal(a, b) and analyzer.can_prove_equal(a, c)
         for a, b, c in zip(q[:-2], k[:-2], v[:-2], strict=True)
     )
-    sizes = [getattr(extent, "value", None) for extent in (q[-1], v[-1])]
-    return same and all(
-        size is not None and int(size) % 8 == 0 and 0 < int(size) <= 256 for size in sizes
-    )
+    depth, width = (as_int(extent) for extent in (q[-1], v[-1]))
+    # A sum over one element is none when the kernel is found.
+    if not same or depth is None or width is None or not 1 < depth <= 256 or not 0 < width <= 256:
+        return False
+    # Where sums have one order, and of pairs, rows are cut into equal vectors.
+    return not (found.steady or found.rounded) or depth % 8 == width % 8 == 0

@@ -8,8 +8,12 @@ In both matmuls registers hold the accumulators of these queries by one or two v
 are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64 elements 128 KiB
 each. Up to two queries of a task read the keys straight from memory; few queries of a head, as when
 text is decoded, are `decode`'s, and so is any number of them where sums have one order.
+
+Values are read where they lie, but for those whose rows end with no whole vector (`rows`): these
+are laid out once for a task, too.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +23,21 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.decode import emit_few, emit_many, few
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.panels import pack_keys, panel_of
-from compiler.passes.cpu.families.attention.scores import lanes_of
+from compiler.passes.cpu.families.attention.rows import (
+    is_filled_up,
+    is_ragged,
+    last_of,
+    pieces,
+    strip_of,
+)
 from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
 from compiler.passes.cpu.shared.register_tile import least, rows_for
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
+    across,
     alloc,
+    blocks,
     emit,
     fresh,
     let,
@@ -79,8 +91,9 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
         known = begun(attention)
         # Few queries beside as many keys, of the same text, are no decoding.
         alone = tvm_ffi.structural_equal(attention.row.extent, attention.column.extent)
-        few_queries = tirx.const(False, "bool") if alone else known.row.extent <= few(known)
-        with when(few_queries):
+        # Of ragged rows `decode` would make narrow vectors.
+        ragged = is_ragged(known.head_depth) or is_ragged(known.head_width)
+        with when(False if alone or ragged else known.row.extent <= few(known)):
             emit_few(known, unit)
         with otherwise():
             if known.steady:
@@ -122,7 +135,8 @@ class _Head:
     scratch: the keys in panels, of `padded` keys, and behind them, from `scores` on, the scores
     [vector of keys, query, lane] of the queries that are computed together: one buffer, as TVM's
     pool takes longer to free the first of two. Scores of a query by neighbouring vectors of keys
-    lie as many vectors apart as there are queries, so that one address reaches all queries.
+    lie as many vectors apart as there are queries, so that one address reaches all queries. From
+    `values` on there are the values, where their rows are filled up.
     """
 
     attention: Attention
@@ -131,6 +145,7 @@ class _Head:
     padded: Expr
     scratch: Any
     scores: Expr
+    values: Expr
 
     def query(self, index: Expr) -> Table:
         """The place of a query; past the last one it is the last one again, computed and written
@@ -144,21 +159,24 @@ def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, c
     """The results of `count` queries of the head `at`, from query `first` on."""
     panel = panel_of(unit)
     padded = let_opaque("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
-    sizes, depth = sizes_of(unit), attention.head_depth
+    sizes, depth, values = sizes_of(unit), attention.head_depth, _room_for_values(attention, unit)
     # Each task has its own, reused from one block of queries to the next, so it stays in the cache.
     # Up to two queries read each key too rarely to pay for laying them out.
     with when(count > 2):
-        scratch = alloc([padded * (depth + sizes[-1])], "float32", "scratch", "global")
-        head = _Head(attention, unit, at, padded, scratch, padded * depth)
+        laid = padded * (depth + sizes[-1])
+        scratch = alloc([laid + values], "float32", "scratch", "global")
+        head = _Head(attention, unit, at, padded, scratch, padded * depth, laid)
         pack_keys(attention, unit, at, scratch)
+        _pack_values(head)
         with serial(tirx.ceildiv(count, sizes[-1]), "rows") as block:
             row = let("row", first + block * sizes[-1])
             for rows in least(sizes, first + count - row):
                 _scores_of_all(head, row, rows)
                 _emit_rows(head, row, rows)
     with otherwise():
-        scratch = alloc([padded], "float32", "scratch", "global")
-        head = _Head(attention, unit, at, padded, scratch, const(0))
+        scratch = alloc([padded + values], "float32", "scratch", "global")
+        head = _Head(attention, unit, at, padded, scratch, const(0), padded)
+        _pack_values(head)
         with serial(count, "rows") as block:
             row = let("row", first + block)
             _scores_of_one(attention, unit, head.query(row), scratch)
@@ -184,13 +202,13 @@ def _scores_of_all(head: _Head, first: Expr, rows: int) -> None:
     attention, unit = head.attention, head.unit
     panel, lanes, depth = panel_of(unit), unit.lanes(32), attention.head_depth
     # Side by side, as one address reaches all of them.
-    queries, width = alloc([rows * depth], "float32", "queries"), lanes_of(attention, unit)
+    queries = alloc([rows * depth], "float32", "queries")
     with serial(rows, "i") as i:
         place = head.query(first + i)
-        with serial(depth // width, "k") as strip, vectorized(width) as lane:
-            k = strip * width + lane
-            query = substitute(attention.query, {**place, attention.depth.var: k})
-            store(queries, query, i * depth + k)
+        for start, width in blocks(depth, strip_of(depth, unit), "k"):
+            with vectorized(width) as lane:
+                query = substitute(attention.query, {**place, attention.depth.var: start + lane})
+                store(queries, query, i * depth + (start + lane))
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
         acc = alloc([rows, panel], "float32", "acc")
         for i, lane in tile(rows, panel, lanes):
@@ -209,14 +227,14 @@ def _scores_of_all(head: _Head, first: Expr, rows: int) -> None:
 
 def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores: Any) -> None:
     """scores[j] = query @ key j for one query, in vectors along the depth, without packed keys."""
-    lanes = min(_dividing(attention.head_depth, unit.lanes(32)), unit.lanes(32))
+    lanes = strip_of(attention.head_depth, unit)
     with serial(attention.column.extent, "column") as j:
         acc = alloc([lanes], "float32", "acc")
         with vectorized(lanes) as lane:
             store(acc, 0, lane)
-        with serial(attention.head_depth // lanes, "k") as strip:
-            with vectorized(lanes) as lane:
-                depth = {attention.depth.var: strip * lanes + lane}
+        for start, width in blocks(attention.head_depth, lanes, "k"):
+            with vectorized(width) as lane:
+                depth = {attention.depth.var: start + lane}
                 at = {**place, attention.column.var: j, **depth}
                 term = substitute(attention.query, at) * substitute(attention.real_key, at)
                 store(acc, load(acc, [lane]) + term, lane)
@@ -235,41 +253,95 @@ def _halve(acc: Any, lanes: int) -> None:
             store(acc, load(acc, [lane]) + load(acc, [lane + lanes]), lane)
 
 
+def _room_for_values(attention: Attention, unit: VectorUnit) -> Expr:
+    """Elements of the values of a head in scratch memory: none if they are read where they lie."""
+    if not is_filled_up(attention.head_width, unit):
+        return const(0)
+    return attention.column.extent * sum(last_of(attention.head_width, unit))
+
+
+def _pack_values(head: _Head) -> None:
+    """Lay out the values of the head if their rows are filled up."""
+    attention, unit, size = head.attention, head.unit, head.attention.head_width
+    if not is_filled_up(size, unit):
+        return
+    last, room = last_of(size, unit)
+    with serial(attention.column.extent, "column") as column:
+        begin = let("begin", head.values + column * (last + room))
+        for lane in across(room, min(room, unit.lanes(32))):
+            store(head.scratch, 0, begin + (last + lane))
+        for start, width in blocks(size, unit.lanes(32), "strip"):
+            with vectorized(width) as lane:
+                at = {**head.at, attention.column.var: column, attention.width.var: start + lane}
+                store(head.scratch, substitute(attention.real_value, at), begin + (start + lane))
+
+
 def _weigh_values(head: _Head, first: Expr, rows: int, totals: Any) -> None:
     """The results: the values weighed by the powers, over the sum of the powers."""
-    attention, unit, n = head.attention, head.unit, head.attention.column.extent
-    width, target = _dividing(attention.head_width, unit.lanes(32)), attention.target
-    each, lanes = unit.lanes(32), min(width, unit.lanes(32))
+    attention, target = head.attention, head.attention.target
     places = [head.query(first + i) for i in range(rows)]
-    with serial(attention.head_width // width, "columns") as block:
+    for start, width, count in _blocks_of(attention.head_width, head.unit):
+        lanes = min(width, head.unit.lanes(32))
         acc = alloc([rows, width], "float32", "acc")
+        _weigh_columns(head, places[0], start, acc)
+        for i, place in enumerate(places):
+            for begin, some in pieces(count, lanes):
+                with vectorized(some) as lane:
+                    at = {**place, attention.width.var: start + (const(begin) + lane)}
+                    # Here the sum of powers divides as many elements as a value has, not one for
+                    # each key.
+                    result = load(acc, [i, const(begin) + lane]) / load(totals, [i])
+                    store(target.source, result, substitute(target.indices[0], at))
+
+
+def _weigh_columns(head: _Head, place: Table, start: Expr, acc: Any) -> None:
+    """acc[query, column] = the columns of the values from `start` on, weighed by each query's
+    powers.
+    """
+    n, each = head.attention.column.extent, head.unit.lanes(32)
+    rows, width = map(int, acc.shape)
+    lanes = min(width, each)
+    for i, lane in tile(rows, width, lanes):
+        store(acc, 0, i, lane)
+
+    def weigh(strip: Expr, k: Expr) -> None:
         for i, lane in tile(rows, width, lanes):
-            store(acc, 0, i, lane)
+            value = _value(head, place, strip * each + k, start + lane)
+            power = load(head.scratch, [head.scores + (strip * rows + i) * each + k])
+            store(acc, load(acc, [i, lane]) + power * value, i, lane)
 
-        def weigh(strip: Expr, k: Expr) -> None:
-            for i, lane in tile(rows, width, lanes):
-                # The value does not depend on the query, so any query's place will do.
-                at = {**places[0], attention.width.var: block * width + lane}
-                column = strip * each + k
-                value = substitute(attention.real_value, {**at, attention.column.var: column})
-                power = load(head.scratch, [head.scores + (strip * rows + i) * each + k])
-                store(acc, load(acc, [i, lane]) + power * value, i, lane)
-
-        # Values are read where they lie: laying them out in panels, as the keys, gained nothing.
-        full = n // each
-        with serial(full, "strip") as strip:
-            for k in steps(const(each), unit.together):
-                weigh(strip, k)
-        with serial(n - full * each, "k") as k:
-            weigh(full, k)
-        for i, lane in tile(rows, width, lanes):
-            at = {**places[i], attention.width.var: block * width + lane}
-            # Here the sum of powers divides as many elements as a value has, not one for each key.
-            result = load(acc, [i, lane]) / load(totals, [i])
-            store(target.source, result, substitute(target.indices[0], at))
+    full = n // each
+    with serial(full, "strip") as strip:
+        for k in steps(const(each), head.unit.together):
+            weigh(strip, k)
+    with serial(n - full * each, "k") as k:
+        weigh(full, k)
 
 
-def _dividing(size: int, lanes: int) -> int:
-    """The greatest of two vectors, one, and half of one that divides `size`, else 1."""
-    widths = (2 * lanes, lanes, max(lanes // 2, 1), 1)
-    return next(width for width in widths if size % width == 0)
+def _blocks_of(size: int, unit: VectorUnit) -> Iterator[tuple[Expr, int, int]]:
+    """(start, width, count) of the columns of values of `size` whose accumulators are in registers
+    together: of `width` columns, `count` are not filling.
+    """
+    pair = 2 * unit.lanes(32)
+    if not is_ragged(size):
+        # Two vectors, one, or half of one.
+        width = next(width for width in (pair, pair // 2, pair // 4) if size % width == 0)
+        with serial(size // width, "columns") as block:
+            yield block * width, width, width
+        return
+    last, room = last_of(size, unit)
+    with serial(last // pair, "columns") as block:
+        yield block * pair, pair, pair
+    if room:
+        yield const(last), room, size - last
+
+
+def _value(head: _Head, place: Table, column: Expr, index: Expr) -> Expr:
+    """An element of a value. It does not depend on the query, so any query's place will do."""
+    attention = head.attention
+    if is_filled_up(attention.head_width, head.unit):
+        begin = head.values + column * sum(last_of(attention.head_width, head.unit))
+        return load(head.scratch, [begin + index])
+    # Values are read where they lie: laying them out in panels, as the keys, gained nothing.
+    at = {**place, attention.column.var: column, attention.width.var: index}
+    return substitute(attention.real_value, at)

@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.rows import is_ragged, pieces
 from compiler.passes.cpu.shared.lanes import whole
 from compiler.passes.cpu.shared.square import transposed
 from compiler.passes.cpu.shared.vectorizable import vectorizable
@@ -29,7 +30,8 @@ def pack_keys(attention: Attention, unit: VectorUnit, at: Table, keys: Any) -> N
     is not full, so that no lane reads past the keys.
     """
     panel, lanes, depth = panel_of(unit), unit.lanes(32), attention.head_depth
-    in_squares = depth % lanes == 0 and vectorizable(attention.real_key, attention.depth.var)
+    in_squares = depth % lanes == 0 or is_ragged(depth)
+    in_squares &= vectorizable(attention.real_key, attention.depth.var)
     size = lanes if in_squares and lanes > 1 else 1
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
         with serial(panel // size, "part") as part:
@@ -39,16 +41,20 @@ def pack_keys(attention: Attention, unit: VectorUnit, at: Table, keys: Any) -> N
             with serial(depth // size, "k") as strip:
                 begin = let("begin", (p * depth + strip * size) * panel + part * size)
                 if size > 1:
-                    _turn_square(attention, places, strip * size, (keys, begin, panel))
+                    _turn_square(attention, places, strip * size, size, (keys, begin, panel))
                 else:
                     key = {**places[0], attention.depth.var: strip}
                     store(keys, substitute(attention.real_key, key), begin)
+            if rest := depth % size:
+                begin = let("begin", (p * depth + (depth - rest)) * panel + part * size)
+                _turn_square(attention, places, const(depth - rest), rest, (keys, begin, panel))
 
 
 def _turn_square(
-    attention: Attention, places: list[Table], k: Expr, to: tuple[Any, Expr, int]
+    attention: Attention, places: list[Table], k: Expr, size: int, to: tuple[Any, Expr, int]
 ) -> None:
-    """Write elements from `k` on of as many keys: of each a column of a panel.
+    """Write `size` elements from `k` on, as many as there are keys or fewer: of each key a column
+    of a panel.
 
     to: (panels, where the square begins in them, elements from one of its rows to the next).
     """
@@ -56,10 +62,15 @@ def _turn_square(
 
     def part_of(line: int, first: int, count: int) -> Expr:
         part = alloc([count], "float32", f"key{line}")
-        with vectorized(count) as lane:
-            at = {**places[line], attention.depth.var: k + first + lane}
-            store(part, substitute(attention.real_key, at), lane)
+        here = min(max(size - first, 0), count)
+        if here < count:
+            with vectorized(count) as lane:
+                store(part, 0, lane)
+        for start, width in pieces(here, count):
+            with vectorized(width) as lane:
+                at = {**places[line], attention.depth.var: k + (first + start) + lane}
+                store(part, substitute(attention.real_key, at), const(start) + lane)
         return load(part, [whole(count)])
 
-    for i, row in enumerate(transposed("float32", lanes, part_of)):
+    for i, row in enumerate(transposed("float32", lanes, part_of)[:size]):
         emit(tirx.BufferStore(keys, row, [prim.Ramp(begin + i * panel, const(1), lanes)]))
