@@ -36,6 +36,7 @@ from compiler.passes.graph.legalize_relu import legalize_relu
 from compiler.passes.graph.legalize_softmax import legalize_softmax
 from compiler.passes.graph.lift_views import LiftViews
 from compiler.passes.graph.name_checks import NameChecks
+from compiler.passes.graph.one_hot_rows import OneHotRows
 from compiler.passes.graph.op_patterns import CorrectPatterns
 from compiler.passes.graph.open_extents import HideOpenBounds
 from compiler.passes.graph.order_dims import OrderDims
@@ -104,6 +105,7 @@ def for_processors(
         _graph(transform.DecomposeOpsForInference()),
         FoldLayout(),
         FoldConstants(),
+        OneHotRows(),
         SliceEarly(),
         # Weights are compared with those of the file, so before any is changed or joined.
         *((rounding,) if isinstance(rounding, RoundWeights) else ()),
