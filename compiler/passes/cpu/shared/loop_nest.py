@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
@@ -239,6 +240,33 @@ def _reduce_point(stage: Stage, combine: Combine, reduced: list[Axis], at: Table
     write(stage, load(total, [0]), at)
 
 
+def emit_reduced_as_made(made: Stage, stage: Stage, unit: VectorUnit) -> bool:
+    """Emit a row and its reduction in one loop, so that the row is not read again for it; False,
+    with nothing emitted, where the second stage is no such reduction. Either is computed in the
+    order in which it would be alone.
+    """
+    combine = combine_of(stage) if stage.init is not None else None
+    if combine is None or made.init is not None or len(made.axes) != 1 or len(stage.axes) != 1:
+        return False
+    (column,), (along,) = made.axes, stage.axes
+    term = combine.term
+    if (
+        not along.reduce
+        or not isinstance(term, tvm.ir.TensorLoad)
+        or not term.source.same_as(made.buffer)
+        or not tvm_ffi.structural_equal(along.extent, column.extent)
+        or not tvm_ffi.structural_equal(
+            substitute(term.indices[0], {along.var: column.var}), made.indices[0]
+        )
+        or spatial_vector_axis(made) is not column
+        or lanes_for(made, unit) != lanes_for(stage, unit)
+        or is_short(along)
+    ):
+        return False
+    _reduce_row(stage, combine, along, [along], unit, {}, made)
+    return True
+
+
 def _reduce_row(
     stage: Stage,
     combine: Combine,
@@ -246,8 +274,12 @@ def _reduce_row(
     reduced: list[Axis],
     unit: VectorUnit,
     at: Table,
+    made: Stage | None = None,
 ) -> None:
-    """One result: a vector of partial results along `along`, combined at the end, then the rest."""
+    """One result: a vector of partial results along `along`, combined at the end, then the rest.
+
+    made: a stage of one axis whose results are what is reduced, if they are computed in this loop.
+    """
     dtype, width = dtype_of(stage.value), _reduction_width(stage, along, unit)
     lanes = min(width, lanes_for(stage, unit))
     total = alloc([1], dtype, "total")
@@ -262,7 +294,15 @@ def _reduce_row(
     for inner in nest(outer, at):
         with serial(full, "block") as block:
             for lane in across(width, lanes):
+                if made is not None:
+                    here = {made.axes[0].var: block * width + lane}
+                    write(made, substitute(made.value, here), here)
                 combine.into(partial, {**inner, along.var: block * width + lane}, lane)
+    if made is not None:
+        for start, few in blocks(along.extent - full * width, lanes):
+            with vectorized(few) as lane:
+                here = {made.axes[0].var: full * width + start + lane}
+                write(made, substitute(made.value, here), here)
     vectors = [load(partial, [whole(lanes, first)]) for first in range(0, width, lanes)]
     store(total, combine.node(init, folded(vectors, combine.node, dtype)), 0)
     for inner in nest(outer, at):

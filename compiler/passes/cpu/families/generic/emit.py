@@ -16,9 +16,15 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.families.generic.borders import borders_of, emit_bordered
-from compiler.passes.cpu.families.generic.match import pieces_of, reduced_column, shared_rows
+from compiler.passes.cpu.families.generic.match import (
+    kept_in_result,
+    pieces_of,
+    reduced_column,
+    shared_rows,
+)
 from compiler.passes.cpu.shared.loop_nest import (
     VECTORS,
+    emit_reduced_as_made,
     emit_stage,
     lanes_for,
     most_vectors,
@@ -93,6 +99,8 @@ def _emit_rows(
     extents = extents_of(first[:rows])
     if not strips:
         total, together = product(extents), _rows_together(program, rows)
+        if together == 1:
+            program = kept_in_result(program)
         for task in share_out(tirx.ceildiv(total, together), worth):
             begin = let("begin", task * together) if together > 1 else task
             count = tirx.min(together, total - begin) if together > 1 else const(1)
@@ -143,12 +151,30 @@ def _emit_stages(
         # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
         inner.scratch(buffer, "global" if size is None or size > STACK else "local")
     _emit_declarations(inner)
+
+    def at_row(stage: Stage, row: Expr) -> Stage:
+        here = _at_row(stage, unfuse(rows.first + row, rows.extents), local, row)
+        if columns is not None:
+            here = _part(here, here.axes[0], *columns)
+        return merge_axes(flatten_stage(here, inner))
+
+    if rows.most == 1:
+        _emit_long_row([at_row(stage, const(0)) for stage in program.stages], unit)
+        return
     for stage in program.stages:
         with serial(rows.count, "row") as row:
-            here = _at_row(stage, unfuse(rows.first + row, rows.extents), local, row)
-            if columns is not None:
-                here = _part(here, here.axes[0], *columns)
-            emit_stage(merge_axes(flatten_stage(here, inner)), unit)
+            emit_stage(at_row(stage, row), unit)
+
+
+def _emit_long_row(stages: Sequence[Stage], unit: VectorUnit) -> None:
+    """Emit stage after stage, one with the reduction of its row where that is the next stage."""
+    rest = list(stages)
+    while rest:
+        stage = rest.pop(0)
+        if rest and emit_reduced_as_made(stage, rest[0], unit):
+            rest.pop(0)
+        else:
+            emit_stage(stage, unit)
 
 
 Size = int | None

@@ -3,6 +3,7 @@ that are a concatenation along an axis.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -10,7 +11,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.shared.loop_nest import combine_of, spatial_vector_axis
-from compiler.tir.exprs import Expr, const, is_choice, loads, substitute, uses
+from compiler.tir.exprs import Expr, const, is_choice, load, loads, rewrite, substitute, uses
 from compiler.tir.flat import Flattener, analyzer_for, flatten_stage, substitute_accesses
 from compiler.tir.stages import Axis, Program, Stage
 
@@ -68,6 +69,59 @@ def _row_local(program: Program, stage: Stage, depth: int) -> bool:
         one for one in loads(stage.value) if any(one.source.same_as(buffer) for buffer in written)
     ]
     return all(depth < len(one.indices) and one.indices[depth].same_as(var) for one in reads)
+
+
+def kept_in_result(program: Program) -> Program:
+    """The program with a local buffer in the place of its result, if the last stage computes each
+    element of that from what the buffer holds at the same place, and other local buffers.
+    """
+    *before, last = program.stages
+    result = last.buffer
+    if result in program.locals or last.init is not None:
+        return program
+    if any(_touches(stage, result) for stage in before) or _reads(last, result):
+        return program
+    for buffer in program.locals:
+        if _in_place(last, buffer):
+            stages = tuple(_moved(stage, buffer, result) for stage in program.stages)
+            rest = tuple(own for own in program.locals if not own.same_as(buffer))
+            return replace(program, locals=rest, stages=stages)
+    return program
+
+
+def _reads(stage: Stage, buffer: Any) -> list[Any]:
+    return [one for one in loads(stage.value) if one.source.same_as(buffer)]
+
+
+def _touches(stage: Stage, buffer: Any) -> bool:
+    return bool(stage.buffer.same_as(buffer) or _reads(stage, buffer))
+
+
+def _in_place(stage: Stage, buffer: Any) -> bool:
+    """Whether the stage reads of the buffer, which is like its own, the place it writes alone."""
+    own, reads = stage.buffer, _reads(stage, buffer)
+    return (
+        bool(reads)
+        and buffer.dtype == own.dtype
+        and bool(tvm_ffi.structural_equal(buffer.shape, own.shape))
+        and all(
+            tvm_ffi.structural_equal(index, written)
+            for one in reads
+            for index, written in zip(one.indices, stage.indices, strict=True)
+        )
+    )
+
+
+def _moved(stage: Stage, buffer: Any, to: Any) -> Stage:
+    """The stage with another buffer in the place of one."""
+
+    def visit(node: Expr) -> Expr | None:
+        if isinstance(node, tvm.ir.TensorLoad) and node.source.same_as(buffer):
+            return load(to, [rewrite(index, visit) for index in node.indices])
+        return None
+
+    own = to if stage.buffer.same_as(buffer) else stage.buffer
+    return replace(stage, buffer=own, value=rewrite(stage.value, visit))
 
 
 def pieces_of(stage: Stage) -> tuple[list[Stage], Axis | None]:
