@@ -44,6 +44,11 @@ VECTORS = 4
 addition, and what is read of a row is as many cache lines in a row.
 """
 
+ROOMY = 32
+"""Registers that hold several vectors of a row, as they are made side by side, and the constants of
+a polynomial.
+"""
+
 
 @dataclass(frozen=True)
 class Combine:
@@ -242,8 +247,8 @@ def _reduce_point(stage: Stage, combine: Combine, reduced: list[Axis], at: Table
 
 def emit_reduced_as_made(made: Stage, stage: Stage, unit: VectorUnit) -> bool:
     """Emit a row and its reduction in one loop, so that the row is not read again for it; False,
-    with nothing emitted, where the second stage is no such reduction. Either is computed in the
-    order in which it would be alone.
+    with nothing emitted, where the second stage is no such reduction or registers are too few.
+    Either is computed in the order in which it would be alone.
     """
     combine = combine_of(stage) if stage.init is not None else None
     if combine is None or made.init is not None or len(made.axes) != 1 or len(stage.axes) != 1:
@@ -261,6 +266,9 @@ def emit_reduced_as_made(made: Stage, stage: Stage, unit: VectorUnit) -> bool:
         or spatial_vector_axis(made) is not column
         or lanes_for(made, unit) != lanes_for(stage, unit)
         or is_short(along)
+        or (
+            unit.registers < ROOMY and _reduction_width(stage, along, unit) > lanes_for(stage, unit)
+        )
     ):
         return False
     _reduce_row(stage, combine, along, [along], unit, {}, made)
