@@ -32,6 +32,8 @@ class Gate:
         self._changed = threading.Condition(self._lock)
         self._inside: dict[int, int] = {}
         self._forking = 0
+        self._impatient: set[int] = set()
+        """Threads that fork although some thread is inside."""
 
     def __enter__(self) -> None:
         """Enter, once no fork is under way; raises ExecutionError in a child whose fork cut a call
@@ -79,8 +81,11 @@ class Gate:
         own, until = threading.get_ident(), time.monotonic() + PATIENCE_S
         with self._changed:
             self._forking += 1
-            while self._inside and own not in self._inside:
-                if not self._changed.wait(until - time.monotonic()):
+            self._impatient.discard(own)
+            while self._inside:
+                late = own in self._inside or not self._changed.wait(until - time.monotonic())
+                if late:
+                    self._impatient.add(own)
                     return
 
     def _after(self) -> None:
@@ -89,7 +94,8 @@ class Gate:
             self._changed.notify_all()
 
     def _in_child(self) -> None:
-        self.cut_short = self.cut_short or bool(self._inside)
+        # Not by the entries: a thread that enters writes its own before it sees the fork and waits.
+        self.cut_short = self.cut_short or threading.get_ident() in self._impatient
         self._renew()
 
 

@@ -109,6 +109,15 @@ def test_a_fork_that_waited_in_vain_cuts_the_call_short(monkeypatch):
         pass
 
 
+def test_a_thread_that_was_about_to_wait_for_the_fork_cuts_nothing_short():
+    gate, elsewhere = Gate(), -1
+    gate._before()
+    gate._inside[elsewhere] = 1  # it has not looked for the fork yet
+    gate._in_child()
+    with gate:
+        assert gate._inside.keys() == {threading.get_ident()}
+
+
 def test_a_model_of_a_device_does_not_outlive_a_fork(python, bundles):
     code = """
 import dataclasses
