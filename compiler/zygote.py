@@ -102,7 +102,8 @@ def _fork(request: dict[str, Any], descriptors: list[int], lines: dict[int, sock
         forked = os.fork()
     except OSError as error:
         print(f"relaxd: the zygote cannot fork: {error}", file=sys.stderr, flush=True)
-        line.close()
+        with line:
+            _send(line, NUMBER.pack(-1))
     else:
         if forked == 0:
             _become(request, descriptors, line)

@@ -364,8 +364,13 @@ def _start(
     """The process; raises OSError."""
     env = environment(scratch)
     if command is None and (kept := zygote.current()) is not None:
-        words = arguments(zygote.MESSAGES, kept.start(), limits, group)
-        return kept.fork(words, stdin=stdin, messages=messages, cwd=scratch, env=env)
+        return kept.fork(
+            lambda parent: arguments(zygote.MESSAGES, parent, limits, group),
+            stdin=stdin,
+            messages=messages,
+            cwd=scratch,
+            env=env,
+        )
     program = command or (sys.executable, "-P", "-m", "compiler")
     return subprocess.Popen(
         [*program, *arguments(messages, os.getpid(), limits, group)],

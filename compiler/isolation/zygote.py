@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -79,26 +79,46 @@ class Zygote:
 
     def fork(
         self,
-        arguments: Sequence[str],
+        arguments: Callable[[int], Sequence[str]],
         *,
         stdin: IO[bytes],
         messages: int,
         cwd: Path,
         env: dict[str, str],
     ) -> "Forked":
-        """A fork that runs `python -m compiler` with the arguments; raises OSError.
+        """A fork that runs `python -m compiler`; raises OSError.
 
-        messages: the descriptor that the fork has as MESSAGES.
+        A zygote that was killed closes its line before the kernel tells its end: where it has done
+        so, the fork is one of the next.
+
+        arguments: of the command line, given the id of the parent. messages: the descriptor that
+        the fork has as MESSAGES.
         """
-        request = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": env}).encode()
-        if len(request) > LONGEST:
-            raise OSError(f"{len(request)} bytes of arguments and environment")
+
+        def once() -> "Forked":
+            parent = self.start()
+            words = {"arguments": list(arguments(parent)), "cwd": str(cwd), "env": env}
+            request = json.dumps(words).encode()
+            if len(request) > LONGEST:
+                raise OSError(f"{len(request)} bytes of arguments and environment")
+            try:
+                return self._fork(request, stdin.fileno(), messages)
+            except ConnectionError:
+                self._end_of(parent)
+                raise
+
+        try:
+            return once()
+        except ConnectionError:
+            return once()
+
+    def _fork(self, request: bytes, stdin: int, messages: int) -> "Forked":
         reader, writer = os.pipe()
         stdout = open(reader, "rb", buffering=0)  # noqa: SIM115
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self._ask(request, [stdin.fileno(), writer, messages, theirs.fileno()])
+                self._ask(request, [stdin, writer, messages, theirs.fileno()])
             return Forked(line, stdout)
         except BaseException:
             line.close()
@@ -108,12 +128,17 @@ class Zygote:
             os.close(writer)
 
     def _ask(self, request: bytes, descriptors: list[int]) -> None:
-        with self._lock:
-            line = self._line
-        if line is None:
-            raise ChildProcessError("the zygote was not started")
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        line.sendmsg([request], rights)
+        with self._lock:
+            if self._line is None:
+                raise ConnectionResetError("the zygote has ended")
+            self._line.sendmsg([request], rights)
+
+    def _end_of(self, pid: int) -> None:
+        """Collect that process, unless another thread did."""
+        with self._lock:
+            if self._process is not None and self._process.pid == pid:
+                self._end()
 
     def close(self) -> None:
         """End the process, and with it its forks; idempotent."""
@@ -132,10 +157,14 @@ class Forked:
     """What `subprocess.Popen` is to a program: the fork, and how it ended."""
 
     def __init__(self, line: socket.socket, stdout: IO[bytes]) -> None:
-        """Waits until the fork runs; raises ChildProcessError where none could be made."""
+        """Waits until the fork runs; raises ChildProcessError where none could be made, and
+        ConnectionResetError where the zygote has ended.
+        """
         word, handles, _, _ = socket.recv_fds(line, NUMBER.size, 1)
+        if not word:
+            raise ConnectionResetError("the zygote has ended")
         if not handles:
-            raise ChildProcessError("the zygote ended, or could not fork")
+            raise ChildProcessError("the zygote could not fork, or the fork ended as it began")
         (self.pid,) = NUMBER.unpack(word)
         self.stdout = stdout
         self._line = line

@@ -30,10 +30,13 @@ class Waiting:
     def __init__(self, kept: zygote.Zygote, folder: Path) -> None:
         source, self.job = os.pipe()
         self.messages, writer = os.pipe()
-        words = arguments(zygote.MESSAGES, kept.start(), Limits(), None)
         with open(source, "rb") as stdin:
             self.process = kept.fork(
-                words, stdin=stdin, messages=writer, cwd=folder, env=environment(folder)
+                lambda parent: arguments(zygote.MESSAGES, parent, Limits(), None),
+                stdin=stdin,
+                messages=writer,
+                cwd=folder,
+                env=environment(folder),
             )
         os.close(writer)
 
@@ -138,6 +141,23 @@ def test_forks_end_with_the_zygote_and_the_next_come_from_another(tmp_path):
         after.process.stdout.close()
 
 
+def test_a_zygote_whose_end_is_not_told_yet_is_followed_by_another(tmp_path, monkeypatch):
+    """Its line is closed before `waitpid` has its status."""
+    with zygote.kept(start=True):
+        current = zygote.current()
+        assert current is not None
+        before = current.start()
+        os.kill(before, signal.SIGKILL)
+        with monkeypatch.context() as patches:
+            patches.setattr(current._process, "poll", lambda: None)
+            fork = Waiting(current, tmp_path)
+        assert current.start() != before
+        os.close(fork.job)
+        os.close(fork.messages)
+        assert fork.process.wait(SOON) == 1
+        fork.process.stdout.close()
+
+
 def test_it_ends_with_its_block():
     with zygote.kept(start=True):
         current = zygote.current()
@@ -150,5 +170,9 @@ def test_it_ends_with_its_block():
 def test_a_request_that_is_too_long_is_refused(kept, tmp_path):
     with open(os.devnull, "rb") as stdin, pytest.raises(OSError, match="bytes of arguments"):
         kept.fork(
-            ["x" * zygote.LONGEST], stdin=stdin, messages=stdin.fileno(), cwd=tmp_path, env={}
+            lambda parent: ["x" * zygote.LONGEST],
+            stdin=stdin,
+            messages=stdin.fileno(),
+            cwd=tmp_path,
+            env={},
         )
