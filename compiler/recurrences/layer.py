@@ -92,14 +92,18 @@ class Recurrence:
         return ALONE // self.cell.gates
 
     @property
+    def cached(self) -> bool:
+        """Whether the weights stay in the cache, as they are taken to where units are not known."""
+        hidden = self.hidden.value if self.fixed else 1
+        return 4 * self.cell.gates * hidden * hidden <= CACHED
+
+    @property
     def share(self) -> Any:
         """Rows of a task: whole tiles, and as few tasks as keep TASKS threads busy."""
-        hidden = self.hidden.value if self.fixed else 1
         # A task reads all weights at every step. If they do not stay in the cache, small tasks take
         # more of the memory's bandwidth than another thread makes up for.
-        cached = 4 * self.cell.gates * hidden * hidden <= CACHED
         tiles = tirx.ceildiv(self.batch, self.rows)
-        tasks = tirx.max(tirx.min(TASKS, tiles // (1 if cached else SHARED_TILES)), 1)
+        tasks = tirx.max(tirx.min(TASKS, tiles // (1 if self.cached else SHARED_TILES)), 1)
         return tirx.max(tirx.ceildiv(tiles, tasks), 1) * self.rows
 
     @property

@@ -30,7 +30,7 @@ from compiler.tir.building import (
     vectorized,
     when,
 )
-from compiler.tir.exprs import Expr, as_int, const, load
+from compiler.tir.exprs import Expr, as_int, const, either, load
 from compiler.tir.loops import PARALLEL_FLOPS
 
 ATTRIBUTES = {
@@ -114,7 +114,7 @@ def _emit_start(task: Task) -> None:
 
 def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
     """Emit the sums of some gates, a group of blocks at a time; then what the cell does."""
-    for first, count in _groups(task.layer):
+    for first, count in _groups(task.layer, step):
         with serial(count, "slot") as slot:
             for row, rows, gates in _tiles(task, phase):
                 units = [Units(task, step, first + slot, slot, row + r) for r in range(rows)]
@@ -131,13 +131,18 @@ def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
             phase.apply(Units(task, step, first + slot, slot, r))
 
 
-def _groups(layer: Recurrence) -> Iterator[tuple[Expr, int]]:
+def _groups(layer: Recurrence, step: Expr) -> Iterator[tuple[Expr, int]]:
     """(first block, blocks) of all groups: of as many as are summed together, then what is left, in
     one group where it is known how many that are.
+
+    Weights that do not stay in the cache are read there and back in turns: so a step finds in the
+    cache what the step before has read last.
     """
     together, left = layer.together, layer.blocks % layer.together
-    with serial(layer.blocks // together, "group") as group:
-        yield group * together, together
+    groups = layer.blocks // together
+    with serial(groups, "group") as index:
+        back = tirx.const(False, "bool") if layer.cached else step % 2 == 1
+        yield let("first", either(back, groups - 1 - index, index) * together), together
     if layer.fixed:
         if rest := as_int(left):
             yield layer.blocks - rest, rest
