@@ -18,7 +18,11 @@ from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import POINTS, strip_of
 from compiler.passes.cpu.families.winograd.tasks import Part, share_tasks
 from compiler.passes.cpu.families.winograd.tile import ROWS, sizes_of, tiles_by_halves, tiles_of
-from compiler.passes.cpu.families.winograd.transform import transform_input, transform_output
+from compiler.passes.cpu.families.winograd.transform import (
+    Points,
+    transform_input,
+    transform_output,
+)
 from compiler.passes.cpu.shared.prefetching import prefetch_between
 from compiler.passes.cpu.shared.register_tile import least
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
@@ -76,11 +80,11 @@ class _Block:
 
     def emit(self, tiles: Part, panels: Part) -> None:
         """Emit the tiles, (first, count), by the panels."""
-        winograd, most, lanes = self.winograd, self.most, self.unit.lanes(32)
-        spread = alloc([POINTS * most * winograd.depth], "float32", "spread", "global")
-        summed = alloc([POINTS * most * winograd.padded], "float32", "summed", "global")
+        winograd, lanes = self.winograd, self.unit.lanes(32)
+        spread = Points.alloc("spread", self.most, winograd.depth)
+        summed = Points.alloc("summed", self.most, winograd.padded)
         for t, at in _tiles(self.axes, *tiles):
-            transform_input(winograd, strip_of(winograd.depth, lanes), spread, most, t, at)
+            transform_input(winograd, strip_of(winograd.depth, lanes), spread, t, at)
         # Point by point, so that each point's weights are read once for all tiles of the block: the
         # weights of one point fit L2, all 36 seldom do.
         with serial(POINTS, "point") as point, serial(panels[1], "some_panel") as index:
@@ -89,17 +93,17 @@ class _Block:
             ahead = either(index + 1 < panels[1], const(1), every - panels[1] + 1)
             panel = point * every + p
             for number, rows in _register_tiles(self.unit, tiles[1]):
-                row = point * most + number * sizes_of(self.unit)[-1]
-                left = (spread, row * winograd.depth)
+                row = number * sizes_of(self.unit)[-1]
+                left = (spread.buffer, spread.place(point, row))
                 right = (panel, let("next_panel", panel + ahead), number)
                 acc = _emit_products(winograd, self.unit, rows, left, right)
                 for i, lane in tile(rows, winograd.width, lanes):
-                    place = (row + i) * winograd.padded + p * winograd.width + lane
-                    store(summed, load(acc, [i, lane]), place)
+                    place = summed.place(point, row + i) + p * winograd.width + lane
+                    store(summed.buffer, load(acc, [i, lane]), place)
         strip = strip_of(winograd.columns, lanes)
         for t, at in _tiles(self.axes, *tiles):
             columns = (panels[0] * winograd.width, panels[1] * winograd.width)
-            transform_output(winograd, strip, summed, most, t, at, self.size, columns)
+            transform_output(winograd, strip, summed, t, at, self.size, columns)
 
 
 def _tiles(axes: tuple[Axis, ...], first: Expr, count: Expr) -> Iterator[tuple[Expr, Table]]:

@@ -4,6 +4,7 @@ from tvm import relax
 
 from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, WEIGHT, transformed_weights
 from compiler.passes.cpu.families.winograd.tile import ROWS, tiles_of, width_of
+from compiler.passes.cpu.families.winograd.transform import factored
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
@@ -17,6 +18,14 @@ def test_the_three_matrices_compute_a_correlation(draw):
     np.testing.assert_allclose(
         OUTPUT @ ((WEIGHT @ w) * (INPUT @ x)), np.correlate(x, w, "valid"), atol=1e-12
     )
+
+
+@pytest.mark.parametrize(("matrix", "operations"), [(INPUT, 12), (OUTPUT, 10)])
+def test_shared_sums_make_up_the_matrix(matrix, operations):
+    sums, rows = factored(matrix)
+    np.testing.assert_array_equal(rows[:, : len(sums)] @ sums + rows[:, len(sums) :], matrix)
+    # A sum of n terms takes n - 1 multiply-adds.
+    assert sum(np.count_nonzero(factors) - 1 for factors in (*sums, *rows)) == operations
 
 
 def test_weights_come_in_panels_the_last_one_filled_with_zeros(draw):
