@@ -137,7 +137,8 @@ def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
     if columns <= width and _better_unpacked(contraction, unit):
         return Declined("its only panel needs no scratch memory")
     in_place = contraction.in_place
-    tiling = tiling_for(unit, width, depth, None if in_place else contraction.inner_run)
+    run = None if in_place else contraction.inner_run
+    tiling = tiling_for(unit, width, depth, run, contraction.bulk)
     return Matmul(contraction, tiling, in_place, depth, columns)
 
 

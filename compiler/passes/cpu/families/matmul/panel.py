@@ -88,7 +88,9 @@ class Block:
     def row_start(self, row: Expr, i: int, start: Expr, clamped: bool) -> Expr:
         """Where in memory the left side of row `row + i` begins, at depth `start`."""
         if self.left is not None:
-            return (row + i) * self.matmul.tiling.kc
+            index = row + i
+            index = tirx.min(index, self.count - 1) if clamped else index
+            return index * self.matmul.tiling.kc
         contraction, index = self.matmul.contraction, self.first + row + i
         place = place_of(contraction.rows, tirx.min(index, self.m - 1) if clamped else index)
         at = {**place, contraction.reduce[0].var: const(0)}
@@ -115,7 +117,8 @@ def emit_panel(block: Block, p: Expr, start: Expr, length: Expr) -> None:
 def _emit_columns(block: Block, p: Expr, start: Expr, length: Expr) -> None:
     """All rows of the block by the columns of panel `p` that are computed."""
     mr = block.matmul.tiling.mr
-    if block.left is not None and not block.matmul.paired and not _has_few_places(block.matmul):
+    apart = block.matmul.paired or _has_few_places(block.matmul) or at_once(block.matmul)
+    if block.left is not None and not apart:
         # The scratch memory has room for whole tiles; results of rows past the last one are never
         # read.
         _emit_whole(block, tirx.ceildiv(block.count, mr), p, start, length)
@@ -217,7 +220,7 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
         sizes, clamped = [-(-mr // 4), -(-mr // 2), mr], True
         if block.left is not None and block.matmul.paired:
             sizes = [mr]
-        elif block.left is not None:
+        elif block.left is not None and not at_once(block.matmul):
             # Of a sound's last two places a tile of six computed four that nobody wants.
             sizes, clamped = [*(rows for rows in (1, 2, 4, 8) if rows < mr), mr], False
         with when(rest > 0):
@@ -335,7 +338,7 @@ def at_once(matmul: Matmul) -> bool:
     contraction = matmul.contraction
     shallow = matmul.depth <= SHALLOW and not matmul.several and not matmul.paired
     vectors = contraction.epilogue.in_vectors(contraction.column.var)
-    return contraction.bulk and matmul.in_place and shallow and vectors
+    return contraction.bulk and shallow and vectors
 
 
 def _emit_outputs(block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped: bool) -> None:
