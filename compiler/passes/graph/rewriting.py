@@ -1,5 +1,6 @@
 """What the rewriters of Relax graphs share: they look up constants and replace functions."""
 
+from collections import Counter
 from typing import Any
 
 import tvm
@@ -31,6 +32,20 @@ def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
             made = with_reads_visible(rewriter.visit_expr(func))
             rewriter.builder_.update_func(gvar, made)
     return rewriter.builder_.get()
+
+
+def reads_of(module: tvm.IRModule) -> Counter[Any]:
+    """How many calls and tuples of the Relax functions read each variable, one by one."""
+    found: Counter[Any] = Counter()
+
+    def count(expr: Any) -> None:
+        given = getattr(expr, "args", None) or getattr(expr, "fields", None) or ()
+        found.update(arg for arg in given if isinstance(arg, relax.Var))
+
+    for function in module.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, count)
+    return found
 
 
 def rebind(rewriter: Any, var: Any, value: Any) -> None:

@@ -4,7 +4,6 @@ FuseOps does not look through the reshape that splits the heads. With the slice 
 transpose that follows reads the heads in place.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from tvm import relax
 
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.axis_parts import read_part
-from compiler.passes.graph.rewriting import rewrite_functions
+from compiler.passes.graph.rewriting import reads_of, rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 
@@ -36,14 +35,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self.module = module
-        self.used: Counter[Any] = Counter()
-        for function in module.functions.values():
-            if isinstance(function, relax.Function):
-                relax.analysis.post_order_visit(function, self._count)
-
-    def _count(self, expr: Any) -> None:
-        given = getattr(expr, "args", None) or getattr(expr, "fields", None) or ()
-        self.used.update(arg for arg in given if isinstance(arg, relax.Var))
+        self.used = reads_of(module)
 
     def visit_call_(self, call: Any) -> Any:
         # A slice with other readers stays in memory: reading the whole tensor again gains nothing.

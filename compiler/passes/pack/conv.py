@@ -26,6 +26,7 @@ from compiler.passes.framework.base import Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
+    reads_of,
     rewrite_functions,
     with_simple_shape,
 )
@@ -101,8 +102,9 @@ class PackConv:
     phase = Phase.PACK
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module, self.unit, self.ranges), module)
+        """Rewrites every Relax function and drops dead bindings."""
+        rewriter = _Rewriter(module, self.unit, self.ranges)
+        return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter, module))
 
 
 @relax.expr_functor.mutator
@@ -111,8 +113,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.unit = unit
         self.ranges = ranges
+        self.used = reads_of(module)
 
     def visit_call_(self, call: Any) -> Any:
+        once = bool(call.args) and self.used[call.args[0]] == 1
         call = self.visit_expr_post_order(call)
         layouts = LAYOUTS.get(op_name(call))
         constant = None if layouts is None else constant_of(self, call.args[1])
@@ -123,12 +127,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if weight.ndim > 4:
             return self._grouped(call, data, weight)
         if call.attrs.groups == 1:
-            return self._dense(call, data, weight)
+            return self._dense(call, data, weight, once)
         if weight.shape[3] == 1 and weight.shape[0] == call.attrs.groups:
             return self._depthwise(call, data, weight)
         return self._grouped(call, data, weight)
 
-    def _dense(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+    def _dense(self, call: Any, data: Any, weight: np.ndarray, once: bool) -> Any:
+        """once: whether nothing else reads the image."""
         columns, height, width, channels = weight.shape
         window = Window.of(call.attrs, (height, width))
         lanes = self.unit.lanes(32)
@@ -158,13 +163,28 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._winograd(data, weight, window)
         panel = panel_width(self.unit, columns)
         packed = as_constant(pack_panels(weight.reshape(columns, -1).T, panel))
+        gated = self._gated(data) if once and (height, width) == (1, 1) else None
+        data, *gate = gated or (data,)
         return self.builder_.call_te(
-            lambda x, panels: _panel_conv(x, panels, columns, panel, window),
+            lambda x, panels, *gate: _panel_conv(x, panels, columns, panel, window, *gate),
             data,
             packed,
+            *gate,
             primfunc_name_hint="panel_conv",
             primfunc_attrs=FUSABLE,
         )
+
+    def _gated(self, data: Any) -> tuple[Any, Any] | None:
+        """The image and the factors of its channels whose product `data` is, as squeeze-excite
+        blocks have them, None for others.
+        """
+        bound = self.lookup_binding(data) if isinstance(data, relax.DataflowVar) else None
+        if bound is None or op_name(bound) != "relax.multiply":
+            return None
+        for image, gate in (bound.args, reversed(bound.args)):
+            if _is_gate(gate, image):
+                return image, gate
+        return None
 
     def _winograd(self, data: Any, weight: np.ndarray, window: Window) -> Any:
         columns = weight.shape[0]
@@ -224,6 +244,17 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
 
+def _is_gate(gate: Any, image: Any) -> bool:
+    """Whether `gate` has a factor for each channel of each of the images."""
+    shapes = [side.ty.shape for side in (gate, image)]
+    if not all(isinstance(shape, relax.ShapeExpr) and len(shape.values) == 4 for shape in shapes):
+        return False
+    (number, *ones, factors), (images, *places, channels) = (shape.values for shape in shapes)
+    equal = sym.Analyzer().can_prove_equal
+    spread = [as_int(extent) for extent in ones] == [1, 1] != [as_int(each) for each in places]
+    return spread and equal(number, images) and equal(factors, channels)
+
+
 def suits_winograd(
     unit: VectorUnit,
     ranges: Ranges,
@@ -270,17 +301,25 @@ def takes_conv(call: Any, image: str, kernel: str) -> bool:
     )
 
 
-def _panel_conv(data: Any, panels: Any, columns: int, panel: int, window: Window) -> Any:
+def _panel_conv(
+    data: Any, panels: Any, columns: int, panel: int, window: Window, gate: Any = None
+) -> Any:
+    """gate: what the channels are multiplied by, of windows of one place."""
     channels = int(data.shape[3])
     kh, kw, c = (
         te.reduce_axis((0, extent), name=name)
         for extent, name in zip((*window.kernel, channels), ("kh", "kw", "c"), strict=True)
     )
     width = window.kernel[1]
+
+    def read(n: Any, y: Any, x: Any, kh: Any, kw: Any, c: Any) -> Any:
+        value = window.read(data, n, y, x, kh, kw, c)
+        return value if gate is None else value * gate[n, 0, 0, c]
+
     return te.compute(
         (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
         lambda n, y, x, o: te.sum(
-            window.read(data, n, y, x, kh, kw, c)
+            read(n, y, x, kh, kw, c)
             * panels[o // panel, (kh * width + kw) * channels + c, o % panel],
             axis=[kh, kw, c],
         ),
