@@ -264,14 +264,15 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
         return
     outer = [axis for axis in stage.spatial if axis is not column]
     if outer:
+        along, size = column, STRIP
         # The place of a task takes divisions, which a few elements are not worth.
-        if len(outer) >= 2 and _small(stage, outer[-1]):
-            outer.pop()
+        behind = _few_behind(stage, outer[-1]) if len(outer) >= 2 else None
+        if behind is not None:
+            along, size = outer.pop(), max(STRIP // max(behind, 1), 1)
         if column is not None and stage.init is not None:
             _emit_reduced_strips(stage, outer, column, worth, unit)
             return
-        for task in share_out(product(extents_of(outer)), worth):
-            emit_stage(stage, unit, place_of(outer, task))
+        _emit_places(stage, outer, (along, size), worth, unit)
     elif column is not None and not stage.reduced:
         _emit_strips(stage, column, STRIP, worth, unit)
     elif column is not None and _strip_sizes((stage,), column, unit)[0] is not None:
@@ -315,10 +316,27 @@ def _emit_strands(stage: Stage, strands: Strands, worth: Expr, unit: VectorUnit)
             emit_stage(_part(stage, along, start, count), unit, at)
 
 
-def _small(stage: Stage, last: Axis) -> bool:
-    """Whether a place along `last` has few elements behind it."""
+def _few_behind(stage: Stage, last: Axis) -> int | None:
+    """The elements behind a place along `last` if they are known to be few."""
     size = as_int(product(extents_of(stage.axes[stage.axes.index(last) + 1 :])))
-    return size is not None and size < SMALL
+    return size if size is not None and size < SMALL else None
+
+
+def _emit_places(
+    stage: Stage, outer: list[Axis], inner: tuple[Axis | None, int], worth: Expr, unit: VectorUnit
+) -> None:
+    """Emit the stage in tasks of an outer place, and of so many places of an inner axis where it
+    has more: there may be a single outer place, as of a batch of one image.
+    """
+    along, size = inner
+    if along is None or (as_int(along.extent) or size + 1) <= size:
+        for task in share_out(product(extents_of(outer)), worth):
+            emit_stage(stage, unit, place_of(outer, task))
+        return
+    for at, strip in share_places(outer, tirx.ceildiv(along.extent, size), worth):
+        start = strip * size
+        count = let("count", tirx.min(size, along.extent - start))
+        emit_stage(_part(stage, along, start, count), unit, at)
 
 
 def _emit_strips(stage: Stage, axis: Axis, size: int, worth: Expr, unit: VectorUnit) -> None:

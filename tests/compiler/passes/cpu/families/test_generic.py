@@ -3,9 +3,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import relax, te, tirx
+import tvm
+import tvm_ffi
+from tvm import relax, sym, te, tirx
 
 from compiler.passes.manager import to_kernels
+from compiler.tir.exprs import const, substitute
 from tests.compiler.conftest import HOST, build_module
 
 op = relax.op
@@ -231,3 +234,39 @@ def test_rows_of_narrow_floats(compile_graph, draw):
     for n in (1, 4, 9):
         x = draw.integers(-1, 2, (n, 137)).astype("float32")
         np.testing.assert_array_equal(model(x), x.sum(1))
+
+
+GATED = {"x": (("n", "h", "w", 24), "float32"), "gate": (("n", 1, 1, 24), "float32")}
+SCALED = {"x": (("n", "m"), "float32"), "gate": (("n", 1), "float32")}
+
+
+@pytest.mark.parametrize(("inputs", "sizes"), [(GATED, (1, 9, 10)), (SCALED, (1, 2 * 2048))])
+def test_several_threads_take_parts_of_a_single_outer_place(inputs, sizes):
+    module = build_module(lambda b, x, gate: op.multiply(x, gate), inputs)
+    kernels = to_kernels(module, HOST, {}, ())
+    (program,) = (func for func in kernels.functions.values() if isinstance(func, tirx.PrimFunc))
+    counts: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if node.args and getattr(node.args[0], "value", None) == "relaxd_take":
+            counts.append(node.args[2])
+
+    tvm_ffi.structural_walk(program.body, (tvm.ir.Call, visit), order="post")
+    known = dict(zip(program.params[0].shape, map(const, sizes), strict=False))
+    assert counts
+    assert all(int(sym.Analyzer().simplify(substitute(count, known))) >= 2 for count in counts)
+
+
+@pytest.mark.parametrize("inputs", [GATED, SCALED])
+def test_numbers_around_the_ends_of_parts(inputs, compile_graph, draw):
+    model = compile_graph(lambda b, x, gate: op.multiply(x, gate), inputs)
+    sizes = (
+        [(1, 5, 17), (1, 2, 85), (1, 3, 57), (2, 13, 13), (3, 40, 41)]
+        if inputs is GATED
+        else [(1, 1), (1, 2047), (1, 2048), (2, 2049), (3, 4096), (2, 4111)]
+    )
+    for n, *places in sizes:
+        tail = (24,) if inputs is GATED else ()
+        x = draw.standard_normal((n, *places, *tail)).astype("float32")
+        gate = draw.standard_normal((n, *[1] * len(places), *tail)).astype("float32")
+        np.testing.assert_array_equal(model(x, gate), x * gate)
