@@ -85,7 +85,7 @@ class Epilogue:
             if not read.source.same_as(self.total) and as_int(stride(read.indices[0], column)) == 1
         ]
 
-    def prefetch(self, column: Any, count: int, at: Table) -> None:
+    def prefetch(self, column: Any, count: int, at: Table, level: int = 1) -> None:
         """Prefetch `count` elements of what each row reads beside the result, from the place `at`
         on.
         """
@@ -96,14 +96,14 @@ class Epilogue:
                 continue
             first = substitute(read.indices[0], at)
             for line in range(0, count, LINE // (bits_of(dtype_of(read)) // 8)):
-                prefetch(read.source, first + line, level=1)
+                prefetch(read.source, first + line, level=level)
 
-    def prefetch_results(self, at: Table, count: int) -> None:
+    def prefetch_results(self, at: Table, count: int, level: int = 1) -> None:
         """Prefetch where `count` results are stored, from the place `at` on."""
         for out in self.outputs:
             first = substitute(out.target.indices[0], at)
             for line in range(0, count, LINE // (bits_of(dtype_of(out.target)) // 8)):
-                prefetch(out.target.source, first + line, level=1, write=True)
+                prefetch(out.target.source, first + line, level=level, write=True)
 
     def store(self, result: Expr, at: Table) -> None:
         """Emit every output of `result`, the axes being `at`."""

@@ -138,6 +138,36 @@ def test_convolution(machine: str, case: str) -> None:
     assert any("bfloat16" in tile for tile in tiles)
 
 
+@pytest.mark.parametrize(
+    "machine",
+    ["host", *(pytest.param(one, marks=pytest.mark.long) for one in ("plain host", "x86-64-v3"))],
+)
+@pytest.mark.parametrize(
+    ("channels", "columns"), [(32, 64), (65, 100), (48, 192), (48, 272), (4200, 40)]
+)
+def test_residual_of_images(machine: str, channels: int, columns: int) -> None:
+    """Tiles write their outputs themselves, but for sums in several passes: rows that fill no tile,
+    as many as there may be, columns that fill no panel, and images of one place.
+    """
+    weights = {"w": normal(columns, channels, 1, 1, seed=1), "b": normal(columns, seed=2)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv"),
+        helper.make_node("Add", ["c", "r"], ["s"]),
+        helper.make_node("Relu", ["s"], ["y"]),
+    ]
+    specs = {"x": f"float32[n,{channels},h,w]", "r": f"float32[n,{columns},h,w]"}
+    model = model_of(nodes, specs, weights, outputs=["y"])
+    sizes = [(1, 1, 1), (1, 7, 7), (2, 7, 7), (3, 4, 37), *((1, 1, width) for width in range(2, 9))]
+    feeds = [
+        {"x": normal(n, channels, h, w, seed=w), "r": normal(n, columns, h, w, seed=h + 1)}
+        for n, h, w in sizes
+    ]
+    dims = {"n": (1, 3), "h": (1, 8), "w": (1, 40)}
+    found, tiles = check(model, feeds, MACHINES[machine](), **dims)
+    assert found.layers == ("conv",)
+    assert any("bfloat16" in tile for tile in tiles)
+
+
 def test_what_surrounds_a_matmul() -> None:
     """Projections of one tensor become one, views and transposes stand before and behind, and a
     weight is transposed by its node.

@@ -88,9 +88,10 @@ class Block:
     def row_start(self, row: Expr, i: int, start: Expr, clamped: bool) -> Expr:
         """Where in memory the left side of row `row + i` begins, at depth `start`."""
         if self.left is not None:
-            index = row + i
-            index = tirx.min(index, self.count - 1) if clamped else index
-            return index * self.matmul.tiling.kc
+            # Rows past the last one are only computed twice where their results are stored.
+            twice = clamped and at_once(self.matmul)
+            inside = tirx.min(row + i, self.count - 1) if twice else row + i
+            return inside * self.matmul.tiling.kc
         contraction, index = self.matmul.contraction, self.first + row + i
         place = place_of(contraction.rows, tirx.min(index, self.m - 1) if clamped else index)
         at = {**place, contraction.reduce[0].var: const(0)}
@@ -218,9 +219,7 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
         # Each size of tile is code to compile. Where rows are many it does not matter that one tile
         # computes the last row several times; of 7x7 places that was a seventh of the time.
         sizes, clamped = [-(-mr // 4), -(-mr // 2), mr], True
-        if block.left is not None and block.matmul.paired:
-            sizes = [mr]
-        elif block.left is not None and not at_once(block.matmul):
+        if block.left is not None and not (block.matmul.paired or at_once(block.matmul)):
             # Of a sound's last two places a tile of six computed four that nobody wants.
             sizes, clamped = [*(rows for rows in (1, 2, 4, 8) if rows < mr), mr], False
         with when(rest > 0):
@@ -264,16 +263,23 @@ def _fetch_next(block: Block, p: Expr, start: Expr, index: Expr) -> None:
 
 def _fetch_results(block: Block, rows: int, row: Expr, p: Expr) -> None:
     """Ask for where the results of a tile go, if they are many for the work on them: they would
-    wait for every line of a large image.
+    wait for every line of a large image. Of pairs, also for what the outputs read beside them.
     """
-    contraction, nr = block.matmul.contraction, block.matmul.tiling.nr
-    if not contraction.bulk or block.left is not None or block.matmul.depth > FETCHED:
+    matmul, contraction, nr = block.matmul, block.matmul.contraction, block.matmul.tiling.nr
+    paired = matmul.paired and at_once(matmul)
+    shallow = contraction.bulk and block.left is None and matmul.depth <= FETCHED
+    if not paired and not shallow:
         return
+    column, epilogue = contraction.column.var, contraction.epilogue
     for i in range(rows):
-        at = contraction.epilogue.rows_at(contraction.rows, block.first + row + i)
-        contraction.epilogue.prefetch_results(
-            {**at, contraction.column.var: (block.base + p) * nr}, nr
-        )
+        at = epilogue.rows_at(contraction.rows, block.first + row + i)
+        place = {**at, column: (block.base + p) * nr}
+        if paired:
+            # Into L2: rows that lie 4 KiB apart have the same few places in L1.
+            epilogue.prefetch(column, nr, place, level=2)
+            epilogue.prefetch_results(place, nr, level=2)
+        else:
+            epilogue.prefetch_results(place, nr)
 
 
 def _emit_tile(
@@ -307,6 +313,9 @@ def _emit_tile(
             store(acc, before, i * nr + lane)
         loop = length, together, multiple, between
         emit_steps(acc, block.unit, (left, starts), (weights, panel * nr), loop)
+        if at_once(matmul):
+            _emit_outputs(block, acc, rows, row, p, clamped)
+            return
         for i, lane in tile(rows, nr, lanes):
             store(block.results, load(acc, [i * nr + lane]), place + i * nr + lane)
         return
@@ -333,12 +342,12 @@ def _emit_tile(
 
 def at_once(matmul: Matmul) -> bool:
     """Whether a tile turns its accumulators into the outputs itself, as those of shallow
-    convolutions do: scratch memory would take them a third of the time.
+    convolutions do, and all those of pairs: scratch memory would take them a third of the time.
     """
     contraction = matmul.contraction
-    shallow = matmul.depth <= SHALLOW and not matmul.several and not matmul.paired
+    shallow = matmul.depth <= SHALLOW
     vectors = contraction.epilogue.in_vectors(contraction.column.var)
-    return contraction.bulk and shallow and vectors
+    return contraction.bulk and not matmul.several and (matmul.paired or shallow) and vectors
 
 
 def _emit_outputs(block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped: bool) -> None:
@@ -357,7 +366,8 @@ def _emit_outputs(block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped
         )
         for lane in columns:
             here = {**at, contraction.column.var: panel * nr + lane}
-            contraction.epilogue.store(load(acc, [i, lane]), here)
+            result = load(acc, [i * nr + lane] if matmul.paired else [i, lane])
+            contraction.epilogue.store(result, here)
 
 
 def _cells(rows: int, width: int, lanes: int) -> Iterator[tuple[int, Expr]]:
