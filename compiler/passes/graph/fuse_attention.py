@@ -1,5 +1,5 @@
 """Fuses softmax(q @ k, changed elementwise) @ v into one tensor program, whose scores never leave
-the cache.
+the cache. Zeros may take the place of a softmax that is NaN.
 
 Exported graphs split and join heads by transposes and slices. The program reads q, k and v through
 them, and writes its result in the order of the transpose behind it.
@@ -26,7 +26,7 @@ from compiler.passes.graph.axis_parts import Part, read_part, read_prefix
 from compiler.passes.graph.axis_repeats import read_repeat
 from compiler.passes.graph.channels_last import axes_of
 from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions, unrounded
-from compiler.passes.graph.scores import scores_of
+from compiler.passes.graph.scores import scores_of, softmax_of
 from compiler.passes.graph.widened import BYTES, NARROW, read_widened
 from compiler.tir.exprs import as_int, op_name
 
@@ -104,23 +104,16 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
         return bound if isinstance(bound, relax.Call) else None
 
-    def _bound(self, expr: Any, name: str) -> Any:
-        """The call that `expr` is bound to if it calls the operator `name`, else None."""
-        bound = self._call_of(expr)
-        return bound if op_name(bound) == name else None
-
     def _match(self, binding: Any) -> Attention | None:
         call = binding.value
         # Softmax results that something else reads have to be written to memory anyway.
         if self.used[call.args[0]] != 1:
             return None
-        rounded, (scores, v) = self._operands(call)
-        softmax = self._bound(scores, "relax.nn.softmax")
-        if (
-            softmax is None
-            or str(call.ty.dtype) != "float32"
-            or int(softmax.attrs.axis) not in (-1, softmax.ty.ndim - 1)
-        ):
+        rounded, (weights, v) = self._operands(call)
+        if (read := softmax_of(self.module, self._call_of, weights)) is None:
+            return None
+        softmax, safe = read
+        if str(call.ty.dtype) != "float32" or (safe and self._is_read_elsewhere(weights)):
             return None
         changes: list[Change] = []
         product = scores_of(self._call_of, softmax.args[0], softmax.ty, changes)
@@ -140,8 +133,15 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if factor != 1 and not rounded:
             changes.append(Change("relax.multiply", [None, relax.const(factor, "float32")]))
         order = self._order(binding.var)
-        found = Attention(q, k, v, tuple(reversed(changes)), order, rounded, self.keeps_caches)
+        found = Attention(
+            q, k, v, tuple(reversed(changes)), order, rounded, self.keeps_caches, safe
+        )
         return found if _suits(found) else None
+
+    def _is_read_elsewhere(self, weights: Any) -> bool:
+        """Whether more than the choice between zeros and a softmax reads the softmax."""
+        is_nan, _, softmax = self._call_of(weights).args
+        return self.used[is_nan] > 1 or self.used[softmax] > 2
 
     def _operands(self, matmul: Any) -> tuple[bool, tuple[Any, Any]]:
         """Whether both operands are rounded to bfloat16, and what they are rounded from; else the

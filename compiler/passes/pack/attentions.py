@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.scores import scores_of
+from compiler.passes.graph.scores import scores_of, softmax_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int, op_name
 
@@ -35,12 +35,14 @@ def products_of_attentions(module: tvm.IRModule, unit: VectorUnit) -> Mapping[An
         for function in module.functions.values()
         if isinstance(function, relax.Function)
         for block in function.body.blocks
-        for first, second, why in _of_block(block, unit)
+        for first, second, why in _of_block(module, block, unit)
         for one, other in ((first, second), (second, first))
     }
 
 
-def _of_block(block: Any, unit: VectorUnit) -> Iterator[tuple[Any, Any, str | None]]:
+def _of_block(
+    module: tvm.IRModule, block: Any, unit: VectorUnit
+) -> Iterator[tuple[Any, Any, str | None]]:
     calls = {
         binding.var: binding.value
         for binding in block.bindings
@@ -51,10 +53,10 @@ def _of_block(block: Any, unit: VectorUnit) -> Iterator[tuple[Any, Any, str | No
         return calls.get(expr) if isinstance(expr, relax.Var) else None
 
     for var, call in calls.items():
-        softmax: Any = bound(call.args[0]) if op_name(call) == "relax.matmul" else None
-        if op_name(softmax) != "relax.nn.softmax":
+        if op_name(call) != "relax.matmul":
             continue
-        if int(softmax.attrs.axis) in (-1, softmax.ty.ndim - 1):
+        if (read := softmax_of(module, bound, call.args[0])) is not None:
+            softmax, _ = read
             scores = scores_of(bound, softmax.args[0], softmax.ty, [])
             if scores is not None:
                 yield scores, var, _objection(unit, calls[scores], call)

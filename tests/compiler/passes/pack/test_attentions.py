@@ -33,9 +33,13 @@ pytestmark = [
 ]
 
 
-def attention(heads: int, depth: int, width: int, scale: float, keys: str = "n") -> onnx.ModelProto:
-    """Heads split from one axis, a scale of the queries, an added mask, heads joined again."""
-    constants: dict[str, Any] = {"scale": np.float32(scale)}
+def attention(
+    heads: int, depth: int, width: int, scale: float, keys: str = "n", safe: bool = False
+) -> onnx.ModelProto:
+    """Heads split from one axis, a scale of the queries, an added mask, heads joined again; safe:
+    with zeros in place of weights that are NaN.
+    """
+    constants: dict[str, Any] = {"scale": np.float32(scale), "zero": np.float32(0)}
     nodes = []
     for name, size, perm in (("q", depth, 0), ("k", depth, 1), ("v", width, 0)):
         constants[f"{name}_heads"] = np.array([0, 0, heads, size])
@@ -50,7 +54,9 @@ def attention(heads: int, depth: int, width: int, scale: float, keys: str = "n")
         helper.make_node("MatMul", ["q3", "k2"], ["s"], name="scores"),
         helper.make_node("Add", ["s", "mask"], ["m"]),
         helper.make_node("Softmax", ["m"], ["p"], axis=-1),
-        helper.make_node("MatMul", ["p", "v2"], ["o"], name="values"),
+        helper.make_node("IsNaN", ["p"], ["nan"]),
+        helper.make_node("Where", ["nan", "zero", "p"], ["w"]),
+        helper.make_node("MatMul", ["w" if safe else "p", "v2"], ["o"], name="values"),
         helper.make_node("Transpose", ["o"], ["t"], perm=[0, 2, 1, 3]),
         helper.make_node("Reshape", ["t", "joined"], ["y"]),
     ]
@@ -131,6 +137,28 @@ def test_hidden_rows_and_infinite_values() -> None:
     (got,), (want,) = built.run(feed), session.run(None, feed)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+
+
+@pytest.mark.parametrize(("heads", "depth", "width"), [(2, 32, 32), (3, 24, 8), (1, 64, 40)])
+def test_weights_that_are_nan_become_zeros(heads: int, depth: int, width: int) -> None:
+    model = attention(heads, depth, width, 0.3, safe=True)
+    built, found, tiles = compiled(model, PAIRED, b=(1, 3), n=(1, 300))
+    assert found.layers == ("scores", "values")
+    assert any("pairs of bfloat16" in tile and "queries" in tile for tile in tiles)
+    session = session_of(round_operands(model, found.layers))
+    for batch, length in SIZES:
+        feed = feed_of(heads, depth, width, batch, length, length)
+        feed["q"][0, length // 2, 1] = np.nan
+        (got,), (want,) = built.run(feed), session.run(None, feed)
+        assert np.abs(got - want).max() <= 2e-3 * np.abs(want).max(), length
+        assert not got[0, length // 2, :width].any()
+        for hidden in (-np.inf, np.inf, np.nan):
+            strange = {**feed, "mask": np.full_like(feed["mask"], hidden)}
+            assert not built.run(strange)[0].any()
+            strange["v"] = feed["v"].copy()
+            strange["v"][:, -1, 3] = np.nan
+            (got,), (want,) = built.run(strange), session.run(None, strange)
+            np.testing.assert_array_equal(got, want)
 
 
 def test_attentions_that_stay() -> None:

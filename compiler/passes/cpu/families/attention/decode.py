@@ -24,7 +24,7 @@ from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_seen,
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
-from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
+from compiler.passes.cpu.families.attention.softmax import Row, is_undefined, softmax_rows
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -368,6 +368,8 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
     of all. Hidden parts add nothing.
     """
     at = let_all_opaque(at)
+    width = _width(attention, unit)
+    lanes = min(width, unit.lanes(32))
     begin = let("begin", parts.number(at) * parts.count)
     greatest = alloc([1], "float32", "greatest")
     total = alloc([1], "float32", "total")
@@ -375,8 +377,6 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
     # Powers of a part are of its scores less its own greatest one.
     with serial(parts.count, "part") as part:
         store(greatest, tirx.max(load(greatest, [0]), load(parts.greatest, [begin + part])), 0)
-    width = _width(attention, unit)
-    lanes = min(width, unit.lanes(32))
     store(total, 0, 0)
     with serial(parts.count, "part") as part, when(parts.seen(begin + part)):
         # Kept in its place: it scales the part's values below.
@@ -384,7 +384,9 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
         store(parts.greatest, tirx.exp(apart), begin + part)
         scaled = load(parts.greatest, [begin + part]) * load(parts.totals, [begin + part])
         store(total, load(total, [0]) + scaled, 0)
-    with serial(attention.head_width // width, "columns") as block:
+    with when(is_undefined(load(total, [0])) if attention.safe else False):
+        _emit_zero_weights(attention, at, (width, lanes))
+    with otherwise(), serial(attention.head_width // width, "columns") as block:
         acc = alloc([width], "float32", "acc")
         for lane in across(width, lanes):
             store(acc, 0, lane)
@@ -398,3 +400,27 @@ def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) 
             place = {**at, attention.width.var: block * width + lane}
             result = load(acc, [lane]) / load(total, [0])
             store(attention.target.source, result, substitute(attention.target.indices[0], place))
+
+
+def _emit_zero_weights(attention: Attention, at: Table, sizes: tuple[int, int]) -> None:
+    """The result of a query whose weights are zeros, (width, lanes) columns at a time: zeros, NaN
+    where a value is NaN or infinite.
+    """
+    width, lanes = sizes
+    # From memory, as TVM takes 0 times anything for 0.
+    weight = alloc([1], "float32", "weight")
+    store(weight, 0, 0)
+    with serial(attention.head_width // width, "columns") as block:
+        acc = alloc([width], "float32", "acc")
+        for lane in across(width, lanes):
+            store(acc, 0, lane)
+        with serial(attention.column.extent, "column") as column:
+            for lane in across(width, lanes):
+                index = block * width + lane
+                place = {**at, attention.column.var: column, attention.width.var: index}
+                value = substitute(attention.real_value, place)
+                store(acc, load(acc, [lane]) + load(weight, [0]) * value, lane)
+        for lane in across(width, lanes):
+            place = {**at, attention.width.var: block * width + lane}
+            index = substitute(attention.target.indices[0], place)
+            store(attention.target.source, load(acc, [lane]), index)

@@ -37,8 +37,11 @@ class Mask(NamedTuple):
 
 def mask_of(attention: Attention) -> Mask | None:
     """The mask that is added to the score, or chosen in its place by column: that is one of zeros
-    and of what is chosen. None where there is none.
+    and of what is chosen. None where there is none, and of a safe attention, whose exporter has
+    values that are NaN or infinite count in columns that are hidden.
     """
+    if attention.safe:
+        return None
     changed, only = attention.changed, True
     while isinstance(changed, prim.Add):
         first, second = (_reads_score(attention, side) for side in (changed.a, changed.b))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
+from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.program import STAGES, STEADY
 from compiler.passes.cpu.families.family import Declined
@@ -12,7 +13,17 @@ from compiler.passes.cpu.shared.halves import widened
 from compiler.passes.cpu.shared.loop_nest import combine_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir import byte_rows
-from compiler.tir.exprs import Expr, Table, const, fixed, load, loads, replace_loads, substitute
+from compiler.tir.exprs import (
+    Expr,
+    Table,
+    const,
+    fixed,
+    load,
+    loads,
+    nodes,
+    replace_loads,
+    substitute,
+)
 from compiler.tir.flat import Flattener, analyzer_for
 from compiler.tir.loops import Stmt
 from compiler.tir.stages import Axis, Program, Stage
@@ -30,7 +41,8 @@ class Attention:
     scale, mask and the like, the score itself being the element of `total`; target: where the
     result goes; paired: whether query, key, value and the weights of the values are rounded to
     bfloat16; steady: whether the order of a query's sums depends on the query and its keys alone,
-    not on how many queries there are.
+    not on how many queries there are; safe: whether the weights of a query whose softmax is NaN
+    become zeros.
     """
 
     batch: tuple[Axis, ...]
@@ -49,6 +61,7 @@ class Attention:
     value_scale: Expr | None = None
     paired: bool = False
     steady: bool = False
+    safe: bool = False
 
     @property
     def head_depth(self) -> int:
@@ -90,9 +103,8 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
     # The other stages have axes of their own: everything is read over those of the scores.
     at_scores = _onto((*summed.spatial[:-1], *summed.reduced), axes)
     term, paired = _term(scores), is_rounded(_term(scores).a)
-    query, key, value = (
-        operand_of(side) if paired else side for side in (term.a, term.b, _value(stages))
-    )
+    weight, weighed = _sides(stages)
+    query, key, value = (operand_of(side) if paired else side for side in (term.a, term.b, weighed))
     value = substitute(value, at_scores)
     key, key_scale = byte_rows.split(flat.value(key, analyzer))
     value, value_scale = byte_rows.split(flat.value(value, analyzer))
@@ -113,6 +125,7 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         value_scale=value_scale,
         paired=paired,
         steady=names[-1] == STEADY,
+        safe=any(isinstance(node, prim.Select) for node in nodes(weight)),
     )
 
 
@@ -127,11 +140,12 @@ def _term(stage: Stage) -> Any:
     return combine.term
 
 
-def _value(stages: dict[str, Stage]) -> Any:
-    """The value, which the powers weigh: either factor of the second sum."""
+def _sides(stages: dict[str, Stage]) -> tuple[Any, Any]:
+    """The weight and the value that it weighs: either factor of the second sum."""
     one, other = _term(stages[_SUMMED]).a, _term(stages[_SUMMED]).b
     powers = stages[_POWERS].buffer
-    return other if any(read.source.same_as(powers) for read in loads(one)) else one
+    first = any(read.source.same_as(powers) for read in loads(one))
+    return (one, other) if first else (other, one)
 
 
 def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Expr:

@@ -131,7 +131,8 @@ class Attention:
     changes: the operators between the first matmul and the softmax, in order; order: the axes of
     [.., m, e] in the order of the result; rounded: whether the operands of both matmuls are
     rounded to bfloat16, so that the softmax divides before the second one; steady: whether a
-    query's result may not depend on how many queries there are.
+    query's result may not depend on how many queries there are; safe: whether the weights of a
+    query whose softmax is NaN become zeros.
     """
 
     q: Access
@@ -141,6 +142,7 @@ class Attention:
     order: tuple[int, ...]
     rounded: bool = False
     steady: bool = False
+    safe: bool = False
 
     @property
     def counts(self) -> list[Any]:
@@ -184,8 +186,16 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     total = te.compute((*batch, m), lambda *at: te.sum(powers(*at, i), axis=[i]), name=STAGES[4])
     k2 = te.reduce_axis((0, n), name="k")
 
+    # The greatest power of a row is 1, so that its sum is 0 or NaN only where its softmax is NaN.
     def weight(*at: Any) -> Any:
-        return rounded(powers(*at) / total(*at[:-1])) if found.rounded else powers(*at)
+        value = powers(*at) / total(*at[:-1]) if found.rounded else powers(*at)
+        if found.safe:
+            value = tirx.Select(total(*at[:-1]) > 0, value, tirx.const(0, "float32"))
+        return rounded(value) if found.rounded else value
+
+    def divisor(*at: Any) -> Any:
+        value = total(*at)
+        return tirx.Select(value > 0, value, tirx.const(1, "float32")) if found.safe else value
 
     summed = te.compute(
         (*batch, m, width),
@@ -198,7 +208,7 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     # Dividing the result takes e divisions a row, dividing the powers would take n.
     def output(*at: Any) -> Any:
         place = [index for _, index in sorted(zip(found.order, at, strict=True))]
-        return summed(*place) if found.rounded else summed(*place) / total(*place[:-1])
+        return summed(*place) if found.rounded else summed(*place) / divisor(*place[:-1])
 
     extents = (*batch, m, width)
     return te.compute(

@@ -16,7 +16,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, let, serial, store, vectorized
+from compiler.tir.building import alloc, let, serial, store, vectorized, when
 from compiler.tir.exprs import Expr, Table, const, load
 from compiler.tir.vecmath import exp_below_89
 
@@ -48,7 +48,8 @@ def softmax_rows(
 
     Rows are computed side by side: what one waits for leaves time for another. The division by the
     sum is left to the few results of the row. greatest_of: where the columns are a part of a row,
-    greatest_of[index] becomes their greatest score.
+    greatest_of[index] becomes their greatest score. Of a safe attention, rows whose sum is NaN
+    become zeros with a sum of 1, but for parts: there the sum of all parts decides.
     """
     column, n, lanes = attention.column.var, attention.column.extent, unit.lanes(32)
     # A mask that is chosen by the column has no vector form; the powers always have one.
@@ -71,6 +72,27 @@ def softmax_rows(
             shown = tirx.Select(hidden, tirx.const(0, "float32"), load(greatest, [i]))
             store(greatest, shown, i)
     _powers(unit, rows, scores, n, greatest, totals)
+    if attention.safe and greatest_of is None:
+        for row in rows:
+            _emit_safe(unit, row, scores, n, totals)
+
+
+def is_undefined(total: Expr) -> Expr:
+    """Whether the softmax of a row is NaN, given the sum of its powers, of which the greatest is 1:
+    also where there are no columns.
+    """
+    return tirx.Or(tirx.isnan(total), total == tirx.const(0, "float32"))
+
+
+def _emit_safe(unit: VectorUnit, row: Row, scores: Any, n: Expr, totals: Any) -> None:
+    """Emit zeros in place of weights that are NaN. Values are weighed by them all the same, since
+    0 times NaN or infinity is NaN.
+    """
+    lanes = unit.lanes(32)
+    with when(is_undefined(load(totals, [row.index]))):
+        with serial(tirx.ceildiv(n, lanes), "strip") as strip, vectorized(lanes) as lane:
+            store(scores, 0, row.begin + strip * row.step + lane)
+        store(totals, 1, row.index)
 
 
 def _powers(
