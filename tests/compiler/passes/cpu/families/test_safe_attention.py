@@ -75,7 +75,7 @@ def feed_of(
     mask = np.where(draw.random((b, 1, m, n)) < 0.4, -np.inf, 0).astype("float32")
     for at, kind in zip(np.ndindex(b, m), draw.integers(0, 7, b * m), strict=True):
         row = mask[at[0], 0, at[1]]
-        column = draw.choice([0, n - 1, draw.integers(n)])
+        column = int(draw.choice([0, n - 1, int(draw.integers(n))]))
         if kind < 2:
             row[:] = (-np.inf, 0)[kind]
         elif kind < 6:
