@@ -81,7 +81,7 @@ def _panels_of_task(matmul: Matmul, by_rows: Expr) -> Expr | int:
     rows that are only rounded cost less than a thread that waits.
     """
     most = matmul.tiling.panels
-    shared = matmul.in_place or (matmul.paired and not matmul.contraction.bulk)
+    shared = matmul.in_one_run or (matmul.paired and not matmul.contraction.bulk)
     few = _few_panels(matmul) if shared else most
     found = either(by_rows, const(most), const(few)) if few < most else const(most)
     known = as_int(found)
@@ -154,10 +154,10 @@ def _blocks(matmul: Matmul, tiles: Expr, by_rows: Expr) -> Expr:
 
 
 def _by_tiles(matmul: Matmul) -> bool:
-    """Whether blocks may have few tiles: images are read in place, and rest from layer to layer in
-    the cache of the thread that wrote them.
+    """Whether blocks may have few tiles: images are read once, and rest from layer to layer in the
+    cache of the thread that wrote them.
     """
-    return matmul.contraction.bulk and matmul.in_place
+    return matmul.contraction.bulk and matmul.in_one_run
 
 
 def _worth_threads(matmul: Matmul, m: Expr) -> Expr | bool:

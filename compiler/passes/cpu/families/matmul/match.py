@@ -90,6 +90,13 @@ class Matmul:
     paired: bool = False
 
     @property
+    def in_one_run(self) -> bool:
+        """Whether a row of the left side is contiguous where it is computed: read in place, or
+        changed as it is gathered, as behind a gate.
+        """
+        return self.in_place or (len(self.contraction.reduce) == 1 and not self.paired)
+
+    @property
     def run(self) -> int:
         """Steps by one innermost run of the left side."""
         elements = self.contraction.inner_run

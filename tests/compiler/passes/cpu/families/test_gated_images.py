@@ -47,8 +47,8 @@ def expected(x: np.ndarray, weight: np.ndarray, stride: int = 1) -> np.ndarray:
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize(
     ("channels", "columns", "stride"),
-    [(24, 40, 1), (16, 16, 1), (130, 70, 1), (33, 20, 2)],
-    ids=("shallow", "one vector", "deep", "odd and strided"),
+    [(24, 40, 1), (16, 16, 1), (130, 70, 1), (400, 200, 1), (33, 20, 2)],
+    ids=("shallow", "one vector", "deep", "shared out by panels", "odd and strided"),
 )
 def test_every_size_at_every_geometry(name, channels, columns, stride, draw):
     weight = draw.standard_normal((columns, channels, 1, 1)).astype("float32") * np.float32(0.2)
