@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -364,13 +365,8 @@ def _start(
     """The process; raises OSError."""
     env = environment(scratch)
     if command is None and (kept := zygote.current()) is not None:
-        return kept.fork(
-            lambda parent: arguments(zygote.MESSAGES, parent, limits, group),
-            stdin=stdin,
-            messages=messages,
-            cwd=scratch,
-            env=env,
-        )
+        words = partial(arguments, zygote.MESSAGES, limits=limits, group=group)
+        return kept.fork(words, stdin=stdin, messages=messages, cwd=scratch, env=env)
     program = command or (sys.executable, "-P", "-m", "compiler")
     return subprocess.Popen(
         [*program, *arguments(messages, os.getpid(), limits, group)],

@@ -163,7 +163,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._winograd(data, weight, window)
         panel = panel_width(self.unit, columns)
         packed = as_constant(pack_panels(weight.reshape(columns, -1).T, panel))
-        gated = self._gated(data) if once and (height, width) == (1, 1) else None
+        # Zeros of padding stay zeros, whatever the factors are.
+        plain = (height, width) == (1, 1) and not any(window.pads)
+        gated = self._gated(data) if once and plain else None
         data, *gate = gated or (data,)
         return self.builder_.call_te(
             lambda x, panels, *gate: _panel_conv(x, panels, columns, panel, window, *gate),

@@ -70,6 +70,21 @@ def test_what_is_not_finite_stays_in_its_channel_of_its_image(draw):
     assert np.isnan(got[1]).all()
 
 
+def test_padding_stays_zero_where_a_factor_is_infinite():
+    """The border of the result is 0, not 0 times infinity."""
+    unchanged = relax.const(np.eye(16, dtype="float32").reshape(16, 16, 1, 1))
+
+    def graph(builder: Any, x: Any, gate: Any) -> Any:
+        scaled = builder.emit(op.multiply(builder.emit(op.nn.conv2d(x, unchanged)), gate))
+        return op.nn.relu(op.nn.conv2d(scaled, unchanged, padding=(1, 1, 1, 1)))
+
+    inputs = {"x": (("n", 16, "h", "w"), "float32"), "gate": (("n", 16, 1, 1), "float32")}
+    x, gate = np.ones((1, 16, 4, 5), "float32"), np.full((1, 16, 1, 1), np.inf, "float32")
+    found = Compiled(build_module(graph, inputs))(x, gate)
+    found[:, :, 1:-1, 1:-1] = 0
+    np.testing.assert_array_equal(found, 0)
+
+
 @pytest.mark.parametrize(
     ("graph", "kernels"),
     [
