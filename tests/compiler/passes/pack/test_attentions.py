@@ -26,6 +26,7 @@ from tests.compiler.building import report
 from tests.compiler.conftest import assembly
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
 from tests.compiler.passes.pack.test_pairs import ARM, MACHINES, PAIRED, X86, compiled
+from tests.compiler.passes.split_heads import split_heads
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,16 +40,8 @@ def attention(
     """Heads split from one axis, a scale of the queries, an added mask, heads joined again; safe:
     with zeros in place of weights that are NaN.
     """
-    constants: dict[str, Any] = {"scale": np.float32(scale), "zero": np.float32(0)}
-    nodes = []
-    for name, size, perm in (("q", depth, 0), ("k", depth, 1), ("v", width, 0)):
-        constants[f"{name}_heads"] = np.array([0, 0, heads, size])
-        axes = [0, 2, 3, 1] if perm else [0, 2, 1, 3]
-        nodes += [
-            helper.make_node("Reshape", [name, f"{name}_heads"], [f"{name}1"]),
-            helper.make_node("Transpose", [f"{name}1"], [f"{name}2"], perm=axes),
-        ]
-    constants["joined"] = np.array([0, 0, heads * width])
+    nodes, constants = split_heads(heads, depth, width)
+    constants |= {"scale": np.float32(scale), "zero": np.float32(0)}
     nodes += [
         helper.make_node("Mul", ["q2", "scale"], ["q3"]),
         helper.make_node("MatMul", ["q3", "k2"], ["s"], name="scores"),

@@ -14,7 +14,7 @@ Columns in front of the first and behind the last that a mask lets a query see a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
@@ -22,9 +22,10 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
 from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_seen, mask_of
 from compiler.passes.cpu.families.attention.match import Attention
+from compiler.passes.cpu.families.attention.parts import Parts, emit_sum, width_of
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
-from compiler.passes.cpu.families.attention.softmax import Row, is_undefined, softmax_rows
+from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_places
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -69,28 +70,6 @@ quarter as fast as those of many.
 """
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What is left of each head's row by each part of the columns, by the row's number and the
-    part's: the greatest score, the sum of powers, and the values weighed by them.
-
-    number: gives the number of the row at a place; masked: whether a mask may hide parts, of whose
-    columns nothing is left but a greatest score of -inf.
-    """
-
-    number: Callable[[Table], Expr]
-    count: Expr
-    greatest: Any
-    totals: Any
-    weighed: Any
-    masked: bool
-
-    def seen(self, index: Expr) -> Expr | bool:
-        """Whether the row's part is not hidden."""
-        greatest = load(self.greatest, [index])
-        return not self.masked or greatest != tirx.const(float("-inf"), "float32")
-
-
 def few(attention: Attention) -> int:
     """Of how many queries a head has few: beyond, laying keys out in panels pays."""
     return QUERIES if group_of(attention).count == 1 else SHARING_QUERIES
@@ -117,7 +96,7 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
         _emit_part(attention, unit, group, let_all_opaque(at), queries, part, parts)
     adding = rows * count * attention.head_width
     for at, row in share_places(attention.batch, m, adding >= PARALLEL_WORK):
-        _emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
+        emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
 
 
 def emit_many(attention: Attention, unit: VectorUnit) -> None:
@@ -149,7 +128,7 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
         with serial(count, "part") as part:
             _emit_part(attention, unit, members, at, queries, part, parts, seen)
         with serial(group.count, "head") as i, serial(queries[1], "row") as query:
-            _emit_sum(attention, unit, group.at({**at, row: first + query}, i), parts)
+            emit_sum(attention, unit, group.at({**at, row: first + query}, i), parts)
 
 
 def _columns_seen(
@@ -175,11 +154,9 @@ def _columns_seen(
     return seen
 
 
-def _parts(
-    attention: Attention, number: Callable[[Table], Expr], rows: Expr, count: Expr
-) -> _Parts:
+def _parts(attention: Attention, number: Callable[[Table], Expr], rows: Expr, count: Expr) -> Parts:
     """Scratch memory for `rows` rows by `count` parts."""
-    return _Parts(
+    return Parts(
         number,
         count,
         alloc([rows * count], "float32", "greatest", "global"),
@@ -196,7 +173,7 @@ def _emit_part(
     at: Table,
     queries: tuple[Expr, Expr],
     part: Expr,
-    parts: _Parts,
+    parts: Parts,
     seen: Any = None,
 ) -> None:
     """The columns of a part for the heads of a group and some of their queries, (first, count).
@@ -257,7 +234,7 @@ def _emit_rows(
     scores: Any,
     scales: tuple[Any, Expr] | None,
     part: Expr,
-    parts: _Parts,
+    parts: Parts,
     last: Expr,
 ) -> None:
     """The columns of a part for the heads of a group, given their scores; scales: those of values,
@@ -273,7 +250,7 @@ def _emit_rows(
     if scales is not None:
         with serial(group.count) as i:
             scale_powers(attention, unit, scores, i * COLUMNS, *scales)
-    vectors = -(-_width(attention, unit) // unit.lanes(32))
+    vectors = -(-width_of(attention, unit) // unit.lanes(32))
     # Beside the accumulators, registers hold one row of values and the power in all lanes.
     for heads in group.tiles((unit.registers - vectors - 1) // vectors):
         _weigh(attention, unit, group, place, heads, scores, part, parts, last)
@@ -310,16 +287,6 @@ def _row(attention: Attention, at: Table) -> Expr:
     return number
 
 
-def _width(attention: Attention, unit: VectorUnit) -> int:
-    """Columns of the values that are summed up together: two or four vectors, as registers allow,
-    or what divides them.
-    """
-    width = (4 if unit.registers >= 32 else 2) * unit.lanes(32)
-    while attention.head_width % width:
-        width //= 2
-    return width
-
-
 def _weigh(
     attention: Attention,
     unit: VectorUnit,
@@ -328,14 +295,14 @@ def _weigh(
     heads: tuple[int, int],
     scores: Any,
     part: Expr,
-    parts: _Parts,
+    parts: Parts,
     last: Expr,
 ) -> None:
     """The values of the columns weighed by the powers of some heads; last: the last one of all
     columns, counted from the first of these.
     """
     first, rows = heads
-    width = _width(attention, unit)
+    width = width_of(attention, unit)
     lanes = min(width, unit.lanes(32))
     here = group.at(place, 0)
     starts = [
@@ -361,66 +328,3 @@ def _weigh(
         for i, lane in tile(rows, width, lanes):
             to = starts[i] * attention.head_width + block * width + lane
             store(parts.weighed, load(acc, [i, lane]), to)
-
-
-def _emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: _Parts) -> None:
-    """The result of a query: its parts added up, each by how far its greatest score is below that
-    of all. Hidden parts add nothing.
-    """
-    at = let_all_opaque(at)
-    width = _width(attention, unit)
-    lanes = min(width, unit.lanes(32))
-    begin = let("begin", parts.number(at) * parts.count)
-    greatest = alloc([1], "float32", "greatest")
-    total = alloc([1], "float32", "total")
-    store(greatest, float("-inf"), 0)
-    # Powers of a part are of its scores less its own greatest one.
-    with serial(parts.count, "part") as part:
-        store(greatest, tirx.max(load(greatest, [0]), load(parts.greatest, [begin + part])), 0)
-    store(total, 0, 0)
-    with serial(parts.count, "part") as part, when(parts.seen(begin + part)):
-        # Kept in its place: it scales the part's values below.
-        apart = load(parts.greatest, [begin + part]) - load(greatest, [0])
-        store(parts.greatest, tirx.exp(apart), begin + part)
-        scaled = load(parts.greatest, [begin + part]) * load(parts.totals, [begin + part])
-        store(total, load(total, [0]) + scaled, 0)
-    with when(is_undefined(load(total, [0])) if attention.safe else False):
-        _emit_zero_weights(attention, at, (width, lanes))
-    with otherwise(), serial(attention.head_width // width, "columns") as block:
-        acc = alloc([width], "float32", "acc")
-        for lane in across(width, lanes):
-            store(acc, 0, lane)
-        with serial(parts.count, "part") as part, when(parts.seen(begin + part)):
-            for lane in across(width, lanes):
-                start = (begin + part) * attention.head_width + block * width
-                weighed = load(parts.weighed, [start + lane])
-                scale = load(parts.greatest, [begin + part])
-                store(acc, load(acc, [lane]) + weighed * scale, lane)
-        for lane in across(width, lanes):
-            place = {**at, attention.width.var: block * width + lane}
-            result = load(acc, [lane]) / load(total, [0])
-            store(attention.target.source, result, substitute(attention.target.indices[0], place))
-
-
-def _emit_zero_weights(attention: Attention, at: Table, sizes: tuple[int, int]) -> None:
-    """The result of a query whose weights are zeros, (width, lanes) columns at a time: zeros, NaN
-    where a value is NaN or infinite.
-    """
-    width, lanes = sizes
-    # From memory, as TVM takes 0 times anything for 0.
-    weight = alloc([1], "float32", "weight")
-    store(weight, 0, 0)
-    with serial(attention.head_width // width, "columns") as block:
-        acc = alloc([width], "float32", "acc")
-        for lane in across(width, lanes):
-            store(acc, 0, lane)
-        with serial(attention.column.extent, "column") as column:
-            for lane in across(width, lanes):
-                index = block * width + lane
-                place = {**at, attention.column.var: column, attention.width.var: index}
-                value = substitute(attention.real_value, place)
-                store(acc, load(acc, [lane]) + load(weight, [0]) * value, lane)
-        for lane in across(width, lanes):
-            place = {**at, attention.width.var: block * width + lane}
-            index = substitute(attention.target.indices[0], place)
-            store(attention.target.source, load(acc, [lane]), index)

@@ -20,6 +20,7 @@ from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.ir.onnx.running import model_of, session_of
 from tests.compiler.passes.lowered import assert_like_onnxruntime, build
+from tests.compiler.passes.split_heads import split_heads
 from tests.geometries import GEOMETRIES, geometry
 
 op = relax.op
@@ -35,17 +36,8 @@ def exported(depth: int, width: int, zero: float = 0.0, **changed: str) -> onnx.
     """Heads split from one axis, the root of a scale on both sides, a mask, heads joined again;
     changed: other inputs of nodes, by name.
     """
-    constants: dict[str, Any] = {"root": np.float32(0.5), "zero": np.float32(zero)}
-    nodes = []
-    for name, size, axes in (
-        ("q", depth, [0, 2, 1, 3]), ("k", depth, [0, 2, 3, 1]), ("v", width, [0, 2, 1, 3])
-    ):  # fmt: skip
-        constants[f"{name}_heads"] = np.array([0, 0, HEADS, size])
-        nodes += [
-            helper.make_node("Reshape", [name, f"{name}_heads"], [f"{name}1"]),
-            helper.make_node("Transpose", [f"{name}1"], [f"{name}2"], perm=axes),
-        ]
-    constants["joined"] = np.array([0, 0, HEADS * width])
+    nodes, constants = split_heads(HEADS, depth, width)
+    constants |= {"root": np.float32(0.5), "zero": np.float32(zero)}
     nodes += [
         helper.make_node("Mul", ["q2", "root"], ["q3"]),
         helper.make_node("Mul", ["k2", "root"], ["k3"]),
