@@ -203,7 +203,7 @@ def _emit_block(
     (first, count), (base, panels) = rows, group
     # One panel's results are small enough for the stack.
     size, scope = most * tiling.block_rows * tiling.nr, "local" if most == 1 else "global"
-    results = None if at_once(matmul) else alloc([size], "float32", "sums", scope)
+    results = None if at_once(matmul, unit) else alloc([size], "float32", "sums", scope)
     left = None
     if not matmul.in_place:
         kind, each = (held_as(unit), 2) if matmul.paired else ("float32", 1)
@@ -213,7 +213,7 @@ def _emit_block(
         with serial(panels, "panel") as p:
             _clear(block, p)
     _emit_passes(block, panels)
-    if not at_once(matmul):
+    if not at_once(matmul, unit):
         # After the last pass, not tile by tile in it: deep matmuls are no faster for that.
         _emit_epilogue(block, panels)
 

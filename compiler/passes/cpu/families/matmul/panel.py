@@ -89,7 +89,7 @@ class Block:
         """Where in memory the left side of row `row + i` begins, at depth `start`."""
         if self.left is not None:
             # Rows past the last one are only computed twice where their results are stored.
-            twice = clamped and at_once(self.matmul)
+            twice = clamped and at_once(self.matmul, self.unit)
             inside = tirx.min(row + i, self.count - 1) if twice else row + i
             return inside * self.matmul.tiling.kc
         contraction, index = self.matmul.contraction, self.first + row + i
@@ -118,7 +118,9 @@ def emit_panel(block: Block, p: Expr, start: Expr, length: Expr) -> None:
 def _emit_columns(block: Block, p: Expr, start: Expr, length: Expr) -> None:
     """All rows of the block by the columns of panel `p` that are computed."""
     mr = block.matmul.tiling.mr
-    apart = block.matmul.paired or _has_few_places(block.matmul) or at_once(block.matmul)
+    apart = (
+        block.matmul.paired or _has_few_places(block.matmul) or at_once(block.matmul, block.unit)
+    )
     if block.left is not None and not apart:
         # The scratch memory has room for whole tiles; results of rows past the last one are never
         # read.
@@ -219,7 +221,9 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
         # Each size of tile is code to compile. Where rows are many it does not matter that one tile
         # computes the last row several times; of 7x7 places that was a seventh of the time.
         sizes, clamped = [-(-mr // 4), -(-mr // 2), mr], True
-        if block.left is not None and not (block.matmul.paired or at_once(block.matmul)):
+        if block.left is not None and not (
+            block.matmul.paired or at_once(block.matmul, block.unit)
+        ):
             # Of a sound's last two places a tile of six computed four that nobody wants.
             sizes, clamped = [*(rows for rows in (1, 2, 4, 8) if rows < mr), mr], False
         with when(rest > 0):
@@ -266,7 +270,7 @@ def _fetch_results(block: Block, rows: int, row: Expr, p: Expr) -> None:
     wait for every line of a large image. Of pairs, also for what the outputs read beside them.
     """
     matmul, contraction, nr = block.matmul, block.matmul.contraction, block.matmul.tiling.nr
-    paired = matmul.paired and at_once(matmul)
+    paired = matmul.paired and at_once(matmul, block.unit)
     shallow = contraction.bulk and block.left is None and matmul.depth <= FETCHED
     if not paired and not shallow:
         return
@@ -313,7 +317,7 @@ def _emit_tile(
             store(acc, before, i * nr + lane)
         loop = length, together, multiple, between
         emit_steps(acc, block.unit, (left, starts), (weights, panel * nr), loop)
-        if at_once(matmul):
+        if at_once(matmul, block.unit):
             _emit_outputs(block, acc, rows, row, p, clamped)
             return
         for i, lane in tile(rows, nr, lanes):
@@ -333,21 +337,23 @@ def _emit_tile(
         for i, lane in cells():
             a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
             store(acc, load(acc, [i, lane]) + a * b, i, lane)
-    if at_once(matmul):
+    if at_once(matmul, block.unit):
         _emit_outputs(block, acc, rows, row, p, clamped)
         return
     for i, lane in cells():
         store(block.results, load(acc, [i, lane]), place + i * nr + lane)
 
 
-def at_once(matmul: Matmul) -> bool:
+def at_once(matmul: Matmul, unit: VectorUnit) -> bool:
     """Whether a tile turns its accumulators into the outputs itself, as those of shallow
-    convolutions do, and all those of pairs: scratch memory would take them a third of the time.
+    convolutions do, and all those of pairs: by way of scratch memory convolutions of pairs took a
+    third longer, MiniLM 2 %.
     """
     contraction = matmul.contraction
-    shallow = matmul.depth <= SHALLOW
+    shallow = contraction.bulk and matmul.depth <= SHALLOW
+    paired = matmul.paired and unit.registers >= 32
     vectors = contraction.epilogue.in_vectors(contraction.column.var)
-    return contraction.bulk and not matmul.several and (matmul.paired or shallow) and vectors
+    return not matmul.several and (paired or shallow) and vectors
 
 
 def _emit_outputs(block: Block, acc: Any, rows: int, row: Expr, p: Expr, clamped: bool) -> None:
