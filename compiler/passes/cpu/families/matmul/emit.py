@@ -35,10 +35,13 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import Expr, Table, as_int, const, either, load
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product, some_of
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
 
 LEAST_TASKS = 8
 """Tasks of an image where it has as many tiles: of five tasks one of two threads has three."""
+
+LEAST_GROUPS = 4
+"""Groups of panels where few rows are shared out by their columns."""
 
 LEAST_TILES = 4
 """Tiles of a block of pairs, where rows are cut into more blocks than L2 asks for: 49 rows by 512
@@ -59,14 +62,7 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
         # one kernel to the next, and finds them in its cache, which gained 1 to 2 % on MiniLM.
         # Where there are fewer blocks, each thread reads its own part of the weights.
         by_rows = m >= _rows_to_share(known)
-        each = _panels_of_task(known, by_rows)
-        for first, count, group in _tasks(known, m, each, by_rows):
-            base = group * each
-            panels = (
-                some_of(known.panel_count, each, base)
-                if isinstance(each, int)
-                else tirx.min(each, known.panel_count - base)
-            )
+        for first, count, base, panels in _tasks(known, m, by_rows):
             if _panel_by_panel(known, unit):
                 with serial(panels, "panel") as p:
                     _emit_block(known, unit, m, (first, count), (base + p, 1), 1)
@@ -75,36 +71,34 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
     return with_instructions(body.stmt, unit) if matmul.paired else body.stmt
 
 
-def _panels_of_task(matmul: Matmul, by_rows: Expr) -> Expr | int:
-    """Panels of a task: `tiling.panels`, and where tasks are not in the order of the rows as many
-    as leave four tasks or so. Gathered windows, which each task gathers for itself, keep theirs;
-    rows that are only rounded cost less than a thread that waits.
+def _groups(matmul: Matmul, by_rows: Expr) -> Expr:
+    """Into how many groups the panels are cut: as few as `tiling.panels` asks for, where tasks are
+    not in the order of the rows at least four, and an even number of them. Gathered windows, which
+    each task gathers for itself, stay with the fewest; rows that are only rounded cost less than a
+    thread that waits.
     """
-    most = matmul.tiling.panels
-    shared = matmul.in_one_run or (matmul.paired and not matmul.contraction.bulk)
-    few = _few_panels(matmul) if shared else most
-    found = either(by_rows, const(most), const(few)) if few < most else const(most)
-    known = as_int(found)
-    return let_opaque("panels", found) if known is None else known
+    fewest = const(_fewest_groups(matmul))
+    if matmul.in_one_run or (matmul.paired and not matmul.contraction.bulk):
+        return either(by_rows, fewest, const(_most_groups(matmul)))
+    return fewest
 
 
-def _few_panels(matmul: Matmul) -> int:
-    return min(matmul.tiling.panels, max(matmul.panel_count // 4, 1))
+def _fewest_groups(matmul: Matmul) -> int:
+    return -(-matmul.panel_count // matmul.tiling.panels)
 
 
-def _tasks(
-    matmul: Matmul, m: Expr, panels: Expr | int, by_rows: Expr
-) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """(first row, rows, group of `panels`) of every task, in parallel where there is enough to
+def _most_groups(matmul: Matmul) -> int:
+    # Of five tasks one of two threads has three.
+    return min(-(-max(_fewest_groups(matmul), LEAST_GROUPS) // 2) * 2, matmul.panel_count)
+
+
+def _tasks(matmul: Matmul, m: Expr, by_rows: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+    """(first row, rows, first panel, panels) of every task, in parallel where there is enough to
     do.
     """
     mr = matmul.tiling.mr
     tiles = let("tiles", tirx.ceildiv(m, mr))
-    groups = (
-        const(-(-matmul.panel_count // panels))
-        if isinstance(panels, int)
-        else tirx.ceildiv(const(matmul.panel_count), panels)
-    )
+    groups = let("groups", _groups(matmul, by_rows))
     blocks = let("blocks", _blocks(matmul, tiles, by_rows))
     # Opaque, because in a loop over blocks TVM knows that there is one, drops the maximum, and
     # computes quotients ahead of the loop, where there may be none to divide by.
@@ -118,8 +112,18 @@ def _tasks(
         end = tirx.min(tirx.truncdiv((block + 1) * tiles, parts) * mr, m)
         count = let("rows", end - first)
         group = let("group", either(by_rows, inner, outer))
+        base, panels = _part(matmul.panel_count, group, groups)
         with when(count > 0):
-            yield first, count, group
+            yield first, count, base, panels
+
+
+def _part(total: int, index: Expr, parts: Expr) -> tuple[Expr, Expr]:
+    """Where part `index` of about equal parts begins, and how large it is."""
+    known = as_int(parts)
+    if known is not None and total % known == 0:
+        return index * (total // known), const(total // known)
+    first = let("base", tirx.truncdiv(index * total, parts))
+    return first, let("panels", tirx.truncdiv((index + 1) * total, parts) - first)
 
 
 def _rows_to_share(matmul: Matmul) -> int:
@@ -139,16 +143,20 @@ def _blocks(matmul: Matmul, tiles: Expr, by_rows: Expr) -> Expr:
     thread an equal part.
     """
     fewest = tirx.ceildiv(tiles, matmul.tiling.tiles)
-    if matmul.paired and matmul.contraction.bulk:
-        groups = -(-matmul.panel_count // matmul.tiling.panels)
-        # Of fewer tiles a block would read the weights for too few rows.
-        wanted = tirx.min(const(-(-LEAST_TASKS // groups)), tirx.truncdiv(tiles, LEAST_TILES))
+    if matmul.paired:
         # Of five blocks one of two threads has three.
-        return tirx.min(tirx.max(tirx.ceildiv(fewest, 2) * 2, wanted), tiles)
+        even = tirx.ceildiv(fewest, 2) * 2
+        if not matmul.contraction.bulk:
+            return either(by_rows, even, fewest)
+        # Of fewer tiles a block would read the weights for too few rows.
+        wanted = tirx.min(
+            -(-LEAST_TASKS // _fewest_groups(matmul)), tirx.truncdiv(tiles, LEAST_TILES)
+        )
+        return tirx.min(tirx.max(even, wanted), tiles)
     if not _by_tiles(matmul):
         return fewest
-    panels = matmul.tiling.panels, _few_panels(matmul)
-    wide, narrow = (-(-LEAST_TASKS * each // matmul.panel_count) for each in panels)
+    groups = _fewest_groups(matmul), _most_groups(matmul)
+    wide, narrow = (-(-LEAST_TASKS // each) for each in groups)
     wanted = either(by_rows, const(max(wide, 4)), const(min(narrow, 2)))
     return tirx.max(fewest, tirx.min(wanted, tirx.truncdiv(tiles, 2)))
 
@@ -173,8 +181,8 @@ def _worth_threads(matmul: Matmul, m: Expr) -> Expr | bool:
     if matmul.contraction.bulk:
         many = extents.count(None) > 1
     else:
-        # Of 512 KiB of weights each thread reads its own part, which pays even for a single row.
-        many = matmul.depth * matmul.columns >= 1 << 17
+        # Of 256 KiB of weights each thread reads its own part, which pays even for a single row.
+        many = matmul.depth * matmul.columns >= 1 << 16
     return many or m * each >= PARALLEL_FLOPS
 
 
