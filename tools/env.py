@@ -53,7 +53,13 @@ def build() -> None:
 
 
 def main() -> None:
-    """One build at a time: whoever comes meanwhile waits, and finds it done."""
+    """One build at a time: whoever comes meanwhile waits, and finds it done.
+
+    Raises SystemExit where .venv is a link: what it points to belongs to another checkout, whose
+    path it holds, and would be emptied.
+    """
+    if VENV.is_symlink():
+        sys.exit(f"{VENV} is a link to {VENV.resolve()}: remove the link, and run this again")
     stamp = VENV / "fingerprint"
     with (ROOT / ".venv.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
