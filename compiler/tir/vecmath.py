@@ -84,6 +84,37 @@ def _power(x: Expr, sign: int) -> Expr:
     )
 
 
+def exp_up_to_0(x: Expr) -> Expr:
+    """e^x of numbers up to 0, in two multiply-adds less than `exp`, within 4e-7 relative down to
+    -5 and 4e-6 below. Below -87.7 gives 0, NaN stays NaN, and e^0 is 1.
+
+    2^n times a polynomial in r = x log2 e - n, between -1/2 and 1/2. Of those of degree 5 that
+    begin with 1, its greatest relative error to 2^r is the least, 9.2e-8 (Lawson's algorithm over
+    3001 Chebyshev nodes). n + 127 is an exponent, which at -127 makes the product 0.
+    """
+    log2e, rounding = 1.44269504088896341, 1.5 * 2.0**23 + 127
+    coefficients = (
+        1.3264727258e-3,
+        9.6715126930e-3,
+        5.5507337356e-2,
+        2.4022242084e-1,
+        6.9314697760e-1,
+        1.0,
+    )
+
+    def power(x: Expr, rounded: Expr) -> Expr:
+        exponent = tirx.reinterpret("int32", rounded) << tirx.const(23, "int32")
+        rest = x * _f(log2e) - (rounded - _f(rounding))
+        polynomial = _with("r", rest, lambda r: _horner(r, coefficients))
+        return polynomial * tirx.reinterpret("float32", exponent)
+
+    return _with(
+        "x",
+        tirx.max(_f(-88.0), x),
+        lambda x: _with("rounded", x * _f(log2e) + _f(rounding), lambda n: power(x, n)),
+    )
+
+
 def tanh(x: Expr) -> Expr:
     """Tanh as the rational function of degree 13 over 6 that Eigen uses, 1 beyond where it rounds
     to 1.

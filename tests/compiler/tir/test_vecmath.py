@@ -2,11 +2,12 @@ import math
 
 import numpy as np
 import pytest
-from tvm import relax, tirx
+import tvm
+from tvm import relax, te, tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.tir.exprs import const, load, nodes
-from compiler.tir.vecmath import vectorize_calls
+from compiler.tir.vecmath import exp_up_to_0, vectorize_calls
 
 op = relax.op
 VALUES = np.concatenate(
@@ -72,6 +73,29 @@ def test_units_in_the_last_place(name, values, most, mean, compile_graph):
     off = _units_off(model(values).astype("float64"), want)
     assert off.max() < most
     assert off.mean() < mean
+
+
+@pytest.mark.parametrize("mcpu", ["", tvm.target.codegen.llvm_get_system_cpu()])
+def test_exp_up_to_0(mcpu):
+    """Over every 997th float32 between 0 and -300, with and without fused multiply-add."""
+    x = np.arange(0, np.float32(300).view("int32"), 997, dtype="int32").view("float32")
+    given = np.concatenate([-x, [-0.0, -np.inf, np.nan, -3.4e38, -87.5]]).astype("float32")
+    given = np.concatenate([given, np.array([0x7FC00001, 0xFFC001FF], "uint32").view("float32")])
+    data = te.placeholder([len(given)], "float32")
+    made = te.compute([len(given)], lambda i: exp_up_to_0(data[i]))
+    host = tvm.target.Target({"kind": "llvm"} | ({"mcpu": mcpu} if mcpu else {}))
+    kernel = tvm.compile(te.create_prim_func([data, made]), target=host)
+    result = tvm.runtime.empty([len(given)], "float32")
+    kernel(tvm.runtime.tensor(given), result)
+    got, want = result.numpy().astype("float64"), np.exp(given.astype("float64"))
+    normal = given >= -87.3
+    off = np.abs(got - want)[normal] / want[normal]
+    assert off.max() < 4e-6
+    assert off[given[normal] >= -5].max() < 4e-7
+    assert (got[given < -87.7] == 0).all()
+    assert (got[(given < -87.3) & (given >= -87.7)] < 2e-38).all()
+    assert (got[given == 0] == 1).all()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(given))
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.702, -0.5])

@@ -54,7 +54,7 @@ def softmax_rows(
     column, n, lanes = attention.column.var, attention.column.extent, unit.lanes(32)
     # A mask that is chosen by the column has no vector form; the powers always have one.
     in_vectors = vectorizable(attention.changed, column)
-    accs = [_accumulators(lanes + 1, float("-inf")) for _ in rows]
+    accs = [accumulators(lanes + 1, float("-inf")) for _ in rows]
     for strip, lane, slot in columns(n, lanes, in_vectors):
         for row, acc in zip(rows, accs, strict=True):
             at = row.begin + strip * row.step + lane
@@ -64,7 +64,7 @@ def softmax_rows(
     greatest = alloc([len(rows)], "float32", "greatest")
     for i, (row, acc) in enumerate(zip(rows, accs, strict=True)):
         # exp of a score less the greatest one cannot overflow.
-        store(greatest, _greatest(acc, lanes), i)
+        store(greatest, greatest_lane(acc, lanes), i)
         if greatest_of is not None:
             store(greatest_of, load(greatest, [i]), row.index)
             # Of a part that a mask hides whole, powers must be zeros: others may not be hidden.
@@ -105,7 +105,7 @@ def _powers(
         for row in rows:
             last = row.begin + (whole - 1) * row.step
             store(scores, float("-inf"), last + (lanes - 1 - rest))
-    accs = [_accumulators(lanes, 0.0) for _ in rows]
+    accs = [accumulators(lanes, 0.0) for _ in rows]
     with serial(whole, "strip") as strip:
         for i, (row, acc) in enumerate(zip(rows, accs, strict=True)):
             with vectorized(lanes) as lane:
@@ -116,35 +116,44 @@ def _powers(
         store(totals, pairwise(acc, lanes, operator.add), row.index)
 
 
-def _accumulators(count: int, start: float) -> Any:
+def accumulators(count: int, start: float) -> Any:
+    """A new buffer of `count` elements that begin with `start`."""
     acc = alloc([count], "float32", "acc")
     for slot in range(count):
         store(acc, start, slot)
     return acc
 
 
-def _greatest(acc: Any, lanes: int) -> Expr:
-    """Emit the greatest of the lanes, half of them at a time, and of the one behind them."""
+def greatest_lane(acc: Any, lanes: int) -> Expr:
+    """Emit the greatest of the lanes and of the one behind them."""
+    return tirx.max(halved(acc, lanes, tirx.max), load(acc, [lanes]))
+
+
+def halved(acc: Any, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Emit the lanes combined, half of them at a time."""
     half = lanes // 2
     while half:
         with vectorized(half) as lane:
-            store(acc, tirx.max(load(acc, [lane]), load(acc, [lane + half])), lane)
+            store(acc, combine(load(acc, [lane]), load(acc, [lane + half])), lane)
         half //= 2
-    return tirx.max(load(acc, [0]), load(acc, [lanes]))
+    return load(acc, [0])
 
 
-def columns(n: Expr, lanes: int, in_vectors: bool = True) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """(vector, lane, accumulator) of every column below n, in vectors of that many lanes and the
-    rest singly, which have an accumulator of their own; not in vectors: all singly.
+def columns(
+    n: Expr, lanes: int, in_vectors: bool = True, first: Expr | None = None
+) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """(vector, lane, accumulator) of every column below n, from the vector `first` on, in vectors
+    of that many lanes and the rest singly, which have an accumulator of their own; not in vectors:
+    all singly.
     """
-    full = n // lanes
-    with serial(full, "strip") as strip:
+    full, start = n // lanes, const(0) if first is None else first
+    with serial(full - start, "strip") as strip:
         if in_vectors:
             with vectorized(lanes) as lane:
-                yield strip, lane, lane
+                yield start + strip, lane, lane
         else:
             with serial(lanes, "lane") as lane:
-                yield strip, lane, lane
+                yield start + strip, lane, lane
     # Singly, because scores that only fill the last panel of keys must not count.
     with serial(n - full * lanes, "column") as rest:
         yield full, rest, const(lanes)
