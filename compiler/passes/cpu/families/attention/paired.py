@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.cpu.families.attention.emit import ROWS, begun, rows_of_task
+from compiler.passes.cpu.families.attention.emit import ROWS, begun, rows_of_task, worth_sharing
 from compiler.passes.cpu.families.attention.groups import prefetch_row
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.pair_panels import (
@@ -52,17 +52,17 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import Expr, Table, const, load, substitute
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
+from compiler.tir.loops import Stmt, product
 
 
 def emit_paired(attention: Attention, unit: VectorUnit) -> Stmt:
     """The kernel: tasks, each all queries of a head or some of them."""
     with statements() as body:
         known = begun(attention)
-        heads, m, n = product(extents_of(known.batch)), known.row.extent, known.column.extent
+        heads, m = product(extents_of(known.batch)), known.row.extent
         each = rows_of_task(heads, m, ROWS)
-        work = heads * m * n * (attention.head_depth + attention.head_width)
-        for at, part in share_places(known.batch, tirx.ceildiv(m, each), work >= PARALLEL_FLOPS):
+        worth = worth_sharing(known, 1)
+        for at, part in share_places(known.batch, tirx.ceildiv(m, each), worth):
             first = let_opaque("first", part * each)
             count = let_opaque("count", tirx.min(each, m - first))
             _emit_head(known, unit, let_all_opaque(at), first, count)
