@@ -15,6 +15,12 @@ PAUSE = 1.0
 """Seconds after a round in which the machine was not quiet."""
 
 
+REST = 0.1
+"""Seconds before each turn: threads of the engine before it look for work a while after its last
+call, ONNX Runtime's for 50 ms of a processor.
+"""
+
+
 class Engine(Protocol):
     """One that times calls when asked, in a process of its own."""
 
@@ -73,6 +79,7 @@ def _round(racing: Sequence[Engine], request: Mapping[str, Any]) -> Round:
     pids = [os.getpid(), *(one.pid for one in racing)]
     before = quiet.clock(pids)
     for one in racing:
+        time.sleep(REST)
         answer = one.ask(**request)
         if times := answer.get("milliseconds"):
             found.milliseconds[one.engine] = statistics.median(times)

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.cpu import contest
+from benchmarks.cpu import contest, rounds
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.engines import PACKAGES
 
@@ -60,13 +60,14 @@ def _run(name: str, engines: Sequence[str], options: argparse.Namespace, folder:
         for contestant in contestants:
             stack.callback(contestant.end)
         for index, point in enumerate(ROWS[name]):
-            times: dict[str, list[float]] = {engine: [] for engine in engines}
             for one in contestants:
                 one.ask(point=index, save=str(folder / f"made_{one.engine}_{index}.npz"))
-            for _ in range(options.rounds):
-                for one in contestants:
-                    answer = one.ask(point=index, seconds=options.seconds)
-                    times[one.engine] += answer.get("milliseconds", [])
+            request = {"point": index, "seconds": options.seconds}
+            done = rounds.in_turns(contestants, request, options.rounds)
+            times = {
+                engine: [one.milliseconds[engine] for one in done if engine in one.milliseconds]
+                for engine in engines
+            }
             print(_line(label(name, point), times, folder, index), flush=True)
 
 
