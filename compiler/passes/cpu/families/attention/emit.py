@@ -66,10 +66,10 @@ as five queries do.
 MANY_HEADS = 8
 """Heads from which on each is one task: its keys are laid out once."""
 
-
 BESIDE_PRODUCTS = 1 << 16
-"""Operations that take as long as a head does beside its products, such as laying out keys: half a
-microsecond on Zen 4. Shared out for that, 7 tokens of MiniLM take 0.97 of the time.
+"""Operations that take as long as what a head does beside its products, such as laying out keys:
+half a microsecond on Zen 4. Counted with the products, they take MiniLM to 0.97 of the time at 7
+tokens, since its heads are shared out.
 """
 
 

@@ -79,25 +79,24 @@ def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, c
     pack_keys(head)
     pack_values(head)
     with serial(tirx.ceildiv(count, ROWS), "rows") as block:
-        row = let("row", first + block * ROWS)
-        _emit_rows(head, row, ROWS, scores, weights)
+        _emit_rows(head, let("row", first + block * ROWS), scores, weights)
 
 
-def _emit_rows(head: PairHead, first: Expr, count: int, scores: Any, weights: Any) -> None:
-    """The results of `count` queries from `first` on; past the last one it is the last one again.
+def _emit_rows(head: PairHead, first: Expr, scores: Any, weights: Any) -> None:
+    """The results of ROWS queries from `first` on; past the last one it is the last one again.
 
     scores, weights: room for those of a block of queries.
     """
     attention, row, depth = head.attention, head.attention.row, head.attention.head_depth
     # Clamped rows are computed and written twice, which is cheaper than a mask in every loop.
-    indices = [fresh(f"row{i}", tirx.min(first + i, row.extent - 1)) for i in range(count)]
+    indices = [fresh(f"row{i}", tirx.min(first + i, row.extent - 1)) for i in range(ROWS)]
     places = [{**head.at, row.var: index} for index in indices]
-    queries = alloc([count * depth], held_as(head.unit), "queries")
+    queries = alloc([ROWS * depth], held_as(head.unit), "queries")
     for i, place in enumerate(places):
         store_row(head, queries, const(i * depth), attention.query, place)
-    for i in range(count):
+    for i in range(ROWS):
         # Queries of a head are far apart: the processor does not see the next ones coming.
-        index = tirx.min(first + (count + i), row.extent - 1)
+        index = tirx.min(first + (ROWS + i), row.extent - 1)
         place = {**head.at, row.var: let("next", index)}
         prefetch_row(attention.query, place, attention.depth.var, (const(0), depth))
     rows = ScoreRows.of(attention, head.unit, places, scores, weights)
@@ -109,32 +108,29 @@ def _emit_rows(head: PairHead, first: Expr, count: int, scores: Any, weights: An
 def _emit_scores(head: PairHead, rows: ScoreRows, queries: Any) -> None:
     """The changed scores of the rows by all keys, and by the filling of the last panel."""
     unit, panel, depth = head.unit, panel_of(head.unit), head.attention.head_depth
-    n, count, lanes = head.attention.column.extent, len(rows.places), head.unit.lanes(32)
-    # Where they are changed as they are computed, those of whole panels are.
-    full = n // panel if rows.in_vectors else const(0)
+    n, lanes = head.attention.column.extent, head.unit.lanes(32)
+    # Scores by whole panels are changed as they leave the registers, where that has a vector form.
+    whole = n // panel if rows.in_vectors else const(0)
     with serial(tirx.ceildiv(n, panel), "panel") as p:
-        acc = _cleared(count * panel, unit)
+        acc = _cleared(ROWS * panel, unit)
         for k in steps(const(head.pairs), unit.together, head.pairs):
-            starts = [const(i * depth) + k * 2 for i in range(count)]
+            starts = [const(i * depth) + k * 2 for i in range(ROWS)]
             _emit_step(head, acc, head.keys, (p * head.pairs + k) * panel, queries, starts)
-        with when(p < full if rows.in_vectors else False):
-            for i, start in tiles(count, panel, lanes):
-                with vectorized(lanes) as lane:
-                    score = load(acc, [const(i * panel + start) + lane])
-                    rows.change(p * (panel // lanes) + start // lanes, lane, lane, i, score)
+        with when(p < whole if rows.in_vectors else False):
+            for i, part, score, lane in _scores_in(acc, panel, lanes):
+                rows.change(p * (panel // lanes) + part, lane, lane, i, score)
         with otherwise():
-            for i, start in tiles(count, panel, lanes):
-                begin = rows.begin(p * (panel // lanes) + start // lanes, i)
-                with vectorized(lanes) as lane:
-                    store(rows.scores, load(acc, [const(i * panel + start) + lane]), begin + lane)
-    change_rest(rows, full * (panel // lanes))
+            for i, part, score, lane in _scores_in(acc, panel, lanes):
+                store(rows.scores, score, rows.begin(p * (panel // lanes) + part, i) + lane)
+    change_rest(rows, whole * (panel // lanes))
 
 
-def tiles(count: int, width: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """(row, first column) of every vector of a tile."""
-    for row in range(count):
-        for first in range(0, width, lanes):
-            yield row, first
+def _scores_in(acc: Any, panel: int, lanes: int) -> Iterator[tuple[int, int, Expr, Expr]]:
+    """(row, vector of the panel, score, lane) of every vector of a tile of scores."""
+    for i in range(ROWS):
+        for part in range(panel // lanes):
+            with vectorized(lanes) as lane:
+                yield i, part, load(acc, [const(i * panel + part * lanes) + lane]), lane
 
 
 def _cleared(size: int, unit: VectorUnit) -> Any:

@@ -72,10 +72,11 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
 
 
 def _groups(matmul: Matmul, by_rows: Expr) -> Expr:
-    """Into how many groups the panels are cut: as few as `tiling.panels` asks for, where tasks are
-    not in the order of the rows at least four, and an even number of them. Gathered windows, which
-    each task gathers for itself, stay with the fewest; rows that are only rounded cost less than a
-    thread that waits.
+    """Into how many groups the panels are cut.
+
+    Groups are as few as `tiling.panels` allows where tasks lie in the order of the rows; elsewhere
+    at least LEAST_GROUPS, and an even number. Windows stay with the fewest, as each task gathers
+    them for itself; rows of pairs are only rounded, which costs less than a thread that waits.
     """
     fewest = const(_fewest_groups(matmul))
     if matmul.in_one_run or (matmul.paired and not matmul.contraction.bulk):
