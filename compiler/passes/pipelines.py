@@ -31,6 +31,7 @@ from compiler.passes.graph.flush_weights import FlushWeights
 from compiler.passes.graph.fold_constants import FoldConstants
 from compiler.passes.graph.fold_layout import FoldLayout
 from compiler.passes.graph.fuse_attention import FuseAttention
+from compiler.passes.graph.gather_products import GatherProducts
 from compiler.passes.graph.legalize_concat import legalize_concat
 from compiler.passes.graph.legalize_relu import legalize_relu
 from compiler.passes.graph.legalize_softmax import legalize_softmax
@@ -110,6 +111,7 @@ def for_processors(
         # Weights are compared with those of the file, so before any is changed or joined.
         *((rounding,) if isinstance(rounding, RoundWeights) else ()),
         FlushWeights(),
+        GatherProducts(ranges),
         *((rounding,) if isinstance(rounding, RoundOperands) else ()),
         # Views first: the layout passes look through transposes, not through views.
         LiftViews(),
