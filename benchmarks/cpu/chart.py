@@ -24,12 +24,12 @@ _PEER: dict[str, Any] = {
     "markerfacecolor": "none",
     "linestyle": "",
 }
-_LEAST, _MOST = 0.25, 4.0
+_LEAST, _MOST = 0.15, 4.0
 
 
 def draw(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
-    """A line a row, on a logarithmic axis, relaxd's with its interval; what is less than a quarter
-    or more than four times the best peer's lies on the edge.
+    """A line a row, on a logarithmic axis, relaxd's with its interval; what is less than _LEAST or
+    more than _MOST times the best peer's lies on the edge.
     """
     import matplotlib
 
@@ -42,7 +42,7 @@ def draw(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_xscale("log", base=2)
     axes.set_xlim(_LEAST, _MOST * 1.05)
-    ticks = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+    ticks = (0.15, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=7)
     axes.tick_params(labeltop=True, top=True)
     axes.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
