@@ -16,7 +16,7 @@ from compiler.passes.framework.base import Phase
 from compiler.passes.graph.op_patterns import INJECTIVE, MARK
 from compiler.passes.graph.places import extents
 from compiler.passes.graph.rewriting import constant_of, is_weight, rewrite_functions
-from compiler.tir.exprs import Expr, as_int, const, loads, nodes, op_name, rewrite, substitute
+from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite, substitute
 from compiler.tir.stages import read_program
 
 TIMES = 2
@@ -140,19 +140,19 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return found if _columns(found.table) == _columns(value) else None
 
     def _pays(self, gather: _Gather, width: int, outputs: int) -> bool:
-        most, rows = (
-            self._most(extents(gather.index)),
-            self._most((extents(gather.table) or [])[:1]),
-        )
-        many = most is not None and rows is not None and most >= TIMES * rows
+        places = self._most(extents(gather.index))
+        rows = self._most((extents(gather.table) or [])[:1])
+        many = places is not None and rows is not None and places >= TIMES * rows
         return many and width >= min(outputs, _COLUMNS)
 
     def _most(self, shape: Sequence[Expr] | None) -> int | None:
-        """The greatest product of the extents; None where the ranges do not bound it."""
+        """The greatest product of the extents; None of no extents, or of one without a bound."""
+        if not shape:
+            return None
         most = 1
-        for extent in shape or [const(-1)]:
+        for extent in shape:
             bound = as_int(self.analyzer.simplify(substitute(extent, self.greatest)))
-            if bound is None or bound < 0:
+            if bound is None:
                 return None
             most *= bound
         return most

@@ -18,10 +18,10 @@ from tests.compiler.passes import lowered
 from tests.geometries import GEOMETRIES, geometry
 
 NODE, EDGE, OUT = 24, 5, 19
-DIMS = {"n": (1, 16), "e": (0, 64)}
+DIMS = {"n": (1, 40), "e": (0, 160)}
 INPUTS = {
     "x": f"float32[n,{NODE}]",
-    "other": f"float32[16,{NODE}]",
+    "other": f"float32[40,{NODE}]",
     "sources": "int64[e]",
     "targets": "int64[e]",
     "pairs": "int32[e,2]",
@@ -80,7 +80,7 @@ def axes_of(info: onnx.ValueInfoProto) -> list[str]:
     [
         ("ends", ["n", "e"]),
         ("one end", ["n"]),
-        ("two tables", ["n", "T.int64(16)"]),
+        ("two tables", ["n", "T.int64(40)"]),
         ("pairs", ["n"]),
     ],
 )
@@ -101,9 +101,9 @@ def test_the_ends_of_an_edge_are_one_matmul_and_one_gather() -> None:
 @pytest.mark.parametrize(
     ("made", "dims"),
     [
-        (model(ENDS), {"n": (1, 16), "e": (0, 31)}),
-        (model(ENDS), {"n": (1, None), "e": (0, 64)}),
-        (model(ENDS), {"n": (1, 16), "e": (0, None)}),
+        (model(ENDS), {"n": (1, 40), "e": (0, 79)}),
+        (model(ENDS), {"n": (1, None), "e": (0, 160)}),
+        (model(ENDS), {"n": (1, 40), "e": (0, None)}),
         (model(ENDS, out=NODE + 1), DIMS),
         (model(["features"]), DIMS),
     ],
@@ -134,7 +134,7 @@ def feed(nodes: int, edges: int) -> Arrays:
     """Indices that count from the end among others."""
     return {
         "x": RANDOM.standard_normal((nodes, NODE)).astype("float32"),
-        "other": RANDOM.standard_normal((16, NODE)).astype("float32"),
+        "other": RANDOM.standard_normal((40, NODE)).astype("float32"),
         "sources": RANDOM.integers(-nodes, nodes, edges),
         "targets": RANDOM.integers(0, nodes, edges),
         "pairs": RANDOM.integers(-nodes, nodes, (edges, 2)).astype("int32"),
@@ -142,11 +142,13 @@ def feed(nodes: int, edges: int) -> Arrays:
     }
 
 
+@pytest.mark.parametrize("out", [1, OUT])
 @pytest.mark.parametrize("left", LEFTS)
 @pytest.mark.parametrize("unit", [*GEOMETRIES, "native"])
-def test_like_onnxruntime(unit: str, left: str) -> None:
-    made = model(LEFTS[left])
+def test_like_onnxruntime(unit: str, left: str, out: int) -> None:
+    """One node and no edge, fewer edges than nodes, and primes and powers of two around tiles."""
+    made = model(LEFTS[left], out)
     inputs = [info.name for info in made.graph.input]
-    points = [(1, 1), (16, 0), (16, 2), (7, 33), (13, 64)]
+    points = [(1, 1), (16, 0), (16, 2), (7, 33), (31, 127), (32, 128), (33, 129), (40, 160)]
     feeds = [{name: all_[name] for name in inputs} for all_ in (feed(*at) for at in points)]
     lowered.assert_like_onnxruntime(made, feeds, DIMS, geometry(unit))
