@@ -45,6 +45,7 @@ from compiler.passes.graph.order_slots import OrderSlots
 from compiler.passes.graph.rows_as_images import RowsAsImages
 from compiler.passes.graph.shapes_first import ShapesFirst
 from compiler.passes.graph.share_buffers import ShareBuffers
+from compiler.passes.graph.simplify_extents import SimplifyExtents
 from compiler.passes.graph.slice_early import SliceEarly
 from compiler.passes.graph.slice_heads import SliceHeads
 from compiler.passes.graph.spread_apart import SpreadApart
@@ -147,6 +148,7 @@ def for_processors(
         CorrectPatterns(),
         BreakChains(),
         SpreadApart(),
+        SimplifyExtents(),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
         OrderDims(),
@@ -201,6 +203,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         _programs(transform.LegalizeOps({"relax.nn.relu": legalize_relu, **legal})),
         _programs(transform.AnnotateTIROpPattern()),
         *((FewBuffers(),) if in_browser else ()),
+        SimplifyExtents(),
         _programs(transform.FuseOps()),
         _programs(transform.FuseTIR()),
         OrderDims(),

@@ -122,3 +122,37 @@ def test_kernels_name_operators_and_their_outputs(tmp_path: Path) -> None:
     report: Any = run_child(FamiliesJob(str(model), request.to_json(), "native"))
     (kernel,) = (one for one in report["kernels"] if "matmul" in one["name"])
     assert kernel["nodes"] == ["linear %7", "relu %4"]
+
+
+STREAMING = """
+import sys, torch
+class Streaming(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.depthwise = torch.nn.Conv1d(4, 4, 3, groups=4)
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.pointwise = torch.nn.Conv1d(4, 8, 3, dilation=2)
+    def forward(self, x, cache):
+        joined = torch.cat([cache, x], dim=2)
+        h = torch.nn.functional.hardswish(self.norm(self.depthwise(joined)))
+        wide = torch.cat([torch.zeros(x.size(0), 4, 4), h], dim=2)
+        return torch.relu(self.pointwise(wide)), joined[:, :, -2:]
+torch.manual_seed(0)
+torch.jit.save(torch.jit.script(Streaming().eval()), sys.argv[1])
+"""
+
+
+def test_convolutions_behind_a_cache(tmp_path: Path) -> None:
+    """Of a stream: what a run read last goes in front of the next one's."""
+    script, model = tmp_path / "streaming.py", tmp_path / "streaming.pt"
+    script.write_text(STREAMING)
+    subprocess.run([sys.executable, "-W", "ignore", str(script), str(model)], check=True)
+    compile_model(
+        model,
+        output=tmp_path / "out",
+        inputs={"x": "float32[n,4,t]", "cache": "float32[n,4,2]"},
+        dims={"n": (1, 3), "t": (1, 50)},
+        options={"profile": False},
+    )
+    numerics = json.loads((tmp_path / "out" / "numerics.json").read_text())
+    assert numerics["verdict"] == "passed"

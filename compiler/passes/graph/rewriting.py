@@ -4,8 +4,7 @@ from collections import Counter
 from typing import Any
 
 import tvm
-import tvm_ffi
-from tvm import relax, sym
+from tvm import relax
 
 from compiler.ir.blocks import with_reads_visible
 from compiler.passes.graph import op_patterns
@@ -95,14 +94,3 @@ def is_weight(expr: Any) -> bool:
         and len(expr.value.shape) == 2
         and all(expr.value.shape)
     )
-
-
-def with_simple_shape(rewriter: Any, value: Any) -> Any:
-    """Casts `value` to the simplest form of its extents, if its type has another.
-
-    Relax deduces 1 + n where TE writes n + 1, and FuseTIR compares the two term by term.
-    """
-    extents = [sym.Analyzer().simplify(extent) for extent in value.ty.shape.values]
-    if tvm_ffi.structural_equal(value.ty.shape, relax.ShapeExpr(extents)):
-        return value
-    return rewriter.builder_.match_cast(value, relax.TensorType(extents, value.ty.dtype))

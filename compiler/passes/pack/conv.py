@@ -28,7 +28,6 @@ from compiler.passes.graph.rewriting import (
     constant_of,
     reads_of,
     rewrite_functions,
-    with_simple_shape,
 )
 from compiler.passes.pack.matmul import pack_panels
 from compiler.targets.vector_unit import VectorUnit
@@ -141,10 +140,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         # With few channels the conditions for padding cost more than a padded copy of the image.
         if (single or (channels < lanes and width > 1)) and any(window.pads):
             top, left, bottom, right = window.pads
-            data = with_simple_shape(
-                self,
-                self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0])),
-            )
+            data = self.builder_.emit(relax.op.nn.pad(data, [0, 0, top, bottom, left, right, 0, 0]))
             window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
         if single:
             return self.builder_.call_te(
@@ -230,7 +226,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         pads = [int(pad) for pad in attrs.padding]
         if any(pads):
             widths = [0, 0, *(pads[i + j] for i in range(rank) for j in (0, rank)), 0, 0]
-            data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, widths)))
+            data = self.builder_.emit(relax.op.nn.pad(data, widths))
         strides, dilation = (
             tuple(int(value) for value in values) for values in (attrs.strides, attrs.dilation)
         )

@@ -19,7 +19,6 @@ from compiler.passes.graph.rewriting import (
     constant_of,
     is_weight,
     rewrite_functions,
-    with_simple_shape,
 )
 from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
 from compiler.passes.pack.integer_programs import (
@@ -118,7 +117,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         neighbours = zero is not None or product.scalar
         return self.builder_.call_te(
             lambda x, packed: integer_matmul(Left(x, zero), packed, weight.shape[1], product),
-            with_simple_shape(self, given),
+            given,
             relax.const(pack_integers([weight], self.width, product, neighbours)),
             primfunc_name_hint="integer_matmul",
             primfunc_attrs=FUSABLE,
@@ -135,7 +134,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             top, left, bottom, right = window.pads
             widths = [0, 0, top, bottom, left, right, 0, 0]
             padded = relax.op.nn.pad(data, widths, pad_value=zero or 0)
-            data = with_simple_shape(self, self.builder_.emit(padded))
+            data = self.builder_.emit(padded)
         in_rows = neighbours and window.dilation[1] == 1
         if in_rows:
             # A row of the window lies in a row: groups go over it, since channels may be few.
@@ -161,7 +160,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         taps = weight[..., 0].transpose(1, 2, 0).astype(product.right)
         sums = self.builder_.call_te(
             lambda x, w: integer_depthwise(Left(x, zero, "int32"), w, window),
-            with_simple_shape(self, data),
+            data,
             relax.const(np.ascontiguousarray(taps)),
             primfunc_name_hint="integer_depthwise",
             primfunc_attrs=FUSABLE,
@@ -220,7 +219,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         scale, zero = (value.value.numpy().reshape(()) for value in values)
         sums = self.builder_.call_te(
             lambda x: integer_sum(Left(x, int(zero), "int32"), axes, bool(call.attrs.keepdims)),
-            with_simple_shape(self, given),
+            given,
             primfunc_name_hint="integer_sum",
             primfunc_attrs=FUSABLE,
         )

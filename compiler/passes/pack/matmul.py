@@ -15,7 +15,6 @@ from compiler.passes.graph.rewriting import (
     constant_of,
     is_weight,
     rewrite_functions,
-    with_simple_shape,
 )
 from compiler.passes.pack.tied import TiedTables, digest, rows_of_panels
 from compiler.targets.vector_unit import VectorUnit
@@ -71,14 +70,14 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if columns == 1:
             return self.builder_.call_te(
                 _column_matmul,
-                with_simple_shape(self, left),
+                left,
                 as_constant(values_of(right).reshape(-1)),
                 primfunc_name_hint="column_matmul",
                 primfunc_attrs=FUSABLE,
             )
         return self.builder_.call_te(
             _panel_matmul,
-            with_simple_shape(self, left),
+            left,
             self._panels(right),
             columns,
             panel_width(self.unit, columns),
@@ -115,7 +114,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         return self.builder_.call_te(
             rows_of_panels,
-            with_simple_shape(self, call.args[1].fields[1]),
+            call.args[1].fields[1],
             panels,
             len(table),
             primfunc_name_hint="rows_of_panels",

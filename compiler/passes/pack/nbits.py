@@ -13,7 +13,7 @@ from compiler.ir.ops.nbits import HALF, Blocks, real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, Form, product_of, stage_of
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.nbits_calls import NBitsCall, read_nbits_call
-from compiler.passes.graph.rewriting import FUSABLE, rewrite_functions, with_simple_shape
+from compiler.passes.graph.rewriting import FUSABLE, rewrite_functions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
 
@@ -162,7 +162,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         panels, held = self._panels(found.table)
         return self.builder_.call_te(
             lambda x, *tensors: _product(x, tensors, panels, found.columns, found.rounded),
-            with_simple_shape(self, found.given),
+            found.given,
             *held,
             primfunc_name_hint="nbits_panels",
             primfunc_attrs=FUSABLE,
@@ -174,7 +174,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         panels, held = self._panels(found.table)
         return self.builder_.call_te(
             lambda index, *tensors: _rows_of(index, tensors, panels, found.columns),
-            with_simple_shape(self, found.given),
+            found.given,
             *held,
             primfunc_name_hint="rows_of_panels",
         )

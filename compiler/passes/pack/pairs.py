@@ -18,7 +18,6 @@ from compiler.passes.graph.rewriting import (
     is_weight,
     rewrite_functions,
     unrounded,
-    with_simple_shape,
 )
 from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
 from compiler.targets.vector_unit import VectorUnit
@@ -104,7 +103,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         columns = int(right.value.shape[1])
         return self.builder_.call_te(
             _pair_matmul,
-            with_simple_shape(self, left),
+            left,
             self._panels(right, lambda weight: [weight], panel_width(self.unit, columns)),
             columns,
             primfunc_name_hint="pair_matmul",
@@ -119,7 +118,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if joined and any(window.pads):
             top, bottom, left, right_pad = (window.pads[i] for i in (0, 2, 1, 3))
             widths = [0, 0, top, bottom, left, right_pad, 0, 0]
-            data = with_simple_shape(self, self.builder_.emit(relax.op.nn.pad(data, widths)))
+            data = self.builder_.emit(relax.op.nn.pad(data, widths))
             window = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
 
         def runs(weight: Array) -> list[Array]:

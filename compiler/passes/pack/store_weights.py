@@ -16,7 +16,6 @@ from compiler.passes.graph.rewriting import (
     constant_of,
     is_weight,
     rewrite_functions,
-    with_simple_shape,
 )
 from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pack.tied import table_of_rows
@@ -73,7 +72,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         return self.builder_.call_te(
             lambda x, *tensors: product_program(table, x.shape[:-1])(x, *tensors),
-            with_simple_shape(self, left),
+            left,
             *(relax.const(tensor.data) for tensor in table.tensors),
             primfunc_name_hint=PRODUCTS[self.bits, False],
             primfunc_attrs=FUSABLE,
@@ -86,7 +85,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         return self.builder_.call_te(
             lambda index, *tensors: rows_program(table, index.shape)(index, *tensors),
-            with_simple_shape(self, call.args[1].fields[1]),
+            call.args[1].fields[1],
             *(relax.const(tensor.data) for tensor in table.tensors),
             primfunc_name_hint=ROWS[self.bits],
         )
