@@ -19,7 +19,7 @@ OF_COLOURS = {
 }
 """axe's rules for which the page in light is not that in dark."""
 SHOTS = "RELAXD_SCREENSHOTS"
-"""The variable that names a folder for pictures, as docs/web.md shows them."""
+"""The variable that names a folder for pictures, as docs/howto/web-page.md shows them."""
 
 
 @contextmanager

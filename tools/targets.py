@@ -1,11 +1,11 @@
-"""Writes the table of targets into docs/targets.md: `python -m tools.targets`."""
+"""Writes the table of targets into docs/reference/targets.md: `python -m tools.targets`."""
 
 from pathlib import Path
 
 from compiler.targets import NATIVE, Runtime, Target, registry
 from relaxd.contract.options import Flavour
 
-PAGE = Path(__file__).parent.parent / "docs" / "targets.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "targets.md"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 _COLUMNS = ("Target", "Processor", "Vectors", "System", "Library", "TVM's runtime", "Status")
 _LIBRARIES = {"elf": "ELF", "macho": "Mach-O", "coff": "COFF", "wasm": "WebAssembly"}

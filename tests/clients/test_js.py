@@ -20,7 +20,7 @@ from tests.servers import missing
 
 HERE = Path(__file__).parent / "js"
 PACKAGE = Path(__file__).parents[2] / "clients" / "js"
-PAGE = Path(__file__).parents[2] / "docs" / "browser.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "browser.md"
 SMALL, WHOLE = 8_000, 17_000
 """Bytes after gzip: of what every page loads, and of it all, with WebGPU, threads and states."""
 MANIFEST = {

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "docker" / "monitoring"
 RULES: dict[str, Any] = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = (ROOT / "docs" / "howto" / "run-the-service.md").read_text()
 NAME = re.compile(r"\brelaxd_\w+")
 LABELS = re.compile(r"(relaxd_\w+)\{([^}]*)\}")
 

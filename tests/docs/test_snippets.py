@@ -50,7 +50,7 @@ def runs(block: Block) -> bool:
 
 
 STORIES = [page for page in PAGES if any(map(runs, EVERY[page]))]
-FIRST = ("README.md", "docs/getting-started.md", "docs/tutorials/onnx-file.md")
+FIRST = ("README.md", "docs/tutorials/getting-started.md", "docs/tutorials/onnx-file.md")
 """Pages that newcomers read first."""
 
 
@@ -109,21 +109,21 @@ def of(page: str, language: str) -> list[str]:
 
 
 def test_the_files_of_the_pages_are_accepted(tmp_path: Path) -> None:
-    (project,) = of("docs/ci.md", "toml")
+    (project,) = of("docs/howto/ci.md", "toml")
     (tmp_path / "relaxd.toml").write_text(project)
     (model,) = read_project(tmp_path / "relaxd.toml")
     assert model.request.targets == ("x86-64-v3", "aarch64")
-    (step,) = (yaml.safe_load(text)[0] for text in of("docs/ci.md", "yaml"))
+    (step,) = (yaml.safe_load(text)[0] for text in of("docs/howto/ci.md", "yaml"))
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
     assert step["with"].keys() <= action["inputs"].keys()
-    (issuers,) = of("docs/tenants.md", "toml")
+    (issuers,) = of("docs/howto/tenants.md", "toml")
     (tmp_path / "issuers.toml").write_text(issuers)
     (issuer,) = read_issuers(tmp_path / "issuers.toml")
     assert issuer.tenant == tomllib.loads(issuers)["issuer"][0]["tenant"]
 
 
 def test_the_documents_of_the_http_page_are_those_of_the_service(service: Deployment) -> None:
-    request, job, problem = map(json.loads, of("docs/http-api.md", "json"))
+    request, job, problem = map(json.loads, of("docs/reference/http-api.md", "json"))
     del request["samples"]
     CompileRequest.of(**request)
     answer = service.post(b"", "{}")

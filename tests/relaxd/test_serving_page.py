@@ -25,7 +25,7 @@ from tritonclient.utils import InferenceServerException
 from tests.servers import free_port, until
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/serving.md").read_text()
+PAGE = (ROOT / "docs/howto/serving.md").read_text()
 
 
 def source(name: str) -> str:

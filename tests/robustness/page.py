@@ -1,4 +1,4 @@
-"""Writes the page of the last recorded run: docs/reliability.md."""
+"""Writes the page of the last recorded run: docs/explanation/reliability.md."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ import psutil
 from tests.robustness.judge import ROOT, Result
 from tests.robustness.row import Row
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "explanation" / "reliability.md"
 
 
 def page(results: Sequence[Result], lacking: Sequence[Row] = ()) -> str:

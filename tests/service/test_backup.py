@@ -34,7 +34,7 @@ def restored_url(request, database_url, tmp_path):
 
 
 def copy_database(source, to):
-    """As docs/operations.md has it."""
+    """As docs/howto/run-the-service.md has it."""
     if source.startswith("sqlite"):
         one, two = (urlsplit(url).path.removeprefix("/") for url in (source, to))
         with sqlite3.connect(f"/{one}") as live, sqlite3.connect(f"/{two}") as copy:

@@ -21,7 +21,7 @@ def page() -> str:
         (
             "# Problems",
             "",
-            "Every error is a problem document ([members](../http-api.md#problems)). Its `type` is "
+            "Every error is a problem document ([members](http-api.md#problems)). Its `type` is "
             "`urn:relaxd:problem:` and the code. What fails inside a build has a code of its stage "
             "below the one listed here, such as `import.unsupported_operator`; clients that meet a "
             "code which they do not know go by the status.",

@@ -24,7 +24,7 @@ def page() -> str:
             "",
             "The service reads them from its environment, when it starts. What has no URL lies "
             "under `RELAXD_DATA_DIR`. An operator's view of them is in "
-            "[operations](../operations.md).",
+            "[operations](../howto/run-the-service.md).",
             "",
             table(("variable", "default", ""), rows),
         )

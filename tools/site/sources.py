@@ -1,5 +1,6 @@
 """The sources of the site: docs/, the pages at the repository's root, generated reference."""
 
+import posixpath
 import re
 import shutil
 from collections.abc import Callable
@@ -8,8 +9,13 @@ from pathlib import Path
 from tools.site import commands, problems, schemas, settings, tolerances
 
 ROOT = Path(__file__).parent.parent.parent
-OUTSIDE = {"README.md": "index.md", "ARCHITECTURE.md": "architecture.md"}
-"""Pages at the repository's root, and their names on the site."""
+PLACES = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "explanation/architecture.md",
+    "CHANGELOG.md": "reference/changelog.md",
+    "docs/README.md": "contents.md",
+}
+"""Pages that have another place on the site than their path below docs/."""
 
 GENERATED: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands.page,
@@ -19,41 +25,40 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/tolerances.md": tolerances.page,
 }
 
-_LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
-_NAMED = re.compile(r"(?m)^```(\w+) (\S+\.\w+)$")
+_LINK = re.compile(r"\[([^]\n]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+_FILE_BLOCK = re.compile(r"(?m)^```(\w+) (\S+\.\w+)$")
 """The first line of a block that is a file; Markdown's own reading of it ends at the blank."""
 
 
 def assemble(folder: Path) -> None:
     """Fill `folder`, which must not exist."""
-    shutil.copytree(ROOT / "docs", folder)
-    for page in folder.rglob("*.md"):
-        text = _titled(_to_the_root_pages(page.read_text(encoding="utf-8")))
-        page.write_text(text, encoding="utf-8")
-    made = {OUTSIDE[name]: _moved((ROOT / name).read_text(encoding="utf-8")) for name in OUTSIDE}
-    made |= {name: make() for name, make in GENERATED.items()}
-    made["site.css"] = (Path(__file__).parent / "site.css").read_text(encoding="utf-8")
-    made |= {f"reference/{name}": text for name, text in schemas.documents().items()}
-    for name, text in made.items():
+    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.md"))
+    roots = [ROOT / name for name in PLACES if "/" not in name]
+    pages = [path.relative_to(ROOT).as_posix() for path in [*roots, *ROOT.glob("docs/**/*.md")]]
+    files = {_place(page): _convert(page) for page in pages}
+    files |= {name: write() for name, write in GENERATED.items()}
+    files["site.css"] = (Path(__file__).parent / "site.css").read_text(encoding="utf-8")
+    files |= {f"reference/{name}": text for name, text in schemas.documents().items()}
+    for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _to_the_root_pages(text: str) -> str:
-    """A page of docs/ whose links to the root's pages lead to their places on the site."""
-    for source, name in OUTSIDE.items():
-        text = re.sub(rf"(?<=\]\()((?:\.\./)*)\.\./{source}(?=[)#])", rf"\1{name}", text)
-    return text
+def _place(path: str) -> str:
+    """The place on the site of a file of the repository."""
+    return PLACES.get(path, path.removeprefix("docs/"))
 
 
-def _titled(text: str) -> str:
-    """A page whose blocks that are files have their names as titles."""
-    return _NAMED.sub(r'```\1 title="\2"', text)
+def _convert(page: str) -> str:
+    """The text of a page with titles on blocks that are files, and links that hold on the site."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return _LINK.sub(lambda link: _relink(link, page), _FILE_BLOCK.sub(r'```\1 title="\2"', text))
 
 
-def _moved(text: str) -> str:
-    """A page of the root as one of docs/: links into docs/ lose that folder, links to files that
-    are no pages become names.
-    """
-    text = re.sub(r"\[([^]]*)\]\((?:LICENSE|[\w/]+\.(?:py|toml))\)", r"\1", text)
-    return _LINK.sub(lambda link: OUTSIDE.get(link[1], link[1].removeprefix("docs/")), text)
+def _relink(link: re.Match[str], page: str) -> str:
+    """A link of `page` as the site has it; a link to a file that is not on the site is its text."""
+    text, path, fragment = link.groups()
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+    if target not in PLACES and not target.startswith("docs/"):
+        return text
+    return f"[{text}]({posixpath.relpath(_place(target), posixpath.dirname(_place(page)))}{fragment or ''})"

@@ -1,5 +1,5 @@
 """`python -m compiler.ir.torchscript --list`: the operators that the importer covers, as the table
-in docs/torchscript.md.
+in docs/reference/torchscript.md.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from tests.docs import blocks
 from tests.emulated import with_c_library
 from tests.servers import missing
 
-PAGE = Path(__file__).parents[3] / "docs" / "devices.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "micro-controllers.md"
 pytestmark = pytest.mark.slow
 
 DOCUMENTED = re.compile(

@@ -31,7 +31,7 @@ pytestmark = [
 
 BLOCKS = [
     block
-    for block in blocks_of(ROOT / "docs/speech.md")
+    for block in blocks_of(ROOT / "docs/howto/speech.md")
     if "test_speech_page" in str(block.marks.values())
 ]
 

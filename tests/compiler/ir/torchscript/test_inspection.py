@@ -55,7 +55,7 @@ def test_without_declarations_the_arguments_are_listed() -> None:
 
 def test_the_documented_list_is_the_registry() -> None:
     assert len(registry.names()) >= 150
-    text = (ROOT / "docs" / "torchscript.md").read_text()
+    text = (ROOT / "docs" / "reference" / "torchscript.md").read_text()
     assert text.partition(f"{HEAD}\n\n")[2].strip() == table().strip()
 
 
