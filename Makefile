@@ -59,12 +59,13 @@ conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARG
 images: env ## build both images, run them as docker-compose.yml says, compile a model with them; as root, on Debian: some minutes
 	@$(BIN)/python -m tools.images $(ARGS)
 
-check: env ## lint, types, layers, images, manifests, the documentation's site
+check: env ## lint, types, layers, language, images, manifests, the documentation's site
 	@$(BIN)/ruff check $(wildcard $(SOURCES))
 	@$(BIN)/ruff format --check $(wildcard $(SOURCES))
 	@$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tools.language
 	@$(BIN)/hadolint docker/*.Dockerfile
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-actions ci/action.yml

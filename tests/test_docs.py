@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.blocks import FENCE, PAGES, ROOT
 
+KERNELS = ROOT / "docs" / "explanation" / "kernels"
 GOLDEN = ROOT / "tests" / "compiler" / "passes" / "kernels" / "after"
 
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
@@ -118,13 +119,15 @@ def test_paths_and_modules_exist(page: Path) -> None:
     assert [*missing_paths(text), *missing_modules(text), *missing_names(text)] == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "explanation" / "kernels").glob("*.md")), ids=of_page)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "explanation" / "kernels").glob("*.md")), ids=of_page
+)
 def test_quotations_agree_with_golden_files(page: Path) -> None:
     assert list(wrong_quotations(page.read_text(encoding="utf-8"))) == []
 
 
 def test_every_family_has_a_page_or_a_place() -> None:
-    table = (ROOT / "docs" / "explanation" / "kernels" / "README.md").read_text(encoding="utf-8")
+    table = (KERNELS / "README.md").read_text(encoding="utf-8")
     families = ROOT / "compiler" / "passes" / "cpu" / "families"
     named = set(re.findall(r"^\| (\w+) \|", table, re.MULTILINE))
     assert {folder.parent.name for folder in families.glob("*/family.py")} <= named

@@ -2,8 +2,9 @@
 engine running at a time.
 
 Needs `pip install openvino==2026.4.1 iree-base-compiler==3.13.0 iree-base-runtime==3.13.0` beside
-the development environment, the packages that docs/reference/zoo.md names, and matplotlib for `--plot` and
-`--regenerate`; an engine or model whose package is not installed is left out and named.
+the development environment, the packages that docs/reference/zoo.md names, and matplotlib for
+`--plot` and `--regenerate`; an engine or model whose package is not installed is left out and
+named.
 """
 
 from __future__ import annotations

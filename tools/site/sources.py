@@ -61,4 +61,5 @@ def _relink(link: re.Match[str], page: str) -> str:
     target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
     if target not in PLACES and not target.startswith("docs/"):
         return text
-    return f"[{text}]({posixpath.relpath(_place(target), posixpath.dirname(_place(page)))}{fragment or ''})"
+    moved = posixpath.relpath(_place(target), posixpath.dirname(_place(page)))
+    return f"[{text}]({moved}{fragment or ''})"
