@@ -63,8 +63,8 @@ class Builder:
     rounded: bool = False
     seed: Tensor = field(default_factory=_seed)
     drawn: bool = False
-    checks: Checks = field(default_factory=Checks)
     origins: Origins = field(default_factory=Origins)
+    checks: Checks = field(init=False)
     buffers: dict[Any, Buffer] = field(default_factory=dict)
     repeated: dict[Tensor, Tensor] = field(default_factory=dict)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
@@ -74,6 +74,9 @@ class Builder:
     _required: set[Any] = field(default_factory=set)
     """Conditions of `require_once` that every run checks."""
     _depth: int = 0
+
+    def __post_init__(self) -> None:
+        self.checks = Checks(self.origins)
 
     # -- emitting
     # ----------------------------------------------------------------------------------------------
@@ -316,11 +319,9 @@ class Builder:
         if decided is None and self._depth == 0:
             self.facts.confine(condition, message)
         if decided is None:
-            number = tirx.IntImm("int64", self.checks.number(message))
-            self.verify(
-                self._write(Known.of([tirx.Select(condition, number, tirx.IntImm("int64", 0))])),
-                message,
-            )
+            number = self.checks.number(message, ex.prim(condition, "bool"))
+            held = ex.select(condition, ex.prim(number), 0)
+            self._match(self._write(Known.of([held])), number)
 
     def require_once(self, condition: Scalar, message: str) -> None:
         """As `require`, where no earlier call of this name required the same of every run. What all
@@ -334,13 +335,14 @@ class Builder:
         self.require(condition, message)
 
     def verify(self, held: Tensor, message: str) -> None:
-        """Fail every run where the one int64 that `held` holds is not the message's number (see
-        `checks`).
+        """Fail every run where the one int64 that `held` holds is not the number that the message
+        has at this node (see `checks`).
         """
-        number = tirx.IntImm("int64", self.checks.number(message))
-        self.bb.match_cast(
-            self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType([number])
-        )
+        self._match(held, self.checks.number(message))
+
+    def _match(self, held: Tensor, number: int) -> None:
+        shape = self.bb.emit(relax.op.tensor_to_shape(held.expr))
+        self.bb.match_cast(shape, relax.ShapeType([tirx.IntImm("int64", number)]))
 
     def same(self, a: Extent, b: Extent, message: str) -> Extent:
         """Require two extents to be equal and give the simpler of them."""

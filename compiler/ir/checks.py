@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import tvm
+from tvm.ir import Expr as PrimExpr
+from tvm_ffi import StructuralKey
+
+from compiler.ir.origins import Origins
 
 FIRST = 1 << 20
 """Of the numbers: no extent is matched with a constant like that."""
@@ -21,21 +26,35 @@ _PRINTED = re.compile(r"T\.int64\((-?\d+)\)")
 
 @dataclass
 class Checks:
-    """Messages by number; the same message has one number."""
+    """Messages by number.
 
-    numbers: dict[str, int] = field(default_factory=dict)
+    origins: the node that is being imported, which the message of its check names.
+    """
 
-    def number(self, message: str) -> int:
-        """What stands for the message."""
-        return self.numbers.setdefault(_PRINTED.sub(r"\1", message), FIRST + len(self.numbers))
+    origins: Origins = field(default_factory=Origins)
+    messages: dict[str, str] = field(default_factory=dict)
+    _numbers: dict[tuple[str, Any], int] = field(default_factory=dict)
+
+    def number(self, message: str, condition: PrimExpr | None = None) -> int:
+        """What stands for the message: one number for each node, or for each `condition` on dims,
+        of which all nodes after the first one require nothing new.
+        """
+        text, spoken = _PRINTED.sub(r"\1", message), self.origins.spoken
+        key = (text, spoken if condition is None else StructuralKey(condition))
+        if key not in self._numbers:
+            self._numbers[key] = FIRST + len(self._numbers)
+            self.messages[str(self._numbers[key])] = _naming(spoken, text)
+        return self._numbers[key]
 
     def attached(self, function: tvm.relax.Function) -> tvm.relax.Function:
         """The function with the messages in its attribute."""
-        if not self.numbers:
-            return function
-        return function.with_attr(
-            ATTRIBUTE, {str(number): message for message, number in self.numbers.items()}
-        )
+        return function.with_attr(ATTRIBUTE, self.messages) if self.messages else function
+
+
+def _naming(spoken: str, text: str) -> str:
+    """The message behind the operator and the node's name."""
+    operator = spoken.partition(" ")[0].rpartition(":")[2].rpartition(".")[2]
+    return f"{spoken}: {text.removeprefix(f'{operator}: ')}" if spoken else text
 
 
 def messages_of(module: tvm.IRModule) -> Mapping[str, str]:

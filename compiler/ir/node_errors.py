@@ -58,7 +58,7 @@ class NodeErrors:
         is named after it.
         """
         try:
-            with self.origins.inside(self.origin):
+            with self.origins.inside(self.origin, f"{self.op} {self.label!r}"):
                 yield
         except CompileError as error:
             if error.failure.node is None:

@@ -13,19 +13,24 @@ from dataclasses import dataclass, field
 
 # Relax takes digits at the end for its own, by which it tells variables of one name apart.
 _NAME = re.compile(r"n(\d+)_\d*")
+_CHARACTERS = 120
+"""Of a node's name, this many stand in messages."""
 
 
 @dataclass
 class Origins:
     """The nodes that are being imported, innermost last, and those that have emitted something."""
 
-    _open: list[str] = field(default_factory=list)
+    _open: list[tuple[str, str]] = field(default_factory=list)
     _found: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
-    def inside(self, label: str) -> Iterator[None]:
-        """What the body emits comes from the node of that name."""
-        self._open.append(label)
+    def inside(self, label: str, spoken: str = "") -> Iterator[None]:
+        """What the body emits comes from the node of that name.
+
+        spoken: the operator and the node's name, for messages of run-time checks.
+        """
+        self._open.append((label, _printable(spoken)))
         try:
             yield
         finally:
@@ -35,12 +40,23 @@ class Origins:
         """How to call the next variable; empty outside of nodes."""
         if not self._open:
             return ""
-        return f"n{self._found.setdefault(self._open[-1], len(self._found))}_"
+        return f"n{self._found.setdefault(self._open[-1][0], len(self._found))}_"
+
+    @property
+    def spoken(self) -> str:
+        """The operator and the name of the innermost node, empty outside of nodes."""
+        return self._open[-1][1] if self._open else ""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The nodes by position."""
         return tuple(self._found)
+
+
+def _printable(text: str) -> str:
+    """A name as it may stand in a message: braces delimit messages of the virtual machine."""
+    plain = "".join(c if c.isprintable() and c not in "{}" else "_" for c in text)
+    return plain if len(plain) <= _CHARACTERS else f"{plain[:_CHARACTERS]}..."
 
 
 def position_of(variable: str) -> int | None:

@@ -15,7 +15,7 @@ from tests.clients.page_programs import ran
 ROWS = 5
 PROGRAM = Path(__file__).with_name("gpu_page.js")
 INDICES = ([0, 1, 4, -1, -5], [], [3], [0, ROWS], [2] * 300, [-ROWS - 1], [4, 3])
-WRONG = f"run.failed: Gather: an index is out of range for an axis of {ROWS}"
+WRONG = f"run.failed: Gather 'y': an index is out of range for an axis of {ROWS}"
 
 pytestmark = pytest.mark.slow
 

@@ -14,38 +14,51 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.indices import Indices, wrap
 from compiler.ir.ops import layout, loops
 from compiler.ir.values import Known, Value
 
 
-def wrap(index: Any, extent: Extent) -> Any:
-    """An index expression as int64, negative ones counted from the end."""
-    index = index.astype("int64")
-    return tirx.Select(index < ex.prim(0), index + ex.prim(extent), index)
-
-
-def check(b: Builder, indices: Value, extent: Extent, what: str, low: int | None = None) -> None:
-    """Require every index to be in [low, extent), low by default -extent; at run time where import
-    cannot tell.
+def check(b: Builder, indices: Value, extent: Extent, what: str = "an index") -> Indices:
+    """The integers as positions on an axis, each required to be in [-extent, extent); at run time
+    where import cannot tell.
     """
-    message = f"{what}: an index is out of range for an axis of {extent}"
-    least = ex.sub(0, extent) if low is None else low
-    if isinstance(indices, Known) and not indices.symbolic and isinstance(extent, int):
-        if indices.data.size and (indices.data.min() < least or indices.data.max() >= extent):
-            raise ImportFailed(message, reason="index")
+    message = f"{what} is out of range for an axis of {extent}"
+    check_within(b, indices, ex.sub(0, extent), extent, message)
+    return Indices(indices, extent)
+
+
+def check_within(b: Builder, values: Value, least: Extent, limit: Extent, message: str) -> None:
+    """Require integers, such as lengths, to be in [least, limit)."""
+    if isinstance(values, Known) and not values.symbolic:
+        if values.data.size:
+            lowest, greatest = int(values.data.min()), int(values.data.max())
+            fits = ex.both(ex.less_equal(least, lowest), ex.less(greatest, limit))
+            b.require(fits, message)
         return
-    total = b.facts.simplify(ex.product(indices.shape))
-    flat = layout.reshape(b, indices, [total])
+    total = b.facts.simplify(ex.product(values.shape))
+    flat = layout.reshape(b, values, [total])
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         bad = loops.cell("bool", False)
         with loops.serial(total) as i:
             index = inputs[0][i].astype("int64")
-            bad[0] = tirx.Or(bad[0], tirx.Or(index >= ex.prim(extent), index < ex.prim(least)))
+            bad[0] = tirx.Or(bad[0], tirx.Or(index >= ex.prim(limit), index < ex.prim(least)))
         outputs[0][0] = tirx.Select(bad[0], ex.prim(0), ex.prim(b.checks.number(message)))
 
     (held,) = loops.program(b, body, [((1,), "int64")], flat, name="check_indices")
     b.verify(held, message)
+
+
+def item(b: Builder, x: Value, axis: int, position: int) -> Value:
+    """The slice of x at one position that the model's form fixes, which the axis must have."""
+    return layout.take(b, x, check(b, Known.of(position), x.shape[axis], f"index {position}"), axis)
+
+
+def check_lengths(b: Builder, lengths: Value, extent: Extent) -> None:
+    """Require that of an axis each of so many first elements are there."""
+    message = f"a length is negative or exceeds the axis of {extent}"
+    check_within(b, lengths, 0, b.facts.simplify(ex.add(extent, 1)), message)
 
 
 def gather_elements(b: Builder, x: Value, indices: Value, axis: int) -> Value:
@@ -54,13 +67,12 @@ def gather_elements(b: Builder, x: Value, indices: Value, axis: int) -> Value:
     """
     axis = layout.axis_of(axis, len(x.shape))
     _fits(b, indices.shape, x.shape, axis, "GatherElements")
-    check(b, indices, x.shape[axis], "GatherElements")
-    extent = x.shape[axis]
+    positions = check(b, indices, x.shape[axis])
 
     def compute(data: te.Tensor, index: te.Tensor) -> te.Tensor:
         return te.compute(
             index.shape,
-            lambda *i: data(*i[:axis], wrap(index(*i), extent), *i[axis + 1 :]),
+            lambda *i: data(*i[:axis], positions.at(index(*i)), *i[axis + 1 :]),
             name="gather_elements",
         )
 
@@ -79,18 +91,18 @@ def _fits(
             )
 
 
-def check_coordinates(b: Builder, indices: Value, extents: Sequence[Extent], what: str) -> None:
-    """Require the last axis of `indices` to hold valid coordinates of a tensor with these leading
-    extents.
+def check_coordinates(b: Builder, indices: Value, extents: Sequence[Extent]) -> list[Indices]:
+    """The last axis of `indices` as coordinates of a tensor with these leading extents, one after
+    the other.
     """
     rank = len(indices.shape)
-    for place, extent in enumerate(extents):
-        part = (
-            layout.strided_slice(b, indices, rank - 1, place, place + 1, 1)
-            if len(extents) > 1
-            else indices
-        )
-        check(b, part, extent, what)
+    parts = [
+        layout.strided_slice(b, indices, rank - 1, place, place + 1, 1)
+        if len(extents) > 1
+        else indices
+        for place in range(len(extents))
+    ]
+    return [check(b, part, extent) for part, extent in zip(parts, extents, strict=True)]
 
 
 def gather_nd(b: Builder, x: Value, indices: Value, depth: int, batch: int) -> Value:
@@ -99,13 +111,13 @@ def gather_nd(b: Builder, x: Value, indices: Value, depth: int, batch: int) -> V
     """
     for axis in range(batch):
         b.same(x.shape[axis], indices.shape[axis], f"GatherND: batch axis {axis} differs")
-    check_coordinates(b, indices, x.shape[batch : batch + depth], "GatherND")
+    coordinates = check_coordinates(b, indices, x.shape[batch : batch + depth])
     outer = len(indices.shape) - 1
     shape = [*indices.shape[:-1], *x.shape[batch + depth :]]
 
     def compute(data: te.Tensor, index: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
-            place = [wrap(index(*i[:outer], ex.prim(d)), x.shape[batch + d]) for d in range(depth)]
+            place = [c.at(index(*i[:outer], ex.prim(d))) for d, c in enumerate(coordinates)]
             return data(*i[:batch], *place, *i[outer:])
 
         return te.compute([ex.prim(e) for e in shape], at, name="gather_nd")
@@ -125,6 +137,7 @@ def one_hot(b: Builder, indices: Value, depth: Extent, values: Value, axis: int)
 
     def compute(index: te.Tensor, pair: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
+            # No address, so that nothing is checked: indices beyond the depth are in no column.
             hot = tirx.EQ(wrap(index(*i[:axis], *i[axis + 1 :]), depth), i[axis])
             return tirx.Select(hot, pair(ex.prim(1)), pair(ex.prim(0)))
 
@@ -164,13 +177,14 @@ def eye(b: Builder, rows: Extent, columns: Extent, k: int, dtype: str) -> Value:
 
 def reverse_sequence(b: Builder, x: Value, lengths: Value, batch: int, time: int) -> Value:
     """Each batch entry's first lengths[entry] steps along the time axis in reverse order, the rest
-    as they are.
+    as they are; no length may be negative or exceed the axis.
     """
     b.same(
         lengths.shape[0],
         x.shape[batch],
         "ReverseSequence: as many lengths as batch entries are needed",
     )
+    check_lengths(b, lengths, x.shape[time])
 
     def compute(data: te.Tensor, count: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:

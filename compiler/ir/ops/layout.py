@@ -15,6 +15,7 @@ from compiler.ir import extents as ex
 from compiler.ir.buffers import AXIS
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.indices import Indices
 from compiler.ir.ops import caches
 from compiler.ir.programs import INJECTIVE
 from compiler.ir.values import Known, Tensor, Value
@@ -169,11 +170,9 @@ def concat(b: Builder, values: Sequence[Value], axis: int) -> Value:
     return b.emit(relax.op.concat(restated, axis), shape)
 
 
-def take(b: Builder, x: Value, indices: Value, axis: int) -> Value:
-    """Slices of x along an axis at integer indices of any rank; negative indices count from the
-    end.
-    """
-    axis = axis_of(axis, len(x.shape))
+def take(b: Builder, x: Value, positions: Indices, axis: int) -> Value:
+    """Slices of x along an axis at positions of any rank."""
+    axis, indices = axis_of(axis, len(x.shape)), positions.value
     if isinstance(x, Known) and isinstance(indices, Known) and not indices.symbolic:
         return Known.of(np.take(x.data, indices.data, axis), x.dtype)
     extent = x.shape[axis]
@@ -188,9 +187,8 @@ def take(b: Builder, x: Value, indices: Value, axis: int) -> Value:
 
     def gather(data: te.Tensor, index: te.Tensor) -> te.Tensor:
         def at(*position: Any) -> Any:
-            i = index(*position[axis : axis + rank]).astype("int64")
-            wrapped = tirx.Select(i < tirx.const(0, "int64"), i + ex.prim(extent), i)
-            return data(*position[:axis], wrapped, *position[axis + rank :])
+            i = positions.at(index(*position[axis : axis + rank]))
+            return data(*position[:axis], i, *position[axis + rank :])
 
         return te.compute([ex.prim(e) for e in shape], at, name="take")
 

@@ -9,6 +9,7 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.indices import Indices
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import indexing, layout
 from compiler.ir.ops import nn_norm as norm
@@ -34,8 +35,9 @@ def negative_log_likelihood(
     size = b.facts.simplify(ex.product(x.shape[2:]))
     scores = layout.reshape(b, ew.cast(b, x, norm.wide(x.dtype)), [x.shape[0], x.shape[1], size])
     classes = layout.reshape(b, target, [x.shape[0], size])
-    weights = _weights(b, classes, weight, ignored, scores.dtype, x.shape[1])
-    losses = _picked(b, scores, classes, weights, ignored)
+    positions = _checked(b, classes, ignored, x.shape[1])
+    weights = _weights(b, positions, weight, ignored, scores.dtype)
+    losses = _picked(b, scores, positions, weights, ignored)
     if reduction == "none":
         return ew.cast(b, layout.reshape(b, losses, target.shape), x.dtype)
     total = rd.reduce(b, losses, "sum", [0, 1], False)
@@ -52,19 +54,24 @@ def _class_of(item: Any, ignored: int | None) -> Any:
     )
 
 
-def _weights(
-    b: Builder, classes: Value, weight: Value | None, ignored: int | None, dtype: str, count: Extent
-) -> Value:
-    """The weight of each target, 0 for ignored ones; requires that the others are classes."""
+def _checked(b: Builder, classes: Value, ignored: int | None, count: Extent) -> Indices:
+    """The targets as they are; those that are not ignored are classes."""
 
     def readable(data: te.Tensor) -> te.Tensor:
         return te.compute(data.shape, lambda *i: _class_of(data(*i), ignored), name="classes")
 
-    indexing.check(b, b.te(readable, classes, name="classes"), count, "a loss's targets")
+    indexing.check(b, b.te(readable, classes, name="classes"), count, "a target")
+    return Indices(classes, count)
+
+
+def _weights(
+    b: Builder, classes: Indices, weight: Value | None, ignored: int | None, dtype: str
+) -> Value:
+    """The weight of each target, 0 for ignored ones."""
 
     def compute(data: te.Tensor, *table: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
-            place = indexing.wrap(_class_of(data(*i), ignored), count)
+            place = classes.at(_class_of(data(*i), ignored))
             found = table[0](place).astype(dtype) if table else tirx.const(1, dtype)
             if ignored is None:
                 return found
@@ -74,17 +81,18 @@ def _weights(
 
         return te.compute(data.shape, at, name="weights")
 
-    return b.te(compute, classes, *([] if weight is None else [weight]), name="weights")
+    given = [] if weight is None else [weight]
+    return b.te(compute, classes.value, *given, name="weights")
 
 
 def _picked(
-    b: Builder, scores: Value, classes: Value, weights: Value, ignored: int | None
+    b: Builder, scores: Value, classes: Indices, weights: Value, ignored: int | None
 ) -> Value:
     zero = tirx.const(0, scores.dtype)
 
     def compute(data: te.Tensor, place: te.Tensor, weight: te.Tensor) -> te.Tensor:
         def at(n: Any, i: Any) -> Any:
-            score = data(n, indexing.wrap(_class_of(place(n, i), ignored), scores.shape[1]), i)
+            score = data(n, classes.at(_class_of(place(n, i), ignored)), i)
             loss = zero - score * weight(n, i)
             return (
                 loss
@@ -94,7 +102,7 @@ def _picked(
 
         return te.compute(place.shape, at, name="losses")
 
-    return b.te(compute, scores, classes, weights, name="losses")
+    return b.te(compute, scores, classes.value, weights, name="losses")
 
 
 def log_probabilities(b: Builder, x: Value) -> Value:

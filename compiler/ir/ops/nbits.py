@@ -14,8 +14,8 @@ from tvm.ir.prim import expr as prim
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.indices import Indices, wrap
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import indexing
 from compiler.ir.values import Known, Value
 
 PRODUCTS = {
@@ -105,12 +105,10 @@ def product_program(table: Blocks, rows: Sequence[Any]) -> Callable[..., te.Tens
     return compute
 
 
-def rows(b: Builder, indices: Value, table: Blocks) -> Value:
-    """float32 [*indices, depth]: rows of the matrix at integer indices, negative ones from the end;
-    none is checked.
-    """
-    program = rows_program(table, list(map(ex.prim, indices.shape)))
-    return b.te(program, indices, *table.tensors, name=ROWS[table.bits])
+def rows(b: Builder, positions: Indices, table: Blocks) -> Value:
+    """float32 [*positions, depth]: rows of the matrix at the positions."""
+    program = rows_program(table, list(map(ex.prim, positions.shape)))
+    return b.te(program, positions.value, *table.tensors, name=ROWS[table.bits])
 
 
 def rows_program(table: Blocks, places: Sequence[Any]) -> Callable[..., te.Tensor]:
@@ -118,7 +116,7 @@ def rows_program(table: Blocks, places: Sequence[Any]) -> Callable[..., te.Tenso
 
     def compute(index: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
         def at(*place: Any) -> Any:
-            row = indexing.wrap(index(*place[:-1]), len(table.numbers))
+            row = wrap(index(*place[:-1]), len(table.numbers))
             return real_at(table, tensors, row, place[-1])
 
         return te.compute([*places, ex.prim(table.depth)], at, name="rows")

@@ -60,7 +60,7 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
         b.require(ex.greater(extent, 0), "an empty image has no regions")
     count = b.same(rois.shape[0], batch.shape[0], "there are not as many regions as batch indices")
     b.same(rois.shape[1], 4, "a region is of four numbers")
-    indexing.check(b, batch, x.shape[0], "RoiAlign")
+    images = indexing.check(b, batch, x.shape[0], "a batch index")
     dtype = wide(x.dtype)
     data, regions = ew.cast(b, x, dtype), ew.cast(b, rois, dtype)
     scaled = ew.multiply(b, regions, constant(spec.scale, dtype))
@@ -80,7 +80,7 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
                 _place(spec, corner, axis, bin_[axis], steps[axis], counts[axis]) for axis in (0, 1)
             ]
             used = tirx.all(*(step < limit for step, limit in zip(steps, counts, strict=True)))
-            n = indexing.wrap(entry(r), x.shape[0])
+            n = images.at(entry(r))
             terms = _neighbours(places, x.shape[2:], lambda *i: image(n, c, *i))
             inside = tirx.all(used, *_near(places, x.shape[2:]))
             if spec.maximum:
@@ -199,7 +199,7 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale
     b.same(rois.shape[1], 5, "a region is of five numbers")
     column = layout.strided_slice(b, rois, 1, 0, 1, 1)
     entries = ew.cast(b, layout.reshape(b, column, [rois.shape[0]]), "int64")
-    indexing.check(b, entries, x.shape[0], "MaxRoiPool")
+    images = indexing.check(b, entries, x.shape[0], "a batch index")
     dtype = wide(x.dtype)
     zero = tirx.const(0, "int64")
     lowest = tirx.min_value(dtype)
@@ -230,9 +230,7 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale
                 )
                 inside += [taps[axis] >= start, taps[axis] < stop]
             return reducer(
-                tirx.if_then_else(
-                    tirx.all(*inside), image(indexing.wrap(entry(r), x.shape[0]), c, *taps), lowest
-                ),
+                tirx.if_then_else(tirx.all(*inside), image(images.at(entry(r)), c, *taps), lowest),
                 axis=taps,
             )
 

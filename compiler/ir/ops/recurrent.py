@@ -16,7 +16,7 @@ from tvm import relax, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, layout, linear
+from compiler.ir.ops import broadcast, indexing, layout, linear
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Tensor, Value
 from compiler.recurrences.cells import Cell
@@ -96,9 +96,11 @@ def run(
     b: Builder, x: Value, lengths: Value | None, directions: Sequence[Direction]
 ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
     """One direction or two over x [S, B, I]: of each all hidden states [S, B, H], the last hidden
-    [B, H] and cell state; float32 inside.
+    [B, H] and cell state; float32 inside. lengths: integers [B] from 0 to S, the steps of each row.
     """
     first, steps, batch = directions[0].cell, *x.shape[:2]
+    if lengths is not None:
+        indexing.check_lengths(b, lengths, steps)
     hidden = b.facts.simplify(directions[0].r.shape[1])
     blocks = _Blocks.of(b, first.gates, hidden)
     extents = _own(hidden, "hidden"), _own(blocks.count, "blocks")
@@ -156,7 +158,7 @@ def _given(
     if bias is None:
         return product, none
     both = layout.reshape(b, ew.cast(b, bias, "float32"), [2, ex.mul(hidden, cell.gates)])
-    of_input, of_state = (layout.take(b, both, Known.of(index), 0) for index in (0, 1))
+    of_input, of_state = (indexing.item(b, both, 0, index) for index in (0, 1))
     if cell.resets_sum:
         gates = layout.split(b, of_state, 0, [ex.mul(hidden, 2), hidden])
         zeros = broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [hidden])

@@ -37,14 +37,14 @@ class Rotation:
 
 def angles(b: Builder, cache: Value, positions: Value) -> Value:
     """Rows of a cache [positions, width / 2] at positions [batch, length], which are checked."""
-    indexing.check(b, positions, cache.shape[0], "a rotary embedding's positions")
     rows, width = cache.shape
+    checked = indexing.check(b, positions, rows, "a position")
     shape = [*positions.shape, width]
 
     def compute(table: te.Tensor, place: te.Tensor) -> te.Tensor:
         return te.compute(
             [ex.prim(e) for e in shape],
-            lambda n, s, d: table(indexing.wrap(place(n, s), rows), d),
+            lambda n, s, d: table(checked.at(place(n, s)), d),
             name="angles",
         )
 

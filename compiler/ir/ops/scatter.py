@@ -14,8 +14,10 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.facts import UNBOUNDED
+from compiler.ir.indices import Indices
 from compiler.ir.ops import layout, loops
-from compiler.ir.ops.indexing import check, check_coordinates, wrap
+from compiler.ir.ops.indexing import check, check_coordinates, check_within
 from compiler.ir.values import Tensor, Value
 
 
@@ -57,9 +59,9 @@ def scatter_elements(
     axis = layout.axis_of(axis, len(x.shape))
     _same_shapes(b, indices.shape, updates.shape, x.shape, axis)
     rows = _indices_of_rows(b, x, indices, axis)
-    check(b, indices if rows is None else rows, x.shape[axis], "ScatterElements")
+    positions = check(b, indices if rows is None else rows, x.shape[axis])
     if rows is not None:
-        return _scatter_rows(b, x, rows, updates, reduction)
+        return _scatter_rows(b, x, positions, updates, reduction)
     size, strides = b.facts.simplify(ex.product(x.shape)), strides_of(x.shape)
     extents = indices.shape
 
@@ -69,9 +71,7 @@ def scatter_elements(
         loops.copy(data, out, size)
 
         def write(*i: Any) -> None:
-            place = [
-                wrap(index[i], x.shape[axis]) if d == axis else step for d, step in enumerate(i)
-            ]
+            place = [positions.at(index[i]) if d == axis else step for d, step in enumerate(i)]
             offset = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=True)), ex.prim(0))
             out[offset] = reduction.combine(out[offset], update[i])
 
@@ -113,7 +113,7 @@ _COLUMNS = 32
 
 
 def _scatter_rows(
-    b: Builder, x: Value, indices: Value, updates: Value, reduction: Reduction
+    b: Builder, x: Value, indices: Indices, updates: Value, reduction: Reduction
 ) -> Value:
     """As `scatter_elements` at an index for each row, which is the axes behind the indices'."""
     f, extents = b.facts, indices.shape
@@ -132,7 +132,7 @@ def _scatter_rows(
             left = _COLUMNS if whole else tirx.min(ex.prim(width) - first, ex.prim(_COLUMNS))
 
             def row(*i: Any) -> None:
-                place = [*i[:-1], wrap(index[i], x.shape[axis])]
+                place = [*i[:-1], indices.at(index[i])]
                 start = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=False)), first)
                 with loops.serial(left) as j:
                     out[start + j] = reduction.combine(out[start + j], update[(*i, first + j)])
@@ -146,7 +146,7 @@ def _scatter_rows(
         body,
         [((size,), x.dtype)],
         layout.reshape(b, x, [size]),
-        indices,
+        indices.value,
         layout.reshape(b, updates, [*extents, width]),
         name="scatter_rows",
     )
@@ -211,14 +211,19 @@ def scatter_nd(b: Builder, x: Value, indices: Value, updates: Value, reduction: 
             other,
             "ScatterND: the updates' shape does not follow from the indices and the data",
         )
-    check_coordinates(b, indices, x.shape[:depth], "ScatterND")
-    return _scatter_slices(b, x, indices, updates, depth, reduction)
+    coordinates = check_coordinates(b, indices, x.shape[:depth])
+    return _scatter_slices(b, x, indices, updates, coordinates, reduction)
 
 
 def _scatter_slices(
-    b: Builder, x: Value, indices: Value, updates: Value, depth: int, reduction: Reduction
+    b: Builder,
+    x: Value,
+    indices: Value,
+    updates: Value,
+    coordinates: Sequence[Indices],
+    reduction: Reduction,
 ) -> Value:
-    f = b.facts
+    f, depth = b.facts, len(coordinates)
     size, count = f.simplify(ex.product(x.shape)), f.simplify(ex.product(indices.shape[:-1]))
     width = f.simplify(ex.product(x.shape[depth:]))
     strides = strides_of(x.shape)
@@ -230,8 +235,8 @@ def _scatter_slices(
         with loops.serial(count) as n:
             start = sum(
                 (
-                    wrap(index[n, ex.prim(d)], x.shape[d]) * ex.prim(strides[d])
-                    for d in range(depth)
+                    along.at(index[n, ex.prim(d)]) * ex.prim(strides[d])
+                    for d, along in enumerate(coordinates)
                 ),
                 ex.prim(0),
             )
@@ -251,7 +256,7 @@ def tensor_scatter(
     b: Builder, past: Value, update: Value, start: Value | None, axis: int, circular: bool
 ) -> Value:
     """`past` with each batch entry's steps from start[entry] on `axis` replaced by `update`;
-    circular wraps around.
+    circular wraps around. No start may be negative, nor leave the update no room.
     """
     axis = layout.axis_of(axis, len(past.shape))
     length, steps = past.shape[axis], update.shape[axis]
@@ -259,6 +264,11 @@ def tensor_scatter(
         if place != axis:
             b.same(one, other, f"TensorScatter: cache and update differ on axis {place}")
     b.require(ex.less_equal(steps, length), "TensorScatter: the update is longer than the cache")
+
+    if start is not None:
+        limit = UNBOUNDED if circular else b.facts.simplify(ex.sub(ex.add(length, 1), steps))
+        message = f"a start is negative or leaves no room for {steps} steps of {length}"
+        check_within(b, start, 0, limit, message)
 
     def compute(cache: te.Tensor, new: te.Tensor, *starts: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:

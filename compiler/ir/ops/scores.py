@@ -10,6 +10,7 @@ import numpy as np
 from tvm import tirx
 
 from compiler.ir.builder import Builder
+from compiler.ir.indices import Indices
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, reduce, sorting
 from compiler.ir.ops import nn_norm as norm
@@ -98,10 +99,12 @@ def pair(b: Builder, score: Value, post: PostTransform, positive: bool) -> Value
 
 def best(b: Builder, x: Value, labels: Sequence[int]) -> Value:
     """int64 [n]: the label of each row's greatest score, the first of equal ones."""
+    b.same(x.shape[1], len(labels), "there are not as many labels as scores")
     place = layout.squeeze(b, sorting.arg_extreme(b, x, 1, True, False), [1])
     if list(labels) == list(range(len(labels))):
         return place
-    return layout.take(b, Known.of(np.asarray(labels, np.int64)), place, 0)
+    names = Known.of(np.asarray(labels, np.int64))
+    return layout.take(b, names, Indices.computed(place, len(labels)), 0)
 
 
 def choose(b: Builder, score: Value, above: float, labels: Sequence[int]) -> Value:

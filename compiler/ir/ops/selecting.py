@@ -10,6 +10,7 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.indices import Indices
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, loops
 from compiler.ir.values import Known, Tensor, Value
@@ -74,7 +75,7 @@ def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
         "Compress: the condition is longer than the axis",
     )
     if isinstance(condition, Known) and not condition.symbolic:
-        return layout.take(
-            b, data, Known(np.flatnonzero(condition.data).astype(np.int64), "int64"), place
-        )
-    return layout.take(b, data, places(b, condition, "selected"), place)
+        found: Value = Known(np.flatnonzero(condition.data).astype(np.int64), "int64")
+    else:
+        found = places(b, condition, "selected")
+    return layout.take(b, data, Indices.computed(found, data.shape[place]), place)

@@ -10,6 +10,7 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.indices import Indices
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, loops
 from compiler.ir.values import Tensor, Value
@@ -142,7 +143,7 @@ def unique(
     first, inverse, counts, total = _groups(b, matrix, ordered)
     distinct: Extent = b.known(total, "unique", low=0).scalars()[0]
     first, counts = (layout.strided_slice(b, value, 0, 0, distinct, 1) for value in (first, counts))
-    taken = layout.take(b, matrix, first, 0)
+    taken = layout.take(b, matrix, Indices.computed(first, count), 0)
     if axis is None:
         return layout.reshape(b, taken, [distinct]), first, inverse, counts
     shaped = layout.reshape(b, taken, [distinct, *front.shape[1:]])

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.ir.ops import indexing
+from compiler.ir.indices import wrap
 from compiler.ir.ops.nbits import Blocks
 from compiler.passes.framework.base import Phase
 from compiler.passes.gpu.one_row import UNPACKING
@@ -124,7 +124,7 @@ def _rows(table: Blocks, real: Callable[..., Any]) -> Callable[..., te.Tensor]:
     def compute(index: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
         return te.compute(
             (*index.shape, table.depth),
-            lambda *at: real(tensors, indexing.wrap(index(*at[:-1]), columns), at[-1]),
+            lambda *at: real(tensors, wrap(index(*at[:-1]), columns), at[-1]),
             name="take",
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax, te
 
-from compiler.ir.ops import indexing
+from compiler.ir.indices import wrap
 from compiler.ir.ops.nbits import reals
 from compiler.passes.framework.base import Phase
 from compiler.passes.graph.nbits_calls import read_nbits_call
@@ -46,6 +46,6 @@ def _rows(table: Any, index: Any) -> Any:
     """Rows of a table, at negative indices from its end."""
     return te.compute(
         (*index.shape, table.shape[1]),
-        lambda *at: table(indexing.wrap(index(*at[:-1]), table.shape[0]), at[-1]),
+        lambda *at: table(wrap(index(*at[:-1]), table.shape[0]), at[-1]),
         name="take",
     )

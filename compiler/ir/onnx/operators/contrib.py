@@ -17,7 +17,7 @@ from compiler.ir.onnx.operators.indexing import indexes
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import activation as fn
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import extremes, layout, pointwise
+from compiler.ir.ops import extremes, indexing, layout, pointwise
 from compiler.ir.ops import linear as products
 from compiler.ir.ops import nn_norm as norm
 from compiler.ir.ops import reduce as rd
@@ -105,7 +105,8 @@ def embed_layer_norm(b: Builder, node: Node) -> list[Value | None]:
 
 def _embedded(b: Builder, node: Node, table: int, indices: int) -> Value:
     indexes(b, node, indices, node.value(table).shape[0])
-    return layout.take(b, node.value(table), node.value(indices), 0)
+    positions = indexing.check(b, node.value(indices), node.value(table).shape[0])
+    return layout.take(b, node.value(table), positions, 0)
 
 
 def _mask_index(b: Builder, node: Node) -> Value | None:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from compiler.ir.builder import Builder
+from compiler.ir.indices import Indices
 from compiler.ir.onnx.lists import Content, Form, Items, Stacked, flattened, restored, stack_of
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -216,7 +217,7 @@ def scan_over(
     if isinstance(length, int) and length <= UNROLLED and length > 0:
         columns: list[list[Value]] = []
         for position in range(length):
-            items = [layout.take(b, sequence, Known.of(position), 0) for sequence in sequences]
+            items = [_nth(b, sequence, Known.of(position)) for sequence in sequences]
             made = node.scope.subgraph(body, [*state, *items])
             state = made[: len(state)]
             columns.append([layout.unsqueeze(b, item, [0]) for item in made[len(state) :]])
@@ -226,13 +227,13 @@ def scan_over(
         ]
 
     def first() -> list[Value]:
-        items = [layout.take(b, sequence, b.tensor(Known.of(0)), 0) for sequence in sequences]
+        items = [_nth(b, sequence, b.tensor(Known.of(0))) for sequence in sequences]
         return node.scope.subgraph(body, [*state, *items])[len(state) :]
 
     stacks = control.empty_stacks(b, first)
 
     def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        items = [layout.take(b, sequence, iteration, 0) for sequence in sequences]
+        items = [_nth(b, sequence, iteration) for sequence in sequences]
         made = node.scope.subgraph(body, [*current[: len(state)], *items])
         grown = [
             control.push(b, stack, item)
@@ -243,6 +244,11 @@ def scan_over(
     results = control.loop(b, Known.of(length), None, [*state, *stacks], step)
     restated = [b.adopt(b.tensor(v).expr, [length, *v.shape[1:]]) for v in results[len(state) :]]
     return [*results[: len(state)], *restated]
+
+
+def _nth(b: Builder, sequence: Value, iteration: Value) -> Value:
+    """The item of a loop's iteration: there are no more of these than items."""
+    return layout.take(b, sequence, Indices.computed(iteration, sequence.shape[0]), 0)
 
 
 def _at(node: Node, attribute: str, index: int) -> int:
@@ -283,7 +289,7 @@ def scan_batched(b: Builder, node: Node) -> list[Value]:
         b.same(batch, value.shape[0], "Scan's batches differ")
 
     def row(position: Value) -> list[Value]:
-        picked = [layout.take(b, value, position, 0) for value in values]
+        picked = [_nth(b, value, position) for value in values]
         sequences = [
             _reversed(b, v) if _at(node, "directions", i) else v
             for i, v in enumerate(picked[states:])

@@ -125,7 +125,10 @@ def _check_lengths(b: Builder, last: Value, rows: Extent, total: Extent) -> None
 
         return te.compute([ex.prim(last.shape[0]), ex.prim(2)], value, name="places")
 
-    indexing.check(b, b.te(compute, last, name="places"), total, "seqlens_k", low=0)
+    places = b.te(compute, last, name="places")
+    indexing.check_within(
+        b, places, 0, total, f"seqlens_k leaves a row outside of total_sequence_length, {total}"
+    )
 
 
 def _ends(last: te.Tensor, batch: Extent, rows: Extent, total: Extent) -> te.Tensor:

@@ -142,9 +142,9 @@ def array_feature_extractor(b: Builder, node: Node) -> Value:
     x = node.value(0)
     rows = layout.unsqueeze(b, x, [0]) if len(x.shape) == 1 else x
     count = b.facts.simplify(ex.product(node.value(1).shape))
-    indexing.check(b, node.value(1), rows.shape[-1], "ArrayFeatureExtractor")
     indexes(b, node, 1, rows.shape[-1])
-    return layout.take(b, rows, layout.reshape(b, node.value(1), [count]), len(rows.shape) - 1)
+    positions = indexing.check(b, layout.reshape(b, node.value(1), [count]), rows.shape[-1])
+    return layout.take(b, rows, positions, len(rows.shape) - 1)
 
 
 @op("Binarizer", domain="ai.onnx.ml")

@@ -15,11 +15,11 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import attention as at
-from compiler.ir.ops import broadcast, layout, linear
+from compiler.ir.ops import broadcast, indexing, layout, linear
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops.attention_bias import Sight, bias
 from compiler.ir.ops.nn_norm import wide
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Value
 
 SHARED = frozenset({"num_heads", "scale", "softcap"})
 """Attributes that every operator here may have."""
@@ -58,7 +58,7 @@ def attention(b: Builder, node: Node) -> list[Value | None]:
     sizes = node.attr("qkv_hidden_sizes", [third, third, third])
     parts = Parts(*(at.split_heads(b, piece, heads) for piece in pieces(b, joined, sizes)))
     if node.has(4):
-        halves = [layout.take(b, node.value(4), Known.of(i), 0) for i in range(2)]
+        halves = [indexing.item(b, node.value(4), 0, i) for i in range(2)]
         parts = _extended(b, parts, *halves)
     result = _attend(b, node, parts, _padding(b, node, 3, parts), node.optional(5))
     present = None
@@ -139,8 +139,7 @@ def _unpacked(b: Builder, x: Value, count: int) -> list[Value]:
     b.same(x.shape[3], count, f"{count} tensors are packed along an axis of {x.shape[3]}")
     hidden = b.facts.simplify(ex.mul(x.shape[2], x.shape[4]))
     return [
-        layout.reshape(b, layout.take(b, x, Known.of(i), 3), [*x.shape[:2], hidden])
-        for i in range(count)
+        layout.reshape(b, indexing.item(b, x, 3, i), [*x.shape[:2], hidden]) for i in range(count)
     ]
 
 

@@ -77,13 +77,13 @@ def gather_block_quantized(b: Builder, node: Node) -> Value:
     extent = data.shape[axis]
     low, _ = b.facts.bounds(extent)
     node.scope.model.indexed.append((node.scope, node.proto.input[1], 0, low - 1))
-    indexing.check(b, indices, extent, "GatherBlockQuantized")
+    positions = indexing.check(b, indices, extent)
     if bits not in (4, 8):
         node.fail(f"tables of {bits} bits are not supported", reason="unsupported_dtype")
     if rank == 2 and axis == 0 and along == 1 and data.dtype == "uint8":
-        return ew.cast(b, nbits.rows(b, indices, _table(node, bits)), scales.dtype)
+        return ew.cast(b, nbits.rows(b, positions, _table(node, bits)), scales.dtype)
     real = _unpacked(node, bits, along).astype(np.dtype(scales.dtype))
-    return layout.take(b, Known(real, scales.dtype), indices, axis)
+    return layout.take(b, Known(real, scales.dtype), positions, axis)
 
 
 def _table(node: Node, bits: int) -> Blocks:

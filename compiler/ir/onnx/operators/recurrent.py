@@ -6,9 +6,9 @@ from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
+from compiler.ir.ops import indexing, layout
 from compiler.ir.ops.recurrent import Direction, run
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Value
 from compiler.recurrences.cells import Cell, activation
 
 DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
@@ -82,7 +82,7 @@ def _direction(
         if value is None:
             return None
         value = layout.transpose(b, value, [1, 0, 2]) if state and batch_first else value
-        return layout.take(b, value, Known.of(index), 0)
+        return indexing.item(b, value, 0, index)
 
     w, r = part(1), part(2)
     if w is None or r is None:

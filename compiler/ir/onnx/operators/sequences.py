@@ -10,7 +10,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.onnx.lists import Content, Items, Stacked, stack_of
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import control, layout
+from compiler.ir.ops import control, indexing, layout
 from compiler.ir.values import Known, Value
 
 _LENGTH = "only run time knows how many items the sequence has"
@@ -54,7 +54,9 @@ def item_at(b: Builder, node: Node) -> Value:
     found, position = node.sequence(0), node.value(1)
     if isinstance(found, Items) and isinstance(position, Known) and not position.symbolic:
         return found.values[_place(node, 1, len(found.values))]
-    return layout.take(b, _stacked(b, node, found), layout.reshape(b, position, []), 0)
+    stack = _stacked(b, node, found)
+    place = indexing.check(b, layout.reshape(b, position, []), stack.shape[0], "a position")
+    return layout.take(b, stack, place, 0)
 
 
 @op("SequenceLength", since=11)

@@ -218,8 +218,7 @@ def gather(b: Builder, node: Node) -> Value:
     node.scope.model.indexed.append((node.scope, node.proto.input[1], 0, low - 1))
     if isinstance(indices, Known) and indices.symbolic and isinstance(data, Known):
         node.fail("a gather at a symbolic index of a shape", reason="data_dependent")
-    indexing.check(b, indices, data.shape[axis], "Gather")
-    return layout.take(b, data, indices, axis)
+    return layout.take(b, data, indexing.check(b, indices, data.shape[axis]), axis)
 
 
 @op("Slice", since=10)

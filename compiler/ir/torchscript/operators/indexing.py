@@ -34,8 +34,7 @@ def embedding(b: Builder, node: Node) -> Value:
     """Rows of the weight at indices."""
     weight, indices = node.value("weight"), node.value("indices")
     indexes(b, node, "indices", weight.shape[0])
-    ix.check(b, indices, weight.shape[0], "embedding")
-    return layout.take(b, weight, indices, 0)
+    return layout.take(b, weight, ix.check(b, indices, weight.shape[0]), 0)
 
 
 @op("index_select")
@@ -44,8 +43,8 @@ def index_select(b: Builder, node: Node) -> Value:
     x, index = node.value("self"), node.value("index")
     axis = node.axis("dim", len(x.shape))
     indexes(b, node, "index", x.shape[axis])
-    ix.check(b, index, x.shape[axis], "index_select")
-    return layout.take(b, x, layout.reshape(b, index, [1]) if not index.shape else index, axis)
+    vector = layout.reshape(b, index, [1]) if not index.shape else index
+    return layout.take(b, x, ix.check(b, vector, x.shape[axis]), axis)
 
 
 @op("gather", "take_along_dim")
@@ -118,8 +117,7 @@ def index(b: Builder, node: Node) -> Value:
     found = places(b, node, x)
     if len(found) == 1:
         ((axis, only),) = found.items()
-        ix.check(b, only, x.shape[axis], "index")
-        return layout.take(b, x, only, axis)
+        return layout.take(b, x, ix.check(b, only, x.shape[axis]), axis)
     return _gathered(b, x, found)
 
 
@@ -160,8 +158,7 @@ def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
     """
     axes = sorted(places)
     shape = next(iter(places.values())).shape
-    for axis in axes:
-        ix.check(b, places[axis], x.shape[axis], "index")
+    positions = [ix.check(b, places[axis], x.shape[axis]) for axis in axes]
     first = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
     kept = [axis for axis in range(len(x.shape)) if axis not in places]
     before = [axis for axis in kept if axis < axes[0]] if first == axes[0] else []
@@ -175,8 +172,8 @@ def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
             place = dict(zip([*before, *after], [*i[:lead], *i[lead + rank :]], strict=True))
             place.update(
                 {
-                    axis: ix.wrap(index(*here), x.shape[axis])
-                    for axis, index in zip(axes, indices, strict=True)
+                    axis: along.at(index(*here))
+                    for axis, along, index in zip(axes, positions, indices, strict=True)
                 }
             )
             return data(*(place[axis] for axis in range(len(x.shape))))
@@ -198,7 +195,7 @@ def one_hot(b: Builder, node: Node) -> Value:
         )
     x = node.value("self")
     indexes(b, node, "self", depth)
-    ix.check(b, x, depth, "one_hot")
+    ix.check_within(b, x, 0, depth, f"a class is negative or not below num_classes, {depth}")
     return ix.one_hot(b, x, depth, Known(np.array([0, 1], np.int64), "int64"), -1)
 
 
@@ -251,5 +248,4 @@ def take(b: Builder, node: Node) -> Value:
     x, index = node.value("self"), node.value("index")
     size = b.facts.simplify(ex.product(x.shape))
     indexes(b, node, "index", size)
-    ix.check(b, index, size, "take")
-    return layout.take(b, layout.reshape(b, x, [size]), index, 0)
+    return layout.take(b, layout.reshape(b, x, [size]), ix.check(b, index, size), 0)

@@ -10,6 +10,8 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.facts import UNBOUNDED
+from compiler.ir.indices import Indices
 from compiler.ir.ops import broadcast, indexing, layout, nn_pad, scan
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import reduce as rd
@@ -129,11 +131,13 @@ def _spread_unevenly(b: Builder, node: Node) -> Value:
     if ex.product(repeats.shape) == 1:
         repeats = broadcast.expand(b, layout.reshape(b, repeats, [1]), [x.shape[axis]])
     b.same(repeats.shape[0], x.shape[axis], "repeats are as many as the axis is long")
-    return layout.take(b, x, _sources(b, repeats), axis)
+    sources = Indices.computed(_sources(b, repeats), x.shape[axis])
+    return layout.take(b, x, sources, axis)
 
 
 def _sources(b: Builder, repeats: Value) -> Value:
     """The index of the element that each place of the result comes from."""
+    indexing.check_within(b, repeats, 0, UNBOUNDED, "a number of repeats is negative or too large")
     if isinstance(repeats, Known) and not repeats.symbolic:
         return Known.of(np.repeat(np.arange(repeats.shape[0]), repeats.data), "int64")
     ends = scan.cumulate(b, repeats, 0, lambda p, q: p + q, 0, False, False)

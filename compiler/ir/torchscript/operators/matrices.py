@@ -10,6 +10,7 @@ from tvm import te, tirx
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.indices import Indices
 from compiler.ir.ops import broadcast, determinant, layout, linear
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import reduce as rd
@@ -95,7 +96,7 @@ def cross(b: Builder, node: Node) -> Value:
     b.same(shape[axis], 3, "a cross product needs an axis of three")
 
     def turned(value: Value, order: list[int]) -> Value:
-        return layout.take(b, value, Known.of(np.asarray(order)), axis)
+        return layout.take(b, value, Indices.constant(order, 3), axis)
 
     forth, back = [1, 2, 0], [2, 0, 1]
     return ew.subtract(

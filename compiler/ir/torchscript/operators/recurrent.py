@@ -10,13 +10,13 @@ from tvm import relax
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear
+from compiler.ir.ops import indexing, layout, linear
 from compiler.ir.ops.recurrent import Direction, run
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.operators.unary import of_float
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Value
 from compiler.recurrences.cells import Activation, Cell, activation
 
 _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
@@ -79,7 +79,7 @@ def _layers(b: Builder, node: Node, cell: Cell, states: Sequence[Value]) -> list
         given = []
         for direction in range(directions):
             index = layer * directions + direction
-            mine = [layout.take(b, state, Known.of(index), 0) for state in states]
+            mine = [indexing.item(b, state, 0, index) for state in states]
             given.append(_direction(b, node, cell, weights, mine, direction == 1))
         made = [
             [ew.cast(b, value, dtype) for value in values if value is not None]

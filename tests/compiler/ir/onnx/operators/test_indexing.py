@@ -46,6 +46,73 @@ def test_an_index_out_of_range_is_an_error() -> None:
             built.run({"x": normal(3), "i": np.array([0, bad])})
 
 
+def assert_refused(built: Built, feed: dict[str, np.ndarray], *wrong: dict[str, list]) -> None:
+    """The feed runs; with any of these inputs in place of its own a check fails."""
+    built.run(feed)
+    for given in wrong:
+        arrays = {name: np.array(items, feed[name].dtype) for name, items in given.items()}
+        with pytest.raises(RuntimeError, match="match_cast"):
+            built.run({**feed, **arrays})
+
+
+EXTREMES = [-(2**63), -(2**31) - 1, -1, 5, 2**31, 2**40, 2**62, 2**63 - 1]
+"""Lengths that no axis of four has."""
+
+
+@pytest.mark.parametrize("op", ["ReverseSequence", "RNN", "GRU", "LSTM"])
+def test_lengths_beyond_the_axis_are_an_error(op: str) -> None:
+    inputs = {"x": "float32[t,b,3]", "lens": "int64[b]"}
+    feed = {"x": normal(4, 2, 3), "lens": np.array([4, 2])}
+    if op == "ReverseSequence":
+        nodes = [NODE(op, ["x", "lens"], ["y"])]
+        assert_refused(build(model_of(nodes, inputs)), feed, *({"lens": [v, 2]} for v in EXTREMES))
+        return
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
+    nodes = [
+        NODE("Cast", ["lens"], ["short"], to=6),
+        NODE(op, ["x", "w", "r", "", "short"], ["", "y"], hidden_size=5),
+    ]
+    constants = {"w": normal(1, gates * 5, 3), "r": normal(1, gates * 5, 5)}
+    built = build(model_of(nodes, inputs, constants, outputs=["y"]))
+    assert_refused(built, feed, {"lens": [5, 2]}, {"lens": [2, -1]}, {"lens": [2**31 - 1, 1]})
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_starts_that_leave_a_cache_are_an_error(mode: str) -> None:
+    node = NODE("TensorScatter", ["cache", "new", "start"], ["y"], mode=mode)
+    inputs = {"cache": "float32[b,t,2]", "new": "float32[b,s,2]", "start": "int64[b]"}
+    feed = {"cache": normal(2, 4, 2), "new": normal(2, 3, 2), "start": np.array([1, 0])}
+    wrong = [-1, -(2**63), 2**62, *([2, 4] if mode == "linear" else [])]
+    built = build(model_of([node], inputs, opset=24))
+    assert_refused(built, feed, *({"start": [0, v]} for v in wrong))
+
+
+def test_positions_in_a_sequence_are_checked() -> None:
+    nodes = [
+        NODE("SequenceConstruct", ["a", "b"], ["s"]),
+        NODE("SequenceAt", ["s", "i"], ["y"]),
+    ]
+    inputs = {"a": "float32[n]", "b": "float32[n]", "i": "int64[]"}
+    feed = {"a": normal(3), "b": normal(3), "i": np.array(-2)}
+    wrong = [{"i": value} for value in (2, -3, 2**62)]
+    assert_refused(build(model_of(nodes, inputs, outputs=["y"])), feed, *wrong)
+
+
+def test_words_of_an_embedding_are_checked() -> None:
+    node = helper.make_node(
+        "EmbedLayerNormalization",
+        ["ids", "", "words", "places", "", "gamma", "beta"],
+        ["y", "mask"],
+        domain="com.microsoft",
+    )
+    constants = {name: normal(7, 4) for name in ("words", "places")}
+    constants |= {name: normal(4) for name in ("gamma", "beta")}
+    model = model_of([node], {"ids": "int32[b,s]"}, constants, outputs=["y"])
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    feed = {"ids": np.array([[0, 6, -7]], np.int32)}
+    assert_refused(build(model), feed, *({"ids": [[v, 0, 1]]} for v in (7, -8, 2**31 - 1)))
+
+
 @pytest.mark.parametrize("batch", [0, 1])
 def test_gather_nd(batch: int) -> None:
     model = model_of(
