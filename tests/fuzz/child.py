@@ -33,13 +33,18 @@ class Died:
 class Child:
     """function: as `module:function`, imported there; seconds: an answer's limit, of processor
     time; patience: how many times as long a machine that others keep busy may take; torch: whether
-    the function needs it.
+    the function needs it; preload: a shared library that comes before all others.
     """
 
     def __init__(
-        self, function: str, seconds: float, patience: float = 8.0, torch: bool = False
+        self,
+        function: str,
+        seconds: float,
+        patience: float = 8.0,
+        torch: bool = False,
+        preload: str | None = None,
     ) -> None:
-        self._torch = torch
+        self._torch, self._preload = torch, preload
         self.name = function.partition(":")[2]
         self._function, self._seconds, self._patience = function, seconds, patience
         self._process: Any = None
@@ -102,7 +107,12 @@ class Child:
         self._process = _CONTEXT.Process(
             target=_serve, args=(theirs, self._function, name, self._torch), daemon=True
         )
-        self._process.start()
+        if self._preload is not None:
+            os.environ["LD_PRELOAD"] = self._preload
+        try:
+            self._process.start()
+        finally:
+            os.environ.pop("LD_PRELOAD", None)
         theirs.close()
 
     def _last_words(self) -> str:
