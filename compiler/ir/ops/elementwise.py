@@ -9,7 +9,6 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.ir import Expr as PrimExpr
 
-from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import MAX_SYMBOLS, Builder
 from compiler.ir.ops.broadcast import aligned
@@ -50,22 +49,24 @@ def binary(
     numpy: how known arrays fold; symbolic: how arrays of dims fold, element by element.
     """
     result = dtype or x.dtype
-    if isinstance(x, Known) and isinstance(y, Known):
-        if (
-            not x.symbolic
-            and not y.symbolic
-            and numpy is not None
-            and max(x.data.size, y.data.size) <= FOLD_LIMIT
-        ):
+    if isinstance(x, Known) and isinstance(y, Known) and is_folded(x, y):
+        if not x.symbolic and not y.symbolic and numpy is not None:
             with np.errstate(all="ignore"):
                 return Known(np.asarray(numpy(x.data, y.data)).astype(np.dtype(result)), result)
-        if (x.symbolic or y.symbolic) and symbolic is not None and _few(x, y):
+        if (x.symbolic or y.symbolic) and symbolic is not None:
             return map_symbols(b, symbolic, x, y, dtype=result)
     (left, right), shape = aligned(b, x, y)
     return b.emit(emit(left.expr, right.expr), shape)
 
 
-def _as_numbers(x: Value, y: Value) -> tuple[Value, Value]:
+def is_folded(x: Known, y: Known) -> bool:
+    """Whether import has the result of an operator on known arrays, not the compiled program."""
+    if x.symbolic or y.symbolic:
+        return _few(x, y)
+    return max(x.data.size, y.data.size) <= FOLD_LIMIT
+
+
+def as_numbers(x: Value, y: Value) -> tuple[Value, Value]:
     """Operands with constants of one element as numbers, where they do not add an axis: kernels
     have numbers in their code, where constants of a shape are arguments.
 
@@ -135,75 +136,31 @@ def unary(
 
 def add(b: Builder, x: Value, y: Value) -> Value:
     """x + y."""
-    return binary(b, *_as_numbers(x, y), relax.op.add, numpy=np.add, symbolic=ex.add)
+    return binary(b, *as_numbers(x, y), relax.op.add, numpy=np.add, symbolic=ex.add)
 
 
 def subtract(b: Builder, x: Value, y: Value) -> Value:
     """x - y."""
-    return binary(b, *_as_numbers(x, y), relax.op.subtract, numpy=np.subtract, symbolic=ex.sub)
+    return binary(b, *as_numbers(x, y), relax.op.subtract, numpy=np.subtract, symbolic=ex.sub)
 
 
 def multiply(b: Builder, x: Value, y: Value) -> Value:
     """x * y."""
-    return binary(b, *_as_numbers(x, y), relax.op.multiply, numpy=np.multiply, symbolic=ex.mul)
+    return binary(b, *as_numbers(x, y), relax.op.multiply, numpy=np.multiply, symbolic=ex.mul)
 
 
 def divide(b: Builder, x: Value, y: Value) -> Value:
-    """x / y; integers are truncated towards zero, as in C.
-
-    Raises ImportFailed where integers are divided by a constant zero, which traps; floats become
-    infinities and NaN.
-    """
-    x, y = _as_numbers(x, y)
-    if not isinstance(x, Known) and isinstance(y, Known) and not y.symbolic:
-        if is_integer(x.dtype) and not np.all(y.data):
-            raise ImportFailed("integers are divided by a constant zero", reason="division_by_zero")
-        if not y.shape and not y.data:
-            # TVM refuses to divide by a number that it knows to be zero. A product with infinity
-            # is the same for every dividend: infinite with both signs' product, NaN for 0 and NaN.
-            infinity = np.copysign(np.inf, y.data.astype("float64"))
-            return multiply(b, x, Known.of(np.asarray(infinity), y.dtype))
-    if is_integer(x.dtype):
-        return binary(
-            b,
-            x,
-            y,
-            _truncated(x.dtype),
-            numpy=_fold_truncdiv,
-            symbolic=lambda p, q: _symbolic_div(b, p, q),
-        )
+    """x / y of floats; `division.divide` has integers too."""
+    assert not is_integer(x.dtype), x.dtype
+    x, y = as_numbers(x, y)
+    if not isinstance(x, Known) and isinstance(y, Known) and not (y.symbolic or y.shape or y.data):
+        # TVM refuses to divide by a number that it knows to be zero. A product with infinity
+        # is the same for every dividend: infinite with both signs' product, NaN for 0 and NaN.
+        infinity = np.copysign(np.inf, y.data.astype("float64"))
+        return multiply(b, x, Known.of(np.asarray(infinity), y.dtype))
     return binary(
         b, x, y, relax.op.divide, numpy=np.divide, symbolic=lambda p, q: _symbolic_true_div(p, q)
     )
-
-
-def _truncated(dtype: str) -> Callable[[relax.Expr, relax.Expr], relax.Expr]:
-    if dtype.startswith("uint"):
-        return relax.op.floor_divide
-
-    def emit(x: relax.Expr, y: relax.Expr) -> relax.Expr:
-        # Relax's divide of integers is C's in the legalised program.
-        return relax.op.divide(x, y)
-
-    return emit
-
-
-def _fold_truncdiv(x: Any, y: Any) -> Any:
-    quotient = np.floor_divide(np.abs(x), np.abs(y))
-    return (
-        np.where((x < 0) == (y < 0), quotient, -quotient)
-        if x.dtype.kind == "i"
-        else np.floor_divide(x, y)
-    )
-
-
-def _symbolic_div(b: Builder, p: Any, q: Any) -> Any:
-    """Truncated division of extents, as floor division where neither is negative, which simplifies
-    further.
-    """
-    if b.facts.decide(ex.both(ex.greater_equal(p, 0), ex.greater(q, 0))) is True:
-        return ex.floordiv(p, q)
-    return ex.truncdiv(p, q)
 
 
 def _symbolic_true_div(p: Any, q: Any) -> Any:

@@ -11,6 +11,7 @@ from tvm import relax, te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.ops import division
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import reduce as rd
 from compiler.ir.ops.nn_norm import constant
@@ -122,7 +123,7 @@ def avg_pool(
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
     total = _window_sum(b, work, window, shape, lambda value: value)
     if divisor is not None:
-        return ew.cast(b, ew.divide(b, total, constant(divisor, work.dtype)), x.dtype)
+        return ew.cast(b, division.divide(b, total, constant(divisor, work.dtype)), x.dtype)
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*position: Any) -> Any:

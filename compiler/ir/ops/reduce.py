@@ -12,8 +12,8 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.ops import division, layout
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
 from compiler.ir.values import Known, Value
 
 IDENTITY = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "mean": np.nan}
@@ -85,11 +85,15 @@ def _integer_mean(
 ) -> Value:
     total = b.emit(relax.op.sum(b.tensor(x).expr, list(places), keepdims), shape)
     count = Known.of(b.facts.simplify(ex.product(x.shape[axis] for axis in places)), "int64")
-    return ew.divide(
-        b,
-        total,
-        ew.cast(b, count, x.dtype) if not count.symbolic else b.tensor(Known(count.data, x.dtype)),
-    )
+    number = ew.cast(b, count, x.dtype) if not count.symbolic else Known(count.data, x.dtype)
+    return _mean(b, total, number)
+
+
+def _mean(b: Builder, total: Value, count: Value) -> Value:
+    """The total over the number of elements; what a mean of none is, `or_identity` says."""
+    if ew.is_float(total.dtype):
+        return ew.divide(b, total, count)
+    return division.quotient(b, total, count, division.Rounding.TO_ZERO, checked=False)
 
 
 def _extreme(
@@ -207,7 +211,7 @@ def _walk(
         total = ew.cast(b, total, "bool")
     if kind == "mean":
         count = Known.of(b.facts.simplify(ex.product(loops)), "int64")
-        total = ew.divide(b, total, ew.cast(b, b.tensor(count), work))
+        total = _mean(b, total, ew.cast(b, b.tensor(count), work))
     return ew.cast(
         b, or_identity(b, total, base if kind != "mean" else kind, ex.product(loops)), x.dtype
     )

@@ -22,7 +22,7 @@ _TAIL = 500
 
 
 @dataclass(frozen=True)
-class _Module:
+class Module:
     """A module of a bundle, the engine for it, and the folder of its inputs and outputs."""
 
     program: str
@@ -84,7 +84,7 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
     if program is None:
         raise BundleError(str(engine.lacking()))
     bundle = Path(spec["bundle"]).absolute()
-    module = _Module(program, bundle, read_manifest(bundle), Path(spec["scratch"]).absolute())
+    module = Module(program, bundle, read_manifest(bundle), Path(spec["scratch"]).absolute())
     run_points(spec, record, module.run, clock=child_seconds)
 
 

@@ -12,9 +12,10 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
+from compiler.ir.ops import division, extremes
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import extremes
 from compiler.ir.ops import pointwise as pw
+from compiler.ir.ops.division import MOST_DIVISOR
 from compiler.ir.values import Known, Value
 
 
@@ -39,7 +40,14 @@ def mul(b: Builder, node: Node) -> Value:
 @op("Div", since=7)
 def div(b: Builder, node: Node) -> Value:
     """A / B, truncated for integers."""
-    return ew.divide(b, node.value(0), node.value(1))
+    _divides(node)
+    return division.divide(b, node.value(0), node.value(1))
+
+
+def _divides(node: Node) -> None:
+    """Note that the second input divides integers: sample inputs hold no zero."""
+    if ew.is_integer(node.value(1).dtype):
+        node.scope.model.indexed.append((node.scope, node.proto.input[1], 1, MOST_DIVISOR))
 
 
 @op("Equal", since=7)
@@ -151,7 +159,7 @@ def _sum(b: Builder, values: list[Value]) -> Value:
 def mean(b: Builder, node: Node) -> Value:
     """Elementwise mean of all inputs."""
     values = _inputs(node)
-    return ew.divide(b, _sum(b, values), Known.of(np.asarray(len(values)), values[0].dtype))
+    return division.divide(b, _sum(b, values), Known.of(np.asarray(len(values)), values[0].dtype))
 
 
 def _inputs(node: Node) -> list[Value]:
@@ -192,15 +200,9 @@ def mod(b: Builder, node: Node) -> Value:
     truncated = bool(node.attr("fmod", 0))
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod if truncated else _floor_mod, x, y, name="mod")
-    if truncated:
-        return ew.binary(
-            b, x, y, lambda p, q: _truncmod(b, x, y), numpy=np.fmod, symbolic=ex.truncmod
-        )
-    return ew.binary(b, x, y, relax.op.floor_mod, numpy=np.mod, symbolic=ex.floormod)
-
-
-def _truncmod(b: Builder, x: Value, y: Value) -> relax.Expr:
-    return b.tensor(pw.pointwise(b, tirx.truncmod, x, y, name="truncmod")).expr
+    _divides(node)
+    rounding = division.Rounding.TO_ZERO if truncated else division.Rounding.DOWN
+    return division.remainder(b, x, y, rounding)
 
 
 def _fmod(p: Any, q: Any) -> Any:

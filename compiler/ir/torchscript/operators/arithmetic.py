@@ -9,8 +9,8 @@ from tvm import relax, tirx
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.ops import division, extremes
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import extremes
 from compiler.ir.ops import pointwise as pw
 from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.operands import common, operand, pair, scalar
@@ -69,14 +69,23 @@ def div(b: Builder, node: Node) -> Value:
     mode = node.get("rounding_mode", None)
     if mode is None:
         return ew.divide(b, *pair(b, node, floating=True))
-    x, y = pair(b, node)
+    x, y = _dividing(b, node)
     return floor_division(b, x, y) if mode == "floor" else _truncated(b, x, y)
+
+
+def _dividing(b: Builder, node: Node) -> tuple[Value, Value]:
+    """The operands of a division; where integers are divided, sample inputs hold no zero."""
+    x, y = pair(b, node)
+    if ew.is_integer(x.dtype):
+        raw = list(node.raw.inputs())[node.names.index("other")]
+        node.scope.model.indexed.append((raw, 1, division.MOST_DIVISOR))
+    return x, y
 
 
 @op("floor_divide")
 def floor_divide(b: Builder, node: Node) -> Value:
     """self / other rounded down."""
-    return floor_division(b, *pair(b, node))
+    return floor_division(b, *_dividing(b, node))
 
 
 def floor_division(b: Builder, x: Value, y: Value) -> Value:
@@ -84,9 +93,7 @@ def floor_division(b: Builder, x: Value, y: Value) -> Value:
     an integer.
     """
     if not ew.is_float(x.dtype):
-        return ew.binary(
-            b, x, y, relax.op.floor_divide, numpy=np.floor_divide, symbolic=ex.floordiv
-        )
+        return division.quotient(b, x, y, division.Rounding.DOWN)
     return pw.in_float(b, _floor_quotient, x, y, name="floor_divide")
 
 
@@ -113,20 +120,17 @@ def _fmod(p: Any, q: Any) -> Any:
 
 
 def _truncated(b: Builder, x: Value, y: Value) -> Value:
-    quotient = ew.divide(b, x, y)
-    return (
-        quotient
-        if not ew.is_float(x.dtype)
-        else ew.unary(b, quotient, relax.op.trunc, numpy=np.trunc)
-    )
+    if not ew.is_float(x.dtype):
+        return division.quotient(b, x, y, division.Rounding.TO_ZERO)
+    return ew.unary(b, ew.divide(b, x, y), relax.op.trunc, numpy=np.trunc)
 
 
 @op("remainder")
 def remainder(b: Builder, node: Node) -> Value:
     """What remains of a division rounded down: it has the sign of `other`."""
-    x, y = pair(b, node)
+    x, y = _dividing(b, node)
     if not ew.is_float(x.dtype):
-        return ew.binary(b, x, y, relax.op.floor_mod, numpy=np.mod, symbolic=ex.floormod)
+        return division.remainder(b, x, y, division.Rounding.DOWN)
     return pw.in_float(b, _floor_rest, x, y, name="remainder")
 
 
@@ -139,10 +143,10 @@ def _floor_rest(p: Any, q: Any) -> Any:
 @op("fmod")
 def fmod(b: Builder, node: Node) -> Value:
     """What remains of a division rounded towards zero: it has the sign of `self`."""
-    x, y = pair(b, node)
+    x, y = _dividing(b, node)
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod, x, y, name="fmod")
-    return ew.subtract(b, x, ew.multiply(b, ew.divide(b, x, y), y))
+    return division.remainder(b, x, y, division.Rounding.TO_ZERO)
 
 
 @op("pow", "float_power")
@@ -247,7 +251,7 @@ def addcmul(b: Builder, node: Node) -> Value:
 def addcdiv(b: Builder, node: Node) -> Value:
     """self + value * tensor1 / tensor2."""
     x, p, q, factor = _combined(b, node)
-    return ew.add(b, x, ew.divide(b, ew.multiply(b, factor, p), q))
+    return ew.add(b, x, division.divide(b, ew.multiply(b, factor, p), q))
 
 
 def _combined(b: Builder, node: Node) -> tuple[Value, Value, Value, Value]:

@@ -11,7 +11,7 @@ from tvm import te
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, indexing, layout, windows
+from compiler.ir.ops import broadcast, division, indexing, layout, windows
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.torchscript.dtypes import DEFAULT_FLOAT
 from compiler.ir.torchscript.memory import ListBox, Ref
@@ -191,7 +191,7 @@ def linspace(b: Builder, node: Node) -> Value:
     return ew.add(
         b,
         scalar(b, start, dtype),
-        ew.divide(b, ew.multiply(b, index, scalar(b, end - start, dtype)), divisor),
+        division.divide(b, ew.multiply(b, index, scalar(b, end - start, dtype)), divisor),
     )
 
 

@@ -9,14 +9,13 @@ import numpy as np
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, layout, selecting
+from compiler.ir.ops import broadcast, division, layout, selecting
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import scatter as sc
 from compiler.ir.torchscript import positions, registry
 from compiler.ir.torchscript.memory import Ref
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, scalar
-from compiler.ir.torchscript.operators.arithmetic import floor_division
 from compiler.ir.torchscript.operators.indexing import indexes, places
 from compiler.ir.torchscript.registry import op
 from compiler.ir.values import Value
@@ -150,11 +149,9 @@ def _mean(b: Builder, total: Value, index: Value, axis: int, alone: bool) -> Val
             b, counts, index, full(index.shape, 0), axis, sc.Reduction.NONE
         )
     counts = sc.scatter_elements(b, counts, index, full(index.shape, 1), axis, sc.Reduction.ADD)
-    return (
-        ew.divide(b, total, counts)
-        if ew.is_float(total.dtype)
-        else floor_division(b, total, counts)
-    )
+    if ew.is_float(total.dtype):
+        return ew.divide(b, total, counts)
+    return division.quotient(b, total, counts, division.Rounding.DOWN, checked=False)
 
 
 @op("index_add", "index_copy", "index_fill")

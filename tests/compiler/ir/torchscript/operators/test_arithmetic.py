@@ -1,8 +1,11 @@
 """Arithmetic against torch, the axes symbolic."""
 
+import numpy as np
+import pytest
 import torch
 
-from tests.compiler.ir.torchscript.running import check
+from tests.compiler.ir.divisions import by_numpy, operands
+from tests.compiler.ir.torchscript.running import Compiled, check, traced
 
 FLOATS = "float32"
 
@@ -80,3 +83,27 @@ def test_where() -> None:
         (FLOATS, "n,3"),
         (FLOATS, "1,3"),
     )
+
+
+def test_torch_divides_by_run_time_integers() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.div(x, y, rounding_mode="floor"),
+            torch.div(x, y, rounding_mode="trunc"),
+            x // y,
+            x % y,
+            torch.fmod(x, y),
+        )
+
+    one = torch.ones(3, dtype=torch.int32)
+    machine = Compiled(traced(function, one, one), {"x": "int32[n]", "y": "int32[n]"})
+    x, y = operands("int32", 100)
+    wanted = by_numpy(x, y)
+    with np.errstate(all="ignore"):
+        down = np.floor_divide(x, y)
+    order = (down, wanted["div"], down, wanted["mod"], wanted["fmod"])
+    for got, want in zip(machine(x=x, y=y).values(), order, strict=True):
+        np.testing.assert_array_equal(got, want)
+    y[50] = 0
+    with pytest.raises(Exception, match="match_cast error"):
+        machine(x=x, y=y)
