@@ -48,11 +48,6 @@ class Origins:
         return self._open[-1][1] if self._open else ""
 
     @property
-    def innermost(self) -> str:
-        """The node that is being imported; empty outside of nodes."""
-        return self._open[-1] if self._open else ""
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """The nodes by position."""
         return tuple(self._found)

@@ -29,6 +29,7 @@ from compiler.ir.values import Known, Value
 
 LEAST = -(1 << 63)
 """The least extent."""
+_MESSAGE = "integer division by zero"
 MOST_DIVISOR = 9
 """Inputs that divide integers are drawn from 1 to here."""
 
@@ -177,7 +178,6 @@ def _programmed(
 
 def _check(b: Builder, x: Value, y: Value) -> None:
     """Require of every run that no divisor is zero, unless nothing is divided."""
-    message = _message(b)
     count = b.facts.simplify(ex.product(y.shape))
     flat = layout.reshape(b, y, [count])
     dividends = [ex.prim(extent) for extent in x.shape]
@@ -188,16 +188,11 @@ def _check(b: Builder, x: Value, y: Value) -> None:
             found[0] = tirx.Or(found[0], tirx.EQ(inputs[0][i], pw.like(inputs[0][i], 0)))
         for extent in dividends:
             found[0] = tirx.And(found[0], extent > ex.prim(0))
-        number = ex.prim(b.checks.number(message))
+        number = ex.prim(b.checks.number(_MESSAGE))
         outputs[0][0] = tirx.Select(found[0], ex.prim(0), number)
 
     (held,) = loops.program(b, body, [((1,), "int64")], flat, name="check_divisors")
-    b.verify(held, message)
-
-
-def _message(b: Builder) -> str:
-    node = b.origins.innermost
-    return f"{node}: integer division by zero" if node else "integer division by zero"
+    b.verify(held, _MESSAGE)
 
 
 def _of_extents(b: Builder, p: Extent, q: Extent, operation: _Operation) -> Extent:
@@ -213,7 +208,7 @@ def _of_extents(b: Builder, p: Extent, q: Extent, operation: _Operation) -> Exte
     if low >= 1 or (high is not None and high < -1):
         return operation.extents(p, q)
     if b.facts.decide(ex.not_equal(q, 0)) is not True:
-        b.require(ex.not_equal(q, 0), _message(b))
+        b.require(ex.not_equal(q, 0), _MESSAGE)
     if low >= 0:
         return operation.extents(p, b.symbol(ex.maximum(q, 1), "divisor"))
     wraps = ex.both(ex.equal(p, LEAST), ex.equal(q, -1))
