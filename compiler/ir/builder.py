@@ -26,6 +26,7 @@ from compiler.ir.extents import Extent, Scalar
 from compiler.ir.facts import Facts
 from compiler.ir.origins import Origins
 from compiler.ir.programs import call_program
+from compiler.ir.run_time_integers import Reading, is_extent
 from compiler.ir.values import Known, Tensor, Value
 from relaxd.contract.tensors import storage_of
 
@@ -68,7 +69,8 @@ class Builder:
     buffers: dict[Any, Buffer] = field(default_factory=dict)
     repeated: dict[Tensor, Tensor] = field(default_factory=dict)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
-    _symbols: dict[Any, tuple[Any, Known]] = field(default_factory=dict)
+    _symbols: dict[tuple[Any, Reading], tuple[Any, Known]] = field(default_factory=dict)
+    _named: dict[StructuralKey, tirx.Var] = field(default_factory=dict)
     _untyped: dict[Any, relax.Expr] = field(default_factory=dict)
     """By a variable of stated extents, what it was before they were stated."""
     _required: set[Any] = field(default_factory=set)
@@ -88,7 +90,12 @@ class Builder:
         return self.adopt(self.bind(expr), shape)
 
     def bind(self, expr: relax.Expr) -> relax.Var:
-        """A variable of any type, named after the node that is being imported."""
+        """A variable of any type, named after the node that is being imported. Extents of a program
+        in which run-time integers stand are checked before it runs.
+        """
+        for extent in _extents_of(expr) if self.facts.integers else ():
+            if self.facts.has_integers(extent):
+                self.require_extent(extent, "extent")
         return self.bb.emit(expr, self.origins.hint())
 
     def emit_tuple(self, expr: relax.Expr) -> tuple[Tensor, ...]:
@@ -217,17 +224,42 @@ class Builder:
         shape = [tirx.IntImm("int64", extent) for extent in value.shape]
         return self.te(lambda: te.compute(shape, element, name="symbols"), name="symbols")
 
-    def known(self, value: Value, what: str = "value", low: int | None = None) -> Known:
-        """The elements as symbols: a run-time integer tensor of few elements becomes fresh dims,
-        matched at run time.
+    def known_extents(self, value: Value, what: str) -> Known:
+        """The elements as extents: those of a run-time integer tensor become dims, and every run
+        checks that they are no less than 0 and no more than any axis may have.
 
-        low: a least value that the caller will check or that the model guarantees (None: any
-        int64).
+        Raises ImportFailed for a constant that is negative, and as `known_integers`.
         """
+        known = self._known(value, what, Reading.EXTENT)
+        if isinstance(value, Known):
+            for item in known.scalars():
+                self.require_extent(item, what)
+        return known
+
+    def known_counts(self, value: Value, what: str) -> Known:
+        """As `known_extents`, of what a program of ours counts, which is never negative."""
+        return self._known(value, what, Reading.COUNT)
+
+    def known_integers(self, value: Value, what: str) -> Known:
+        """The elements as symbols of either sign, which are no extents; bools as conditions.
+
+        Every run checks that they leave room for arithmetic. Raises ImportFailed for a run-time
+        tensor of floats, or of more than MAX_SYMBOLS elements.
+        """
+        return self._known(value, what, Reading.INTEGER)
+
+    def known_positions(self, value: Value, what: str) -> Known:
+        """As `known_integers`, for what is cut off at the ends of an axis in any case: beyond every
+        axis, a number is as far as any other.
+        """
+        return self._known(value, what, Reading.POSITION)
+
+    def _known(self, value: Value, what: str, reading: Reading) -> Known:
         if isinstance(value, Known):
             return value
-        if value.expr in self._symbols:
-            return self._symbols[value.expr][1]
+        for done in reading.served_by:
+            if (value.expr, done) in self._symbols:
+                return self._symbols[value.expr, done][1]
         if (
             not all(isinstance(extent, int) for extent in value.shape)
             or ex.product(value.shape) > MAX_SYMBOLS
@@ -240,69 +272,91 @@ class Builder:
                 hint="fix the input that it comes from with --const, or export the model with "
                 "that value constant",
             )
-        count = int(ex.product(value.shape))
-        flat = self.emit(relax.op.reshape(value.expr, [count])) if len(value.shape) != 1 else value
-        if flat.dtype != "int64":
-            flat = self.emit(relax.op.astype(flat.expr, "int64"))
-        variables = [
-            self.facts.fresh(
-                what if count == 1 else f"{what}_{index}", *self._range_of(value.dtype, low)
-            )
-            for index in range(count)
-        ]
-        if count:
-            shape = self.bb.emit(relax.op.tensor_to_shape(flat.expr))
-            self.bb.match_cast(shape, relax.ShapeType(variables))
-        data: Any = np.empty(count, dtype=object)
-        data[:] = variables
-        items = (
-            [tirx.NE(v, tirx.const(0, "int64")) for v in variables]
-            if value.dtype == "bool"
-            else variables
-        )
-        for index, item in enumerate(items):
-            data[index] = item
-        result = Known(data.reshape([int(extent) for extent in value.shape]), value.dtype)  # type: ignore[arg-type]
-        self._symbols[value.expr] = (value, result)
+        result = self._read(value, what, Reading.FLAG if value.dtype == "bool" else reading)
+        self._symbols[value.expr, reading] = (value, result)
         return result
 
-    @staticmethod
-    def _range_of(dtype: str, low: int | None) -> tuple[int, int | None]:
-        if dtype == "bool":
-            return 0, 1
-        return (-(1 << 40) if low is None else low), None
+    def _read(self, value: Tensor, what: str, reading: Reading) -> Known:
+        """Variables for the elements, which a program writes beside the number of its check."""
+        shape = [int(extent) for extent in value.shape]  # type: ignore[arg-type]
+        count = int(np.prod(shape))
+        items, variables = reading.symbols(
+            self.facts, [what if count == 1 else f"{what}_{index}" for index in range(count)]
+        )
+        if count:
+            number = self.checks.number(reading.message(what)) if reading.checked else None
+            written = self.te(
+                lambda x: te.compute(
+                    [tirx.const(len(variables) + (number is not None), "int64")],
+                    reading.writer(x, number),
+                    name="integers",
+                ),
+                value,
+                name="integers",
+            )
+            self._match(written, variables, number)
+        data: Any = np.empty(count, dtype=object)
+        data[:] = items
+        return Known(data.reshape(shape), value.dtype)
+
+    def _match(self, held: Tensor, variables: Sequence[tirx.Var], number: int | None) -> None:
+        """Define variables by a vector; its last element must be the number where one is given."""
+        wanted = [*variables, *([] if number is None else [tirx.IntImm("int64", number)])]
+        self.bb.match_cast(
+            self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType(wanted)
+        )
 
     def symbol(self, extent: Extent, hint: str = "dim") -> Extent:
         """A name for an extent too complex to carry along: computed once at run time, a plain dim
         from here on.
 
+        Every run checks that it is 0 or more, unless the facts prove it.
+
         The value goes through a tensor on purpose: TVM inlines a variable bound to an expression,
         and its CanonicalizeBindings recurses without end where that expression holds a Select.
         """
         extent = self.facts.simplify(extent)
-        if isinstance(extent, int | tirx.Var):
+        if isinstance(extent, int) or (
+            isinstance(extent, tirx.Var) and extent not in self.facts.integers
+        ):
             return extent
+        key = StructuralKey(extent)
+        if key not in self._named:
+            self._named[key] = self._new_symbol(extent, hint)
+        return self._named[key]
+
+    def _new_symbol(self, extent: PrimExpr, hint: str) -> tirx.Var:
         low, high = self.facts.bounds(extent)
         variable = self.facts.fresh(hint, max(low, 0), high)
-        self.define(variable, extent)
+        if self.facts.is_nonnegative(extent) and not self.facts.has_integers(extent):
+            self.define(variable, extent)
+            return variable
+        number = self.checks.number(Reading.EXTENT.message(hint))
+        check = ex.select(is_extent(extent), tirx.IntImm("int64", number), 0)
+        self._match(self._write(Known.of([extent, check])), [variable], number)
         return variable
 
     def define(self, variable: PrimExpr, extent: Extent) -> None:
         """Give a dim its value, worked out at run time from dims that have theirs."""
-        written = self._write(Known.of([extent]))
-        self.bb.match_cast(
-            self.bb.emit(relax.op.tensor_to_shape(written.expr)), relax.ShapeType([variable])
-        )
+        self._match(self._write(Known.of([extent])), [variable], None)
+
+    def require_extent(self, extent: Scalar, what: str) -> None:
+        """Check at every run that an expression is 0 or more, unless the facts prove it."""
+        if self.facts.is_nonnegative(extent) and not self.facts.has_integers(extent):
+            return
+        self.require_once(is_extent(extent), Reading.EXTENT.message(what))
 
     def extents(self, shape: Sequence[Extent], hint: str = "dim") -> tuple[Extent, ...]:
-        """The shape simplified, every extent that holds a choice (Select, a comparison, a cast)
-        named by `symbol`.
+        """The shape simplified, every extent that holds a choice (Select, a comparison, a cast) or
+        a run-time integer named by `symbol`.
 
         Call it on any shape worked out from run-time values: TVM's passes handle arithmetic on
         dims, not choices.
         """
         return tuple(
-            self.symbol(extent, hint) if _chooses(extent) else extent
+            self.symbol(extent, hint)
+            if _chooses(extent) or self.facts.has_integers(extent)
+            else extent
             for extent in map(self.facts.simplify, shape)
         )
 
@@ -321,7 +375,7 @@ class Builder:
         if decided is None:
             number = self.checks.number(message, ex.prim(condition, "bool"))
             held = ex.select(condition, ex.prim(number), 0)
-            self._match(self._write(Known.of([held])), number)
+            self._match(self._write(Known.of([held])), [], number)
 
     def require_once(self, condition: Scalar, message: str) -> None:
         """As `require`, where no earlier call of this name required the same of every run. What all
@@ -338,11 +392,7 @@ class Builder:
         """Fail every run where the one int64 that `held` holds is not the number that the message
         has at this node (see `checks`).
         """
-        self._match(held, self.checks.number(message))
-
-    def _match(self, held: Tensor, number: int) -> None:
-        shape = self.bb.emit(relax.op.tensor_to_shape(held.expr))
-        self.bb.match_cast(shape, relax.ShapeType([tirx.IntImm("int64", number)]))
+        self._match(held, [], self.checks.number(message))
 
     def same(self, a: Extent, b: Extent, message: str) -> Extent:
         """Require two extents to be equal and give the simpler of them."""
@@ -359,6 +409,7 @@ class Builder:
         symbols stay local.
         """
         outer_symbols, outer_constants = dict(self._symbols), dict(self._constants)
+        outer_named = dict(self._named)
         inner = Block()
         self._depth += 1
         self.bb._begin_binding_block()
@@ -368,6 +419,15 @@ class Builder:
             inner.block = self.bb._end_block()
             self._depth -= 1
             self._symbols, self._constants = outer_symbols, outer_constants
+            self._named = outer_named
+
+
+def _extents_of(call: relax.Expr) -> Iterator[PrimExpr]:
+    """The extents of what a call of a tensor program gives."""
+    for ty in getattr(call, "ty_args", None) or ():
+        for part in ty.fields if isinstance(ty, relax.TupleType) else (ty,):
+            if isinstance(part, relax.TensorType) and isinstance(part.shape, relax.ShapeExpr):
+                yield from part.shape.values
 
 
 def _chooses(extent: Extent) -> bool:

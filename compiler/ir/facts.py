@@ -19,6 +19,8 @@ from relaxd.contract.dims import Dim
 UNBOUNDED = 1 << 40
 """Replaces a missing maximum: no tensor of ours has that many elements along an axis."""
 
+_KEEP_SIGN = ("tirx.floor", "tirx.ceil", "tirx.trunc", "tirx.nearbyint", "tirx.round", "tirx.sqrt")
+
 
 class Facts:
     """The dims of a model with their TVM variables, and an analyzer that decides conditions over
@@ -27,6 +29,7 @@ class Facts:
     dims: by name, in the order in which the import met them.
     ranges: the dims that may take more than one value, by their variable.
     symbols: every variable that an extent may hold, including sizes that are not dims.
+    integers: the variables of `integer`.
     """
 
     def __init__(self) -> None:
@@ -36,6 +39,8 @@ class Facts:
         self.dims: dict[str, Dim] = {}
         self.ranges: dict[tirx.Var, Dim] = {}
         self.symbols: set[PrimExpr] = set()
+        self.integers: set[tirx.Var] = set()
+        self._names: set[str] = set()
         self._extents: dict[str, Extent] = {}
         self._found: set[tirx.Var] = set()
 
@@ -86,23 +91,48 @@ class Facts:
         self._in_units.bind(variable, units * tirx.IntImm("int64", multiple))
 
     def fresh(self, hint: str, low: int = 0, high: int | None = None) -> tirx.Var:
-        """Make a new dim for an extent that nobody declared; `hint` is made unique.
-
-        low: may be negative, for a number that is not an extent, such as the -1 of a computed
-        reshape. A `Dim` cannot hold a negative minimum, so such a variable gets no entry in
-        `ranges`.
+        """Make a new dim for an extent that nobody declared, of `low` and more; `hint` is made
+        unique.
         """
-        name = hint
-        while name in self.dims:
-            stem, _, count = name.rpartition("_")
-            name = f"{stem}_{int(count) + 1}" if stem and count.isdigit() else f"{name}_1"
-        self.dims[name] = Dim(name, max(low, 0), high)
+        assert low >= 0, hint
+        name = self._unique(hint)
+        self.dims[name] = Dim(name, low, high)
         variable = self._extents[name] = self._variable(self.dims[name])
-        if low < 0:
-            del self.ranges[variable]
         self._found.add(variable)
         self._bind(variable, low, high)
         return variable
+
+    def integer(self, hint: str, most: int) -> tuple[tirx.Var, tirx.Var]:
+        """Make two variables, each from 0 to `most`, whose difference is a run-time integer of
+        either sign.
+
+        One variable cannot hold such an integer: TVM takes every variable of a shape for 0 or more,
+        and simplifies by it. The two are no dims: a run knows them, a caller does not.
+        """
+        name = self._unique(hint)
+        parts = tirx.Var(f"{name}_above", "int64"), tirx.Var(f"{name}_below", "int64")
+        self._names.add(name)
+        for variable in parts:
+            self.symbols.add(variable)
+            self.integers.add(variable)
+            self._found.add(variable)
+            self._bind(variable, 0, most)
+        return parts
+
+    def _unique(self, hint: str) -> str:
+        name = hint
+        while name in self.dims or name in self._names:
+            stem, _, count = name.rpartition("_")
+            name = f"{stem}_{int(count) + 1}" if stem and count.isdigit() else f"{name}_1"
+        return name
+
+    def has_integers(self, extent: Scalar) -> bool:
+        """Whether a run-time integer stands in an expression, so that it may be negative unless it
+        is checked.
+        """
+        if not self.integers or not isinstance(extent, PrimExpr):
+            return False
+        return any(var in self.integers for var in tirx.analysis.undefined_vars(extent))
 
     def confine(self, condition: Scalar, message: str) -> None:
         """Narrow the range of a dim that every run requires to be one number. The analyzers do not
@@ -150,6 +180,23 @@ class Facts:
             if analyzer.can_prove(tirx.Not(condition)):
                 return False
         return None
+
+    def is_nonnegative(self, value: Scalar) -> bool:
+        """Whether the facts prove a number to be 0 or more; of floats, by the signs of parts."""
+        value = self.simplify(value)
+        if not isinstance(value, PrimExpr):
+            return value >= 0
+        match value:
+            case tirx.Cast():
+                return self.is_nonnegative(value.value)
+            case tirx.Add() | tirx.Mul() | tirx.Div() | tirx.FloorDiv() | tirx.Min():
+                parts = all(map(self.is_nonnegative, (value.a, value.b)))
+            case tirx.Max():
+                parts = any(map(self.is_nonnegative, (value.a, value.b)))
+            case _:
+                name = str(getattr(getattr(value, "op", None), "name", ""))
+                parts = name in _KEEP_SIGN and self.is_nonnegative(value.args[0])
+        return parts or (value.ty.dtype == "int64" and self.bounds(value)[0] >= 0)
 
     def found(self, extent: Extent) -> bool:
         """Whether an extent depends on a dim that the import introduced, so that no declaration can

@@ -33,7 +33,7 @@ def close(b: Builder, outputs: Sequence[tuple[str, Value]]) -> tuple[TensorSpec,
 
 
 def _named(b: Builder, extent: Extent) -> tuple[Axis, Extent, bool]:
-    axis = axis_of(extent)
+    axis = None if b.facts.has_integers(extent) else axis_of(extent)
     if axis is not None:
         return axis, extent, False
     symbol = b.symbol(extent, "out")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.extents import spelled
 from compiler.ir.node_errors import NodeErrors
@@ -97,12 +96,17 @@ class Node(NodeErrors):
         """A required input as a run-time tensor."""
         return self.builder.tensor(self.value(index))
 
-    def known(self, index: int, what: str, low: int | None = None) -> Known:
-        """A required integer input as symbols (see Builder.known)."""
-        try:
-            return self.builder.known(self.value(index), what, low)
-        except ImportFailed as error:
-            self.fail(error.failure.message, reason="data_dependent", hint=error.failure.hint)
+    def known_extents(self, index: int, what: str) -> Known:
+        """A required integer input as extents (see Builder.known_extents)."""
+        return self.builder.known_extents(self.value(index), what)
+
+    def known_integers(self, index: int, what: str) -> Known:
+        """A required integer input as symbols of either sign (see Builder.known_integers)."""
+        return self.builder.known_integers(self.value(index), what)
+
+    def known_positions(self, index: int, what: str) -> Known:
+        """A required integer input as bounds along an axis (see Builder.known_positions)."""
+        return self.builder.known_positions(self.value(index), what)
 
     def declared_rank(self, index: int) -> int | None:
         """The rank that the model declares for an output, None where it declares none."""

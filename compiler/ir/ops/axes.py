@@ -34,15 +34,16 @@ def places_of(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
     return places
 
 
-def _named(b: Builder, values: Sequence[Extent], what: str, low: int | None = 0) -> list[Extent]:
+def _named(b: Builder, values: Sequence[Extent], what: str, signed: bool = False) -> list[Extent]:
     """The values computed once at run time, so that what follows is made of plain dims: selections
-    of selections grow without bound.
+    of selections grow without bound. signed: whether they may be negative.
     """
     values = [b.facts.simplify(value) for value in values]
     choices = [value for value in values if not isinstance(value, int | tirx.Var)]
     if not choices:
         return values
-    names = iter(b.known(b.tensor(Known.of(choices)), what, low).scalars())
+    read = b.known_positions if signed else b.known_counts
+    names = iter(read(b.tensor(Known.of(choices)), what).scalars())
     return [value if isinstance(value, int | tirx.Var) else next(names) for value in values]
 
 
@@ -76,7 +77,7 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
         ex.select(ex.equal(flag, 1), -1, ex.sub(place, ex.total(flags[:place])))
         for place, flag in enumerate(flags)
     ]
-    sources = _named(b, sources, "source", None)
+    sources = _named(b, sources, "source", signed=True)
     return layout.reshape(
         b,
         x,
@@ -99,7 +100,7 @@ def squeeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
         ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis])))
         for axis, flag in enumerate(flags)
     ]
-    targets = _named(b, targets, "target", None)
+    targets = _named(b, targets, "target", signed=True)
     return layout.reshape(
         b,
         x,
@@ -134,12 +135,12 @@ def slice_along(
                 ex.select(ex.equal(place, axis), one, other)
                 for one, other in zip(mine, bounds, strict=True)
             ]
-        start, stop, step = _named(b, bounds, "bound", None)
+        start, stop, step = _named(b, bounds, "bound", signed=True)
         first, count = _bounds(extent, start, stop, step)
         firsts.append(first)
         strides.append(step)
         counts.append(count)
-    firsts = _named(b, firsts, "first", None)
+    firsts = _named(b, firsts, "first", signed=True)
     shape = _named(b, counts, "slice")
 
     def compute(data: te.Tensor) -> te.Tensor:

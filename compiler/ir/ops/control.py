@@ -31,7 +31,7 @@ def decided(b: Builder, condition: Value) -> bool | None:
 
 def demand(b: Builder, condition: Value, truth: bool, label: str) -> None:
     """Check at every run that the branch called `label` goes the way of this truth."""
-    held = b.known(condition, "condition").scalars()[0]
+    held = b.known_integers(condition, "condition").scalars()[0]
     wanted = b.facts.simplify(held if truth else ex.negate(held))
     way = "then" if truth else "else"
     b.require(

@@ -164,6 +164,8 @@ def dft(
     signal.
     """
     rank = len(x.shape)
+    if length is not None:
+        b.require(ex.greater_equal(length, 1), "DFT: dft_length must be positive")
     work = "float32" if x.dtype in pointwise.NARROW else x.dtype
     outer, count, inner = around(b, x.shape[:-1], _signal_axis(b, axis, rank))
     view = layout.reshape(b, ew.cast(b, x, work), [outer, count, inner, x.shape[-1]])
@@ -206,8 +208,11 @@ def stft(
     """
     batch, samples = signal.shape[0], signal.shape[1]
     b.require(ex.greater_equal(step, 1), "STFT: frame_step must be positive")
+    b.require(ex.greater_equal(length, 1), "STFT: frame_length must be positive")
     b.require(ex.less_equal(length, samples), "STFT: a frame is longer than the signal")
-    frames = b.facts.simplify(ex.add(ex.floordiv(ex.sub(samples, length), step), 1))
+    # Extents are computed before what a run checks, so that a step of 0 must not divide.
+    apart = ex.maximum(step, 1)
+    frames = b.facts.simplify(ex.add(ex.floordiv(ex.sub(samples, length), apart), 1))
     work = "float32" if signal.dtype in pointwise.NARROW else signal.dtype
     wide = ew.cast(b, signal, work)
     parts = [value for value in (part(b, wide, False), part(b, wide, True)) if value is not None]

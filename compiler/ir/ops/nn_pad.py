@@ -53,15 +53,24 @@ def pad(
         return x
     if mode is PadMode.CONSTANT:
         return _constant(b, x, before, shape, touched, fill)
+    # What is cropped does not come back in the padding at the other end.
+    first = [_cropped(b, amount) for amount in before]
+    extents = [
+        b.facts.simplify(ex.sub(extent, ex.add(start, _cropped(b, amount))))
+        for extent, start, amount in zip(x.shape, first, after, strict=True)
+    ]
     for axis in touched:
-        _demand_source(b, x.shape[axis], shape[axis])
+        _demand_source(b, extents[axis], shape[axis])
     place = _PLACE[mode]
 
     def compute(data: te.Tensor) -> te.Tensor:
         def at(*position: Any) -> Any:
             return data(
                 *(
-                    place(i - ex.prim(before[axis]), x.shape[axis]) if axis in touched else i
+                    place(i - ex.prim(ex.maximum(before[axis], 0)), extents[axis])
+                    + ex.prim(first[axis])
+                    if axis in touched
+                    else i
                     for axis, i in enumerate(position)
                 )
             )
@@ -69,6 +78,13 @@ def pad(
         return te.compute([ex.prim(extent) for extent in shape], at, name="pad")
 
     return b.te(compute, x, name="pad")
+
+
+def _cropped(b: Builder, amount: Extent) -> Extent:
+    """How many elements a padding takes away."""
+    if b.facts.decide(ex.greater_equal(amount, 0)) is True:
+        return 0
+    return b.facts.simplify(ex.maximum(ex.sub(0, amount), 0))
 
 
 def _demand_source(b: Builder, have: Extent, want: Extent) -> None:

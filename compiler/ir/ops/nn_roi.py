@@ -125,7 +125,7 @@ def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Exte
             name="samples",
         )
 
-    return b.known(b.te(compute, rois, name="samples"), "samples", low=0).scalars()
+    return b.known_extents(b.te(compute, rois, name="samples"), "samples").scalars()
 
 
 def _place(spec: RoiAlign, corner: Any, axis: int, bin_: Any, step: Any, count: Any) -> Any:

@@ -51,6 +51,8 @@ def max_unpool(
     )
     if shape is None:
         return result
+    for have, want in zip(natural[:2], shape[:2], strict=True):
+        b.same(want, have, f"output_shape has {want} where the input has {have}")
     return pad_zero(
         b,
         result,

@@ -134,7 +134,7 @@ def reduce_at_run_time(
     rank = len(x.shape)
     flags = [
         ex.not_equal(flag, 0)
-        for flag in b.known(_flags(b, axes, rank, noop), "flag", low=0).scalars()
+        for flag in b.known_counts(_flags(b, axes, rank, noop), "flag").scalars()
     ]
     kept = b.extents(
         [ex.select(flag, 1, extent) for flag, extent in zip(flags, x.shape, strict=True)], "kept"

@@ -33,7 +33,7 @@ def places(b: Builder, flags: Value, hint: str) -> Tensor:
             found[0] = found[0] + 1
 
     (total,) = loops.program(b, count, [((1,), "int64")], flags, name="count")
-    number: Extent = b.known(total, hint, low=0).scalars()[0]
+    number: Extent = b.known_counts(total, hint).scalars()[0]
     return loops.program(b, fill, [((number,), "int64")], flags, name="places")[0]
 
 

@@ -141,7 +141,7 @@ def unique(
     width = 1 if axis is None else b.facts.simplify(ex.product(front.shape[1:]))
     matrix = layout.reshape(b, front, [count, width])
     first, inverse, counts, total = _groups(b, matrix, ordered)
-    distinct: Extent = b.known(total, "unique", low=0).scalars()[0]
+    distinct: Extent = b.known_counts(total, "unique").scalars()[0]
     first, counts = (layout.strided_slice(b, value, 0, 0, distinct, 1) for value in (first, counts))
     taken = layout.take(b, matrix, Indices.computed(first, count), 0)
     if axis is None:

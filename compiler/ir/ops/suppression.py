@@ -156,5 +156,5 @@ def _compact(
             place[0] = place[0] + 1
 
     (total,) = loops.program(b, add, [((1,), "int64")], counts, name="count_boxes")
-    number: Extent = b.known(total, "boxes", low=0).scalars()[0]
+    number: Extent = b.known_counts(total, "boxes").scalars()[0]
     return loops.program(b, fill, [((number, 3), "int64")], kept, counts, name="boxes")[0]

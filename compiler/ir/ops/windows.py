@@ -12,6 +12,7 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.facts import UNBOUNDED
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import layout, loops
 from compiler.ir.values import Known, Value
@@ -107,7 +108,7 @@ def _mel_edges(
 
 def float_range(b: Builder, start: Value, limit: Value, delta: Value, work: str) -> Value:
     """start + i * delta up to `limit`, exclusive, of floats: the count, max(ceil((limit - start) /
-    delta), 0), is a new dim.
+    delta), 0), is a new dim. A run fails for a delta of 0, and where the count is NaN.
 
     Worked out in the dtype `work`, which a result in 16 bits is rounded from.
     """
@@ -123,10 +124,14 @@ def float_range(b: Builder, start: Value, limit: Value, delta: Value, work: str)
     def count(inputs: list[Any], outputs: list[Any]) -> None:
         first, last, step = (item[zero] for item in inputs)
         steps = tirx.ceil((last - first).astype("float64") / step.astype("float64"))
-        outputs[0][zero] = tirx.max(steps.astype("int64"), zero)
+        # Neither NaN nor what no axis can have becomes an integer; -1 is refused as an extent.
+        none, most = tirx.const(0, "float64"), tirx.const(UNBOUNDED, "float64")
+        fits = tirx.And(step != tirx.const(0, work), steps <= most)
+        whole = tirx.max(tirx.Select(fits, steps, none), none).astype("int64")
+        outputs[0][zero] = tirx.Select(fits, whole, ex.prim(-1))
 
     (total,) = loops.program(b, count, [((1,), "int64")], *parts, name="range_count")
-    number: Extent = b.known(total, "range", low=0).scalars()[0]
+    number: Extent = b.known_extents(total, "range").scalars()[0]
 
     def compute(first: te.Tensor, step: te.Tensor) -> te.Tensor:
         return te.compute(

@@ -141,7 +141,7 @@ class Node(NodeErrors):
     def as_extent(self, found: Any, name: str) -> Extent:
         """An integer, also one that stands in a tensor of one element."""
         if isinstance(found, Ref):
-            return self.builder.known(self.memory.read(found), name).scalars()[0]  # type: ignore[return-value]
+            return self.builder.known_integers(self.memory.read(found), name).scalars()[0]  # type: ignore[return-value]
         found = ex.plain(found) if isinstance(found, PrimExpr) else found
         if not isinstance(found, (int, PrimExpr)):
             self.fail(f"{name!r} is {_shown(found)}, not an integer", reason="unsupported_form")
@@ -153,6 +153,30 @@ class Node(NodeErrors):
         if isinstance(found, (int, PrimExpr)):
             return [found]
         return [self.as_extent(item, name) for item in self.items(name)]
+
+    def size(self, name: str, default: Any = _MISSING) -> Extent:
+        """An integer argument that is an extent: every run checks one that import does not know."""
+        return self.as_size(self.get(name, default), name)
+
+    def sizes(self, name: str) -> list[Extent]:
+        """A list of extents, as `size`; a single one counts as a list of one. Constants are left as
+        they are, such as a -1 that has a meaning.
+        """
+        found = self.get(name)
+        if isinstance(found, (int, PrimExpr)):
+            return [self.as_size(found, name)]
+        return [self.as_size(item, name) for item in self.items(name)]
+
+    def as_size(self, found: Any, name: str) -> Extent:
+        """As `size`, of a value of the scope."""
+        if isinstance(found, Ref):
+            known = self.builder.known_extents(self.memory.read(found), name)
+            return known.scalars()[0]  # type: ignore[return-value]
+        extent = self.as_extent(found, name)
+        if isinstance(extent, PrimExpr):
+            (extent,) = self.builder.extents([extent], name)
+            self.builder.require_extent(extent, name)
+        return extent
 
     def int(self, name: str, default: Any = _MISSING) -> int:
         """An integer argument that import must know, such as an axis."""

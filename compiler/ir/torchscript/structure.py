@@ -301,7 +301,7 @@ def number_of(b: Builder, tensor: Value, number: Number) -> Any:
     """The plain number in a tensor of one element; floats that only run time knows stay tensors."""
     if number is Number.FLOAT and not isinstance(tensor, Known):
         return Measured(ew.cast(b, layout.reshape(b, tensor, []), "float64"))
-    return ex.plain(b.known(tensor, "number").scalars()[0])
+    return ex.plain(b.known_integers(tensor, "number").scalars()[0])
 
 
 def restore(memory: Memory, form: Form, cell: Cell, tensors: Iterator[Value]) -> None:

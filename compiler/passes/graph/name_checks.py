@@ -12,7 +12,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from compiler.ir.checks import messages_of
 from compiler.passes.framework.base import Phase
 
-_CONTEXT = re.compile(r"ErrorContext\(match_cast, ty=R\.Shape\(\[(\d+)\]\)\)")
+_CONTEXT = re.compile(r"ErrorContext\(match_cast, ty=R\.Shape\(\[(?:.*, )?(\d+)\]\)\)")
 
 
 @dataclass(frozen=True)

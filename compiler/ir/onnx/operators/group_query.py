@@ -55,7 +55,7 @@ def group_query_attention(b: Builder, node: Node) -> list[Value | None]:
         )
     parts = _grouped(b, node)
     batch, _, rows, _ = parts.query.shape
-    total: Extent = node.known(6, "total_sequence_length", low=0).scalars()[0]  # type: ignore[assignment]
+    total: Extent = node.known_extents(6, "total_sequence_length").scalars()[0]  # type: ignore[assignment]
     b.require(
         ex.greater_equal(total, rows), "total_sequence_length is less than the number of new tokens"
     )

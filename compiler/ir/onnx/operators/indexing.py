@@ -100,14 +100,14 @@ def one_hot(b: Builder, node: Node) -> Value:
     """Rows of off values with one on value."""
     depth = node.value(1)
     whole = depth if not ew.is_float(depth.dtype) else ew.cast(b, depth, "int64")
-    extent: Extent = b.known(whole, "depth", low=0).scalars()[0]
+    extent: Extent = b.known_extents(whole, "depth").scalars()[0]
     return indexing.one_hot(b, node.value(0), extent, node.value(2), node.attr("axis", -1))
 
 
 @op("Trilu", since=14)
 def trilu(b: Builder, node: Node) -> Value:
     """The upper or lower triangle."""
-    k: Extent = node.known(1, "diagonal").scalars()[0] if node.has(1) else 0
+    k: Extent = node.known_positions(1, "diagonal").scalars()[0] if node.has(1) else 0
     return indexing.triangle(b, node.value(0), bool(node.attr("upper", 1)), k)
 
 
@@ -132,7 +132,7 @@ def reverse_sequence(b: Builder, node: Node) -> Value:
 @op("Tile", since=6)
 def tile(b: Builder, node: Node) -> Value:
     """The input repeated along each axis."""
-    repeats = node.known(1, "repeat", low=0).scalars()
+    repeats = node.known_extents(1, "repeat").scalars()
     return indexing.tile(b, node.value(0), repeats)
 
 

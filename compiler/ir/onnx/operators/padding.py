@@ -27,8 +27,8 @@ def _mode(node: Node) -> PadMode:
 def pad_inputs(b: Builder, node: Node) -> Value:
     """By run-time amounts, on some axes or all."""
     x = node.value(0)
-    amounts = node.known(1, "pad").scalars()
-    axes = node.known(3, "axis").scalars() if node.has(3) else list(range(len(x.shape)))
+    amounts = node.known_integers(1, "pad").scalars()
+    axes = node.known_integers(3, "axis").scalars() if node.has(3) else list(range(len(x.shape)))
     if not all(isinstance(axis, int) for axis in axes):
         return _open_axes(b, node, x, amounts, axes)
     places = [layout.axis_of(int(axis), len(x.shape)) for axis in axes]

@@ -13,6 +13,7 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.facts import UNBOUNDED
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
@@ -52,7 +53,7 @@ def resize_sizes(b: Builder, node: Node) -> Value:
     scales = _vector(b, node, 2, len(axes))
     if scales is not None:
         return _by_scales(b, x, axes, scales, roi, sampling)
-    sizes = node.known(3, "size", low=0).scalars()
+    sizes = node.known_extents(3, "size").scalars()
     if len(sizes) != len(axes):
         node.fail(f"{len(sizes)} sizes for {len(axes)} axes", reason="shape")
     return _to_sizes(b, node, x, axes, sizes, roi, sampling)
@@ -155,17 +156,19 @@ def _counts(b: Builder, x: Value, axes: Sequence[int], scales: Tensor, offset: f
             extent = tirx.Select(
                 tirx.EQ(lane, tirx.const(place, "int64")), ex.prim(x.shape[axes[place]]), extent
             )
-        return tirx.Cast(
-            "int64",
-            tirx.floor(tirx.Cast("float32", extent) * scale(lane) + tirx.const(offset, "float32")),
-        )
+        scaled = tirx.Cast("float32", extent) * scale(lane) + tirx.const(offset, "float32")
+        # Neither NaN nor what no axis can have becomes an integer; -1 is refused as an extent.
+        limit = tirx.const(UNBOUNDED, "float32")
+        whole = tirx.floor(tirx.min(tirx.max(scaled, tirx.const(0, "float32")), limit))
+        fits = tirx.And(scale(lane) > tirx.const(0, "float32"), scaled <= limit)
+        return tirx.Select(fits, tirx.Cast("int64", whole), ex.prim(-1))
 
     counts = b.te(
         lambda scale: te.compute(scale.shape, lambda i: entry(scale, i), name="counts"),
         scales,
         name="counts",
     )
-    return b.known(counts, "resized", low=0).scalars()
+    return b.known_extents(counts, "resized").scalars()
 
 
 def _to_sizes(

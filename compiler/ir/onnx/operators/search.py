@@ -35,7 +35,7 @@ def arg_min(b: Builder, node: Node) -> Value:
 @op("TopK", since=10)
 def top_k(b: Builder, node: Node) -> list[Value]:
     """The k greatest or least along `axis`, always in order, with k an input."""
-    k: Extent = node.known(1, "k", low=0).scalars()[0]
+    k: Extent = node.known_extents(1, "k").scalars()[0]
     return list(
         sorting.top_k(b, node.value(0), k, node.attr("axis", -1), bool(node.attr("largest", 1)))
     )

@@ -77,7 +77,7 @@ def split(b: Builder, node: Node) -> Content:
     extent = b.facts.simplify(x.shape[axis])
     if not node.has(1):
         return _slices(b, x, axis, extent, bool(node.attr("keepdims", 1)))
-    sizes = node.known(1, "split", low=0)
+    sizes = node.known_extents(1, "split")
     if sizes.shape:
         return Items(layout.split(b, x, axis, sizes.scalars()))
     (size,) = sizes.scalars()
@@ -172,7 +172,7 @@ def _place(node: Node, index: int, count: int, end: int = 0) -> int:
     """A position among `count` as a number from 0 up; end: 1 where the one behind the last is
     allowed.
     """
-    place = node.known(index, "position").scalars()[0]
+    place = node.known_integers(index, "position").scalars()[0]
     if not isinstance(place, int):
         node.fail(
             "only run time knows the position in the sequence",

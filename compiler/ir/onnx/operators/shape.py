@@ -89,7 +89,7 @@ def axes_of(node: Node, index: int) -> list[Extent] | None:
     """
     if "axes" in node.attributes:
         return [int(axis) for axis in node.attributes["axes"]]
-    return node.known(index, "axis").scalars() if node.has(index) else None
+    return node.known_integers(index, "axis").scalars() if node.has(index) else None
 
 
 def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
@@ -101,7 +101,7 @@ def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
 def reshape(b: Builder, node: Node) -> Value:
     """0 keeps the input's extent (unless allowzero), -1 is what remains."""
     x = node.value(0)
-    wanted = node.known(1, "reshape").scalars()
+    wanted = node.known_integers(1, "reshape").scalars()
     return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))
 
 
@@ -120,6 +120,9 @@ def resolve_shape(
         unknown.append(_maybe(b, ex.equal(extent, -1)))
     if not any(flag is not False for flag in unknown):
         return extents
+    if sum(flag is not False for flag in unknown) > 1:
+        number = ex.total(ex.select(flag, 1, 0) for flag in unknown)
+        b.require(ex.less_equal(number, 1), "Reshape: more than one extent is -1")
     given = [ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)]
     whole, rest = (f.simplify(ex.product(factors)) for factors in _cancelled(b, have, given))
     left = _quotient(b, whole, rest)
@@ -224,8 +227,10 @@ def gather(b: Builder, node: Node) -> Value:
 @op("Slice", since=10)
 def slice_inputs(b: Builder, node: Node) -> Value:
     """data[starts:ends:steps] on the axes."""
-    starts, ends = node.known(1, "start").scalars(), node.known(2, "end").scalars()
-    steps = node.known(4, "step").scalars() if node.has(4) else [1] * len(starts)
+    starts, ends = (
+        node.known_positions(index, name).scalars() for index, name in ((1, "start"), (2, "end"))
+    )
+    steps = node.known_positions(4, "step").scalars() if node.has(4) else [1] * len(starts)
     return _slice(b, node, axes_of(node, 3), starts, ends, steps)
 
 
@@ -257,7 +262,7 @@ def _slice(
 def expand(b: Builder, node: Node) -> Value:
     """The input broadcast with a shape."""
     x = node.value(0)
-    wanted = node.known(1, "expand", low=0).scalars()
+    wanted = node.known_extents(1, "expand").scalars()
     return broadcast.expand(
         b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape")
     )
@@ -271,7 +276,7 @@ def constant_of_shape(b: Builder, node: Node) -> Value:
         if "value" in node.attributes
         else Known(np.zeros(1, np.float32), "float32")
     )
-    extents = node.known(0, "extent", low=0).scalars()
+    extents = node.known_extents(0, "extent").scalars()
     held = narrow.stored(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
     return narrow.typed(broadcast.expand(b, held, extents, "fill"), fill.dtype)
 
@@ -285,7 +290,7 @@ def arange(b: Builder, node: Node) -> Value:
         work = stash if dtype in ("float16", "bfloat16") else dtype
         return windows.float_range(b, node.value(0), node.value(1), node.value(2), work)
     start, limit, delta = (
-        node.known(index, name).scalars()[0]
+        node.known_integers(index, name).scalars()[0]
         for index, name in enumerate(("start", "limit", "delta"))
     )
     if all(isinstance(item, int) for item in (start, limit, delta)):
@@ -325,7 +330,7 @@ def split(b: Builder, node: Node) -> list[Value]:
     if "split" in node.attributes:
         sizes = list(node.attributes["split"])
     elif node.has(1):
-        sizes = node.known(1, "split", low=0).scalars()
+        sizes = node.known_extents(1, "split").scalars()
     else:
         parts = node.attr("num_outputs", len(node.proto.output))
         chunk = b.facts.simplify(ex.ceildiv(extent, parts))

@@ -17,15 +17,15 @@ from compiler.ir.values import Value
 HAMMING = 25 / 46
 
 
-def _scalar(node: Node, index: int, what: str, low: int | None = None) -> Extent:
-    return node.known(index, what, low).scalars()[0]
+def _extent(node: Node, index: int, what: str) -> Extent:
+    return node.known_extents(index, what).scalars()[0]
 
 
 @op("DFT", since=20)
 def dft(b: Builder, node: Node) -> Value:
     """The transform along an axis given as an input."""
-    length = _scalar(node, 1, "dft_length", 0) if node.has(1) else None
-    axis = _scalar(node, 2, "axis") if node.has(2) else -2
+    length = _extent(node, 1, "dft_length") if node.has(1) else None
+    axis = node.known_integers(2, "axis").scalars()[0] if node.has(2) else -2
     return fourier.dft(
         b,
         node.value(0),
@@ -39,7 +39,7 @@ def dft(b: Builder, node: Node) -> Value:
 @op("DFT", since=17)
 def dft_attribute(b: Builder, node: Node) -> Value:
     """The transform along an axis given as an attribute."""
-    length = _scalar(node, 1, "dft_length", 0) if node.has(1) else None
+    length = _extent(node, 1, "dft_length") if node.has(1) else None
     return fourier.dft(
         b,
         node.value(0),
@@ -57,19 +57,19 @@ def stft(b: Builder, node: Node) -> Value:
     """
     signal, window = node.value(0), node.optional(2)
     length = (
-        _scalar(node, 3, "frame_length", 0)
+        _extent(node, 3, "frame_length")
         if node.has(3)
         else signal.shape[1]
         if window is None
         else window.shape[0]
     )
     return fourier.stft(
-        b, signal, _scalar(node, 1, "frame_step", 0), window, length, bool(node.attr("onesided", 1))
+        b, signal, _extent(node, 1, "frame_step"), window, length, bool(node.attr("onesided", 1))
     )
 
 
 def _window(b: Builder, node: Node, weights: Sequence[float]) -> Value:
-    size = _scalar(node, 0, "window", 0)
+    size = _extent(node, 0, "window")
     dtype = DTYPES.get(node.attr("output_datatype", 1))
     if dtype is None or not np.issubdtype(np.dtype(dtype), np.number):
         node.fail("the window's output_datatype is not supported", reason="dtype")
@@ -98,7 +98,7 @@ def blackman(b: Builder, node: Node) -> Value:
 def mel_weight_matrix(b: Builder, node: Node) -> Value:
     """Triangular filters on the mel scale."""
     bins, length, rate = (
-        _scalar(node, index, name, 0)
+        _extent(node, index, name)
         for index, name in enumerate(("mel_bins", "dft_length", "sample_rate"))
     )
     dtype = DTYPES.get(node.attr("output_datatype", 1))

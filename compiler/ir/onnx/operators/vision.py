@@ -82,7 +82,7 @@ def grid_sample(b: Builder, node: Node) -> Value:
 def affine_grid(b: Builder, node: Node) -> Value:
     """A grid of coordinates for GridSample."""
     theta = node.value(0)
-    n, _, *spatial = node.known(1, "size", low=0).scalars()
+    n, _, *spatial = node.known_extents(1, "size").scalars()
     b.same(theta.shape[0], n, f"size has a batch of {n}, theta one of {theta.shape[0]}")
     return nn_sample.affine_grid(b, theta, spatial, bool(node.attr("align_corners", 0)))
 
@@ -140,7 +140,7 @@ def max_unpool(b: Builder, node: Node) -> Value:
         node.attr("kernel_shape"), node.attr("strides", None), None, node.attr("pads", None)
     )
     shape: Sequence[Extent] | None = (
-        node.known(2, "unpooled", low=0).scalars() if node.has(2) else None
+        node.known_extents(2, "unpooled").scalars() if node.has(2) else None
     )
     return nn_unpool.max_unpool(b, node.value(0), node.value(1), window, shape)
 
@@ -149,7 +149,7 @@ def max_unpool(b: Builder, node: Node) -> Value:
 def col2im(b: Builder, node: Node) -> Value:
     """Columns of blocks added up to an image."""
     image, block = (
-        node.known(index, name, low=0).scalars() for index, name in ((1, "image"), (2, "block"))
+        node.known_extents(index, name).scalars() for index, name in ((1, "image"), (2, "block"))
     )
     window = Window.of(
         block, node.attr("strides", None), node.attr("dilations", None), node.attr("pads", None)

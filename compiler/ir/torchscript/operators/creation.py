@@ -40,20 +40,20 @@ def _like(node: Node) -> tuple[tuple[Extent, ...], str]:
 @op("zeros", "empty")
 def zeros(b: Builder, node: Node) -> Value:
     """Zeros; memory that torch leaves unset is zero too."""
-    return _full(b, node, node.extents("size"), 0, DEFAULT_FLOAT)
+    return _full(b, node, node.sizes("size"), 0, DEFAULT_FLOAT)
 
 
 @op("ones")
 def ones(b: Builder, node: Node) -> Value:
     """Ones."""
-    return _full(b, node, node.extents("size"), 1, DEFAULT_FLOAT)
+    return _full(b, node, node.sizes("size"), 1, DEFAULT_FLOAT)
 
 
 @op("full")
 def full(b: Builder, node: Node) -> Value:
     """One value everywhere; its kind decides the dtype where none is given."""
     value = node.get("fill_value")
-    return _full(b, node, node.extents("size"), value, _natural(kind_of(value)))
+    return _full(b, node, node.sizes("size"), value, _natural(kind_of(value)))
 
 
 def _natural(number: Number | None) -> str:
@@ -85,19 +85,19 @@ def full_like(b: Builder, node: Node) -> Value:
 @op("new_zeros", "new_empty")
 def new_zeros(b: Builder, node: Node) -> Value:
     """Zeros of self's dtype."""
-    return _full(b, node, node.extents("size"), 0, node.value("self").dtype)
+    return _full(b, node, node.sizes("size"), 0, node.value("self").dtype)
 
 
 @op("new_ones")
 def new_ones(b: Builder, node: Node) -> Value:
     """Ones of self's dtype."""
-    return _full(b, node, node.extents("size"), 1, node.value("self").dtype)
+    return _full(b, node, node.sizes("size"), 1, node.value("self").dtype)
 
 
 @op("new_full")
 def new_full(b: Builder, node: Node) -> Value:
     """One value in self's dtype."""
-    return _full(b, node, node.extents("size"), node.get("fill_value"), node.value("self").dtype)
+    return _full(b, node, node.sizes("size"), node.get("fill_value"), node.value("self").dtype)
 
 
 @op("fill")
@@ -165,10 +165,8 @@ def counted(b: Builder, start: Extent, end: Extent, step: Extent, dtype: str) ->
     span, stride = (
         (ex.sub(start, end), ex.sub(0, step)) if up is False else (ex.sub(end, start), step)
     )
-    count = ex.ceildiv(span, stride)
-    if f.decide(ex.greater_equal(span, 0)) is not True:
-        count = ex.maximum(count, 0)
-    (count,) = b.extents([count], "range")
+    b.require(ex.greater_equal(span, 0), f"a range from {start} to {end} in steps of {step}")
+    (count,) = b.extents([ex.ceildiv(span, stride)], "range")
     return b.te(
         lambda: te.compute(
             [ex.prim(count)],
@@ -183,7 +181,7 @@ def counted(b: Builder, start: Extent, end: Extent, step: Extent, dtype: str) ->
 def linspace(b: Builder, node: Node) -> Value:
     """`steps` numbers from start to end, both included."""
     dtype = node.dtype("dtype", DEFAULT_FLOAT)
-    start, end, steps = node.float("start"), node.float("end"), node.extent("steps")
+    start, end, steps = node.float("start"), node.float("end"), node.size("steps")
     if isinstance(steps, int):
         return Known(np.linspace(start, end, steps).astype(np.dtype(dtype)), dtype)
     index = ew.cast(b, counted(b, 0, steps, 1, "int64"), dtype)
@@ -198,8 +196,8 @@ def linspace(b: Builder, node: Node) -> Value:
 @op("eye")
 def eye(b: Builder, node: Node) -> Value:
     """The identity matrix."""
-    rows = node.extent("n")
-    return indexing.eye(b, rows, node.extent("m", rows), 0, node.dtype("dtype", DEFAULT_FLOAT))
+    rows = node.size("n")
+    return indexing.eye(b, rows, node.size("m", rows), 0, node.dtype("dtype", DEFAULT_FLOAT))
 
 
 @plain("tensor", "as_tensor", "scalar_tensor")

@@ -186,7 +186,7 @@ def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
 @op("one_hot")
 def one_hot(b: Builder, node: Node) -> Value:
     """int64 rows with a 1 at the index."""
-    depth = node.extent("num_classes", -1)
+    depth = node.size("num_classes", -1)
     if isinstance(depth, int) and depth < 0:
         node.fail(
             "one_hot needs num_classes",

@@ -96,7 +96,7 @@ def vstack(b: Builder, node: Node) -> Value:
 def repeat(b: Builder, node: Node) -> Value:
     """Self repeated so many times along each axis, axes of 1 added in front."""
     x = node.value("self")
-    counts = node.extents("repeats" if "repeats" in node.names else "dims")
+    counts = node.sizes("repeats" if "repeats" in node.names else "dims")
     counts = [1] * (len(x.shape) - len(counts)) + list(counts)
     if len(counts) > len(x.shape):
         x = layout.reshape(b, x, [*[1] * (len(counts) - len(x.shape)), *x.shape])
@@ -108,7 +108,7 @@ def repeat_interleave(b: Builder, node: Node) -> Value:
     """Each element repeated in place along an axis, of the flattened tensor without one."""
     if isinstance(node.get("repeats"), Ref):
         return _spread_unevenly(b, node)
-    x, count = node.value("self"), node.extent("repeats")
+    x, count = node.value("self"), node.size("repeats")
     if not node.has("dim"):
         x = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
     axis = node.axis("dim", len(x.shape)) if node.has("dim") else 0
@@ -141,7 +141,7 @@ def _sources(b: Builder, repeats: Value) -> Value:
     if isinstance(repeats, Known) and not repeats.symbolic:
         return Known.of(np.repeat(np.arange(repeats.shape[0]), repeats.data), "int64")
     ends = scan.cumulate(b, repeats, 0, lambda p, q: p + q, 0, False, False)
-    count = b.known(rd.reduce(b, repeats, "sum", [0], False), "repeated", low=0).scalars()[0]
+    count = b.known_extents(rd.reduce(b, repeats, "sum", [0], False), "repeated").scalars()[0]
 
     def compute(data: te.Tensor) -> te.Tensor:
         taken = te.reduce_axis((tirx.const(0, "int64"), data.shape[0]), name="taken")

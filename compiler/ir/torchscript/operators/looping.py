@@ -247,7 +247,7 @@ class _Compiled:
 
     def _index(self, index: Value) -> Any:
         raw = next(iter(_body(self.node).inputs()))
-        return self.b.known(index, "i", low=0).scalars()[0] if list(raw.uses()) else 0
+        return self.b.known_counts(index, "i").scalars()[0] if list(raw.uses()) else 0
 
     def _step(self, index: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
         with self.memory.trial():

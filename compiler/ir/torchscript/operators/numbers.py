@@ -20,6 +20,7 @@ from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import plain
 from compiler.ir.torchscript.structure import Number, kind_of, number_of
+from compiler.ir.values import Known
 
 
 def _double(value: Any) -> Any:
@@ -312,11 +313,12 @@ def _rounded(
         return value
     if isinstance(value, PrimExpr):
         inner = _integral(value)
-        return (
-            inner
-            if inner is not None
-            else b.symbol(tirx.Cast("int64", scalar_of(value)), "rounded")
-        )
+        if inner is not None:
+            return inner
+        whole = tirx.Cast("int64", scalar_of(value))
+        if b.facts.is_nonnegative(value):
+            return b.symbol(whole, "rounded")
+        return b.known_integers(b.tensor(Known.of([whole])), "rounded").scalars()[0]
     if isinstance(value, Measured):
         return number_of(
             b,

@@ -64,6 +64,6 @@ def col2im(b: Builder, node: Node) -> Value:
     x = node.value("self")
     single = len(x.shape) == 2
     made = nn_unpool.col2im(
-        b, layout.unsqueeze(b, x, [0]) if single else x, node.extents("output_size"), _window(node)
+        b, layout.unsqueeze(b, x, [0]) if single else x, node.sizes("output_size"), _window(node)
     )
     return layout.squeeze(b, made, [0]) if single else made

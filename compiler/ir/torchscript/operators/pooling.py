@@ -129,7 +129,7 @@ def _sizes(node: Node, x: Value, rank: int) -> list[Extent]:
         else (node.get("output_size"),)
     )
     sizes = [
-        x.shape[2 + axis] if item is None else node.as_extent(item, "output_size")
+        x.shape[2 + axis] if item is None else node.as_size(item, "output_size")
         for axis, item in enumerate(items)
     ]
     return sizes * rank if len(sizes) == 1 else sizes
@@ -140,7 +140,7 @@ def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
     out = list(b.extents(out, "pooled"))
     spatial = x.shape[2:]
     spans = [
-        b.facts.simplify(ex.add(ex.floordiv(ex.sub(ex.add(n, o), 1), o), 1))
+        b.facts.simplify(ex.add(ex.floordiv(ex.sub(ex.add(n, o), 1), ex.maximum(o, 1)), 1))
         for n, o in zip(spatial, out, strict=True)
     ]
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x

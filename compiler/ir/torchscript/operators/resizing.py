@@ -40,7 +40,7 @@ def upsample(b: Builder, node: Node) -> Value:
     spatial = list(range(2, len(x.shape)))
     scales = _scales(node, len(spatial))
     if node.has("output_size"):
-        wanted = node.extents("output_size")
+        wanted = node.sizes("output_size")
     else:
         wanted = [
             _scaled(b, node, x.shape[axis], scale)
@@ -138,5 +138,5 @@ def grid_sampler(b: Builder, node: Node) -> Value:
 def affine_grid(b: Builder, node: Node) -> Value:
     """The grid of places that an affine map of [N, C, *spatial] reads."""
     return nn_sample.affine_grid(
-        b, node.value("theta"), node.extents("size")[2:], node.bool("align_corners")
+        b, node.value("theta"), node.sizes("size")[2:], node.bool("align_corners")
     )

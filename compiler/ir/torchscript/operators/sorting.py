@@ -28,7 +28,7 @@ def _ordered(b: Builder, node: Node, x: Value, k: Extent | None, largest: bool) 
 @op("topk")
 def topk(b: Builder, node: Node) -> list[Any]:
     """The k greatest (or least) elements along an axis in order, and their indices."""
-    return _ordered(b, node, node.value("self"), node.extent("k"), node.bool("largest"))
+    return _ordered(b, node, node.value("self"), node.size("k"), node.bool("largest"))
 
 
 @op("sort")

@@ -118,7 +118,7 @@ def _window(b: Builder, node: Node, length: int, dtype: str) -> Value | None:
 def rfft(b: Builder, node: Node) -> Spectrum:
     """The first half of the transform of a real signal along an axis, cut or padded to n."""
     x, back = _last(b, node, floated(b, node.value("self")))
-    length = node.extent("n") if node.has("n") else x.shape[-1]
+    length = node.size("n") if node.has("n") else x.shape[-1]
     bins = b.facts.simplify(ex.add(ex.floordiv(length, 2), 1))
     parts = fourier.transform(b, (x, None), length, bins, False)
     return Spectrum(
@@ -132,7 +132,7 @@ def irfft(b: Builder, node: Node) -> Value:
     found = _spectrum(node)
     (real_part, back), (other, _) = (_last(b, node, part) for part in (found.real, found.imaginary))
     natural = ex.mul(ex.sub(real_part.shape[-1], 1), 2)
-    length = node.extent("n") if node.has("n") else b.facts.simplify(natural)
+    length = node.size("n") if node.has("n") else b.facts.simplify(natural)
     return layout.transpose(
         b, _normed(b, node, fourier.real_inverse(b, (real_part, other), length), length, True), back
     )
@@ -169,7 +169,7 @@ def window(b: Builder, node: Node) -> Value:
     weights = list(_COSINES[node.kind.removeprefix("aten::").removesuffix("_window")])
     for place, name in enumerate(("alpha", "beta")):
         weights[place] = node.float(name) if name in node.names else weights[place]
-    size = node.extent("window_length")
+    size = node.size("window_length")
     if isinstance(size, int) and size <= 1:
         return Known(np.ones(size, np.float32), "float32")
     return windows.cosine_window(

@@ -36,10 +36,10 @@ def split(b: Builder, node: Node) -> list[Ref]:
     x = node.value("self")
     axis = node.axis("dim", len(x.shape), 0)
     if "split_sizes" in node.names or isinstance(node.args[1], (tuple, ListBox)):
-        sizes = node.extents(node.names[1])
+        sizes = node.sizes(node.names[1])
         b.same(ex.total(sizes), x.shape[axis], "the parts of a split do not add up to the axis")
         return _pieces(b, node, axis, sizes)
-    return _even(b, node, axis, node.extent("split_size"))
+    return _even(b, node, axis, node.size("split_size"))
 
 
 def _even(b: Builder, node: Node, axis: int, size: Extent) -> list[Ref]:

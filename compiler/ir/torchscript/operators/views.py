@@ -48,7 +48,7 @@ def reshaped_view(b: Builder, node: Node) -> Step:
     x = node.value("self")
     if "dtype" in node.names:
         node.fail("a view of another dtype is not supported", reason="unsupported_form")
-    wanted = list(node.value("other").shape) if "other" in node.names else node.extents("size")
+    wanted = list(node.value("other").shape) if "other" in node.names else node.sizes("size")
     return _to(resolved(b, node, x.shape, wanted))
 
 
@@ -56,7 +56,7 @@ def reshaped_view(b: Builder, node: Node) -> Step:
 def reshape(b: Builder, node: Node) -> Ref:
     """The same elements in another shape; whether it is a view depends on strides."""
     x = node.value("self")
-    wanted = list(node.value("other").shape) if "other" in node.names else node.extents("shape")
+    wanted = list(node.value("other").shape) if "other" in node.names else node.sizes("shape")
     return _maybe(b, node, _to(resolved(b, node, x.shape, wanted)))
 
 
@@ -91,7 +91,7 @@ def unflatten(b: Builder, node: Node) -> Step:
     """One axis split into several."""
     x = node.value("self")
     axis = node.axis("dim", len(x.shape))
-    sizes = resolved(b, node, [x.shape[axis]], node.extents("sizes"))
+    sizes = resolved(b, node, [x.shape[axis]], node.sizes("sizes"))
     return _to([*x.shape[:axis], *sizes, *x.shape[axis + 1 :]])
 
 
@@ -185,7 +185,7 @@ def movedim(b: Builder, node: Node) -> Step:
 def expand(b: Builder, node: Node) -> Step:
     """Broadcast to a shape; -1 keeps an axis."""
     x = node.value("self")
-    wanted = list(node.value("other").shape) if "other" in node.names else node.extents("size")
+    wanted = list(node.value("other").shape) if "other" in node.names else node.sizes("size")
     lead = len(wanted) - len(x.shape)
     shape = [
         x.shape[i - lead] if isinstance(size, int) and size == -1 else size
@@ -248,10 +248,15 @@ def narrow(b: Builder, node: Node) -> Step:
     axis, start, length = (
         node.axis("dim", len(x.shape)),
         node.extent("start"),
-        node.extent("length"),
+        node.size("length"),
     )
-    if b.facts.decide(ex.less(start, 0)) is True:
-        start = b.facts.simplify(ex.add(start, x.shape[axis]))
+    negative = b.facts.decide(ex.less(start, 0))
+    if negative is not False:
+        wrapped = ex.add(start, x.shape[axis])
+        start = b.facts.simplify(
+            wrapped if negative else ex.select(ex.less(start, 0), wrapped, start)
+        )
+        b.require(ex.greater_equal(start, 0), f"{start} lies before an axis of {x.shape[axis]}")
     end = b.facts.simplify(ex.add(start, length))
     b.require(
         ex.less_equal(end, x.shape[axis]),
@@ -303,14 +308,17 @@ def unfold(b: Builder, node: Node) -> Step:
     x = node.value("self")
     axis, size, stride = (
         node.axis("dimension", len(x.shape)),
-        node.extent("size"),
-        node.extent("step"),
+        node.size("size"),
+        node.size("step"),
     )
+    b.require(ex.greater_equal(stride, 1), f"windows are {stride} elements apart")
     b.require(
         ex.less_equal(size, x.shape[axis]),
         f"a window of {size} does not fit an axis of {x.shape[axis]}",
     )
-    count = b.facts.simplify(ex.add(ex.floordiv(ex.sub(x.shape[axis], size), stride), 1))
+    # Extents are computed before what a run checks, so that 0 must not divide.
+    apart = ex.maximum(stride, 1)
+    count = b.facts.simplify(ex.add(ex.floordiv(ex.sub(x.shape[axis], size), apart), 1))
     shape = [*x.shape[:axis], count, *x.shape[axis + 1 :], size]
 
     def compute(data: te.Tensor) -> te.Tensor:
