@@ -32,6 +32,7 @@ class Along:
 
     scale: result over input, where given as a number; else it is element `lane` of the run-time
     scales, else want / have.
+    half_up: whether `want` is have * scale rounded half up, and may exceed it, not rounded down.
     """
 
     axis: int
@@ -39,6 +40,7 @@ class Along:
     want: Extent
     scale: float | None = None
     lane: int = 0
+    half_up: bool = False
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,10 @@ def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sa
     reach = 1 if sampling.interpolation is Interpolation.LINEAR else 2
     half: Extent = reach
     if sampling.antialias:
-        spread = ex.ceildiv(ex.mul(along.have, reach), ex.maximum(along.want, 1))
+        # A window reaches `reach` elements of the result, by the scale and not by the extents.
+        twice = ex.mul(along.want, 2)
+        length = ex.maximum(ex.sub(twice, 1) if along.half_up else twice, 1)
+        spread = ex.ceildiv(ex.mul(along.have, 2 * reach), length)
         half = b.symbol(b.facts.simplify(ex.maximum(spread, reach)), "taps")
     taps = b.facts.simplify(ex.mul(half, 2))
     sources = _sources(b, along, given, sampling)

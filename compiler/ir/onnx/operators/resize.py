@@ -218,7 +218,7 @@ def _one_scale(
     )
     counts = _counts(b, x, axes, scales, 0.5)
     plan = [
-        Along(axis, x.shape[axis], want, None, lane)
+        Along(axis, x.shape[axis], want, None, lane, half_up=True)
         for lane, (axis, want) in enumerate(zip(axes, counts, strict=True))
     ]
     return resize(b, x, plan, _given(b, scales, roi, len(axes)), sampling)

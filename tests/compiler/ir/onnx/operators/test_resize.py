@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 from compiler.errors import ImportFailed
 from tests.compiler.ir.onnx.running import (
@@ -193,3 +194,20 @@ def test_refusals(attributes: dict[str, str], message: str) -> None:
     node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **attributes)
     with pytest.raises(ImportFailed, match=message):
         build(model_of([node], {"x": "float32[1,1,h,w]"}, {"sizes": np.array([1, 1, 3, 3])}))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_antialiasing_keeps_the_aspect(mode: str, policy: str) -> None:
+    """The windows reach as far as the common scale says, not as the rounded extents do."""
+    attributes = {"mode": mode, "keep_aspect_ratio_policy": policy, "antialias": 1, "axes": [2, 3]}
+    model = model_of(
+        [helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **attributes)],
+        {"x": "float32[1,1,h,w]"},
+        {"sizes": np.array([12, 16])},
+        opset=18,
+    )
+    built, reference = build(model), ReferenceEvaluator(model)
+    for h, w in ((8, 35), (12, 34), (25, 12), (25, 20), (26, 10), (40, 15), (4, 40), (12, 16)):
+        feed = {"x": normal(1, 1, h, w)}
+        assert_close(built.run(feed), reference.run(None, feed), ["y"])
