@@ -55,6 +55,7 @@ class Builder:
     decide its numbers; rounded: whether matmuls by weights in blocks round what they multiply.
     buffers: caches that the caller owns, by the variable of what they held before the call.
     repeated: by what a broadcast made, the tensor that it repeats.
+    stacks: whether a loop stacks what its iterations give, which may be none.
     seed: the function's last parameter, which `output.finish` takes away unless `drawn` is set.
     """
 
@@ -62,6 +63,7 @@ class Builder:
     bb: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
     quantized: bool = False
     rounded: bool = False
+    stacks: bool = False
     seed: Tensor = field(default_factory=_seed)
     drawn: bool = False
     origins: Origins = field(default_factory=Origins)

@@ -48,6 +48,8 @@ class Imported:
     every allowed dim.
     nodes: names of the model's nodes, by the positions after which variables are called.
     quantized: whether the model computes with small integers that represent reals.
+    stacks: whether a loop stacks what its iterations give. Of none, the specification leaves open
+    what their extents would be: ONNX Runtime has 0 for those that are dims.
     caches: how attention uses its caches, and which inputs state how far they are filled.
     kept: the caches that are buffers of the caller.
     weights: the large weights of the model's file by digest, where some may be rounded. products:
@@ -68,3 +70,4 @@ class Imported:
     weights: Mapping[bytes, FileWeight] = field(default_factory=dict)
     products: frozenset[str] = frozenset()
     narrow: NarrowLayers | None = None
+    stacks: bool = False

@@ -29,6 +29,7 @@ class Signature:
 
     quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
     moves its outputs.
+    stacks: as in `Imported`.
     caches: how far inputs state that caches are filled.
     kept: the caches that are buffers of the caller; capacity: the dim of their rows, in the
     signature of the model that they were lifted out of.
@@ -42,6 +43,7 @@ class Signature:
     caches: tuple[CacheUse, ...] = ()
     kept: Kept | None = None
     capacity: Dim | None = None
+    stacks: bool = False
 
     @classmethod
     def of(cls, imported: Imported) -> "Signature":
@@ -54,6 +56,7 @@ class Signature:
             imported.quantized,
             imported.caches,
             imported.kept,
+            stacks=imported.stacks,
         )
 
     @property

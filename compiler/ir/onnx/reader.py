@@ -160,6 +160,7 @@ def _read(
         uses,
         builder.origins.labels,
         kept,
+        stacks=builder.stacks,
     )
 
 

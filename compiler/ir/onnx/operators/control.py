@@ -64,6 +64,7 @@ def loop(b: Builder, node: Node) -> Sequence[Content | None]:
     trips = node.optional(0)
     go = node.optional(1)
     scans = len(body.output) - 1 - len(carried)
+    b.stacks = b.stacks or scans > 0
     count = _certain_trips(b, trips, go)
     if count is not None and _goes_on(body) and count <= UNROLLED:
         return _unrolled(b, node, body, carried, count, scans)
