@@ -43,7 +43,7 @@ def test_no_divisor_ends_the_process(form: str, tmp_path: Path) -> None:
     for place in (0, 7, 19):
         zero = y.copy()
         zero[place] = 0
-        with pytest.raises(Refused, match="some_quotient: integer division by zero"):
+        with pytest.raises(Refused, match="Div 'some_quotient': integer division by zero"):
             run(bundle, {"x": x, "y": zero})
 
 
