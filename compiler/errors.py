@@ -5,6 +5,7 @@ the wire.
 from typing import Any, ClassVar
 
 from relaxd.contract.failures import Failure
+from relaxd.contract.names import with_names
 from relaxd.contract.states import Stage
 from relaxd.errors import RelaxdError
 
@@ -15,6 +16,7 @@ class CompileError(RelaxdError):
     reason: what went wrong, in snake case, stable (`unsupported_op`).
     node, op: the model's node at fault and its operator; pass_name: the compiler pass.
     hint: what to change; field: the request's field at fault; details: JSON types.
+    Message and hint show dims by their names where they are given with identifiers.
     """
 
     prefix: ClassVar[str] = "compile"
@@ -34,6 +36,7 @@ class CompileError(RelaxdError):
         retryable: bool = False,
         **details: Any,
     ) -> None:
+        message, hint = with_names(message), hint and with_names(hint)
         super().__init__(message, hint=hint, **details)
         self.failure = Failure(
             code=f"{self.prefix}.{reason}",

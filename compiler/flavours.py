@@ -234,7 +234,7 @@ class Standalone:
             file.unlink()
         system = target.platform.os
         for name, wrapper in wrappers(signature, self._prefix, target.name, system).items():
-            (folder / name).write_text(wrapper)
+            (folder / name).write_text(wrapper, encoding="utf-8")
         files.add_helpers(folder, target)
         files.add_licences(folder)
 

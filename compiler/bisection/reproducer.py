@@ -11,6 +11,7 @@ from typing import Any
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import REPRODUCER_START
+from relaxd.contract.names import option_name
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 
@@ -78,7 +79,7 @@ def _readme(folder: Path, findings: dict[str, Any], command: str) -> str:
 def _command(folder: Path, request: CompileRequest, target: str) -> list[str]:
     model = MODEL if (folder / MODEL).exists() else "MODEL"
     declared = [
-        *(("--dim", f"{dim.name}={_text(dim)}") for dim in request.dims),
+        *(("--dim", f"{option_name(dim.name)}={_text(dim)}") for dim in request.dims),
         *(("--input", str(spec)) for spec in request.inputs),
         *(("--const", f"{name}={value}") for name, value in request.consts),
         *(

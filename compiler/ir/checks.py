@@ -12,6 +12,7 @@ from tvm.ir import Expr as PrimExpr
 from tvm_ffi import StructuralKey
 
 from compiler.ir.origins import Origins
+from relaxd.contract.names import with_names
 
 FIRST = 1 << 20
 """Of the numbers: no extent is matched with a constant like that."""
@@ -39,7 +40,7 @@ class Checks:
         """What stands for the message: one number for each node, or for each `condition` on dims,
         of which all nodes after the first one require nothing new.
         """
-        text, spoken = _PRINTED.sub(r"\1", message), self.origins.spoken
+        text, spoken = with_names(_PRINTED.sub(r"\1", message)), self.origins.spoken
         key = (text, spoken if condition is None else StructuralKey(condition))
         if key not in self._numbers:
             self._numbers[key] = FIRST + len(self._numbers)

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.ir import Expr as PrimExpr
 
+from relaxd.contract.names import with_names
+
 Extent: TypeAlias = "int | PrimExpr"
 Scalar: TypeAlias = "int | float | bool | PrimExpr"
 
@@ -33,7 +35,7 @@ def plain(value: Scalar) -> Scalar:
 def spelled(value: Scalar) -> str:
     """An extent as declarations spell it: `seq + 1`, not TVM's `seq + T.int64(1)`."""
     numbers = re.sub(r"\bT\.int(?:32|64)\((-?\d+)\)", r"\1", str(value))
-    return re.sub(r"\bT\.", "", numbers)
+    return with_names(re.sub(r"\bT\.", "", numbers))
 
 
 def _binary(

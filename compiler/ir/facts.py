@@ -15,6 +15,7 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.extents import Extent, Scalar
 from relaxd.contract.dims import Dim
+from relaxd.contract.names import identifier_of, option_name
 
 UNBOUNDED = 1 << 40
 """Replaces a missing maximum: no tensor of ours has that many elements along an axis."""
@@ -30,6 +31,9 @@ class Facts:
     ranges: the dims that may take more than one value, by their variable.
     symbols: every variable that an extent may hold, including sizes that are not dims.
     integers: the variables of `integer`.
+    reserved: names that declarations give to dims which the import meets later.
+
+    A variable is called by the identifier of its dim (`relaxd.contract.names`).
     """
 
     def __init__(self) -> None:
@@ -41,6 +45,7 @@ class Facts:
         self.symbols: set[PrimExpr] = set()
         self.integers: set[tirx.Var] = set()
         self._names: set[str] = set()
+        self.reserved: frozenset[str] = frozenset()
         self._extents: dict[str, Extent] = {}
         self._found: set[tirx.Var] = set()
 
@@ -71,7 +76,7 @@ class Facts:
         return variable
 
     def _variable(self, dim: Dim) -> tirx.Var:
-        variable = tirx.Var(dim.name, "int64")
+        variable = tirx.Var(identifier_of(dim.name), "int64")
         self.symbols.add(variable)
         self.ranges[variable] = dim
         return variable
@@ -121,7 +126,7 @@ class Facts:
 
     def _unique(self, hint: str) -> str:
         name = hint
-        while name in self.dims or name in self._names:
+        while name in self.dims or name in self._names or name in self.reserved:
             stem, _, count = name.rpartition("_")
             name = f"{stem}_{int(count) + 1}" if stem and count.isdigit() else f"{name}_1"
         return name
@@ -151,7 +156,7 @@ class Facts:
                 raise ImportFailed(
                     f"dim {dim.name} can only be {value}: {message}",
                     reason="fixed_dim",
-                    hint=f"declare it so: {dim.name}={value}",
+                    hint=f"declare it so: {option_name(dim.name)}={value}",
                 )
             self.ranges[variable] = self.dims[dim.name] = Dim(dim.name, value, value)
 

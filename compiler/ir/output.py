@@ -13,6 +13,7 @@ from compiler.ir.extents import Extent
 from compiler.ir.symbols import axis_of
 from compiler.ir.values import Value
 from relaxd.contract.axes import Axis
+from relaxd.contract.names import identifier_of
 from relaxd.contract.tensors import TensorSpec
 
 
@@ -37,7 +38,9 @@ def _named(b: Builder, extent: Extent) -> tuple[Axis, Extent, bool]:
     if axis is not None:
         return axis, extent, False
     symbol = b.symbol(extent, "out")
-    return Axis(str(symbol)), symbol, True
+    named = axis_of(symbol)
+    assert named is not None, "a symbol is a dim or a number"
+    return named, symbol, True
 
 
 def finish(b: Builder) -> tvm.IRModule:
@@ -47,7 +50,11 @@ def finish(b: Builder) -> tvm.IRModule:
     module = in_blocks(b.bb.finalize())
     if not b.drawn:
         module["main"] = _without_seed(module["main"])
-    bounds = {dim.name: dim.highest for dim in b.facts.dims.values() if dim.highest is not None}
+    bounds = {
+        identifier_of(dim.name): dim.highest
+        for dim in b.facts.dims.values()
+        if dim.highest is not None
+    }
     main = module["main"].with_attr("tir_var_upper_bound", bounds) if bounds else module["main"]
     module["main"] = b.checks.attached(main)
     return module

@@ -1,5 +1,12 @@
 """The inputs of a model as declared by its file and redeclared by the request, with every axis
 named.
+
+What a file writes on an axis is the name of a dim, whatever characters it has, and two axes with
+the same text are the same dim. It is an expression (`2*seq`, `past + seq`) only where it reads as
+one in the words of `relaxd.contract.axes`, and each of its names is a dim by itself: one that
+stands alone on an axis of an input, or that the request declares. `batch-size` is a subtraction in
+a model with the dims `batch` and `size`, and a name in any other; `1` is a name. A text that stands
+for no name (`?`, `-1`, nothing) makes an anonymous axis, which is a dim of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ from compiler.ir.facts import Facts
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Value
 from relaxd.contract.axes import Axis
+from relaxd.contract.names import objection_to, quote_name
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
@@ -38,24 +46,84 @@ def identifier(text: str) -> str:
     return clean if clean and not clean[0].isdigit() else f"_{clean}"
 
 
-def axis_from_file(input_name: str, index: int, axis: int | str | None) -> Axis:
-    """The axis that a file declares. An anonymous one gets the name `<input>_<index>`, so that no
-    two of them count as equal.
+class FileAxes:
+    """Reads the axes that a model's file declares.
+
+    files: every input whose axes count; request: names the dims that it declares. An anonymous axis
+    gets the name `<input>_<index>`, or another one where some dim is called so.
     """
-    if isinstance(axis, int) and axis > 0:
-        return Axis(str(axis))
-    if axis is None or isinstance(axis, int) or axis.strip() in ANONYMOUS:
-        return Axis(f"{identifier(input_name)}_{index}")
+
+    def __init__(self, files: Sequence[FileInput], request: CompileRequest) -> None:
+        redeclared = {spec.name: spec for spec in request.inputs}
+        texts = {
+            axis
+            for file in files
+            if file.name not in redeclared
+            for axis in file.axes or ()
+            if isinstance(axis, str) and not _is_anonymous(axis)
+        }
+        given = {name for spec in redeclared.values() for axis in spec.shape for name in axis.dims}
+        alone = {axis.symbol for spec in redeclared.values() for axis in spec.shape if axis.symbol}
+        self._alone = {text for text in texts if _expression(text) is None} | alone
+        self._alone |= request.dim_table.keys()
+        self._taken = texts | given | dims_of_shapes(request)
+
+    def axis(self, input_name: str, index: int, axis: int | str | None) -> Axis:
+        """The axis of an input; raises ImportFailed for a name that no dim can have."""
+        if isinstance(axis, int) and axis > 0:
+            return Axis(str(axis))
+        if not isinstance(axis, str) or _is_anonymous(axis):
+            return Axis(self._unused(f"{identifier(input_name)}_{index}"))
+        expression = _expression(axis)
+        if expression is not None and expression.dims <= self._alone:
+            return expression
+        objection = objection_to(axis)
+        if objection:
+            raise ImportFailed(
+                f"axis {index} of input {input_name!r} is called {axis[:40]!r}: {objection}",
+                reason="dim_name",
+                field=f"inputs.{input_name}",
+                hint="declare the input with another name for the axis, as in "
+                f'--input "{input_name}=float32[n,...]"',
+            )
+        return Axis.of_dim(axis)
+
+    def _unused(self, name: str) -> str:
+        count, unused = 0, name
+        while unused in self._taken:
+            count += 1
+            unused = f"{name}_{count}"
+        self._taken.add(unused)
+        return unused
+
+
+def _is_anonymous(axis: str) -> bool:
+    return axis.strip() in ANONYMOUS
+
+
+def _expression(text: str) -> Axis | None:
+    """The text as arithmetic on dims; None for a bare name, a number and what is neither."""
     try:
-        return Axis(axis)
+        axis = Axis(text)
     except DeclarationError:
-        return Axis(identifier(axis.strip()))
+        return None
+    return axis if axis.dims and axis.symbol is None else None
 
 
-def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
-    """Apply the request's redeclaration to the input; raises ImportFailed if the two contradict
-    each other.
+def dims_of_shapes(request: CompileRequest) -> set[str]:
+    """The dims that the request's `shapes` name."""
+    return {name for _, axes in request.shapes for axis in axes for name in axis.dims}
+
+
+def specs_of(files: Sequence[FileInput], request: CompileRequest) -> list[TensorSpec]:
+    """Apply the request's redeclarations to the inputs; raises ImportFailed if one contradicts the
+    file.
     """
+    axes = FileAxes(files, request)
+    return [_spec_of(file, request, axes) for file in files]
+
+
+def _spec_of(found: FileInput, request: CompileRequest, axes: FileAxes) -> TensorSpec:
     declared = {spec.name: spec for spec in request.inputs}.get(found.name)
     if declared is None:
         if found.axes is None:
@@ -68,7 +136,7 @@ def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
         return TensorSpec(
             found.name,
             found.dtype,
-            tuple(axis_from_file(found.name, i, axis) for i, axis in enumerate(found.axes)),
+            tuple(axes.axis(found.name, i, axis) for i, axis in enumerate(found.axes)),
         )
     if declared.dtype != found.dtype:
         raise ImportFailed(
@@ -102,7 +170,8 @@ def declare(
     Raises ImportFailed for a declared dim that the model does not have.
     """
     named = {axis_dim for spec in specs for axis in spec.shape for axis_dim in axis.dims}
-    named |= {axis_dim for _, axes in request.shapes for axis in axes for axis_dim in axis.dims}
+    named |= dims_of_shapes(request)
+    facts.reserved = frozenset(named)
     table = request.dim_table
     for name in table:
         if name not in named:
@@ -149,7 +218,7 @@ def check_names(kind: str, names: Iterable[str], inputs: Iterable[str]) -> None:
 
 def _known(names: set[str]) -> str:
     return (
-        f"its dims are {', '.join(sorted(names))}"
+        f"its dims are {', '.join(map(quote_name, sorted(names)))}"
         if names
         else "every axis of its inputs is fixed; redeclare one with --input to make it a dim"
     )

@@ -11,6 +11,7 @@ from tvm import tirx
 from compiler.ir import extents as ex
 from compiler.ir.extents import Extent
 from relaxd.contract.axes import Axis
+from relaxd.contract.names import name_of, quote_name
 
 _TEXT = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
 _CALLS = {tirx.Min: "min", tirx.Max: "max"}
@@ -34,7 +35,7 @@ def _spell(extent: Extent) -> str | None:
     if isinstance(node, int):
         return str(node)
     if isinstance(node, tirx.Var):
-        return str(node.name)
+        return quote_name(name_of(str(node.name)))
     sign, call = _TEXT.get(type(node)), _CALLS.get(type(node))
     if sign is None and call is None:
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from compiler.errors import LinkError
 from relaxd.contract.manifest import Manifest
+from relaxd.contract.names import UNPRINTABLE
 from relaxd.contract.tensors import TensorSpec, storage_of
 
 FILENAME = "model.h"
@@ -144,14 +145,14 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
         )
         or "  {0}",
     )
-    (bundle / FILENAME).write_text(text)
+    (bundle / FILENAME).write_text(text, encoding="utf-8")
 
 
 def opener_of(header: Path) -> str:
     """The name of the function that opens the model; raises LinkError for a header that
     has none.
     """
-    found = re.search(r"static inline int (\w+_open)\(", header.read_text())
+    found = re.search(r"static inline int (\w+_open)\(", header.read_text(encoding="utf-8"))
     if found is None:
         raise LinkError(
             f"{header.name} gives no function that opens the model", reason="bad_header"
@@ -167,7 +168,7 @@ def _line(spec: TensorSpec) -> str:
 
 def _plain(text: str) -> str:
     """A model's own words, fit for a comment."""
-    return re.sub(r"[^\w .,:;+*%<>=\[\]()-]", "_", text, flags=re.ASCII).replace("*/", "_")
+    return re.sub(r"[*]/|/[*]", "_", UNPRINTABLE.sub("_", text))
 
 
 def _row(offset: int, dtype: str, shape: tuple[int, ...]) -> str:

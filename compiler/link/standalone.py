@@ -111,7 +111,7 @@ def link_standalone(
 ) -> Path:
     """Writes the library and `model.h` into the folder, and gives the library; raises LinkError."""
     output = folder / target.platform.library
-    (folder / "model.h").write_text(parts.header)
+    (folder / "model.h").write_text(parts.header, encoding="utf-8")
     with tempfile.TemporaryDirectory() as workspace:
         objects = parts.objects(_driver(parts, Path(workspace), target, compiled))
         if target.platform.object_format is ObjectFormat.WASM:

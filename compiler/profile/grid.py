@@ -6,6 +6,7 @@ from itertools import product
 from compiler.verify.points import Point, bytes_of, favoured, ladders
 from relaxd.contract.dims import Dim
 from relaxd.contract.grid import MOST_POINTS, ProfileOptions
+from relaxd.contract.names import option_name, quote_name
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
 
@@ -42,7 +43,7 @@ def _auto(inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> dict[str, tuple[
         raise DeclarationError(
             f"{len(free)} dims are too many to vary together",
             field="options.profile.grid",
-            hint=f"name the values of a few, as in --grid {free[0].name}=1,16,256",
+            hint=f"name the values of a few, as in --grid {option_name(free[0].name)}=1,16,256",
         )
     values = ladders(inputs, dims, count)
     return {dim.name: values[dim.name] for dim in free}
@@ -51,7 +52,7 @@ def _auto(inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> dict[str, tuple[
 def _check(name: str, values: Iterable[int], dims: Sequence[Dim]) -> None:
     dim = next((dim for dim in dims if dim.name == name), None)
     if dim is None:
-        known = ", ".join(dim.name for dim in dims) or "none"
+        known = ", ".join(quote_name(dim.name) for dim in dims) or "none"
         raise DeclarationError(
             f"the grid varies {name!r}, which is no dim of an input",
             field=f"options.profile.grid.{name}",
@@ -60,7 +61,7 @@ def _check(name: str, values: Iterable[int], dims: Sequence[Dim]) -> None:
     for value in values:
         if not dim.admits(value):
             raise DeclarationError(
-                f"the grid has {name}={value}, which the dim does not admit",
+                f"the grid has {quote_name(name)}={value}, which the dim does not admit",
                 field=f"options.profile.grid.{name}",
                 hint=f"it was declared as {dim.describe()}",
             )

@@ -87,7 +87,7 @@ def _new_rows(manifest: Manifest, state: State, given: Mapping[str, Any]) -> int
         return 1
     for spec in manifest.inputs:
         for axis, extent in enumerate(spec.shape):
-            if extent.symbol == state.rows:
+            if extent.text == state.rows:
                 return int(given[spec.name].shape[axis])
     raise AssertionError(f"no input has the axis {state.rows}")
 

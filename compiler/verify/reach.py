@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.judged import Judged
+from relaxd.contract.names import option_name, quote_name
 
 
 def reached(ran: Sequence[Trial]) -> dict[str, int]:
@@ -18,10 +19,10 @@ def unbounded(signature: Signature, ran: Sequence[Trial]) -> list[str]:
     for dim in signature.dims:
         top = greatest.get(dim.name)
         if top is not None and dim.highest is None:
-            declare = f"declare {dim.name}={dim.lowest}:N"
-            found.append(f"{dim.name} has no maximum: verified up to {top}; {declare}")
+            declare = f"declare {option_name(dim.name)}={dim.lowest}:N"
+            found.append(f"{quote_name(dim.name)} has no maximum: verified up to {top}; {declare}")
         elif top is not None and dim.highest is not None and top < dim.highest:
-            found.append(f"{dim.name} may be {dim.highest}: verified up to {top}")
+            found.append(f"{quote_name(dim.name)} may be {dim.highest}: verified up to {top}")
     return found
 
 

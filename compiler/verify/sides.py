@@ -14,6 +14,7 @@ from compiler.isolation.step import Outcome, Record, run_task
 from compiler.targets import TargetStatus
 from compiler.verify.inputs import LeftOut, Trial
 from compiler.verify.reference.onnx import ONNX
+from relaxd.contract.names import quote_name
 
 
 @dataclass(frozen=True)
@@ -179,4 +180,6 @@ def _sorted_out(
 
 def where(dims: Any) -> str:
     """The dims of a point, as messages state them."""
-    return ", ".join(f"{name}={value}" for name, value in dims.items()) or "its only shape"
+    return (
+        ", ".join(f"{quote_name(name)}={value}" for name, value in dims.items()) or "its only shape"
+    )

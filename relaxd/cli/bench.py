@@ -5,9 +5,11 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
+from relaxd.cli.declarations import split_dim
 from relaxd.cli.run import BundlePath, Seed, Threads
 from relaxd.cli.views import plain_table
 from relaxd.client import extras
@@ -59,7 +61,7 @@ def bench(
         )
         return
     table = plain_table(
-        *(d.name.upper() for d in model.dims), "MEDIAN ms", "P95 ms", "MIN ms", "CALLS/s"
+        *(escape(d.name.upper()) for d in model.dims), "MEDIAN ms", "P95 ms", "MIN ms", "CALLS/s"
     )
     for column in table.columns:
         column.justify = "right"
@@ -100,21 +102,21 @@ def choices_of(texts: list[str] | None) -> dict[str, list[int]]:
     """The values of each dim, from texts like `batch=1,8`; raises DeclarationError."""
     choices: dict[str, list[int]] = {}
     for text in texts or []:
-        name, _, values = text.partition("=")
+        name, values = split_dim(text)
         sizes = [value.strip() for value in values.split(",")]
         if not all(size.isdecimal() for size in sizes):
             raise DeclarationError(
                 f"cannot read --dim {text!r}",
-                field=f"dims.{name.strip()}",
+                field=f"dims.{name}",
                 hint="as in --dim batch=1,8",
             )
-        if name.strip() in choices:
+        if name in choices:
             raise DeclarationError(
-                f"--dim {name.strip()} is given twice",
-                field=f"dims.{name.strip()}",
+                f"--dim {name} is given twice",
+                field=f"dims.{name}",
                 hint="as in --dim batch=1,8",
             )
-        choices[name.strip()] = [int(size) for size in sizes]
+        choices[name] = [int(size) for size in sizes]
     return choices
 
 

@@ -9,6 +9,7 @@ import typer
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.grid import AUTO
+from relaxd.contract.names import unquote_name
 from relaxd.contract.options import Flavour, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import TensorSpec
@@ -28,7 +29,7 @@ Dims = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=RANGE",
-        help="A dim's range: batch=1:64, seq=8:512%8@128, batch=4.",
+        help="A dim's range: batch=1:64, seq=8:512%8@128, batch=4. Names are those of the model.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -37,7 +38,7 @@ Inputs = Annotated[
     typer.Option(
         "--input",
         metavar="NAME=SPEC",
-        help="An input declared whole: ids=int64\\[batch,seq].",
+        help='An input declared whole: ids=int64\\[batch,seq], or int64\\[batch,"seq-len"].',
         rich_help_panel=PANEL,
     ),
 ]
@@ -233,20 +234,30 @@ def _values(name: str, text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def split_dim(text: str) -> tuple[str, str]:
+    """The dim's name and what `NAME=VALUE` says of it, either of which may be empty. The last `=`
+    divides them, as names may have some; a name may stand in double quotes.
+    """
+    name, equals, value = text.rpartition("=")
+    return unquote_name(name if equals else text), value.strip() if equals else ""
+
+
 def _table(
     kind: str, declarations: list[str] | None, read: Callable[[str, str], Any]
 ) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for declaration in declarations or []:
-        name, equals, text = declaration.partition("=")
-        name = name.strip()
-        if not equals or not name:
+        if kind in ("dim", "grid"):
+            name, text = split_dim(declaration)
+        else:
+            name, text = (part.strip() for part in declaration.partition("=")[::2])
+        if "=" not in declaration or not name:
             raise DeclarationError(
                 f"cannot read --{kind} {declaration!r}", field=f"{kind}s", hint=_EXAMPLES[kind]
             )
         if name in table:
             raise DeclarationError(f"--{kind} {name} is given twice", field=f"{kind}s.{name}")
-        table[name] = read(name, text.strip())
+        table[name] = read(name, text)
     return table
 
 

@@ -8,6 +8,7 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.showing import Build, build_report, where
+from relaxd.contract.names import quote_name
 from relaxd.contract.profile import Profile
 from relaxd.contract.report import Report
 from relaxd.errors import DeclarationError, EstimateError
@@ -45,7 +46,10 @@ def estimate_command(
     if json:
         print_json({**found.to_json(), "machine": profile.to_json()["machine"]})
         return
-    at = ", ".join(f"{name}={value}" for name, value in found.dims.items()) or "its only shape"
+    at = (
+        ", ".join(f"{quote_name(name)}={value}" for name, value in found.dims.items())
+        or "its only shape"
+    )
     stdout().print(f"{found.ms:.3g} ms at {at}{where(profile.machine)}", markup=False)
     stdout().print(
         f"error {found.error_median:.1%} at the median and {found.error_max:.1%} at most, of "
@@ -66,7 +70,7 @@ def _check_declared(report: Report, dims: dict[str, int]) -> None:
         value = dims.get(dim.name)
         if value is not None and value % dim.multiple:
             raise EstimateError(
-                f"{dim.name}={value} is no multiple of {dim.multiple}",
+                f"{quote_name(dim.name)}={value} is no multiple of {dim.multiple}",
                 hint="the library refuses it",
                 reason="dims",
             )
@@ -75,7 +79,7 @@ def _check_declared(report: Report, dims: dict[str, int]) -> None:
 def _values(texts: list[str]) -> dict[str, int]:
     values: dict[str, int] = {}
     for text in texts:
-        name, _, value = (part.strip() for part in text.partition("="))
+        name, value = declare.split_dim(text)
         if not name or not value.isdecimal() or len(value) > 18:
             raise DeclarationError(
                 f"cannot read --dim {text!r}", field="dims", hint="as in --dim seq=300"

@@ -8,6 +8,7 @@ import typer
 
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
+from relaxd.cli.declarations import split_dim
 from relaxd.cli.views import plain_table
 from relaxd.client import extras
 from relaxd.errors import DeclarationError
@@ -106,16 +107,23 @@ def run(
 
 
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
-    pairs = [text.partition("=") for text in texts or []]
-    for name, equals, value in pairs:
-        if not (name and equals and value):
+    pairs = []
+    for text in texts or []:
+        name, value = split_dim(text) if option == "dim" else _split_file(text)
+        if not (name and value):
             example = "batch=4" if option == "dim" else "ids=ids.npy"
             raise DeclarationError(
-                f"cannot read --{option} {name + equals + value!r}",
+                f"cannot read --{option} {text!r}",
                 field=f"{option}s",
                 hint=f"as in --{option} {example}",
             )
-    return [(name.strip(), value.strip()) for name, _, value in pairs]
+        pairs.append((name, value))
+    return pairs
+
+
+def _split_file(text: str) -> tuple[str, str]:
+    name, _, path = text.partition("=")
+    return name.strip(), path.strip()
 
 
 def _size(name: str, text: str) -> int:

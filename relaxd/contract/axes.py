@@ -1,17 +1,27 @@
-"""Axis expressions: integer arithmetic over dims, as in `2*seq` or `past+seq`."""
+"""Axis expressions: integer arithmetic over dims, as in `2*seq`, `past+seq` or `2*"seq-len"`.
+
+Names of dims that are no plain identifiers stand in double quotes (`relaxd.contract.names`).
+"""
 
 import ast
-import keyword
+import copy
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from relaxd.contract.names import QUOTED, is_plain, objection_to, quote_name, unquote_name
 from relaxd.errors import DeclarationError
 
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FOREIGN = re.compile(r"[^A-Za-z0-9_+\-*/%(), \t\r\n]")
+"""What no axis has outside of quotes: Python would read more than arithmetic."""
+
+_STAND_IN = "\N{GREEK SMALL LETTER LAMDA}"
+"""Begins what stands for a quoted name where Python reads an expression: no name without quotes
+has this letter.
+"""
 
 _OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int]]] = {
     ast.Add: ("+", operator.add),
@@ -31,7 +41,7 @@ def _parse(text: str) -> ast.expr:
     try:
         if len(text) > _LONGEST_TEXT:
             raise _malformed(text[:40] + "...")
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = _read(text)
         if not _has_dims(tree) and _evaluate(tree, {}) < 0:
             raise _malformed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError) as error:
@@ -39,12 +49,54 @@ def _parse(text: str) -> ast.expr:
     return tree
 
 
+def _read(text: str) -> ast.expr:
+    """The tree of a text, where a quoted name is an `ast.Name` like any other; raises SyntaxError
+    or ValueError.
+    """
+    if _FOREIGN.search(QUOTED.sub("", text)):
+        raise ValueError("no arithmetic")
+    names: list[str] = []
+
+    def stand_in(found: re.Match[str]) -> str:
+        names.append(_checked(unquote_name(found[0])))
+        return f" {_STAND_IN}{len(names) - 1} "
+
+    tree = ast.parse(QUOTED.sub(stand_in, text).strip(), mode="eval").body
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and not ast.unparse(node.func).isascii():
+            raise ValueError("no function")
+        if isinstance(node, ast.Name) and node.id.startswith(_STAND_IN):
+            node.id = names[int(node.id.removeprefix(_STAND_IN))]
+    return tree
+
+
+def _checked(name: str) -> str:
+    objection = objection_to(name)
+    if objection:
+        raise DeclarationError(
+            f"axis {quote_name(name)[:40]!r}: {objection}",
+            field="axis",
+            hint="give the dim another name",
+        )
+    return name
+
+
+def _write(tree: ast.expr) -> str:
+    """The canonical text of an expression."""
+    if not all(map(is_plain, _names(tree))):
+        tree = copy.deepcopy(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                node.id = quote_name(node.id)
+    return ast.unparse(tree)
+
+
 def _has_dims(node: ast.expr) -> bool:
     """Whether the expression depends on dims; raises ValueError where it is none of this module's
     or divides by a constant 0.
     """
     match node:
-        case ast.Name(id=name) if IDENTIFIER.fullmatch(name):
+        case ast.Name():
             return True
         case ast.Constant(value=value) if type(value) is int:
             return False
@@ -73,7 +125,8 @@ def _malformed(text: str) -> DeclarationError:
     return DeclarationError(
         f"axis {text!r} is not an integer expression of dims",
         field="axis",
-        hint="use whole numbers, dim names, + - * // % and min/max, as in 2*seq or past+seq",
+        hint="use whole numbers, dim names, + - * // % and min/max, as in 2*seq or past+seq; a "
+        'name with other characters stands in double quotes, as in 2*"seq-len"',
     )
 
 
@@ -121,45 +174,45 @@ def _combine(
     return None
 
 
-def is_name(text: str) -> bool:
-    """Whether a dim may be called so: `IDENTIFIER` matches, and it is no keyword of Python."""
-    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
-
-
-def _is_plain(text: str) -> bool:
+def _is_bare(text: str) -> bool:
     """Whether it is a dim or a size and nothing else, as most axes are: parsing takes long."""
-    return (is_name(text) or _SIZE.fullmatch(text) is not None) and len(text) <= _LONGEST_TEXT
+    return (is_plain(text) or _SIZE.fullmatch(text) is not None) and len(text) <= _LONGEST_TEXT
 
 
 @lru_cache(maxsize=4096)
 def _dims(text: str) -> frozenset[str]:
     if _SIZE.fullmatch(text):
         return frozenset()
-    return frozenset((text,)) if is_name(text) else _names(_parse(text))
+    return frozenset((text,)) if is_plain(text) else _names(_parse(text))
 
 
 @dataclass(frozen=True)
 class Axis:
     """One axis of a tensor: a fixed size or an expression of dims, e.g. `Axis("2*seq")`; raises
-    DeclarationError.
+    DeclarationError. `text` has quotes around names that are not plain.
     """
 
     text: str
 
     def __post_init__(self) -> None:
-        if isinstance(self.text, str) and _is_plain(self.text):
+        if isinstance(self.text, str) and _is_bare(self.text):
             return
         try:
-            object.__setattr__(self, "text", ast.unparse(_parse(str(self.text))))
+            object.__setattr__(self, "text", _write(_parse(str(self.text))))
         except RecursionError as error:
             raise _malformed(self.text) from error
+
+    @classmethod
+    def of_dim(cls, name: str) -> "Axis":
+        """The axis that is the dim of this name and nothing else."""
+        return cls(quote_name(name))
 
     @classmethod
     def written(cls, text: str) -> "Axis":
         """From the text of an axis, which is checked, but not brought into its form once more: to
         write an expression takes longer than to read it.
         """
-        if not _is_plain(text):
+        if not _is_bare(text):
             _parse(text)
         axis = object.__new__(cls)
         object.__setattr__(axis, "text", text)
@@ -185,7 +238,11 @@ class Axis:
     @property
     def symbol(self) -> str | None:
         """The dim's name if the axis is a bare dim, else None."""
-        return self.text if IDENTIFIER.fullmatch(self.text) else None
+        if is_plain(self.text):
+            return self.text
+        # Quotes hold a name, or begin an expression.
+        tree = self.tree if self.text.startswith('"') else None
+        return tree.id if isinstance(tree, ast.Name) else None
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
         """The size when every dim is bound; KeyError names an unbound dim, ZeroDivisionError is
@@ -203,7 +260,7 @@ class Axis:
         if len(unknown) != 1:
             return None
         (name,) = unknown
-        if name == self.text:
+        if name == self.symbol:
             return name, size
         try:
             line = _line(self.tree, name, bindings)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.contract.axes import is_name
+from relaxd.contract.names import objection_to, quote_name
 from relaxd.errors import DeclarationError
 
 _RANGE = re.compile(
@@ -46,8 +46,9 @@ class Dim:
                 raise self._wrong(f"{field} must be an integer, not {value!r}")
             if value > LARGEST:
                 raise self._wrong(f"{field} is larger than {LARGEST}")
-        if not is_name(self.name):
-            raise self._wrong("a dim's name is an identifier, and no keyword of Python")
+        objection = objection_to(self.name) if isinstance(self.name, str) else "a name is a text"
+        if objection:
+            raise self._wrong(objection)
         if self.min < 0:
             raise self._wrong(f"min {self.min} is negative")
         if self.multiple < 1:
@@ -160,4 +161,6 @@ def _numbers(found: re.Match[str]) -> tuple[str | None, ...]:
 
 def point_text(dims: Mapping[str, int]) -> str:
     """The sizes of one point as people read them: `batch=8 seq=128`."""
-    return " ".join(f"{name}={value}" for name, value in dims.items()) or "the only shape"
+    return (
+        " ".join(f"{quote_name(name)}={value}" for name, value in dims.items()) or "the only shape"
+    )

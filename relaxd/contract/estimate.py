@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from relaxd.contract.names import option_name, quote_name
 from relaxd.errors import EstimateError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def estimate(profile: Profile, dims: Mapping[str, int]) -> Estimate:
     at = {name: value for name, value in cost.low.items() if cost.high[name] == value}
     at |= dims
     for name in at.keys() - cost.low.keys():
-        known = ", ".join(sorted(cost.low)) or "none"
+        known = ", ".join(map(quote_name, sorted(cost.low))) or "none"
         raise EstimateError(
             f"the profile has no dim {name!r}", hint=f"its dims: {known}", reason="dims"
         )
@@ -84,12 +85,12 @@ def _check(name: str, value: int | None, low: int, high: int) -> None:
     if value is None:
         raise EstimateError(
             f"dim {name!r} has no value",
-            hint=f"as in --dim {name}={high}: it was measured from {low} to {high}",
+            hint=f"as in --dim {option_name(name)}={high}: it was measured from {low} to {high}",
             reason="dims",
         )
     if not low <= value <= high:
         raise EstimateError(
-            f"{name}={value} is outside of what was measured, {low} to {high}",
+            f"{quote_name(name)}={value} is outside of what was measured, {low} to {high}",
             hint="build with a grid that reaches it",
             reason="range",
         )
@@ -104,4 +105,4 @@ def _reached(profile: Profile, at: Mapping[str, int]) -> bool:
 
 
 def _text(dims: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in dims.items())
+    return ", ".join(f"{quote_name(name)}={value}" for name, value in dims.items())

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.contract.axes import IDENTIFIER
+from relaxd.contract.names import objection_to
 from relaxd.errors import DeclarationError
 
 AUTO = "auto"
@@ -53,7 +53,7 @@ def _grid(value: Any) -> str | tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _values(name: str, value: Any) -> tuple[int, ...]:
-    if not IDENTIFIER.fullmatch(name):
+    if objection_to(name):
         raise _wrong(f"the grid names {name!r}, which is no dim", "grid")
     values = [value] if type(value) is int else value
     if (

@@ -16,6 +16,7 @@ from relaxd.contract.documents import (
     whole,
     words,
 )
+from relaxd.contract.names import quote_name
 from relaxd.contract.narrow import NarrowLayers
 from relaxd.contract.options import Flavour
 from relaxd.contract.state import State
@@ -288,7 +289,8 @@ def _check_state(manifest: Manifest) -> None:
         raise malformed("a cache is no input of four axes")
     if not state.parts.keys() <= ranks.keys():
         raise malformed("the state names an input that is not there")
-    if not {state.capacity, state.rows} <= {"1", *(dim.name for dim in manifest.dims)}:
+    names = {dim.name for dim in manifest.dims}
+    if state.capacity not in names or state.rows not in {"1", *map(quote_name, names)}:
         raise malformed("the state names a dim that is not there")
 
 

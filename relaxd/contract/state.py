@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text
+from relaxd.contract.names import LONGEST_NAME
 from relaxd.contract.options import CacheForm
 
 
@@ -39,7 +40,7 @@ class Cache:
 class State:
     """The caches of a library. All have the shape [entries, heads, capacity, size].
 
-    capacity: the dim of their rows; rows: the dim of the new tokens of a call, or 1.
+    capacity: the dim of their rows; rows: the axis of the new tokens of a call, a dim or 1.
     past: the dim that counted a cache's rows in the model.
     ragged: whether entries of a batch may be filled to different lengths.
     parts: what other inputs state of the caches, by name.
@@ -83,7 +84,7 @@ class State:
         return cls(
             tuple(_cache(entry) for entry in sequence(found["caches"], "state.caches")),
             text(found["capacity"], "state.capacity", 256),
-            text(found["rows"], "state.rows", 256),
+            text(found["rows"], "state.rows", 2 * LONGEST_NAME + 2),
             text(found["past"], "state.past", 256),
             found["ragged"],
             {name: Part(part) for name, part in parts.items()},

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxd.contract.axes import Axis, axes_of
+from relaxd.contract.names import QUOTED
 from relaxd.errors import DeclarationError
 
 STORAGE = {
@@ -42,7 +43,9 @@ DTYPES = frozenset(
     }
 )
 
-_SPEC = re.compile(r"\s*(?P<dtype>[a-z0-9_]+)\s*\[(?P<axes>[^\[\]]*)\]\s*")
+_SPEC = re.compile(
+    rf"\s*(?P<dtype>[a-z0-9_]+)\s*\[(?P<axes>(?:[^\[\]\"]|{QUOTED.pattern})*)\]\s*", re.DOTALL
+)
 
 
 def storage_of(dtype: str) -> str:
@@ -124,12 +127,13 @@ class TensorSpec:
 
 
 def split_axes(axes: str) -> list[str]:
-    """Split at commas outside parentheses: `n,min(a,b)` has two axes."""
+    """Split at commas outside of parentheses and quotes: `n,min(a,b)` has two axes."""
     parts, depth = [""], 0
-    for char in axes:
-        depth += (char == "(") - (char == ")")
-        if char == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += char
+    for piece in re.split(f"({QUOTED.pattern})", axes):
+        for char in [piece] if piece.startswith('"') else piece:
+            depth += (char == "(") - (char == ")")
+            if char == "," and depth == 0:
+                parts.append("")
+            else:
+                parts[-1] += char
     return [] if len(parts) == 1 and not parts[0].strip() else parts

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from relaxd.contract.names import quote_name
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader.model import Model
@@ -66,7 +67,11 @@ def most_rows(model: Model) -> int | None:
     state = model.manifest.state
     if state is not None and state.rows == "1":
         return 1
-    rows = [dim.highest for dim in model.dims if state is not None and dim.name == state.rows]
+    rows = [
+        dim.highest
+        for dim in model.dims
+        if state is not None and quote_name(dim.name) == state.rows
+    ]
     return rows[0] if rows else None
 
 

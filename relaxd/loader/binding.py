@@ -10,6 +10,7 @@ import numpy as np
 
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
+from relaxd.contract.names import quote_name
 from relaxd.contract.tensors import DTYPES, STORAGE, TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader import narrow
@@ -191,7 +192,8 @@ class _AxisValue:
         if solved is None:
             if _linear(self.axis, name, values):
                 raise self._wrong(
-                    f"has size {self.size}, which {self.axis} is for no whole {name}", dim=name
+                    f"has size {self.size}, which {self.axis} is for no whole {quote_name(name)}",
+                    dim=name,
                 )
             return False
         value = solved[1]
@@ -200,10 +202,10 @@ class _AxisValue:
             where = (
                 f"has size {self.size}"
                 if self.axis.symbol
-                else f"has size {self.size}, so {name} = {value}"
+                else f"has size {self.size}, so {quote_name(name)} = {value}"
             )
             raise self._wrong(
-                f"{where}; {name} must be {dim.describe()}",
+                f"{where}; {quote_name(name)} must be {dim.describe()}",
                 dim=name,
                 value=value,
                 allowed=dim.describe(),
@@ -293,7 +295,7 @@ def _wrong_dtype(spec: TensorSpec, dtype: str) -> InputError:
 
 
 def _listed(axis: Axis, values: dict[str, int]) -> str:
-    return ", ".join(f"{name} = {values[name]}" for name in sorted(axis.dims))
+    return ", ".join(f"{quote_name(name)} = {values[name]}" for name in sorted(axis.dims))
 
 
 def _linear(axis: Axis, name: str, values: dict[str, int]) -> bool:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from relaxd.contract.names import quote_name, with_names
+
 _CHECK = re.compile(r"\{\{(?P<message>.*)\}\}", re.DOTALL)
 _TENSOR = re.compile(
     r"\((?P<found>-?\d+) vs\. (?P<wanted>-?\d+)\).*match_cast, "
@@ -27,11 +29,11 @@ def explain(error: str, dims: Mapping[str, int]) -> str:
         message = check["message"]
     elif tensor:
         message = (
-            f"a tensor that must be {tensor['dtype']}[{tensor['shape']}] has {tensor['found']} on "
-            f"axis {tensor['axis']}, "
+            f"a tensor that must be {tensor['dtype']}[{with_names(tensor['shape'])}] has "
+            f"{tensor['found']} on axis {tensor['axis']}, "
             f"where {tensor['wanted']} is expected"
         )
     else:
         return error
-    values = ", ".join(f"{name} = {value}" for name, value in dims.items())
+    values = ", ".join(f"{quote_name(name)} = {value}" for name, value in dims.items())
     return f"{message}; in this call {values}" if values else message

@@ -7,6 +7,7 @@ import numpy as np
 
 from relaxd.contract.byte_rows import SCALE_BYTES
 from relaxd.contract.dims import Dim
+from relaxd.contract.names import quote_name
 from relaxd.contract.options import CacheForm
 from relaxd.contract.state import State
 from relaxd.contract.tensors import TensorSpec, storage_of
@@ -22,7 +23,7 @@ def dim_values(dims: tuple[Dim, ...], chosen: Mapping[str, int]) -> dict[str, in
     known = {dim.name: dim for dim in dims}
     for name, value in chosen.items():
         if name not in known:
-            hint = f"its dims: {', '.join(known)}" if known else "it has no dims"
+            hint = f"its dims: {', '.join(map(quote_name, known))}" if known else "it has no dims"
             raise DeclarationError(
                 f"the bundle has no dim {name!r}", field=f"dims.{name}", hint=hint
             )

@@ -226,7 +226,7 @@ class State:
                 continue
             shape = given[spec.name].shape
             for axis, extent in enumerate(spec.shape[1:], 1):
-                if rows in (extent.symbol, "1"):
+                if rows in (extent.text, "1"):
                     return shape[0], 1 if rows == "1" else shape[axis]
         wanted = ", ".join(map(str, self._free))
         raise InputError("no input says how many new tokens there are", hint=f"give {wanted}")

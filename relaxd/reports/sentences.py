@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from relaxd.contract.names import option_name, quote_name
 from relaxd.contract.profile import KernelTime, Profile
 from relaxd.contract.report import DimReport, NumericsReport
 
@@ -59,7 +60,9 @@ def _favouring(point: dict[str, int], dims: Sequence[DimReport]) -> str:
     dim = next((one for one in dims if one.name in point), None)
     if dim is None:
         return ""
-    declared = f"{dim.name}={dim.min}:{'' if dim.max is None else dim.max}@{point[dim.name]}"
+    declared = (
+        f"{option_name(dim.name)}={dim.min}:{'' if dim.max is None else dim.max}@{point[dim.name]}"
+    )
     return f": declare narrower ranges, or the sizes to favour, as in --dim {declared}"
 
 
@@ -110,12 +113,14 @@ def _untested(dims: Sequence[DimReport]) -> Iterator[str]:
     for dim in dims:
         top = dim.verified_up_to
         if top is not None and dim.max is None:
-            declared = f"{dim.name}={dim.min}:{top}"
-            yield f"{dim.name} was tested to {top} only: declare its maximum, as in {declared}."
+            said = f"{quote_name(dim.name)} was tested to {top} only: declare its maximum, as in "
+            yield f"{said}{option_name(dim.name)}={dim.min}:{top}."
         elif top is not None and dim.max is not None and top < dim.max:
             help = "declare a smaller maximum, or give samples"
-            yield f"{dim.name} was tested to {top} of {dim.max}: {help}."
+            yield f"{quote_name(dim.name)} was tested to {top} of {dim.max}: {help}."
 
 
 def _at(dims: dict[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in dims.items()) or "its only shape"
+    return (
+        ", ".join(f"{quote_name(name)}={value}" for name, value in dims.items()) or "its only shape"
+    )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from relaxd.contract.dims import point_text
 from relaxd.contract.profile import KernelTime, Profile
 from relaxd.contract.report import Report
 from relaxd.errors import BundleError
@@ -23,7 +24,7 @@ def trace(report: Report, measured: str | None = None) -> dict[str, Any]:
             "the report has no profile that tells when kernels ran",
             hint="build again with the option profile on, for a target that this machine runs",
         )
-    at = " ".join(f"{name}={value}" for name, value in profile.operators.dims.items())
+    at = point_text(profile.operators.dims) if profile.operators.dims else ""
     title = f"{report.name} for {report.target.name}{f' at {at}' if at else ''}"
     return {
         "traceEvents": [

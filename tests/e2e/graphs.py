@@ -15,6 +15,11 @@ def dense(width: int = 8, seed: int = 0) -> bytes:
     return _model(nodes, {"x": ["n", width]}, {"y": ["n", width]}, {"w": weights})
 
 
+def relu(*axes: str | int) -> bytes:
+    """y = relu(x): x float32 with these axes."""
+    return _model([helper.make_node("Relu", ["x"], ["y"])], {"x": [*axes]}, {"y": [*axes]}, {})
+
+
 def unsupported() -> bytes:
     """Two nodes of an operator that nobody has, and one of a domain that nobody knows, between
     ordinary ones.

@@ -88,6 +88,27 @@ def test_every_node_without_support_is_named(service: Deployment) -> None:
     assert "fine" not in set(_strings(error))
 
 
+def test_dims_keep_the_names_that_the_model_gives_them(service: Deployment, tmp_path: Path) -> None:
+    import relaxd
+
+    model, dims = graphs.relu("seq-len", "批次", "1"), {"seq-len": "1:64", "1": {"max": 4}}
+    with service.client() as client:
+        assert client.inspect(model, dims=dims)["dims"].keys() == {"seq-len", "批次", "1"}
+        job = service.post(model, json.dumps({"dims": dims})).json()
+        assert job["request"]["dims"].keys() == dims.keys()
+        library = relaxd.load(client.pull(job["id"], tmp_path / "named"))
+        whole = client.inspect(model, inputs={"x": 'float32[2*"a b","in",3]'})
+    assert library.inputs[0].text == 'float32["seq-len","批次","1"]'
+    assert [axis.text for axis in library.outputs[0].shape] == ['"seq-len"', '"批次"', '"1"']
+    assert whole["inputs"][0]["shape"] == ['2 * "a b"', '"in"', 3]
+    x = np.linspace(-1, 1, 24, dtype="f4").reshape(3, 2, 4)
+    np.testing.assert_array_equal(library.run({"x": x})["y"], np.maximum(x, 0))
+    with pytest.raises(RelaxdError, match='"seq-len" must be 1 to 64'):
+        library.run({"x": np.ones((65, 1, 1), "f4")})
+    error = failure(service.post(model, '{"dims": {"seq": "1:4"}}'))
+    assert (error["field"], error["hint"]) == ("dims.seq", 'its dims are "1", "seq-len", "批次"')
+
+
 def _strings(document: Any) -> list[str]:
     if isinstance(document, dict):
         return [text for key, value in document.items() for text in (key, *_strings(value))]

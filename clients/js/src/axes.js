@@ -1,13 +1,20 @@
-// Axis expressions of the manifest, as in `2 * seq` or `min(past + seq, 512)`.
+// Axis expressions of the manifest, as in `2 * seq`, `min(past + seq, 512)` or `"seq-len" + 1`: a
+// name of a dim that is no plain identifier stands in double quotes.
 import { BundleError } from './errors.js';
 
-const TOKEN = /\s*(\d+|[A-Za-z_]\w*|\/\/|[-+*%(),])/y;
+const TOKEN = /\s*(\d+|[A-Za-z_]\w*|"(?:[^"\\]|\\["\\])*"|\/\/|[-+*%(),])/y;
+const NAME = /^(?:[A-Za-z_]\w*|"(?:[^"\\]|\\["\\])*")$/;
 const FUNCTIONS = new Map([['min', Math.min], ['max', Math.max]]);
 const floorDivide = (a, b) => Math.floor(a / b);
 const OPERATORS = [
   new Map([['+', (a, b) => a + b], ['-', (a, b) => a - b]]),
   new Map([['*', (a, b) => a * b], ['//', floorDivide], ['%', (a, b) => a - floorDivide(a, b) * b]]),
 ];
+
+/** The name of the dim that an axis is; undefined for a size and an expression. */
+export const dimOf = (axis) => (NAME.test(axis) ? unquoted(axis) : undefined);
+
+const unquoted = (name) => (name.startsWith('"') ? name.slice(1, -1).replace(/\\(.)/g, '$1') : name);
 
 /** A function from dims to the size of the axis, with the names of the dims that it reads. */
 export function parseAxis(axis) {
@@ -39,10 +46,11 @@ export function parseAxis(axis) {
       return inner;
     }
     if (/^\d/.test(token)) return () => Number(token);
-    if (!/^\w/.test(token)) throw wrong();
+    if (!NAME.test(token)) throw wrong();
     if (tokens[0] === '(') return call(FUNCTIONS.get(token));
-    names.add(token);
-    return (dims) => dims[token];
+    const name = unquoted(token);
+    names.add(name);
+    return (dims) => dims[name];
   };
   const call = (apply) => {
     if (!apply) throw wrong();

@@ -1,5 +1,5 @@
 // Caches of a language model: a step gives new tokens alone, and the library writes their rows into buffers kept here.
-import { parseAxis } from './axes.js';
+import { dimOf, parseAxis } from './axes.js';
 import { CapacityError, InputError } from './errors.js';
 import { Context, arrayOf } from './model.js';
 
@@ -115,7 +115,7 @@ export class State {
 
   /** All inputs of a step, its dims, and the lengths of its entries after it. */
   prepared(given, { first = 0, entries = this.entries - first, dims = {} }) {
-    const inputs = this.named(given), sizes = this.sizes(inputs, entries, dims), rows = sizes[this.described.rows] ?? 1;
+    const inputs = this.named(given), sizes = this.sizes(inputs, entries, dims), rows = sizes[dimOf(this.described.rows)] ?? 1;
     const before = this.filled.slice(first, first + entries), after = before.map((length) => length + rows);
     if (!(entries >= 1 && before.length === entries)) throw new InputError(`the state has ${this.entries} entries`);
     const most = Math.max(...after);
@@ -232,7 +232,7 @@ export class State {
     for (const { name, shape } of this.free) {
       const place = shape.indexOf(rows), others = shape.filter((_, i) => i !== place);
       if (place < 0 || !inputs[name]) continue;
-      sizes[rows] = inputs[name].length / others.reduce((n, axis) => n * parseAxis(axis).size(sizes), 1);
+      sizes[dimOf(rows)] = inputs[name].length / others.reduce((n, axis) => n * parseAxis(axis).size(sizes), 1);
       break;
     }
     return sizes;
@@ -240,6 +240,9 @@ export class State {
 
   /** Takes the dims that axes of these extents are. */
   solve(shape, extents, sizes) {
-    extents.forEach((extent, i) => shape[i] in this.model.dims && (sizes[shape[i]] = extent));
+    extents.forEach((extent, i) => {
+      const name = dimOf(shape[i]);
+      if (name !== undefined && name in this.model.dims) sizes[name] = extent;
+    });
   }
 }

@@ -22,6 +22,7 @@ from compiler.codegen.standalone.values import (
 )
 from compiler.errors import CodegenError
 from compiler.tir.exprs import op_name
+from relaxd.contract.names import with_names
 
 SHAPE_READS = ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape")
 """What reads extents from a tensor."""
@@ -313,7 +314,7 @@ def _sentence(ty: Any, axis: int) -> tuple[str, str]:
     """What stands before the extent that was found, and between it and the one expected."""
     if isinstance(ty, relax.ShapeType):
         return "extents that the model computes differ: ", f" on axis {axis}, where "
-    shape = ",".join(str(extent) for extent in ty.shape.values).replace("T.int64", "")
+    shape = with_names(",".join(map(str, ty.shape.values)).replace("T.int64", ""))
     return f"a tensor that must be {ty.dtype}[{shape}] has ", f" on axis {axis}, where "
 
 

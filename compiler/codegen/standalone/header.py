@@ -2,9 +2,11 @@
 gives.
 """
 
+import re
 from pathlib import Path
 
 from compiler.codegen.standalone.source import Signature
+from relaxd.contract.names import UNPRINTABLE
 from relaxd.contract.tensors import TensorSpec, storage_of
 
 _INTERFACE = Path(__file__).with_name("interface.h")
@@ -89,8 +91,5 @@ def _line(kind: str, spec: TensorSpec) -> str:
 
 
 def plain(text: str) -> str:
-    """A model's own words, fit for a comment."""
-    kept = "".join(
-        c if c.isascii() and (c.isalnum() or c in " _.,:;+*%<>=[]()-") else "_" for c in text
-    )
-    return kept.replace("*/", "_")
+    """A model's own words, fit for a comment of C, Kotlin or Swift."""
+    return re.sub(r"[*]/|/[*]", "_", UNPRINTABLE.sub("_", text))

@@ -35,7 +35,7 @@ from compiler.ir.onnx.walking import walk
 from compiler.ir.onnx.weights import file_weights
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
-from compiler.ir.signature import FileInput, check_names, declare, spec_of
+from compiler.ir.signature import FileInput, check_names, declare, specs_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Known, Value
 from relaxd.contract.narrow import NarrowLayers
@@ -100,7 +100,7 @@ def _read(
     check_names("inputs", (spec.name for spec in request.inputs), (f.name for f in formal))
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
     consts = dict(request.consts)
-    specs = [spec_of(found, request) for found in formal if found.name not in consts]
+    specs = specs_of([found for found in formal if found.name not in consts], request)
     lifting = lifted(graph, specs, request) if _lifts(request) else None
     if lifting is not None:
         specs, request = list(lifting.specs), lifting.request

@@ -26,6 +26,7 @@ from compiler.ir.values import Tensor, Value
 from relaxd.contract.axes import Axis
 from relaxd.contract.byte_rows import SCALE_BYTES
 from relaxd.contract.dims import Dim
+from relaxd.contract.names import quote_name
 from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.state import Cache, Part, State
@@ -78,7 +79,7 @@ class Lifting:
             builder.buffers[seen.expr] = Buffer(cache.input, held, original.dtype, bytes=in_bytes)
 
     def _past(self, b: Builder, held: Tensor) -> Tensor:
-        rows = extent_of(Axis(self.past.name), lambda name: b.facts.dim(name))
+        rows = b.facts.dim(self.past.name)
         b.require(ex.less_equal(rows, held.shape[AXIS]), "a cache holds more rows than it has")
         view = relax.op.strided_slice(
             held.expr, [AXIS], [ex.prim(0)], [ex.prim(rows)], assume_inbound=True
@@ -113,7 +114,9 @@ class Lifting:
         if use.rows.symbol is None and use.rows.size != 1:
             raise _refused("the number of new tokens is neither a dim of its own nor 1")
         self._bound(builder, use)
-        use = replace(use, room=Axis(self.past.name), parts={**self._named(use), **use.parts})
+        use = replace(
+            use, room=Axis.of_dim(self.past.name), parts={**self._named(use), **use.parts}
+        )
         parts = dict(use.parts)
         if not self.ragged:
             parts[_counter(self.past.name)] = Part.PAST
@@ -145,9 +148,10 @@ class Lifting:
     def _present(self, cache: Cache, use: CacheUse) -> TensorSpec:
         """The output that the model gives."""
         spec = next(spec for spec in self.original if spec.name == cache.input)
-        rows = Axis(f"{self.past.name} + {use.rows}")
+        past = quote_name(self.past.name)
+        rows = Axis(f"{past} + {use.rows}")
         if self.ragged:
-            rows = Axis(f"max({self.past.name}, {use.total or rows})")
+            rows = Axis(f"max({past}, {use.total or rows})")
         shape = (*spec.shape[:AXIS], rows, *spec.shape[AXIS + 1 :])
         return replace(spec, name=cache.output, shape=shape)
 
@@ -164,7 +168,7 @@ class Lifting:
             )
         )
         masks = [spec.shape[1] for spec in self.original if _is_mask(spec)]
-        return CacheUse(entries, rows, Axis(self.past.name), masks[0] if masks else None, {})
+        return CacheUse(entries, rows, Axis.of_dim(self.past.name), masks[0] if masks else None, {})
 
     def _named(self, use: CacheUse) -> dict[str, Part]:
         """Inputs that follow every exporter's names, where an operator does not say what they
@@ -220,7 +224,7 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
         )
     changed = [_with_room(spec, request) if spec.name in known else spec for spec in specs]
     if not ragged:
-        changed.append(TensorSpec(_counter(past.name), "int8", (Axis(past.name),)))
+        changed.append(TensorSpec(_counter(past.name), "int8", (Axis.of_dim(past.name),)))
     return Lifting(
         tuple(specs),
         tuple(changed),

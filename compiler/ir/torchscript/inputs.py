@@ -12,7 +12,7 @@ from compiler.errors import ImportFailed
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.facts import Facts
-from compiler.ir.signature import FileInput, check_names, declare, spec_of
+from compiler.ir.signature import FileInput, check_names, declare, specs_of
 from compiler.ir.torchscript.arguments import (
     Argument,
     arguments_of,
@@ -58,9 +58,9 @@ def declare_inputs(program: Program, facts: Facts, request: CompileRequest) -> I
         name for name in states if name in declared
     ]
     dtypes = {spec.name: spec.dtype for spec in request.inputs}
-    specs = [
-        spec_of(FileInput(name, dtypes.get(name, "float32"), None), request) for name in wanted
-    ]
+    specs = specs_of(
+        [FileInput(name, dtypes.get(name, "float32"), None) for name in wanted], request
+    )
     return Inputs(specs, declare(facts, specs, request), consts)
 
 

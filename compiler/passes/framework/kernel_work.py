@@ -14,6 +14,7 @@ from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.framework.observers import Observer
 from compiler.tir.polynomials import Polynomial, UnknownExtent, polynomial_of, total
 from compiler.tir.work import Work, work_of
+from relaxd.contract.names import quote_name
 
 _LONGEST = 1000
 """Characters of an expression that is kept."""
@@ -32,7 +33,7 @@ class KernelWork(Observer):
         """Counts, once the tensor programs are there."""
         if phase is not Phase.TENSOR_PROGRAMS:
             return
-        dims = {var: Polynomial.atom(dim.name) for var, dim in self.ranges.items()}
+        dims = {var: Polynomial.atom(quote_name(dim.name)) for var, dim in self.ranges.items()}
         calls: dict[str, list[Work | None]] = defaultdict(list)
         known: dict[tuple[str, ...], Work | None] = {}
         for kernel, func, arguments in _calls(module):

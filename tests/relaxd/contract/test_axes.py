@@ -164,6 +164,18 @@ def test_solve(text, size, bindings, solution):
         "-" * 900 + "n",
         "9" * 5000,
         "(" * 300,
+        '"',
+        '""',
+        '" "',
+        '"a" "b"',
+        'n"m"',
+        '"n"2',
+        '"min"(n, m)',
+        '"a\nb"',
+        '"a\\nb"',
+        f'"{"n" * 257}"',
+        "n # m",
+        "n\\",
     ],
 )
 def test_what_is_no_axis(text):
@@ -181,6 +193,35 @@ def test_symbol_and_size():
         "max",
     ]
     assert [Axis(text).size for text in ("seq", "2*3", "0")] == [None, 6, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical", "dims"),
+    [
+        ('2*"seq-len"+1', '2 * "seq-len" + 1', {"seq-len"}),
+        ('"seq"', "seq", {"seq"}),
+        ('( "1" )', '"1"', {"1"}),
+        ('min("a,b",2,"in")', 'min("a,b", 2, "in")', {"a,b", "in"}),
+        (r'"a\"b\\" - n', r'"a\"b\\" - n', {'a"b\\', "n"}),
+        ('"批次"*"長さ"', '"批次" * "長さ"', {"批次", "長さ"}),
+        ('"ﬁ"+"fi"', '"ﬁ" + fi', {"ﬁ", "fi"}),
+        ('"λ0"-"a"', '"λ0" - a', {"λ0", "a"}),
+    ],
+)
+def test_names_of_other_characters_stand_in_quotes(text, canonical, dims):
+    axis = Axis(text)
+    assert (axis.text, axis.dims) == (canonical, dims)
+    assert Axis(canonical) == axis
+    assert Axis.written(text).dims == dims
+
+
+def test_an_axis_in_quotes_is_the_dim():
+    for name in ("seq-len", "1", "in", 'a"b', "seq", "a b"):
+        assert (Axis.of_dim(name).symbol, Axis.of_dim(name).size) == (name, None)
+        assert Axis.of_dim(name).solve(7, {}) == (name, 7)
+        assert Axis(f"2*{Axis.of_dim(name)}").solve(14, {}) == (name, 7)
+    assert Axis('"1"+1').evaluate({"1": 5}) == 6
+    assert Axis('"1"+"2"').symbol is None
 
 
 def test_an_unbound_dim_is_named():

@@ -100,10 +100,15 @@ def test_what_is_no_dim(value):
     assert caught.value.field == "dims.n"
 
 
-@pytest.mark.parametrize("name", ["", "2n", "a b", "a-b", "é", "lambda", "None", "n\n"])
+@pytest.mark.parametrize("name", ["", " ", "n\n", "\0", "a\u202eb", "\ud800", "n" * 257])
 def test_what_is_no_name(name):
-    with pytest.raises(DeclarationError, match="identifier"):
+    with pytest.raises(DeclarationError, match="a dim's name"):
         Dim(name)
+
+
+@pytest.mark.parametrize("name", ["2n", "a b", "a-b", "é", "lambda", "1", "?", 'a"b', "n" * 256])
+def test_any_other_text_is_a_name(name):
+    assert Dim.of(name, "1:4") == Dim(name, 1, 4)
 
 
 def test_in_words():

@@ -47,7 +47,7 @@ def test_a_project_file_declares_one(tmp_path: Path) -> None:
         ({"grid": {"n": [1.5]}}, "no whole numbers"),
         ({"grid": {"n": [True]}}, "no whole numbers"),
         ({"grid": {"n": [-1]}}, "no whole numbers"),
-        ({"grid": {"2n": [1]}}, "no dim"),
+        ({"grid": {"": [1]}}, "no dim"),
         ({"grid": {"n": list(range(9)), "m": list(range(8))}}, "72 points, more than 64"),
     ],
 )

@@ -69,8 +69,11 @@ export const moment = (time) => new Date(time).toLocaleString();
 /** The first digits of a digest, without the algorithm. */
 export const short = (digest, digits = 12) => (digest || "").replace(/^sha256:/, "").slice(0, digits);
 
+/** The name of a dim as axis expressions have it: in quotes unless it is a plain identifier. */
+const named = (name) => (/^[A-Za-z_]\w*$/.test(name) ? name : `"${name.replace(/["\\]/g, "\\$&")}"`);
+
 export const point = (dims) =>
-  Object.entries(dims).map(([name, value]) => `${name}=${value}`).join(" ") || "no dims";
+  Object.entries(dims).map(([name, value]) => `${named(name)}=${value}`).join(" ") || "no dims";
 
 export const shape = (tensor) => `${tensor.dtype}[${tensor.shape.join(", ")}]`;
 
