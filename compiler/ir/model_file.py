@@ -22,6 +22,7 @@ from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
 from compiler.ir.model_texts import check_texts
+from compiler.ir.onnx.node_order import sort_nodes
 from compiler.isolation.level import Level
 
 MAX_MODEL_BYTES = (2 << 30) - 1
@@ -183,6 +184,7 @@ def _parse(data: bytes) -> onnx.ModelProto:
         raise LoadError("the model has no output", reason="no_output", field="model")
     check_texts(model)
     _check_opsets(model)
+    sort_nodes(model)
     return model
 
 

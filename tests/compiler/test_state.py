@@ -1,5 +1,7 @@
 """Models whose caches cannot be lifted are refused, with what to change."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ from compiler.errors import ImportFailed
 from compiler.ir import import_model
 from compiler.state import require_host, require_passed
 from compiler.verify.inputs import Signature, prepare
+from relaxd.contract.manifest import LoadContract, Manifest
 from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.state import Part
+from relaxd.contract.state import Part, State
 from tests.compiler.graphs import add_and_divide
 from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, LONGEST, crossed, filled, grown, merged
 
@@ -53,6 +56,27 @@ def test_caches_of_a_fixed_length() -> None:
     names = ("past_key_values.0.key", "past_key_values.0.value")
     inputs = dict.fromkeys(names, "float32[batch,2,8,16]")
     assert "which is a dim" in str(refusal(model, dims, inputs=inputs))
+
+
+@pytest.mark.parametrize("make", [filled, grown])
+def test_dims_of_any_name(make: Callable[[], onnx.ModelProto]) -> None:
+    names = {"batch": "in", "seq": "seq-len", "past": "過去", "total": "1"}
+    model = make()
+    for axis in (axis for item in model.graph.input for axis in item.type.tensor_type.shape.dim):
+        if axis.dim_param:
+            axis.dim_param = names[axis.dim_param]
+    dims = GROWN_DIMS if make is grown else FILLED_DIMS
+    declared = {names[name]: dim for name, dim in dims.items()}
+    imported = import_model(model, CompileRequest.of(dims=declared, options=LIFTED))
+    assert imported.kept is not None
+    state = imported.kept.state
+    assert (state.rows, state.past, state.capacity) == ('"seq-len"', "過去", "capacity")
+    assert State.from_json(state.to_json()) == state
+    manifest = Manifest(
+        "m", imported.inputs, imported.outputs, imported.dims, {}, LoadContract("x"), {}, {}
+    )
+    manifest = replace(manifest, state=state)
+    assert Manifest.from_json(manifest.to_json()).state == state
 
 
 @pytest.mark.parametrize("axis", ["seq", "1"])

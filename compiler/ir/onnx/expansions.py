@@ -13,6 +13,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from compiler.ir.draws import Draw, Law, stream_of
+from compiler.ir.onnx.opsets import opset_of
 from compiler.ir.onnx.walking import walk
 
 LAWS = {
@@ -44,11 +45,7 @@ def expanded(proto: onnx.NodeProto, dtype: str, opset: int) -> list[onnx.NodePro
     """The nodes that stand for one whose first input has that dtype, None for operators that are
     not random. Values inside are named after the node's first output.
     """
-    if proto.domain not in ("", "ai.onnx"):
-        return None
-    if proto.op_type == "Dropout" and (opset < TRAINING_INPUT or len(proto.input) < 3):
-        return None
-    write = _EXPANSIONS.get(proto.op_type)
+    write = _EXPANSIONS.get(proto.op_type) if is_random(proto, opset) else None
     if write is None:
         return None
     writer = _Writer(proto, dtype, opset)
@@ -56,18 +53,24 @@ def expanded(proto: onnx.NodeProto, dtype: str, opset: int) -> list[onnx.NodePro
     return writer.nodes
 
 
-def is_random(proto: onnx.NodeProto) -> bool:
+def is_random(proto: onnx.NodeProto, opset: int) -> bool:
     """Whether a node may draw numbers."""
-    return proto.domain in ("", "ai.onnx") and (
-        proto.op_type in LAWS or proto.op_type in _EXPANSIONS
-    )
+    if proto.domain not in ("", "ai.onnx"):
+        return False
+    if proto.op_type == "Dropout":
+        return opset >= TRAINING_INPUT and len(proto.input) > 2
+    return proto.op_type in LAWS or proto.op_type in _EXPANSIONS
 
 
 def without_calls(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with its functions written out where one of them draws numbers: every call must
     draw its own, and values inside a function have the same names in all of its calls.
     """
-    if not any(is_random(proto) for function in model.functions for proto in walk(function.node)):
+    if not any(
+        is_random(proto, opset_of(function.opset_import))
+        for function in model.functions
+        for proto in walk(function.node)
+    ):
         return model
     from onnx import inliner
 

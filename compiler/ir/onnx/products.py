@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.ir.onnx.opsets import convert_opset
 from compiler.ir.onnx.walking import walk
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
@@ -97,14 +98,7 @@ def round_operands(
 
 def recent(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of an opset that has casts to bfloat16."""
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset < _OLDEST:
-        from onnx import version_converter
-
-        return version_converter.convert_version(model, _OLDEST)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
+    return convert_opset(model, _OLDEST)
 
 
 def _key(node: onnx.NodeProto) -> bytes:

@@ -31,13 +31,16 @@ _OLDEST = 11
 
 def fed(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, Draw]] | None:
     """A copy of the model that draws nothing, and what its new inputs are to be fed; None for a
-    model without random nodes.
+    model without random nodes. Raises ImportFailed for a model of an old opset that cannot be
+    rewritten.
     """
     from compiler.ir.onnx.expansions import is_random, without_calls
+    from compiler.ir.onnx.opsets import opset_of
     from compiler.ir.onnx.walking import walk
 
     flat = without_calls(model)
-    if not any(is_random(proto) for proto in walk(flat.graph.node)):
+    opset = opset_of(flat.opset_import)
+    if not any(is_random(proto, opset) for proto in walk(flat.graph.node)):
         return None
     rewrite = _Rewrite(*_typed(flat))
     rewrite.graph(rewrite.model.graph)
@@ -67,14 +70,13 @@ def run(
 
 def _typed(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int], int]:
     """A copy of the model, the element types of its values, and its opset, 11 or later."""
-    from onnx import shape_inference, version_converter
+    from onnx import shape_inference
 
-    copy = shape_inference.infer_shapes(model)
-    opset = next((o.version for o in copy.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset < _OLDEST:
-        copy, opset = version_converter.convert_version(copy, _OLDEST), _OLDEST
-        copy = shape_inference.infer_shapes(copy)
-    return copy, dict(_types(copy.graph)), opset
+    from compiler.ir.onnx.opsets import convert_opset, opset_of
+
+    copy = convert_opset(shape_inference.infer_shapes(model), _OLDEST)
+    copy = shape_inference.infer_shapes(copy)
+    return copy, dict(_types(copy.graph)), opset_of(copy.opset_import)
 
 
 def _types(graph: onnx.GraphProto) -> Iterable[tuple[str, int]]:

@@ -99,7 +99,11 @@ class OnnxReference:
         import onnx
         from onnx.reference import ReferenceEvaluator
 
-        self._evaluator = ReferenceEvaluator(onnx.load(model))
+        from compiler.ir.onnx.node_order import sort_nodes
+
+        loaded = onnx.load(model)
+        sort_nodes(loaded)
+        self._evaluator = ReferenceEvaluator(loaded)
         self.name = f"onnx.reference {onnx.__version__}"
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -164,14 +168,17 @@ def prepare(
     """The model's own file, or a copy whose redeclared inputs say nothing of their shape any more,
     whose inputs and outputs of narrow types are float32 (see `boundary`) unless `widen` is off,
     whose maps of probabilities are tensors, and where inputs stand for random nodes (see
-    `feeding`).
+    `feeding`). One of opset 6 is brought to opset 7.
     """
-    from compiler.verify.reference import boundary
+    from compiler.ir.onnx.opsets import opset_of
+    from compiler.verify.reference import boundary, opset6
 
+    old = opset_of(model.opset_import) == 6
+    model = opset6.at_opset_7(model) if old else model
     found = feeding.fed(model)
     zipped = any(node.op_type == "ZipMap" for node in model.graph.node)
     widen = widen and boundary.is_narrow(model)
-    if not request.inputs and not zipped and not widen and found is None:
+    if not request.inputs and not zipped and not widen and not old and found is None:
         return Prepared(path, {})
     relaxed, draws = found or (type(model)(), {})
     if found is None:

@@ -4,9 +4,11 @@ a named axis.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators import arithmetic, linear, normalization, unary
 from compiler.ir.onnx.registry import Handler, Result, op
@@ -67,6 +69,18 @@ def prelu(b: Builder, node: Node) -> Result:
         else 0
     )
     return unary.prelu(b, replace(node, inputs=(x, _with_ones(b, node, slope, max(trailing, 0)))))
+
+
+@op("Dropout", since=1)
+def dropout(b: Builder, node: Node) -> Sequence[Content | None]:
+    """The input, with a mask of trues, unless the node trains."""
+    if not node.attr("is_test", 0):
+        node.fail(
+            "Dropout in training mode is supported from opset 12 on",
+            reason="training",
+            hint="export for inference",
+        )
+    return normalization.dropout(b, node)
 
 
 @op("BatchNormalization", since=6)

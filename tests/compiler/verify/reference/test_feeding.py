@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from compiler.errors import ImportFailed
 from compiler.ir.draws import Draw, Law, stream_of
 from compiler.verify.reference import feeding
 from compiler.verify.reference.numbers import numbers
@@ -36,6 +37,20 @@ def _numbers(name: str, shape: tuple[int, ...], dtype: str = "float32", seed: in
 
 def test_a_model_that_draws_nothing_stays_as_it_is() -> None:
     assert feeding.fed(model_of([NODE("Neg", ["x"], ["y"])], {"x": "float32[n]"})) is None
+
+
+@pytest.mark.parametrize("opset", [6, 7, 10, 11])
+def test_dropout_of_an_old_opset_draws_nothing(opset: int) -> None:
+    flags = {"is_test": 1} if opset == 6 else {}
+    model = model_of([NODE("Dropout", ["x"], ["y"], **flags)], {"x": "float32[n]"}, opset=opset)
+    assert feeding.fed(model) is None
+
+
+def test_an_old_model_that_cannot_be_rewritten_says_so() -> None:
+    nodes = [NODE("RandomNormalLike", ["x"], ["y"]), NODE("Add", ["x", "y"], ["z"])]
+    with pytest.raises(ImportFailed, match="opset 6, and what is asked for takes opset 11") as told:
+        feeding.fed(model_of(nodes, {"x": "float32[n]"}, opset=6))
+    assert told.value.code == "import.opset"
 
 
 @pytest.mark.parametrize("opset", [9, 13, 19])
