@@ -100,10 +100,11 @@ class OnnxReference:
         from onnx.reference import ReferenceEvaluator
 
         from compiler.ir.onnx.node_order import sort_nodes
+        from compiler.verify.reference.stand_in import OPERATORS
 
         loaded = onnx.load(model)
         sort_nodes(loaded)
-        self._evaluator = ReferenceEvaluator(loaded)
+        self._evaluator = ReferenceEvaluator(loaded, new_ops=list(OPERATORS))
         self.name = f"onnx.reference {onnx.__version__}"
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -141,9 +142,9 @@ def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
     """The references of a model that is not quantised, in the order in which they are tried; onnx's
     evaluator alone where ONNX Runtime is known to differ from the specification.
     """
-    from compiler.verify.reference import boundary
+    from compiler.verify.reference import boundary, departures
 
-    if boundary.truncates(model):
+    if boundary.truncates(model) or departures.of_onnxruntime(model):
         return SPECIFICATION
     trees = any(node.op_type.startswith("TreeEnsemble") for node in model.graph.node)
     return ORDERED if trees else ONNX
