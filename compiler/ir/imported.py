@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from compiler.ir.caches import CacheUse
+from compiler.ir.index_bounds import Limits
 from compiler.ir.weights import FileWeight
 from relaxd.contract.dims import Dim
 from relaxd.contract.narrow import NarrowLayers
@@ -44,8 +45,7 @@ class Imported:
     dims: the dims of the inputs, then those that the import introduced, whose values are known only
     at run time.
     ranges: the same dims by variable, for analyses and passes.
-    index_bounds: for inputs that index something, the least and greatest index that is valid at
-    every allowed dim.
+    index_bounds: for inputs that index, count or bound something, which values are legal.
     nodes: names of the model's nodes, by the positions after which variables are called.
     quantized: whether the model computes with small integers that represent reals.
     stacks: whether a loop stacks what its iterations give. Of none, the specification leaves open
@@ -62,7 +62,7 @@ class Imported:
     outputs: tuple[TensorSpec, ...]
     dims: tuple[Dim, ...]
     ranges: Ranges
-    index_bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    index_bounds: Limits = field(default_factory=dict)
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
     nodes: tuple[str, ...] = ()

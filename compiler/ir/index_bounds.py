@@ -1,21 +1,82 @@
-"""Which inputs index into something, and the range of indices that is valid: what sample inputs
-must keep to.
+"""Which values of inputs are legal: of indices, lengths, coordinates and boxes, as numbers and
+expressions of the inputs' dims.
 """
 
-from collections.abc import Collection, Iterable
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from relaxd.contract.axes import Axis
+
+End: TypeAlias = int | Axis
+Array: TypeAlias = np.ndarray[Any, Any]
 
 
-def tightest(
-    uses: Iterable[tuple[str | None, int, int]], inputs: Collection[str]
-) -> dict[str, tuple[int, int]]:
-    """Least and greatest valid index by input name, over all uses of the input as an index.
+@dataclass(frozen=True)
+class Limit:
+    """What one use of an input asks of its values: to lie from `low` to `high`, both included.
 
-    uses: the value that an index comes from, None for one that no name leads to, with the least and
-    greatest index of that use; values that are no inputs do not count.
+    coordinate: the position on the last axis whose values are meant, None for all of them.
+    distinct: the axis along which no value may occur twice; of coordinates, which belong together,
+    no tuple may. from_end: negative values count from the end, and are legal as far as the positive
+    ones are. total: what the values add up to. scale: of both ends, where values are floats; whole:
+    floats are to be whole numbers.
     """
-    bounds: dict[str, tuple[int, int]] = {}
-    for source, low, high in uses:
+
+    low: End
+    high: End
+    coordinate: int | None = None
+    distinct: int | None = None
+    from_end: bool = False
+    total: End | None = None
+    scale: float = 1.0
+    whole: bool = True
+
+    def at(self, dims: Mapping[str, int]) -> tuple[int, int]:
+        """Both ends at these dims, before `scale`."""
+        return _evaluate(self.low, dims), _evaluate(self.high, dims)
+
+
+Limits: TypeAlias = Mapping[str, Sequence[Limit]]
+"""By the name of an input, what its uses ask of it; all of them hold."""
+
+
+def collect(uses: Iterable[tuple[str | None, Limit]], inputs: Collection[str]) -> Limits:
+    """The limits of each input, each once; of values that no name leads to or that are no inputs,
+    none.
+    """
+    found: dict[str, dict[Limit, None]] = {}
+    for source, limit in uses:
         if source in inputs and source is not None:
-            least, most = bounds.get(source, (low, high))
-            bounds[source] = (max(least, low), min(most, high))
-    return bounds
+            found.setdefault(source, {})[limit] = None
+    return {name: tuple(limits) for name, limits in found.items()}
+
+
+def without_coordinates(limit: Limit) -> Limit:
+    """The limit for values whose places a graph has changed: it holds for all of them."""
+    return replace(limit, coordinate=None, distinct=None, total=None)
+
+
+def ends_at(
+    limits: Sequence[Limit], dims: Mapping[str, int], shape: Sequence[int]
+) -> tuple[Array, Array]:
+    """The least and the greatest legal value at these dims, before scaling; they broadcast to the
+    shape. Empty ranges keep low > high.
+    """
+    columns = shape[-1] if shape and any(one.coordinate is not None for one in limits) else 1
+    low = np.full(columns, np.iinfo(np.int64).min, np.int64)
+    high = np.full(columns, np.iinfo(np.int64).max, np.int64)
+    for limit in limits:
+        least, most = limit.at(dims)
+        first = limit.coordinate
+        at = slice(None) if first is None else slice(first, first + 1)
+        low[at], high[at] = np.maximum(low[at], least), np.minimum(high[at], most)
+    return low, high
+
+
+def _evaluate(end: End, dims: Mapping[str, int]) -> int:
+    return end if isinstance(end, int) else end.evaluate(dims)

@@ -1,66 +1,165 @@
 """Draws the inputs of a point: numbers that exercise a model without breaking its contract."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from compiler.ir.index_bounds import Limit, Limits, ends_at
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.tensors import TensorSpec
 from relaxd.loader.narrow import dtype_of
 
-Arrays = dict[str, np.ndarray[Any, Any]]
-Bounds = Mapping[str, tuple[int, int]]
-"""The least and the greatest value of integer inputs that index something, by name."""
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+
+_FROM_END = 1 / 16
+"""The share of indices that count from the end, where they may."""
+_MOST_RANKED = 1 << 22
+"""Distinct indices are the first of a shuffled range of up to so many numbers."""
 
 
-def draw(point: Point, inputs: Iterable[TensorSpec], bounds: Bounds, seed: int) -> Arrays:
-    """Inputs at the point: floats are normal, masks a run of ones, integers that index something
-    within `bounds`, others small.
+def draw(point: Point, inputs: Iterable[TensorSpec], limits: Limits, seed: int) -> Arrays:
+    """Inputs at the point: floats are normal, masks a run of ones, values that `limits` speak of
+    legal ones, other integers small.
     """
     random = np.random.default_rng([seed, *point.dims.values()])
-    return {
-        spec.name: _draw_one(spec, shape_at(spec, point), bounds.get(spec.name), random)
-        for spec in inputs
-    }
+    return {spec.name: _draw_one(spec, point, limits.get(spec.name, ()), random) for spec in inputs}
 
 
-def is_mask(spec: TensorSpec, bounded: Collection[str]) -> bool:
-    """Whether the input is taken for a mask: by its name, unless it is one of those that index
-    something.
+def is_mask(spec: TensorSpec, limited: Collection[str]) -> bool:
+    """Whether the input is taken for a mask: by its name, unless it is one of those whose values
+    are limited.
     """
     named = "mask" in spec.name.lower() and "float" not in spec.dtype
-    return named and spec.name not in bounded
+    return named and spec.name not in limited
+
+
+def objection(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> str | None:
+    """Why no values are legal at the point, None where some are."""
+    for spec in inputs:
+        shape, own = shape_at(spec, point), limits.get(spec.name, ())
+        if 0 in shape or not own:
+            continue
+        low, high = ends_at(own, point.dims, shape)
+        if (low > high).any() and not all(isinstance(one.high, int) for one in own):
+            return f"no value of {spec.name!r} is legal: it would index an axis without elements"
+    return None
+
+
+def within(array: Array, point: Point, limits: Sequence[Limit]) -> Array:
+    """The array with every value moved to the nearest legal one at the point."""
+    low, high = _ends(limits, point, array.shape)
+    scale = _scale(limits)
+    return np.asarray(array.clip(low * scale, high * scale)).astype(array.dtype)
 
 
 def _draw_one(
-    spec: TensorSpec,
-    shape: tuple[int, ...],
-    bounds: tuple[int, int] | None,
-    random: np.random.Generator,
-) -> np.ndarray[Any, Any]:
+    spec: TensorSpec, point: Point, limits: Sequence[Limit], random: np.random.Generator
+) -> Array:
+    shape = shape_at(spec, point)
+    if limits:
+        return _legal(spec, point, limits, random)
     if "float" in spec.dtype:
         values = np.asarray(random.standard_normal(shape, dtype=np.float32))
         # Its numbers are powers of two.
         values = np.exp2(values.round()) if spec.dtype == "float8_e8m0fnu" else values
         return values.astype(dtype_of(spec.dtype))
-    if is_mask(spec, () if bounds is None else (spec.name,)):
+    if is_mask(spec, ()):
         return _mask(shape, random).astype(dtype_of(spec.dtype))
     if spec.dtype == "bool":
         return np.asarray(random.random(shape) < 0.5)
-    low, high = bounds or _small(ml_dtypes.iinfo(spec.dtype))
-    # Where the smallest shape leaves nothing to index, the first is there in every other.
-    return np.asarray(random.integers(low, max(low, high), size=shape, endpoint=True)).astype(
-        dtype_of(spec.dtype)
-    )
+    low, high = _small(ml_dtypes.iinfo(spec.dtype))
+    drawn = random.integers(low, high, size=shape, endpoint=True)
+    return np.asarray(drawn).astype(dtype_of(spec.dtype))
+
+
+def _legal(
+    spec: TensorSpec, point: Point, limits: Sequence[Limit], random: np.random.Generator
+) -> Array:
+    """Values that every limit allows."""
+    shape, dtype = shape_at(spec, point), dtype_of(spec.dtype)
+    low, high = _ends(limits, point, shape)
+    if "float" in spec.dtype and not all(one.whole for one in limits):
+        real = np.asarray(random.uniform(low, high, size=shape)) * _scale(limits)
+        return _whole_coordinates(real, limits).astype(dtype)
+    if any(one.total is not None for one in limits):
+        total = next(one for one in limits if one.total is not None)
+        return _shares(Limit(0, total.total or 0).at(point.dims)[1], shape, random).astype(dtype)
+    found = _distinct(low, high, shape, limits, random)
+    drawn = random.integers(low, high, size=shape, endpoint=True) if found is None else found
+    if all(one.from_end for one in limits):
+        backward = random.random(shape) < _FROM_END
+        drawn = np.where(backward, drawn - high - 1, drawn)
+    return np.asarray(drawn).astype(dtype)
+
+
+def _ends(limits: Sequence[Limit], point: Point, shape: Sequence[int]) -> tuple[Array, Array]:
+    low, high = ends_at(limits, point.dims, shape)
+    # Where the least extent that an import knows leaves nothing to index, the first is there in
+    # every other.
+    return low, np.maximum(low, high)
+
+
+def _scale(limits: Sequence[Limit]) -> Array:
+    """The scale of each coordinate's values."""
+    last = max((one.coordinate or 0 for one in limits), default=0)
+    scale = np.ones(last + 1 if any(one.coordinate is not None for one in limits) else 1)
+    for one in limits:
+        if one.scale != 1:
+            scale[slice(None) if one.coordinate is None else one.coordinate] = one.scale
+    return scale
+
+
+def _whole_coordinates(drawn: Array, limits: Sequence[Limit]) -> Array:
+    for one in limits:
+        if one.whole and one.coordinate is not None:
+            drawn[..., one.coordinate] = drawn[..., one.coordinate].round()
+    return drawn
+
+
+def _shares(total: int, shape: Sequence[int], random: np.random.Generator) -> Array:
+    """Numbers of 0 and more that add up to the total along the last axis."""
+    parts = shape[-1] if shape else 1
+    cuts = np.sort(random.integers(0, total, size=(*shape[:-1], max(parts - 1, 0)), endpoint=True))
+    edges = np.zeros((*shape[:-1], 1)), cuts, np.full((*shape[:-1], 1), total)
+    return np.diff(np.concatenate(edges, axis=-1)).reshape(shape)
+
+
+def _distinct(
+    low: Array,
+    high: Array,
+    shape: tuple[int, ...],
+    limits: Sequence[Limit],
+    random: np.random.Generator,
+) -> Array | None:
+    """Values that do not occur twice along the axis that the limits name; None where none does, or
+    there are too few or too many values.
+    """
+    axis = next((one.distinct for one in limits if one.distinct is not None), None)
+    if axis is None:
+        return None
+    extents = high - low + 1
+    if len(extents) > 1 or limits[0].coordinate is not None:
+        count, room = int(np.prod(shape[:-1])), int(np.prod(extents.astype(np.float64)))
+        if not count <= room <= _MOST_RANKED:
+            return None
+        chosen = random.permutation(room)[:count]
+        places = np.stack(np.unravel_index(chosen, tuple(extents)), axis=-1)
+        return np.asarray(places.reshape(shape) + low)
+    room, lines = int(extents[0]), int(np.prod(shape)) // max(shape[axis], 1)
+    if shape[axis] > room or room * lines > _MOST_RANKED:
+        return None
+    ranked = random.random((*shape[:axis], room, *shape[axis + 1 :])).argsort(axis=axis)
+    return np.asarray(ranked.take(np.arange(shape[axis]), axis=axis) + low)
 
 
 def _small(info: Any) -> tuple[int, int]:
     return (int(info.min), int(info.max)) if info.bits <= 8 else (0, 9)
 
 
-def _mask(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any, Any]:
+def _mask(shape: tuple[int, ...], random: np.random.Generator) -> Array:
     """Ones, then zeros, along the last axis, never zeros alone: a row that masks everything has no
     defined softmax.
     """

@@ -2,7 +2,7 @@
 bytes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import Any
 
 from compiler.ir.caches import CacheUse
 from compiler.ir.imported import Imported, Kept
-from compiler.verify import npz
+from compiler.ir.index_bounds import Limits
+from compiler.verify import drawing, npz
 from compiler.verify.buffers import step
 from compiler.verify.drawing import Arrays, draw
 from compiler.verify.effort import Note, effort
@@ -24,8 +25,8 @@ from relaxd.contract.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class Signature:
-    """What a library takes and gives; bounds: least and greatest value of integer inputs that index
-    something.
+    """What a library takes and gives; bounds: which values are legal of inputs that index, count or
+    bound something.
 
     quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
     moves its outputs.
@@ -38,7 +39,7 @@ class Signature:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dims: tuple[Dim, ...]
-    bounds: Mapping[str, tuple[int, int]]
+    bounds: Limits
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
     kept: Kept | None = None
@@ -182,16 +183,24 @@ def _made(
     """The inputs at each point that can have some, drawn as they are asked for, and the others."""
     fits, left_out = [], []
     for point in chosen:
-        if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
-            left_out.append(LeftOut(point, "an axis would be negative"))
-        elif reason := objection(point, signature.caches, signature.capacity):
-            left_out.append(LeftOut(point, reason))
-        elif bytes_of(point, signature.inputs) > max_bytes:
-            left_out.append(LeftOut(point, f"its inputs take more than {max_bytes >> 20} MiB"))
-        else:
+        reason = _objection(signature, point, max_bytes)
+        if reason is None:
             fits.append(point)
+        else:
+            left_out.append(LeftOut(point, reason))
     drawn = ((point, _inputs(signature, point, sample, seed)) for point in fits)
     return drawn, tuple(left_out)
+
+
+def _objection(signature: Signature, point: Point, max_bytes: int) -> str | None:
+    """Why the point has no inputs, None where it may have some."""
+    if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
+        return "an axis would be negative"
+    if bytes_of(point, signature.inputs) > max_bytes:
+        return f"its inputs take more than {max_bytes >> 20} MiB"
+    return objection(point, signature.caches, signature.capacity) or drawing.objection(
+        point, signature.inputs, signature.bounds
+    )
 
 
 def in_buffers(trials: Trials, manifest: Manifest, folder: Path) -> Trials:

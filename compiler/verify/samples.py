@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import VerifyError
+from compiler.ir.index_bounds import Limits
 from compiler.verify import npz
-from compiler.verify.drawing import Arrays, Bounds, is_mask
+from compiler.verify.drawing import Arrays, is_mask, within
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader import narrow
 
-_NO_BOUNDS: Bounds = {}
+_NO_LIMITS: Limits = {}
 
 
 def from_npz(path: Path, inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> tuple[Point, Arrays]:
@@ -71,22 +72,21 @@ def _typed(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any
 
 
 def fitted(
-    sample: Arrays, point: Point, inputs: Iterable[TensorSpec], bounds: Bounds = _NO_BOUNDS
+    sample: Arrays, point: Point, inputs: Iterable[TensorSpec], limits: Limits = _NO_LIMITS
 ) -> Arrays:
-    """The sample at the point: every axis cut, or repeated, to its size there. Indices keep to
-    `bounds`; masks are left out, since a part of one may mask everything.
+    """The sample at the point: every axis cut, or repeated, to its size there. Values keep to
+    `limits`; masks are left out, since a part of one may mask everything.
     """
     found = {}
     for spec in inputs:
         array, shape = sample[spec.name], shape_at(spec, point)
-        if array.size and not is_mask(spec, bounds):
-            low, high = bounds.get(spec.name, (None, None))
-            if low is not None and high is not None:
-                array = array.clip(low, max(low, high))
+        if array.size and not is_mask(spec, limits):
             kept = (
                 np.arange(size) % extent for size, extent in zip(shape, array.shape, strict=True)
             )
-            found[spec.name] = array[np.ix_(*kept)].reshape(shape)
+            cut = array[np.ix_(*kept)].reshape(shape)
+            own = limits.get(spec.name)
+            found[spec.name] = within(cut, point, own) if own and cut.size else cut
     return found
 
 

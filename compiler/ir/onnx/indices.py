@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from compiler.ir.builder import Builder
+from compiler.ir.extents import Extent
+from compiler.ir.index_bounds import Limit, without_coordinates
+from compiler.ir.limits import end_of
+from compiler.ir.onnx.node import Node
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.scope import Model, Scope
@@ -15,22 +21,44 @@ PASS_THROUGH = frozenset(
     }
 )
 """Operators whose first input's elements come out unchanged."""
+_IN_PLACE = frozenset({"Cast", "Identity"})
+"""Those that leave elements where they are, too."""
 
 
-def uses(model: Model) -> Iterator[tuple[str, int, int]]:
-    """Every use of a value as an index: the name that it comes from, least and greatest index."""
-    for scope, name, low, high in model.indexed:
-        yield _source(scope, name), low, high
+def limit_values(
+    b: Builder, node: Node, index: int, low: Extent, high: Extent, **more: Any
+) -> None:
+    """State that an input of the node has values from `low` to `high`, both included; `more`: as in
+    `Limit`.
+    """
+    if index < len(node.proto.input) and node.proto.input[index]:
+        limit = Limit(end_of(b.facts, low), end_of(b.facts, high), **more)
+        node.scope.model.indexed.append((node.scope, node.proto.input[index], limit))
 
 
-def _source(scope: Scope | None, name: str) -> str:
-    """The graph input that a value's elements come from, or the last name on the way to it."""
+def uses(model: Model) -> Iterator[tuple[str, Limit]]:
+    """Every use that limits a value: the name that it comes from, and the limit."""
+    for scope, name, limit in model.indexed:
+        source, moved = _source(scope, name)
+        yield source, without_coordinates(limit) if moved else limit
+
+
+def _source(scope: Scope | None, name: str) -> tuple[str, bool]:
+    """The graph input that a value's elements come from, or the last name on the way to it; whether
+    they change their places on the way.
+    """
+    moved = False
     while scope is not None:
         producer = scope.producers.get(name)
         if producer is None:
-            scope = scope.outer
+            if name in scope.arguments:
+                name = scope.arguments[name]
+                scope = scope.caller
+            else:
+                scope = scope.outer
             continue
         if producer.op_type not in PASS_THROUGH or not producer.input:
-            return name
+            break
+        moved = moved or producer.op_type not in _IN_PLACE
         name = producer.input[0]
-    return name
+    return name, moved

@@ -16,7 +16,7 @@ from compiler.ir.draws import SEED
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
-from compiler.ir.index_bounds import tightest
+from compiler.ir.index_bounds import collect
 from compiler.ir.onnx import (
     indices,
     operators,  # noqa: F401  fills the registry
@@ -155,7 +155,7 @@ def _read(
         outputs,
         tuple(facts.dims.values()),
         facts.ranges,
-        tightest(indices.uses(shared), {spec.name for spec in specs}),
+        collect(indices.uses(shared), {spec.name for spec in specs}),
         builder.quantized or (builder.rounded and not _asked_to_round(request)),
         uses,
         builder.origins.labels,

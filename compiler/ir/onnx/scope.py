@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from compiler.errors import ImportFailed, summary
 from compiler.ir.builder import Builder
 from compiler.ir.caches import CacheUse
+from compiler.ir.index_bounds import Limit
 from compiler.ir.onnx import element_types, narrow, registry
 from compiler.ir.onnx.dtypes import CARRIED, name_of
 from compiler.ir.onnx.functions import function_of
@@ -36,7 +37,7 @@ class Model:
     opsets: dict[str, int]
     functions: dict[tuple[str, str, str], onnx.FunctionProto] = field(default_factory=dict)
     names: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    indexed: list[tuple[Scope, str, int, int]] = field(default_factory=list)
+    indexed: list[tuple[Scope, str, Limit]] = field(default_factory=list)
     caches: list[CacheUse] = field(default_factory=list)
     trace: list[dict[str, Any]] | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
@@ -53,7 +54,8 @@ class Scope:
     """Values by name; a nested scope sees those of the scopes around it unless it is a
     function's.
 
-    repeated: whether its nodes run once an iteration of a loop around them.
+    repeated: whether its nodes run once an iteration of a loop around them. caller, arguments: of a
+    function's scope, the one that calls it, and the names there of its formal inputs.
     """
 
     builder: Builder
@@ -63,6 +65,8 @@ class Scope:
     producers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     attributes: dict[str, onnx.AttributeProto] = field(default_factory=dict)
     repeated: bool = False
+    caller: Scope | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     def lookup(self, name: str) -> Content | None:
         """The value of a name, None for the empty name of an omitted input; KeyError where there is
@@ -174,9 +178,16 @@ class Scope:
         defaults = {a.name: a for a in body.attribute_proto}
         inner = Scope(
             self.builder,
-            Model(opsets, self.model.functions, assumed=self.model.assumed),
+            Model(
+                opsets,
+                self.model.functions,
+                indexed=self.model.indexed,
+                assumed=self.model.assumed,
+            ),
             attributes={**defaults, **attributes},
             repeated=self.repeated,
+            caller=self,
+            arguments=dict(zip(body.input, proto.input, strict=False)),
         )
         inner.values.update(zip(body.input, node.inputs, strict=False))
         inner.values.update(dict.fromkeys(body.input[len(node.inputs) :]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from compiler.ir.index_bounds import Limit, without_coordinates
 from compiler.ir.torchscript.loading import Program
 
 PASS_THROUGH = frozenset(
@@ -22,17 +23,17 @@ PASS_THROUGH = frozenset(
 
 
 def uses(
-    program: Program, indexed: Sequence[tuple[Any, int, int]]
-) -> Iterator[tuple[str | None, int, int]]:
+    program: Program, indexed: Sequence[tuple[Any, Limit]]
+) -> Iterator[tuple[str | None, Limit]]:
     """Every use of a torch value as an index: the argument that it comes from, None for another
-    value, least and greatest index.
+    value, and the limit.
     """
     names = {
         raw.debugName(): argument.name
         for raw, argument in zip(program.graph.inputs(), program.schema.arguments, strict=True)
     }
-    for raw, low, high in indexed:
-        yield names.get(_source(raw).debugName()), low, high
+    for raw, limit in indexed:
+        yield names.get(_source(raw).debugName()), without_coordinates(limit)
 
 
 def _source(raw: Any) -> Any:

@@ -11,7 +11,7 @@ from compiler.ir.draws import SEED
 from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
 from compiler.ir.imported import Imported
-from compiler.ir.index_bounds import tightest
+from compiler.ir.index_bounds import collect
 from compiler.ir.output import close, finish
 from compiler.ir.parameters import parameters_of
 from compiler.ir.symbols import extent_of
@@ -87,7 +87,7 @@ def _read(
             builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *kept]]
         )
     uses = indices.uses(program, scope.model.indexed)
-    bounds = tightest(uses, {spec.name for spec in inputs.specs})
+    bounds = collect(uses, {spec.name for spec in inputs.specs})
     return Imported(
         finish(builder),
         (*inputs.specs, SEED) if builder.drawn else tuple(inputs.specs),

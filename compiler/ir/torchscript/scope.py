@@ -11,6 +11,7 @@ from tvm.ir import Expr as PrimExpr
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.index_bounds import Limit
 from compiler.ir.ops import broadcast
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.signature import check_rank
@@ -32,7 +33,7 @@ class Model:
 
     graph: Any
     names: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    indexed: list[tuple[Any, int, int]] = field(default_factory=list)
+    indexed: list[tuple[Any, Limit]] = field(default_factory=list)
     trace: list[dict[str, Any]] | None = None
     slots: dict[str, Slot] = field(default_factory=dict)
     assumed: Mapping[str, bool] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.errors import VerifyError
+from compiler.ir.index_bounds import Limit
 from compiler.verify.drawing import draw
 from compiler.verify.points import Point, bytes_of, points, points_nearby
 from compiler.verify.samples import fitted, from_npz
@@ -132,16 +133,6 @@ def test_an_unbounded_dim_goes_beyond_its_minimum() -> None:
 POINT = Point("p", {"n": 40, "m": 9})
 
 
-def test_integers_that_index_stay_within_bounds() -> None:
-    array = draw(POINT, [spec("ids=int64[n,m]")], {"ids": (-3, 5)}, 0)["ids"]
-    assert (array.dtype, array.min(), array.max()) == (np.int64, -3, 5)
-
-
-def test_where_the_smallest_shape_leaves_nothing_to_index_the_first_is_drawn() -> None:
-    ids = spec("ids=int64[n]")
-    assert draw(Point("min", {"n": 4}), [ids], {"ids": (0, -1)}, 0)["ids"].tolist() == [0, 0, 0, 0]
-
-
 def test_masks_are_runs_of_ones() -> None:
     mask = draw(POINT, [spec("attention_mask=int64[n,m]")], {}, 0)["attention_mask"]
     assert set(np.unique(mask)) == {0, 1}
@@ -226,7 +217,7 @@ def test_a_sample_is_cut_and_repeated() -> None:
     assert shorter["y"].tolist() == [0, 1]
     assert longer["y"].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3]
     assert longer["z"] == 5
-    bounded = fitted(sample, Point("p", {"b": 1, "s": 3}), inputs, {"ids": (0, 2)})
+    bounded = fitted(sample, Point("p", {"b": 1, "s": 3}), inputs, {"ids": [Limit(0, 2)]})
     assert bounded["ids"].tolist() == [[1, 2, 2]]
     assert not fitted({"y": np.zeros(0, np.float32)}, Point("p", {"s": 2}), inputs[1:2])
 

@@ -10,6 +10,7 @@ from tvm import relax, tirx
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import division, extremes
@@ -40,14 +41,14 @@ def mul(b: Builder, node: Node) -> Value:
 @op("Div", since=7)
 def div(b: Builder, node: Node) -> Value:
     """A / B, truncated for integers."""
-    _divides(node)
+    _limit_divisor(b, node)
     return division.divide(b, node.value(0), node.value(1))
 
 
-def _divides(node: Node) -> None:
-    """Note that the second input divides integers: sample inputs hold no zero."""
+def _limit_divisor(b: Builder, node: Node) -> None:
+    """State that the second input divides integers: sample inputs hold no zero."""
     if ew.is_integer(node.value(1).dtype):
-        node.scope.model.indexed.append((node.scope, node.proto.input[1], 1, MOST_DIVISOR))
+        limit_values(b, node, 1, 1, MOST_DIVISOR)
 
 
 @op("Equal", since=7)
@@ -200,7 +201,7 @@ def mod(b: Builder, node: Node) -> Value:
     truncated = bool(node.attr("fmod", 0))
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod if truncated else _floor_mod, x, y, name="mod")
-    _divides(node)
+    _limit_divisor(b, node)
     rounding = division.Rounding.TO_ZERO if truncated else division.Rounding.DOWN
     return division.remainder(b, x, y, rounding)
 

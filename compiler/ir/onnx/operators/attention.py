@@ -8,6 +8,7 @@ from typing import Any
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.dtypes import DTYPES
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import attention as at
@@ -99,6 +100,7 @@ def _scores(b: Builder, node: Node, heads: Heads) -> tuple[list[Value], Value | 
     product = at.product(b, query, key)
     capped = at.soft_capped(b, product, node.attr("softcap", 0.0))
     mask, sight = node.optional(3), _sight(node, heads)
+    limit_values(b, node, 6, 1, heads.key.shape[2])
     added = bias(b, product, mask, sight)
     if added is None:
         return [product, capped, capped], None

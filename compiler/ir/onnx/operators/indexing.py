@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.onnx.dtypes import DTYPES
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
@@ -14,12 +17,9 @@ from compiler.ir.ops import scatter as sc
 from compiler.ir.values import Known, Value
 
 
-def indexes(b: Builder, node: Node, index: int, extent: Extent) -> None:
-    """Note that an input holds indices into an axis of this extent: sample inputs keep to its least
-    value.
-    """
-    low, _ = b.facts.bounds(extent)
-    node.scope.model.indexed.append((node.scope, node.proto.input[index], 0, low - 1))
+def indexes(b: Builder, node: Node, index: int, extent: Extent, **more: Any) -> None:
+    """Note that an input holds indices into an axis of this extent; `more`: as in `Limit`."""
+    limit_values(b, node, index, 0, ex.sub(extent, 1), **more)
 
 
 @op("GatherElements", since=11)
@@ -27,7 +27,7 @@ def gather_elements(b: Builder, node: Node) -> Value:
     """Elements along `axis` at indices of the result's shape."""
     x = node.value(0)
     axis = layout.axis_of(node.attr("axis", 0), len(x.shape))
-    indexes(b, node, 1, x.shape[axis])
+    indexes(b, node, 1, x.shape[axis], from_end=True)
     return indexing.gather_elements(b, x, node.value(1), axis)
 
 
@@ -55,7 +55,7 @@ def gather_nd(b: Builder, node: Node) -> Value:
             f"the indices' last axis is not {depth}, which the declared rank {rank} asks for",
         )
     for place in range(depth):
-        indexes(b, node, 1, x.shape[batch + place])
+        indexes(b, node, 1, x.shape[batch + place], coordinate=place, from_end=True)
     return indexing.gather_nd(b, x, indices, depth, batch)
 
 
@@ -67,13 +67,21 @@ def _reduction(node: Node) -> sc.Reduction:
         node.fail(f"the reduction {name!r} is not known", reason="attribute")
 
 
+def _distinct(reduction: sc.Reduction, axis: int) -> int | None:
+    """The axis along which indices must differ: which of several writes to one element stays is not
+    specified.
+    """
+    return axis if reduction is sc.Reduction.NONE else None
+
+
 @op("ScatterElements", "Scatter")
 def scatter_elements(b: Builder, node: Node) -> Value:
     """Updates written or combined along `axis` at indices of their own shape."""
     x = node.value(0)
     axis = layout.axis_of(node.attr("axis", 0), len(x.shape))
-    indexes(b, node, 1, x.shape[axis])
-    return sc.scatter_elements(b, x, node.value(1), node.value(2), axis, _reduction(node))
+    reduction = _reduction(node)
+    indexes(b, node, 1, x.shape[axis], distinct=_distinct(reduction, axis))
+    return sc.scatter_elements(b, x, node.value(1), node.value(2), axis, reduction)
 
 
 @op("ScatterND", since=11)
@@ -81,18 +89,21 @@ def scatter_nd(b: Builder, node: Node) -> Value:
     """Slices written or combined at coordinates."""
     x, indices = node.value(0), node.value(1)
     depth = len(indices.shape) - 1 + len(x.shape) - len(node.value(2).shape)
+    reduction = _reduction(node)
     for place in range(max(depth, 0)):
-        indexes(b, node, 1, x.shape[place])
-    return sc.scatter_nd(b, x, indices, node.value(2), _reduction(node))
+        distinct = _distinct(reduction, len(indices.shape) - 1)
+        indexes(b, node, 1, x.shape[place], coordinate=place, distinct=distinct)
+    return sc.scatter_nd(b, x, indices, node.value(2), reduction)
 
 
 @op("TensorScatter", since=24)
 def tensor_scatter(b: Builder, node: Node) -> Value:
     """A cache with its next steps filled in."""
     circular = node.attr("mode", "linear") == "circular"
-    return sc.tensor_scatter(
-        b, node.value(0), node.value(1), node.optional(2), node.attr("axis", -2), circular
-    )
+    axis = node.attr("axis", -2)
+    room, steps = node.value(0).shape[axis], node.value(1).shape[axis]
+    limit_values(b, node, 2, 0, ex.sub(room, 1 if circular else steps))
+    return sc.tensor_scatter(b, node.value(0), node.value(1), node.optional(2), axis, circular)
 
 
 @op("OneHot", since=9)
@@ -124,6 +135,7 @@ def eye_like(b: Builder, node: Node) -> Value:
 @op("ReverseSequence", since=10)
 def reverse_sequence(b: Builder, node: Node) -> Value:
     """The first steps of each batch entry reversed."""
+    limit_values(b, node, 1, 0, node.value(0).shape[node.attr("time_axis", 0)])
     return indexing.reverse_sequence(
         b, node.value(0), node.value(1), node.attr("batch_axis", 1), node.attr("time_axis", 0)
     )

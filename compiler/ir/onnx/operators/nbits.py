@@ -10,6 +10,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.onnx.block_products import LEVEL, ROUNDED
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
+from compiler.ir.onnx.operators.indexing import indexes
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import indexing, layout, linear, nbits
@@ -75,8 +76,7 @@ def gather_block_quantized(b: Builder, node: Node) -> Value:
     axis = layout.axis_of(node.attr("gather_axis", 0), rank)
     along = layout.axis_of(node.attr("quantize_axis", 1), rank)
     extent = data.shape[axis]
-    low, _ = b.facts.bounds(extent)
-    node.scope.model.indexed.append((node.scope, node.proto.input[1], 0, low - 1))
+    indexes(b, node, 1, extent)
     positions = indexing.check(b, indices, extent)
     if bits not in (4, 8):
         node.fail(f"tables of {bits} bits are not supported", reason="unsupported_dtype")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
@@ -52,6 +53,8 @@ def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
         node.fail(f"{kind} takes an input of 3 axes, this one has {len(x.shape)}", reason="shape")
     dtype = x.dtype
     x = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
+    # What a row of no steps gives is not specified: ONNX Runtime gives zeros.
+    limit_values(b, node, 4, 1, x.shape[0])
     cells = _cells(node, kind, len(backward))
     directions = [
         _direction(b, node, index, cell, back, batch_first)

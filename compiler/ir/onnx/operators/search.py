@@ -7,6 +7,7 @@ import numpy as np
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import layout, selecting, sorting, suppression
@@ -36,6 +37,8 @@ def arg_min(b: Builder, node: Node) -> Value:
 def top_k(b: Builder, node: Node) -> list[Value]:
     """The k greatest or least along `axis`, always in order, with k an input."""
     k: Extent = node.known_extents(1, "k").scalars()[0]
+    axis = layout.axis_of(node.attr("axis", -1), len(node.value(0).shape))
+    limit_values(b, node, 1, ex.minimum(1, node.value(0).shape[axis]), node.value(0).shape[axis])
     return list(
         sorting.top_k(b, node.value(0), k, node.attr("axis", -1), bool(node.attr("largest", 1)))
     )

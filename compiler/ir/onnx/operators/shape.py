@@ -11,7 +11,9 @@ from tvm import te
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.limits import end_of
 from compiler.ir.onnx.dtypes import CARRIED, DTYPES, name_of
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -217,8 +219,7 @@ def gather(b: Builder, node: Node) -> Value:
     """Slices of the data along `axis` at the indices, which are checked."""
     data, indices = node.value(0), node.value(1)
     axis = layout.axis_of(node.attr("axis", 0), len(data.shape))
-    low, _ = b.facts.bounds(data.shape[axis])
-    node.scope.model.indexed.append((node.scope, node.proto.input[1], 0, low - 1))
+    limit_values(b, node, 1, 0, ex.sub(data.shape[axis], 1), from_end=True)
     if isinstance(indices, Known) and indices.symbolic and isinstance(data, Known):
         node.fail("a gather at a symbolic index of a shape", reason="data_dependent")
     return layout.take(b, data, indexing.check(b, indices, data.shape[axis]), axis)
@@ -330,6 +331,7 @@ def split(b: Builder, node: Node) -> list[Value]:
     if "split" in node.attributes:
         sizes = list(node.attributes["split"])
     elif node.has(1):
+        limit_values(b, node, 1, 0, extent, total=end_of(b.facts, extent))
         sizes = node.known_extents(1, "split").scalars()
     else:
         parts = node.attr("num_outputs", len(node.proto.output))

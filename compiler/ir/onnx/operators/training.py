@@ -7,7 +7,9 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import losses
@@ -35,6 +37,7 @@ def _loss(b: Builder, node: Node, scores: Value) -> Value:
     reduction = node.attr("reduction", "mean")
     if reduction not in ("none", "sum", "mean"):
         node.fail(f"the reduction {reduction!r} is not known", reason="attribute")
+    limit_values(b, node, 1, 0, ex.sub(scores.shape[1], 1))
     return losses.negative_log_likelihood(
         b, scores, node.value(1), node.optional(2), node.attr("ignore_index", None), reduction
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.convolution import kernel_of
 from compiler.ir.onnx.registry import op
@@ -121,16 +122,34 @@ def roi_align(b: Builder, node: Node) -> Value:
         aligned,
         mode == "max",
     )
+    x = node.value(0)
+    limit_values(b, node, 2, 0, ex.sub(x.shape[0], 1))
+    _limit_regions(b, node, x.shape[2:], spec.scale, first=0)
     return nn_roi.roi_align(b, node.value(0), node.value(1), node.value(2), spec)
+
+
+def _limit_regions(
+    b: Builder, node: Node, extents: Sequence[Extent], scale: float, first: int
+) -> None:
+    """State that the corners x1, y1, x2, y2 of the regions in input 1, from the coordinate `first`
+    on, lie in the image, the second one not before the first: other regions are empty.
+    """
+    for axis, extent in enumerate(reversed(extents)):
+        middle = ex.floordiv(extent, 2)
+        for corner, ends in enumerate(((0, middle), (middle, extent))):
+            place = first + 2 * corner + axis
+            more = {"scale": 1 / scale, "whole": False} if scale else {"whole": False}
+            limit_values(b, node, 1, *ends, coordinate=place, **more)
 
 
 @op("MaxRoiPool")
 def max_roi_pool(b: Builder, node: Node) -> Value:
     """The greatest element in each bin of each region."""
     height, width = node.attr("pooled_shape")
-    return nn_roi.max_roi_pool(
-        b, node.value(0), node.value(1), (height, width), node.attr("spatial_scale", 1.0)
-    )
+    x, scale = node.value(0), node.attr("spatial_scale", 1.0)
+    limit_values(b, node, 1, 0, ex.sub(x.shape[0], 1), coordinate=0)
+    _limit_regions(b, node, x.shape[2:], scale, first=1)
+    return nn_roi.max_roi_pool(b, x, node.value(1), (height, width), scale)
 
 
 @op("MaxUnpool", since=9)
@@ -142,7 +161,10 @@ def max_unpool(b: Builder, node: Node) -> Value:
     shape: Sequence[Extent] | None = (
         node.known_extents(2, "unpooled").scalars() if node.has(2) else None
     )
-    return nn_unpool.max_unpool(b, node.value(0), node.value(1), window, shape)
+    x = node.value(0)
+    pooled = [*x.shape[:2], *nn_unpool.unpooled(b, window, x.shape[2:])]
+    limit_values(b, node, 1, 0, ex.sub(ex.product(pooled), 1))
+    return nn_unpool.max_unpool(b, x, node.value(1), window, shape)
 
 
 @op("Col2Im", since=18)

@@ -9,6 +9,7 @@ from tvm import relax, tirx
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.index_bounds import Limit
 from compiler.ir.ops import division, extremes
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import pointwise as pw
@@ -78,7 +79,7 @@ def _dividing(b: Builder, node: Node) -> tuple[Value, Value]:
     x, y = pair(b, node)
     if ew.is_integer(x.dtype):
         raw = list(node.raw.inputs())[node.names.index("other")]
-        node.scope.model.indexed.append((raw, 1, division.MOST_DIVISOR))
+        node.scope.model.indexed.append((raw, Limit(1, division.MOST_DIVISOR)))
     return x, y
 
 

@@ -10,6 +10,8 @@ from tvm import te
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.index_bounds import Limit
+from compiler.ir.limits import end_of
 from compiler.ir.ops import broadcast, layout, selecting
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import indexing as ix
@@ -22,11 +24,9 @@ from compiler.ir.values import Known, Value
 
 
 def indexes(b: Builder, node: Node, name: str, extent: Extent) -> None:
-    """Note that an argument holds indices into an axis of this extent: sample inputs keep to its
-    least value.
-    """
-    low, _ = b.facts.bounds(extent)
-    node.scope.model.indexed.append((list(node.raw.inputs())[node.names.index(name)], 0, low - 1))
+    """Note that an argument holds indices into an axis of this extent."""
+    limit = Limit(0, end_of(b.facts, extent, -1))
+    node.scope.model.indexed.append((list(node.raw.inputs())[node.names.index(name)], limit))
 
 
 @op("embedding")
@@ -137,8 +137,8 @@ def places(b: Builder, node: Node, x: Value) -> dict[int, Value]:
                 axis += 1
             continue
         if arguments.kind() == "prim::ListConstruct":
-            low, _ = b.facts.bounds(x.shape[axis])
-            node.scope.model.indexed.append((list(arguments.inputs())[position], 0, low - 1))
+            limit = Limit(0, end_of(b.facts, x.shape[axis], -1), from_end=True)
+            node.scope.model.indexed.append((list(arguments.inputs())[position], limit))
         found[axis] = value
         axis += 1
     if len(found) > 1:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from compiler.ir.index_bounds import Limit
 from tests.compiler.ir.torchscript.running import Compiled, agree, traced
 
 SMALL = {
@@ -89,7 +90,7 @@ def test_bert(attention: str, transformers: Any) -> None:
         (texts(n, t), (torch.arange(t) < torch.randint(1, t + 1, (n, 1))).long()) for n, t in TEXTS
     ]
     call = compare(Encoder(transformers.BertModel(config)), (ones, ones), inputs, RANGES, feeds)
-    assert call.imported.index_bounds == {"input_ids": (0, 99)}
+    assert call.imported.index_bounds == {"input_ids": (Limit(0, 99),)}
     assert call.imported.outputs[0].text == "float32[n,t,32]"
 
 

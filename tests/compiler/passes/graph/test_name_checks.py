@@ -34,7 +34,9 @@ def test_extents_that_differ_and_indices_out_of_range() -> None:
     built = compiled(model_of(nodes, {"x": "float32[n,k]", "y": "float32[j,3]", "i": "int64[m]"}))
     fitting = {"x": normal(2, 4), "y": normal(4, 3), "i": np.array([1])}
     assert [output.shape for output in built.run(fitting)] == [(2, 3), (1, 4)]
-    with pytest.raises(RuntimeError, match=r"\{\{MatMul 'product': matmul of .*: inner extents differ\}\}"):
+    with pytest.raises(
+        RuntimeError, match=r"\{\{MatMul 'product': matmul of .*: inner extents differ\}\}"
+    ):
         built.run({**fitting, "y": normal(5, 3)})
     with pytest.raises(
         RuntimeError, match=r"\{\{Gather 'rows': an index is out of range for an axis of n\}\}"
@@ -64,5 +66,7 @@ def test_a_branch_that_the_rest_of_the_model_needs() -> None:
     ]
     constants = {"one": np.array([1]), "last": np.array([-1]), "w": normal(4, 3)}
     built = compiled(model_of(nodes, {"x": "float32[n,4,w]"}, constants, outputs=["y"]))
-    with pytest.raises(RuntimeError, match=r"\{\{If 'choice': choice must take its then branch, .* w == 1"):
+    with pytest.raises(
+        RuntimeError, match=r"\{\{If 'choice': choice must take its then branch, .* w == 1"
+    ):
         built.run({"x": normal(2, 4, 3)})
