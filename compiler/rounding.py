@@ -21,7 +21,7 @@ from compiler.verify.reference.rounded import (
     with_stored_caches,
 )
 from compiler.verify.sides import Reference
-from compiler.verify.spread import BLOCK_NUDGES, NUDGES, Rounded
+from compiler.verify.uncertainty import BLOCK_NUDGES, NUDGES, Rounded
 from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
 from relaxd.contract.options import CacheForm, Calibration, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
@@ -166,7 +166,7 @@ def references_of(
     (reference, own), *moved = made
     # What nudges numbers before they are rounded moves the rows that are computed from them too.
     nudged = own.nudged if own and own.nudged else tuple(one for one, _ in moved)
-    caches = Rounded(plain, CACHE, nudged, pointwise=own is not None and own.pointwise)
+    caches = Rounded(plain, CACHE, nudged)
     return reference, (*(replace(one, nudged=()) for one in others), caches)
 
 
@@ -205,9 +205,7 @@ def _references_of(
             original.model, found.layers, found.chosen, nudges, scratch
         )
         nudged = tuple(replace(original, model=path) for path in others)
-        rounded_rows = Rounded(
-            replace(original, model=plain), PRECISION, nudged, pointwise=True, stated=stated
-        )
+        rounded_rows = Rounded(replace(original, model=plain), PRECISION, nudged, stated=stated)
         return replace(original, model=made), rounded_rows
 
     def rounded(name: str, nudge: float = 0.0) -> Reference:

@@ -32,38 +32,9 @@ def sentence(document: dict[str, Any], stopped: str | None) -> str:
     match document:
         case {"node": node, "op": op, "value": value}:
             named = f" ({value!r})" if value != node else ""
-            return f"the first node whose output{named} departs is {node!r} ({op}){_why(document)}"
+            return f"the first node whose output{named} departs is {node!r} ({op})"
         case {"first": first, "last": last, "nodes": _}:
             return f"the outputs depart between the nodes {first!r} and {last!r}{why}"
     if stopped:
         return f"the node was not found: {stopped}"
     return "no part of the model departs where it is fed the reference's values"
-
-
-def hint(document: dict[str, Any]) -> str | None:
-    """What to do about a departure that is no fault of the library; None for any other."""
-    unverified = "publish it unverified with options.verify off"
-    if document.get("rounding"):
-        return f"give samples whose values lie further apart, or {unverified}"
-    if document.get("wrong") == "reference":
-        return f"report the reproducer to the reference's authors; until then, {unverified}"
-    return None
-
-
-def _why(document: dict[str, Any]) -> str:
-    """What `judging` says, for people."""
-    if document.get("rounding"):
-        return (
-            ", which is right given its own inputs: they agree within the tolerance, but lie so "
-            "close to each other that rounding decides"
-        )
-    match document.get("wrong"):
-        case "library":
-            return "; float64 agrees with the reference"
-        case "reference":
-            return "; float64 agrees with the library, the reference is wrong"
-        case "both":
-            return "; both the library and the reference depart from float64"
-        case "neither":
-            return "; float64 lies between the library and the reference"
-    return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.bisection import reproducer
-from compiler.bisection.findings import hint, sentence
+from compiler.bisection.findings import sentence
 from compiler.isolation.messages import CompileJob, Event, Progress
 from compiler.isolation.step import Outcome, run_task
 from compiler.toolchain import cache
@@ -21,15 +21,14 @@ from relaxd.contract.states import Stage
 TASK = "compiler.bisection.task"
 
 _MEMORY_BYTES = 8 << 30
-_LEAST_SECONDS, _MOST_SECONDS = 120.0, 900.0
-_BUILDS = 3.0
-"""The search halves the model again and again, so that it takes about as long as two builds of it
-and a dozen of small ones."""
+_SHARE, _MOST_SECONDS = 0.9, 900.0
 
 
 def budget(build_seconds: float) -> float:
-    """How many seconds a search may take after a build that took so many."""
-    return min(max(_BUILDS * build_seconds, _LEAST_SECONDS), _MOST_SECONDS)
+    """How many seconds a search may take after a build that took so many: fewer, as what is known
+    without it is that the library is wrong.
+    """
+    return min(_SHARE * build_seconds, _MOST_SECONDS)
 
 
 def unlocated(job: CompileJob, error: Mismatch) -> Failure:
@@ -73,7 +72,6 @@ def _completed(job: CompileJob, failure: Failure, outcome: Outcome) -> Failure:
     return dataclasses.replace(
         failure,
         message=message,
-        hint=hint(found) or failure.hint,
         node=found.get("node"),
         op=found.get("op"),
         details={**failure.details, "bisection": bisection},

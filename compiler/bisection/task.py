@@ -14,7 +14,6 @@ from onnx import numpy_helper
 from compiler import rounding, scores
 from compiler.bisection import reproducer
 from compiler.bisection.findings import findings, sentence
-from compiler.bisection.judging import judged
 from compiler.bisection.search import Found, Search
 from compiler.bisection.trials import Departure, Trials
 from compiler.bisection.values import Values, specs_of, typed_inputs
@@ -43,12 +42,7 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
             record(_record_of(trials, found))
 
         found = Search(trials.graph, spec["departing"], trials.departing, report).run()
-        document = findings(trials.graph, found)
-        record(document)
-        if found.value and found.cut in trials.departures:
-            document |= judged(trials, found)
-            record(document)
-            _keep(trials, trials.departures[found.cut], document)
+        record(findings(trials.graph, found))
 
 
 def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:

@@ -31,15 +31,10 @@ from relaxd.contract.tensors import TensorSpec
 
 @dataclass(frozen=True)
 class Departure:
-    """A cut that departs: `folder` with its model and inputs, the request to repeat it, the outputs
-    that depart, and all outputs of the library and of the reference.
-    """
+    """A cut that departs: `folder` with its model and inputs, and the request to repeat it."""
 
     folder: Path
     request: CompileRequest
-    departing: tuple[str, ...]
-    got: Mapping[str, cuts.Array]
-    want: Mapping[str, cuts.Array]
 
 
 @dataclass
@@ -110,9 +105,7 @@ class Trials:
         try:
             self._build(folder, request)
         except Mismatch as error:
-            self.departures[cut] = Departure(
-                folder, request, error.departing, error.got, error.want
-            )
+            self.departures[cut] = Departure(folder, request)
             return error.departing
         except CompileError as error:
             if error.code.startswith("verify."):

@@ -1,18 +1,27 @@
-"""Judges an output at a point by its reference, and sums up all points as numerics.json has
+"""Judges outputs at points by their references, and sums up all points as numerics.json has
 them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
 from compiler.verify import npz
+from compiler.verify.evidence import Evidence, Finding, judge_beside
 from compiler.verify.inputs import Signature, Trial
-from compiler.verify.tolerance import Difference, Tolerance, compare, tolerance_of
+from compiler.verify.tolerance import (
+    Difference,
+    Spread,
+    Tolerance,
+    compare,
+    missing,
+    tolerance_of,
+)
+from relaxd.contract.numerics import AGREED, Verdict
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.loader.narrow import dtype_of
@@ -20,30 +29,36 @@ from relaxd.loader.narrow import dtype_of
 SIDES = ("library", "reference")
 """Of a trial, what is judged and by what."""
 
-
-class Verdict(StrEnum):
-    """What a verification came to."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    NOT_RUN = "not_run"
-    INCONCLUSIVE = "inconclusive"
+Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One output at one point."""
+    """One output at one point.
+
+    spread: of the reference there, or over all points where it has few values there. why: what
+    evidence shows, in a half sentence; measures: the same in numbers.
+    """
 
     output: TensorSpec
     trial: Trial
     tolerance: Tolerance
     difference: Difference
+    verdict: Verdict
+    spread: Spread = field(default_factory=Spread)
+    why: str = ""
+    measures: Record = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no evidence could change the verdict."""
+        return self.verdict in AGREED or self.difference.structural
 
     def to_json(self) -> Record:
         """As `relaxd.contract.report.ComparedPoint`."""
         return {
             **self.trial.point.to_json(),
-            "verdict": verdict_of([self]).value,
+            "verdict": self.verdict.value,
             "max_abs": self.difference.max_abs,
             "max_rel": self.difference.max_rel,
             "of_tolerance": self.difference.of_tolerance,
@@ -51,38 +66,97 @@ class Judged:
 
 
 def judge_all(
-    trials: Sequence[Trial],
-    signature: Signature,
-    options: CompileOptions,
-    slack: Mapping[str, float] = MappingProxyType({}),
+    trials: Sequence[Trial], signature: Signature, options: CompileOptions
 ) -> list[Judged]:
-    """Every output at every trial; raises VerifyError where the reference lacks one.
-
-    slack: by output, what is allowed beyond its tolerance.
+    """Every output at every trial by the reference alone; raises VerifyError where that lacks
+    one.
     """
-    return [item for trial in trials for item in _judge(trial, signature, options, slack)]
+    wholes = {output.name: _spread(trials, output) for output in signature.outputs}
+    return [
+        _judge(trial, output, got, want, wholes[output.name], signature, options)
+        for trial in trials
+        for got, want in [_outputs(trial, signature)]
+        for output in signature.outputs
+    ]
 
 
-def _judge(
-    trial: Trial, signature: Signature, options: CompileOptions, slack: Mapping[str, float]
+def judge_again(
+    judged: Sequence[Judged], evidence: Callable[[Trial, str], Evidence]
 ) -> list[Judged]:
+    """The same, with outputs that are not settled judged by the evidence."""
+    return [item if item.settled else _judge_again(item, evidence) for item in judged]
+
+
+def _judge_again(item: Judged, evidence: Callable[[Trial, str], Evidence]) -> Judged:
+    name = item.output.name
+    got, want = (npz.read(item.trial.outputs(side))[name] for side in SIDES)
+    want = _narrowed(want, item.output)
+    found: Finding = judge_beside(
+        got, want, evidence(item.trial, name), item.tolerance, item.spread
+    )
+    return replace(
+        item,
+        tolerance=replace(item.tolerance, slack=found.slack),
+        difference=found.difference,
+        verdict=found.verdict,
+        why=found.why,
+        measures=found.measures,
+    )
+
+
+def _outputs(trial: Trial, signature: Signature) -> tuple[Arrays, Arrays]:
     got, want = (npz.read(trial.outputs(side)) for side in SIDES)
-    judged = []
     for output in signature.outputs:
-        usual = tolerance_of(output.dtype, options.atol, options.rtol, signature.quantized)
-        tolerance = replace(usual, slack=slack.get(output.name, 0.0))
         if output.name not in want:
             raise VerifyError(
                 f"the reference gives no output {output.name!r}",
                 reason="missing_output",
                 output=output.name,
             )
-        wanted = _narrowed(want[output.name], output)
-        if signature.stacks:
-            wanted = adopt_empty_shape(wanted, got[output.name])
-        difference = compare(got[output.name], wanted, tolerance)
-        judged.append(Judged(output, trial, tolerance, difference))
-    return judged
+    return got, want
+
+
+def _spread(trials: Sequence[Trial], output: TensorSpec) -> Spread:
+    """Over all points."""
+    wanted = (npz.read(trial.outputs("reference")) for trial in trials)
+    arrays = [arrays[output.name] for arrays in wanted if output.name in arrays]
+    return Spread.of(*arrays) if arrays else Spread()
+
+
+def _judge(
+    trial: Trial,
+    output: TensorSpec,
+    outputs: Arrays,
+    wanted: Arrays,
+    whole: Spread,
+    signature: Signature,
+    options: CompileOptions,
+) -> Judged:
+    want = _narrowed(wanted[output.name], output)
+    here = Spread.of(want)
+    spread = here if here.tells else whole
+    own = tolerance_of(
+        output.dtype,
+        options.atol,
+        options.rtol,
+        signature.quantized and "float" not in output.dtype,
+    )
+    tolerance = spread.bound(own) if "float" in output.dtype or own.steps else own
+    if output.name not in outputs:
+        difference = missing("the library gives no such output")
+        return Judged(output, trial, tolerance, difference, Verdict.FAILED, spread)
+    got = outputs[output.name]
+    want = adopt_empty_shape(want, got) if signature.stacks else want
+    difference = compare(got, want, tolerance)
+    verdict = Verdict.FAILED if difference.problem else Verdict.PASSED
+    if difference.problem and is_strict(options) and not compare(got, want, own).problem:
+        difference, verdict = compare(got, want, own), Verdict.TOLERATED
+    return Judged(output, trial, tolerance, difference, verdict, spread)
+
+
+def is_strict(options: CompileOptions) -> bool:
+    """Whether the request states tolerances of its own, to which nothing is added."""
+    return options.atol is not None or options.rtol is not None
 
 
 def _narrowed(want: Any, output: TensorSpec) -> Any:
@@ -97,17 +171,22 @@ def adopt_empty_shape(want: Any, got: Any) -> Any:
 
 
 def verdict_of(judged: Sequence[Judged]) -> Verdict:
-    """FAILED for any fault; PASSED if a comparison proved something, or there was nothing to."""
-    if any(item.difference.problem for item in judged):
+    """FAILED for any fault; else of what was shown the least; INCONCLUSIVE where nothing was, and
+    PASSED where there was nothing to show.
+    """
+    verdicts = {item.verdict for item in judged}
+    if Verdict.FAILED in verdicts:
         return Verdict.FAILED
-    undecided = [item for item in judged if item.difference.undecided]
-    return Verdict.INCONCLUSIVE if judged and len(undecided) == len(judged) else Verdict.PASSED
+    if not verdicts:
+        return Verdict.PASSED
+    return next((one for one in reversed(AGREED) if one in verdicts), Verdict.INCONCLUSIVE)
 
 
 def summary(judged: Sequence[Judged]) -> Record:
     """One output over all points."""
     worst = max(
-        judged, key=lambda item: (item.difference.problem is not None, item.difference.max_abs)
+        judged,
+        key=lambda item: (_SEVERITY.index(item.verdict), item.difference.max_abs),
     )
     return {
         "name": worst.output.name,
@@ -117,9 +196,14 @@ def summary(judged: Sequence[Judged]) -> Record:
         "max_abs": max(item.difference.max_abs for item in judged),
         "max_rel": max(item.difference.max_rel for item in judged),
         "range": max(item.difference.range for item in judged),
+        "spread": worst.spread.deviation,
         "worst": worst.to_json(),
         "atol": worst.tolerance.atol,
         "rtol": worst.tolerance.rtol,
         "slack": worst.tolerance.slack,
+        "evidence": {"why": worst.why, **worst.measures} if worst.measures else None,
         "points": [item.to_json() for item in judged],
     }
+
+
+_SEVERITY = (*AGREED, Verdict.INCONCLUSIVE, Verdict.FAILED)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.judged import Judged
 from relaxd.contract.names import option_name, quote_name
+from relaxd.contract.numerics import Verdict
 
 
 def reached(ran: Sequence[Trial]) -> dict[str, int]:
@@ -27,10 +28,15 @@ def unbounded(signature: Signature, ran: Sequence[Trial]) -> list[str]:
 
 
 def unproven(judged: Sequence[Judged]) -> list[str]:
-    """A warning for each float output whose values say little at every point."""
+    """A warning for each float output that says little at every point: it hangs on the last bits of
+    what it is computed from, or the reference is constant.
+    """
     found = []
     for name in dict.fromkeys(item.output.name for item in judged):
-        own = [item.difference for item in judged if item.output.name == name]
-        if all(difference.undecided for difference in own):
-            found.append(f"output {name!r}: {own[0].undecided}, too little to prove anything")
+        own = [item for item in judged if item.output.name == name]
+        if all(item.verdict is Verdict.INCONCLUSIVE for item in own):
+            found.append(f"output {name!r} proves nothing: {own[0].why}")
+        elif "float" in own[0].output.dtype and all(item.spread.constant for item in own):
+            value = f"{own[0].spread.center:.6g}"
+            found.append(f"output {name!r} proves little: the reference is {value} throughout")
     return found

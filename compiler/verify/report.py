@@ -9,9 +9,15 @@ from typing import Any
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
 from compiler.targets import TargetStatus
-from compiler.verify import npz
 from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
-from compiler.verify.judged import SIDES, Judged, Verdict, judge_all, summary, verdict_of
+from compiler.verify.judged import (
+    Judged,
+    is_strict,
+    judge_again,
+    judge_all,
+    summary,
+    verdict_of,
+)
 from compiler.verify.reach import reached, unbounded, unproven
 from compiler.verify.sides import (
     NATIVE,
@@ -23,21 +29,17 @@ from compiler.verify.sides import (
     run_library,
     where,
 )
-from compiler.verify.spread import (
-    Rounded,
-    judged_beside,
-    judged_without_hanging,
-    nudged_sides,
-)
+from compiler.verify.uncertainty import Answers, Rounded, evaluate, exact_engines, perturb
 from compiler.verify.unrounded import changes, check_error, check_likeness
+from relaxd.contract.numerics import Verdict
 from relaxd.contract.options import CompileOptions
 
-_LATE = "the references that tell how far equal roundings come apart did not end in time"
+_LATE = "no perturbed reference, which tells how far roundings move it, ended in time"
 
 
 class Mismatch(VerifyError):
     """Outputs differ from the reference's; trial: the first where they do; departing: the names of
-    those that differ there; got, want: all outputs there.
+    those that differ there.
     """
 
     def __init__(
@@ -46,7 +48,6 @@ class Mismatch(VerifyError):
         super().__init__(message, **fields)
         self.trial = trial
         self.departing = departing
-        self.got, self.want = (npz.read(trial.outputs(side)) for side in SIDES)
 
 
 def not_run(reason: str, status: TargetStatus, left_out: Sequence[LeftOut] = ()) -> Record:
@@ -96,33 +97,61 @@ def verify(
         if runner.slow:
             return not_run(reason, TargetStatus.COMPILED_ONLY, left_out)
         raise _nothing_ran(reason, left_out)
-    judged, equals = judge_all(ran, signature, options), list[str]()
-    if any(one.nudged for one in rounded) and any(item.difference.problem for item in judged):
-        equals, known = nudged_sides(ran, rounded, folder, budget)
-        left_out += [LeftOut(trial.point, _LATE) for trial in ran if trial.index not in known]
-        ran = [trial for trial in ran if trial.index in known]
-        if not ran:
-            raise _nothing_ran(_LATE, left_out)
-        judged = judged_beside(ran, signature, options, rounded, equals)
-    if any(one.nudged for one in rounded) and any(item.difference.problem for item in judged):
-
-        def again(trials: Sequence[Trial], side: str) -> list[Trial]:
-            return run_library(bundle, trials, folder, budget, runner, side)[0] if trials else []
-
-        judged = judged_without_hanging(judged, again)
+    judged, known = _judged(ran, reference, signature, options, folder, budget, rounded)
+    left_out += [LeftOut(trial.point, _LATE) for trial in ran if trial.index in known.late]
+    judged = [item for item in judged if item.settled or item.trial.index not in known.late]
+    ran = [trial for trial in ran if any(item.trial is trial for item in judged)]
+    if not judged and signature.outputs:
+        raise _nothing_ran(_LATE, left_out)
     report = {
         **_report(engine, judged, ran, left_out, options),
+        "float64": known.float64,
         "verified_up_to": reached(ran),
         "warnings": [*unbounded(signature, ran), *unproven(judged)],
         "status": runner.status.value,
     }
     if report["verdict"] == Verdict.FAILED:
-        raise _mismatch(judged, report)
+        raise _mismatch(judged, report, options)
     if report["verdict"] == Verdict.INCONCLUSIVE:
-        raise _nothing_proven(judged, report)
+        raise _nothing_proven(report)
     for one in rounded:
-        _state_changes(report, one, ran, signature, options, equals, folder, budget)
+        _state_changes(report, one, ran, signature, options, known, folder, budget)
     return report
+
+
+def _judged(
+    ran: Sequence[Trial],
+    reference: Reference,
+    signature: Signature,
+    options: CompileOptions,
+    folder: Path,
+    budget: Budget,
+    rounded: Sequence[Rounded],
+) -> tuple[list[Judged], Answers]:
+    """Every output at every trial, and what others answered where one departs: perturbed
+    references, then evaluations in float64, as long as one is not settled.
+
+    An output of another shape or dtype is wrong at once.
+    """
+    judged, known, strict = judge_all(ran, signature, options), Answers(), is_strict(options)
+    if any(item.difference.structural for item in judged):
+        return judged, known
+
+    def unsettled() -> list[Trial]:
+        indices = {item.trial.index for item in judged if not item.settled}
+        return [trial for trial in ran if trial.index in indices]
+
+    def again() -> list[Judged]:
+        return judge_again(judged, lambda trial, name: known.evidence(trial, name, strict=strict))
+
+    if unsettled() and not strict:
+        known = perturb(unsettled(), reference, rounded, folder, budget)
+        judged = again()
+    for name in exact_engines(reference):
+        if unsettled():
+            known = evaluate(known, unsettled(), reference, folder, budget, name)
+            judged = again()
+    return judged, known
 
 
 def _state_changes(
@@ -131,12 +160,12 @@ def _state_changes(
     ran: Sequence[Trial],
     signature: Signature,
     options: CompileOptions,
-    equals: Sequence[str],
+    known: Answers,
     folder: Path,
     budget: Budget,
 ) -> None:
     """Puts into the report what a rounding changes; raises VerifyError for more than is allowed, or
-    more than `equals`, sides of equal roundings, explain.
+    more than the sides of equal roundings explain, where there are some.
     """
     wording = rounded.wording
     side = wording.side
@@ -148,9 +177,10 @@ def _state_changes(
     found = changes(answered, signature, options, wording)
     report[wording.part] = {"reference": engine, **found, **rounded.stated}
     check_error(report, options, wording)
-    if equals:
-        sides = ("reference", *equals)
-        check_likeness(answered, signature, sides, report, options, wording)
+    alike = [trial for trial in answered if trial.index in known.perturbed]
+    if known.equals and alike:
+        sides = ("reference", *known.equals)
+        check_likeness(alike, signature, sides, report, options, wording)
 
 
 def _report(
@@ -172,20 +202,32 @@ def _report(
     }
 
 
-def _mismatch(judged: Sequence[Judged], report: Record) -> Mismatch:
-    item = next(item for item in judged if item.difference.problem)
-    departing = [
-        other.output.name
-        for other in judged
-        if other.trial == item.trial and other.difference.problem
-    ]
+def _mismatch(judged: Sequence[Judged], report: Record, options: CompileOptions) -> Mismatch:
+    failed = [item for item in judged if item.verdict is Verdict.FAILED]
+    item = max(failed, key=lambda one: one.difference.structural)
+    departing = [other.output.name for other in failed if other.trial == item.trial]
+    why = f"; {item.why}" if item.why else ""
+    at = where(item.trial.point.dims)
     return Mismatch(
         item.trial,
         tuple(departing),
-        f"output {item.output.name!r} at {where(item.trial.point.dims)}: {item.difference.problem}",
+        f"output {item.output.name!r} at {at}: {item.difference.problem}{why}",
         reason="mismatch",
-        hint="if the difference is acceptable, raise options.atol or options.rtol",
+        hint=_hint(item, options),
         numerics=report,
+    )
+
+
+def _hint(item: Judged, options: CompileOptions) -> str:
+    """What to do about a departure of that kind."""
+    if is_strict(options) and not item.difference.structural:
+        return (
+            "the request states tolerances of its own: leave options.atol and options.rtol out to "
+            "have roundings of the reference allowed for, or raise them"
+        )
+    return (
+        "the library is wrong for these inputs: report the model, or the reproducer where there is "
+        "one; options.verify off publishes the library unverified"
     )
 
 
@@ -198,11 +240,12 @@ def _nothing_ran(reason: str, left_out: Sequence[LeftOut]) -> VerifyError:
     )
 
 
-def _nothing_proven(judged: Sequence[Judged], report: Record) -> VerifyError:
-    largest = max(item.difference.range for item in judged)
+def _nothing_proven(report: Record) -> VerifyError:
     return VerifyError(
-        f"no output proves anything: the reference's values reach {largest:.1e} at most",
+        "no output proves anything: perturbing inputs and weights by some ulp moves every output "
+        "of the reference as far as its own values differ",
         reason="nothing_proven",
-        hint="give samples for which the outputs are of ordinary size",
+        hint="give samples whose outputs do not hang on last bits, or publish it unverified with "
+        "options.verify off",
         numerics=report,
     )

@@ -32,12 +32,15 @@ class Budget:
 class Reference:
     """The model the reference runs, the scalars for inputs that the library has fixed, the engines
     to ask, in order, and the numbers that inputs by these names are fed.
+
+    perturbation: the seed by which inputs and weights are moved by some ulp, None for unmoved ones.
     """
 
     model: Path
     consts: dict[str, Any]
     engines: tuple[str, ...] = ONNX
     draws: Mapping[str, Draw] = field(default_factory=dict)
+    perturbation: int | None = None
 
     @property
     def spec(self) -> Record:
@@ -46,6 +49,7 @@ class Reference:
             "model": str(self.model),
             "consts": self.consts,
             "draws": {name: draw.to_json() for name, draw in self.draws.items()},
+            "perturbation": self.perturbation,
         }
 
 
@@ -104,9 +108,16 @@ def ask_reference(
         )
         answered, left_out = _sorted_out(trials, outcome, "refused", f"{name} refused")
         if answered:
-            return str(outcome.records[0]["engine"]), answered, left_out
+            return _name(outcome), answered, left_out
         first_refusal = first_refusal or left_out
     return "", [], first_refusal
+
+
+def _name(outcome: Outcome) -> str:
+    """The engine's, with the operators that an evaluation in float64 computed in float32."""
+    narrow = outcome.records[-1].get("float32")
+    name = str(outcome.records[0]["engine"])
+    return f"{name} ({', '.join(narrow)} in float32)" if narrow else name
 
 
 def run_library(

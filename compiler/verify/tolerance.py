@@ -1,25 +1,30 @@
 """Compares an output with its reference, by tolerances that belong to its dtype."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from relaxd.contract.tensors import STORAGE
 
-_LEAST_RANGE = 1e-2
-"""Outputs smaller than this may be the noise of sums that cancel: a difference that is small beside
-this range, but not beside the outputs, is no evidence of a fault, nor of its absence."""
+MOST = 0.1
+"""The share of an output's spread that a tolerance may allow: a constant would pass by more."""
+_LEAST_COUNT = 32
+"""Of fewer elements the deviation says little of an output's spread."""
+_MOST_SORTED = 1 << 18
+_NORMAL_NINE_TENTHS = 3.29
+"""Deviations of a normal distribution between its quantiles of 5 % and 95 %."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|got - want| may reach atol * range + rtol * |want| + slack; the range is the largest finite
-    |want|.
+    """|got - want| may reach atol * range + rtol * |want| + slack, and never more than the greater
+    of `most` and MOST * |want - center|; the range is the largest finite |want|.
 
     mean: what the mean of |got - want| may reach of the range; steps: by how much integers may
-    differ.
+    differ. coarse: neighbouring numbers of the dtype are too far apart for `most` to bound each
+    difference, so that it bounds their mean.
     """
 
     atol: float
@@ -27,6 +32,23 @@ class Tolerance:
     mean: float = math.inf
     steps: int = 0
     slack: float = 0.0
+    most: float = math.inf
+    center: float = 0.0
+    coarse: bool = False
+
+    def usual(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What is allowed by element of finite values of float64, but for slack and bound."""
+        largest = np.abs(want).max(initial=0.0)
+        return np.asarray(self.steps + self.atol * largest + self.rtol * np.abs(want))
+
+    def bounds(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """More than which is never allowed."""
+        found = np.maximum(self.most, MOST * np.abs(want - self.center))
+        return np.asarray(np.maximum(found, self.usual(want)) if self.coarse else found)
+
+    def allowed(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What is allowed by element."""
+        return np.asarray(np.minimum(self.usual(want) + self.slack, self.bounds(want)))
 
 
 _TOLERANCES = {
@@ -35,15 +57,15 @@ _TOLERANCES = {
     "float32": Tolerance(1e-4, 1e-3),
     "float64": Tolerance(1e-6, 1e-6),
     # One step, which a number close to the middle of two may take either way.
-    "float8_e4m3fn": Tolerance(1e-3, 0.13),
-    "float8_e4m3fnuz": Tolerance(1e-3, 0.13),
-    "float8_e5m2": Tolerance(1e-4, 0.26),
-    "float8_e5m2fnuz": Tolerance(1e-4, 0.26),
-    "float8_e8m0fnu": Tolerance(0.0, 1.0),
-    "float4_e2m1fn": Tolerance(0.1, 0.5),
+    "float8_e4m3fn": Tolerance(1e-3, 0.13, coarse=True),
+    "float8_e4m3fnuz": Tolerance(1e-3, 0.13, coarse=True),
+    "float8_e5m2": Tolerance(1e-4, 0.26, coarse=True),
+    "float8_e5m2fnuz": Tolerance(1e-4, 0.26, coarse=True),
+    "float8_e8m0fnu": Tolerance(0.0, 1.0, coarse=True),
+    "float4_e2m1fn": Tolerance(0.1, 0.5, coarse=True),
 }
 _EXACT = Tolerance(0.0, 0.0)
-_ONE_STEP = Tolerance(0.0, 0.0, steps=1)
+_ONE_STEP = Tolerance(0.0, 0.0, steps=1, coarse=True)
 _QUANTIZED = Tolerance(0.25, 0.0, mean=0.03)
 _NARROW_INTEGERS = ("uint4", "int4", "uint2", "int2")
 _FEW_BITS = ("uint8", "int8", "uint16", "int16", *_NARROW_INTEGERS)
@@ -54,8 +76,8 @@ class Difference:
     """max_abs: greatest difference over elements finite on both sides; max_rel: of those that stand
     out from atol, the relative one.
 
-    problem: what is wrong, None when nothing is. range: the largest finite |want| of floats.
-    undecided: why the comparison proves nothing, although nothing is known to be wrong; else None.
+    problem: what is wrong, None when nothing is; structural: it is the shape, the dtype or that
+    there is no such output. range: the largest finite |want| of floats.
     of_tolerance: how much of what is allowed the element uses that uses the most of it; None where
     nothing is allowed, and elements differ.
     """
@@ -64,8 +86,8 @@ class Difference:
     max_rel: float
     problem: str | None
     range: float = 0.0
-    undecided: str | None = None
     of_tolerance: float | None = None
+    structural: bool = False
 
 
 def known_tolerances() -> dict[str, Tolerance]:
@@ -88,8 +110,8 @@ def tolerance_of(
     if own is None:
         return _ONE_STEP if quantized and dtype in _FEW_BITS else _EXACT
     own = _QUANTIZED if quantized and dtype not in STORAGE else own
-    return Tolerance(
-        own.atol if atol is None else atol, own.rtol if rtol is None else rtol, own.mean
+    return replace(
+        own, atol=own.atol if atol is None else atol, rtol=own.rtol if rtol is None else rtol
     )
 
 
@@ -100,11 +122,9 @@ def compare(
     tolerance.
     """
     if got.dtype != want.dtype:
-        return Difference(0.0, 0.0, f"dtype {got.dtype} where the reference has {want.dtype}")
+        return missing(f"dtype {got.dtype} where the reference has {want.dtype}")
     if got.shape != want.shape:
-        return Difference(
-            0.0, 0.0, f"shape {list(got.shape)} where the reference has {list(want.shape)}"
-        )
+        return missing(f"shape {list(got.shape)} where the reference has {list(want.shape)}")
     if not got.size:
         return Difference(0.0, 0.0, None, of_tolerance=0.0)
     if want.dtype.kind in "biu" or want.dtype.name in _NARROW_INTEGERS:
@@ -114,6 +134,8 @@ def compare(
             float(steps.max()),
         )
         problem = f"{wrong} of {got.size} elements differ" if wrong else None
+        if tolerance.coarse and steps.mean() > tolerance.most:
+            problem = problem or _far_in_the_mean(steps, tolerance)
         used = _used(steps, np.full_like(steps, tolerance.steps))
         return Difference(apart, 0.0, problem, of_tolerance=used)
     ours, theirs = got.astype(np.float64), want.astype(np.float64)
@@ -124,28 +146,104 @@ def compare(
         return Difference(0.0, 0.0, odd, of_tolerance=None if odd else 0.0)
     apart = np.abs(ours - theirs)
     largest = float(np.abs(theirs).max())
-    span = max(largest, _LEAST_RANGE)
-    allowed = tolerance.atol * largest + tolerance.rtol * np.abs(theirs) + tolerance.slack
+    allowed = tolerance.allowed(theirs)
     outside = int(np.count_nonzero(apart > allowed))
     large = np.abs(theirs) > tolerance.atol * largest
     far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
-    undecided = None
-    if far and largest < _LEAST_RANGE and apart.max() <= tolerance.atol * _LEAST_RANGE:
-        far, undecided = None, f"the reference's values reach {largest:.1e} at most"
-    if apart.mean() > tolerance.mean * span:
+    if apart.mean() > tolerance.mean * largest:
         far = (
             far
-            or f"the mean difference is {apart.mean() / span:.1%} of the range, more than the "
+            or f"the mean difference is {apart.mean() / largest:.1%} of the range, more than the "
             "tolerance"
         )
+    if tolerance.coarse and apart.mean() > tolerance.most:
+        far = far or _far_in_the_mean(apart, tolerance)
     return Difference(
         float(apart.max()),
         float((apart[large] / np.abs(theirs[large])).max(initial=0.0)),
         odd or far,
         largest,
-        undecided,
         None if odd else _used(apart, allowed),
     )
+
+
+def missing(problem: str) -> Difference:
+    """The difference where there is nothing to compare."""
+    return Difference(0.0, 0.0, problem, structural=True)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much the finite values of an output differ among themselves.
+
+    count: of values; standard: their deviation; deviation: the same, but no more than that of a
+    normal distribution with the same middle nine tenths; 0 for what is constant. center: the
+    median; largest: |value|.
+    """
+
+    count: int = 0
+    standard: float = 0.0
+    deviation: float = 0.0
+    center: float = 0.0
+    largest: float = 0.0
+
+    @classmethod
+    def of(cls, *arrays: np.ndarray[Any, Any]) -> "Spread":
+        """Of all values together. Values at a least or greatest one that occurs several times are
+        saturated or masked, and count only where there are no others.
+        """
+        flat = np.concatenate([array.reshape(-1).astype(np.float64) for array in arrays])
+        finite = flat[np.isfinite(flat)]
+        if not finite.size:
+            return cls()
+        largest = float(np.abs(finite).max())
+        values = _inner(finite)
+        constant = values.min() == values.max()
+        if values.size > _MOST_SORTED:
+            values = np.random.default_rng(0).choice(values, _MOST_SORTED)
+        low, center, high = np.quantile(values, (0.05, 0.5, 0.95))
+        scale = largest or 1.0
+        deviation = standard = 0.0 if constant else float((values / scale).std() * scale)
+        robust = float(high - low) / _NORMAL_NINE_TENTHS
+        if robust > 0 and values.size >= _LEAST_COUNT:
+            deviation = min(deviation, robust)
+        return cls(finite.size, standard, deviation, float(center), largest)
+
+    @property
+    def constant(self) -> bool:
+        """Whether several values are all the same."""
+        return self.count > 1 and self.deviation == 0
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are values enough, and different ones."""
+        return self.count >= _LEAST_COUNT and self.deviation > 0
+
+    @property
+    def scale(self) -> float:
+        """What differences are beside: the deviation; of a constant or a single value its
+        magnitude.
+        """
+        return self.deviation or self.largest
+
+    def bound(self, tolerance: Tolerance) -> Tolerance:
+        """The tolerance, by which no element may be off by more than MOST of the scale, or of its
+        own distance from the center.
+        """
+        return replace(tolerance, most=MOST * self.scale, center=self.center)
+
+
+def _inner(finite: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values between repeated extremes; all where these are not two different ones."""
+    kept = finite
+    for extreme in (finite.min(), finite.max()):
+        if np.count_nonzero(finite == extreme) > 1:
+            kept = kept[kept != extreme]
+    return kept if kept.size > 1 and kept.min() != kept.max() else finite
+
+
+def _far_in_the_mean(apart: np.ndarray[Any, Any], tolerance: Tolerance) -> str:
+    return f"the mean difference is {apart.mean():.2g}, more than {tolerance.most:.2g}"
 
 
 def _used(apart: np.ndarray[Any, Any], allowed: np.ndarray[Any, Any]) -> float | None:

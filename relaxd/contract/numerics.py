@@ -2,13 +2,42 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from relaxd.errors import BundleError
 
 FILENAME = "numerics.json"
 RUN_STATUSES = ("executed", "emulated")
-PASSED = "passed"
+
+
+class Verdict(StrEnum):
+    """What a verification came to, of one output or of all.
+
+    passed: every element agrees with the reference within a tolerance of at most a tenth of the
+    output's spread. reference_inexact: it departs from the reference, and is as near to float64 as
+    a tolerance asks or the reference is. statistical: roundings move the reference too far to
+    compare element by element, and the error of all elements is that of equal roundings.
+    tolerated: it departs by more than a tenth of its spread, within the request's own tolerance.
+    inconclusive: nothing is known to be wrong, and nothing is shown. not_run: nothing was compared.
+    """
+
+    PASSED = "passed"
+    REFERENCE_INEXACT = "reference_inexact"
+    STATISTICAL = "statistical"
+    TOLERATED = "tolerated"
+    INCONCLUSIVE = "inconclusive"
+    FAILED = "failed"
+    NOT_RUN = "not_run"
+
+
+AGREED = (
+    Verdict.PASSED,
+    Verdict.REFERENCE_INEXACT,
+    Verdict.STATISTICAL,
+    Verdict.TOLERATED,
+)
+"""The verdicts of outputs that agree, from the most to the least that they say."""
 
 
 @dataclass(frozen=True)
@@ -53,4 +82,4 @@ class Numerics:
         why = f": {self.reason}" if self.reason else ""
         if self.status not in RUN_STATUSES:
             return f"it is {self.status}{why}"
-        return None if self.verdict == PASSED else f"its verdict is {self.verdict}{why}"
+        return None if self.verdict in AGREED else f"its verdict is {self.verdict}{why}"

@@ -88,9 +88,35 @@ class ComparedPoint:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What others answered of an output where it departs from its reference, at its worst point.
+
+    why: the conclusion, in half a sentence. samples: how many references with perturbed inputs and
+    weights answered; noise, noise_rms: how far they are from the reference at most and in the root
+    mean square; error_rms: how far the library is. library_error, reference_error: the distances
+    from float64, None where it was not evaluated. correlation: of library and reference. changed,
+    perturbed_changed: of integers, the share in which the library, and a perturbed reference,
+    differs from the reference.
+    """
+
+    why: str = ""
+    samples: int = 0
+    noise: float | None = None
+    noise_rms: float | None = None
+    error_rms: float | None = None
+    library_error: float | None = None
+    reference_error: float | None = None
+    correlation: float | None = None
+    changed: float | None = None
+    perturbed_changed: float | None = None
+
+
+@dataclass(frozen=True)
 class OutputReport:
-    """One output over all points; `range` is the largest value that the reference gave; slack: by
-    how much more outputs may differ, since equal roundings do.
+    """One output over all points; verdict: as `relaxd.contract.numerics.Verdict`; `range` is the
+    largest value that the reference gave, `spread` the deviation of its values at the worst point;
+    slack: by how much more outputs may differ there, since perturbed references do; evidence: None
+    where the output agreed without.
     """
 
     name: str
@@ -100,9 +126,11 @@ class OutputReport:
     max_abs: float | None = None
     max_rel: float | None = None
     range: float | None = None
+    spread: float | None = None
     atol: float | None = None
     rtol: float | None = None
     slack: float | None = None
+    evidence: Evidence | None = None
     worst: ComparedPoint | None = None
     points: tuple[ComparedPoint, ...] = ()
 
@@ -208,7 +236,8 @@ class WeightsReport:
 
 @dataclass(frozen=True)
 class NumericsReport:
-    """How the build was verified; None where it has no report. weights: None where the library has
+    """How the build was verified; None where it has no report. float64: what evaluated the model in
+    float64, or why nothing could; None where nothing had to. weights: None where the library has
     the model's own; precision: None where it computes in the model's; cache: None where it stores
     caches in the model's.
     """
@@ -217,6 +246,7 @@ class NumericsReport:
     verdict: str | None = None
     reason: str | None = None
     reference: str | None = None
+    float64: str | None = None
     warnings: tuple[str, ...] = ()
     outputs: tuple[OutputReport, ...] = ()
     left_out: tuple[UncomparedPoint, ...] = ()

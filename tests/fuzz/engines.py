@@ -12,10 +12,10 @@ import onnxruntime
 from compiler.build import build
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
+from compiler.verify.reference import float64
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import load
-from tests.fuzz import float64
 from tests.fuzz.case import Array, Case
 from tests.fuzz.front import Front
 from tests.geometries import builds_for
@@ -23,7 +23,6 @@ from tests.geometries import builds_for
 Outputs = list[Array]
 _OPTIONS = {"verify": False, "profile": False}
 _FRONT = Front()
-_EXACT = (float64.by_runtime, float64.by_definition, float64.narrowed)
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,12 @@ def runtime(case: Case) -> list[Outputs] | Failed:
 
 def exact(case: Case) -> list[Outputs] | Failed:
     """In float64, by ONNX Runtime's kernels where there are some."""
-    return _wide(case, _EXACT)
+    return _wide(case, float64.EXACT)
 
 
 def definition(case: Case) -> list[Outputs] | Failed:
     """In float64 by onnx.reference, which shares no fault with ONNX Runtime."""
-    return _wide(case, (float64.by_definition, float64.by_runtime, float64.narrowed))
+    return _wide(case, float64.DEFINITION)
 
 
 def by_node(case: Case) -> list[Outputs] | Failed:
@@ -116,10 +115,12 @@ def by_node(case: Case) -> list[Outputs] | Failed:
 
 
 def _wide(case: Case, engines: Sequence[float64.Engine]) -> list[Outputs] | Failed:
+    names = [output.name for output in case.model.graph.output]
     try:
-        return [float64.run(case.model, case.feed(point), engines) for point in case.points]
+        found = [float64.values_of(case.model, case.feed(point), engines) for point in case.points]
     except RuntimeError as error:
         return Failed(type(error).__name__, str(error))
+    return [[values[name] for name in names] for values in found]
 
 
 def values(case: Case) -> list[dict[str, Array]] | Failed:
@@ -130,7 +131,9 @@ def values(case: Case) -> list[dict[str, Array]] | Failed:
     if not isinstance(outputs, Failed):
         return [dict(zip(names, found, strict=True)) for found in outputs]
     try:
-        return [float64.values_of(case.model, case.feed(point), _EXACT) for point in case.points]
+        return [
+            float64.values_of(case.model, case.feed(point), float64.EXACT) for point in case.points
+        ]
     except RuntimeError as error:
         return Failed(type(error).__name__, str(error))
 

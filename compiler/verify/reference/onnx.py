@@ -2,6 +2,7 @@
 torch for TorchScript.
 """
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from compiler.ir.draws import Draw
 from compiler.ir.onnx.item_names import joined, parted
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
-from compiler.verify.reference import feeding
+from compiler.verify.reference import feeding, perturbation
 from compiler.verify.reference.model_files import write_model
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import STORAGE
@@ -115,10 +116,16 @@ class OnnxReference:
         return parted(dict(zip(names, self._evaluator.run(names, given), strict=True)))
 
 
-def _torch(model: str) -> Engine:
+def _torch(model: str, wide: bool = False) -> Engine:
     from compiler.verify.reference.torch import TorchScript
 
-    return TorchScript(model)
+    return TorchScript(model, wide=wide)
+
+
+def _float64(model: str, definition: bool = False) -> Engine:
+    from compiler.verify.reference import float64
+
+    return float64.Float64(model, float64.DEFINITION if definition else float64.EXACT)
 
 
 ENGINES: dict[str, Callable[[str], Engine]] = {
@@ -127,6 +134,9 @@ ENGINES: dict[str, Callable[[str], Engine]] = {
     "onnxruntime.ordered": partial(OnnxRuntime, threads=1),
     "onnx.reference": OnnxReference,
     "torch": _torch,
+    "float64": _float64,
+    "float64.definition": partial(_float64, definition=True),
+    "torch.float64": partial(_torch, wide=True),
 }
 ONNX = ("onnxruntime", "onnx.reference")
 QUANTIZED = ("onnxruntime.quantized", "onnx.reference")
@@ -136,6 +146,11 @@ with equal votes any then wins.
 """
 SPECIFICATION = ("onnx.reference",)
 TORCHSCRIPT = ("torch",)
+
+
+def exact_engines_of(engines: tuple[str, ...]) -> tuple[str, ...]:
+    """The evaluations in float64 that go with references of a model, in the order to ask them."""
+    return ("torch.float64",) if engines == TORCHSCRIPT else ("float64", "float64.definition")
 
 
 def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
@@ -227,17 +242,21 @@ def _unzip(model: "onnx.ModelProto") -> None:
 
 
 def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
-    """Record the engine's name, then run it at every point of the spec (see `run_points`).
+    """Record the engine's name, then run it at every point of the spec (see `run_points`), and
+    record at last the operators that an evaluation in float64 computed in float32.
 
-    spec: also holds engine, model, consts and draws.
+    spec: also holds engine, model, consts, draws, and perturbation, the seed by which inputs and
+    weights are moved (see `perturbation`), None for neither.
     """
-    engine = ENGINES[spec["engine"]](spec["model"])
+    seed = spec.get("perturbation")
+    engine = ENGINES[spec["engine"]](spec["model"]) if seed is None else _perturbed(spec, seed)
     record({"engine": engine.name})
     draws = {name: Draw.from_json(draw) for name, draw in spec.get("draws", {}).items()}
 
     def run(inputs: Arrays) -> Arrays:
         try:
-            given = {name: wide(array) for name, array in inputs.items()}
+            moved = inputs if seed is None else perturbation.perturb_inputs(inputs, seed)
+            given = {name: wide(array) for name, array in moved.items()}
             outputs = feeding.run(lambda feeds: engine.run(feeds, spec["consts"]), given, draws)
             return {name: np.asarray(value) for name, value in outputs.items()}
         # A point that the reference refuses, for whatever reason, cannot be judged.
@@ -245,6 +264,21 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
             raise PointFailed(summary(error)) from error
 
     run_points(spec, record, run, failure="refused")
+    record({"float32": sorted(getattr(engine, "float32", ()))})
+
+
+def _perturbed(spec: Record, seed: int) -> Engine:
+    """The engine on the model with perturbed weights."""
+    if spec["engine"] in TORCHSCRIPT:
+        from compiler.verify.reference.torch import TorchScript
+
+        return TorchScript(spec["model"], perturbation=seed)
+    import onnx
+
+    model = onnx.load(spec["model"])
+    perturbation.perturb_weights(model, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        return ENGINES[spec["engine"]](str(written(model, Path(folder))))
 
 
 def wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

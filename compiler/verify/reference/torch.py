@@ -17,30 +17,49 @@ from compiler.ir.torchscript.arguments import (
     names_in,
     written_attributes,
 )
+from compiler.verify.reference.perturbation import perturb
 
 
 class TorchScript:
     """Runs forward with inputs by name; a module that keeps state is loaded anew for every call, as
     the library starts anew.
+
+    wide: parameters, buffers and inputs are float64. perturbation: the seed by which parameters and
+    buffers are moved (see `perturbation`), None for unmoved ones.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, wide: bool = False, perturbation: int | None = None) -> None:
         self._torch = loading.load_torch()
-        self._path = model
+        self._path, self._wide, self._perturbation = model, wide, perturbation
         program = loading.load(Path(model))
         self._arguments, self._states = arguments_of(program), written_attributes(program)
         self._module = self._load()
-        self.name = f"torch {self._torch.__version__}"
+        self.name = f"torch {self._torch.__version__}" + (" in float64" if wide else "")
 
     def _load(self) -> Any:
         module = self._torch.jit.load(self._path, map_location="cpu")
+        if self._perturbation is not None:
+            self._perturb(module, np.random.default_rng(self._perturbation))
+        module = module.double() if self._wide else module
         return module.eval() if hasattr(module, "training") else module
+
+    def _perturb(self, module: Any, random: np.random.Generator) -> None:
+        for tensor in (*module.parameters(), *module.buffers()):
+            if tensor.is_floating_point() and tensor.dtype != self._torch.bfloat16:
+                moved = perturb(tensor.detach().numpy(), random)
+                tensor.data.copy_(self._torch.from_numpy(moved))
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Outputs by name; as in compiler.verify.reference.onnx.Engine."""
         if self._states:
             self._module = self._load()
-        values = {**{name: self._tensor(array) for name, array in feeds.items()}, **consts}
+        tensors = {name: self._tensor(array) for name, array in feeds.items()}
+        if self._wide:
+            tensors = {
+                name: tensor.double() if tensor.is_floating_point() else tensor
+                for name, tensor in tensors.items()
+            }
+        values = {**tensors, **consts}
         for path in self._states:
             if path in values:
                 self._set(path, values[path])

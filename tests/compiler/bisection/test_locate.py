@@ -104,13 +104,13 @@ def test_the_first_node_that_departs_is_named_and_reproduced(
 ) -> None:
     failure = searched(tmp_path, job_of(tmp_path, model, dims=dims), fault, monkeypatch)
     assert (failure.code, failure.node, failure.op) == ("verify.mismatch", node, op)
-    assert f"departs is {node!r} ({op}); float64 agrees with the reference" in failure.message
+    assert "; float64 agrees with the reference" in failure.message
+    assert f"departs is {node!r} ({op})" in failure.message
     assert failure.details["bisection"] == {
         "node": node,
         "op": op,
         "value": failure.details["bisection"]["value"],
         "nodes": len(least),
-        "wrong": "library",
     }
     least_model = onnx.load(tmp_path / "reproducer" / reproducer.MODEL)
     assert [one.op_type for one in least_model.graph.node] == least

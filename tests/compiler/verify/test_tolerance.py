@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.verify.tolerance import Tolerance, compare, tolerance_of
+from compiler.verify.tolerance import Spread, Tolerance, compare, tolerance_of
 
 TOLERANCE = Tolerance(1e-4, 1e-3)
 EXACT = tolerance_of("int64", 1.0, 1.0)
@@ -62,13 +62,49 @@ def test_small_outputs_are_held_to_their_own_size() -> None:
     assert compare(floats(3e-5, 1e-5), floats(1e-5, 1e-5), TOLERANCE).problem is not None
 
 
-def test_tiny_outputs_prove_nothing_unless_they_agree() -> None:
-    """A net whose outputs vanish passes any absolute tolerance."""
-    apart = compare(floats(4e-10, 1e-11), floats(1e-11, 1e-11), TOLERANCE)
-    assert apart.problem is None
-    assert "1.0e-11" in (apart.undecided or "")
-    close = compare(floats(1e-11), floats(1.0001e-11), TOLERANCE)
-    assert (close.problem, close.undecided) == (None, None)
+def test_tiny_outputs_are_held_to_their_own_size() -> None:
+    assert compare(floats(4e-10, 1e-11), floats(1e-11, 1e-11), TOLERANCE).problem
+    assert compare(floats(1e-11), floats(1.0001e-11), TOLERANCE).problem is None
+
+
+@pytest.mark.parametrize(
+    ("values", "deviation", "constant"),
+    [
+        ([1, 2, 3, 4], np.std([1, 2, 3, 4]), False),
+        ([5, 5, 5], 0.0, True),
+        ([5], 0.0, False),
+        ([], 0.0, False),
+        ([0, 0, 0, 1, 1], np.std([0, 0, 0, 1, 1]), False),
+        ([-3e38, -3e38, 1, 2, 3], np.std([1, 2, 3]), False),
+        ([np.nan, 1, np.inf, 3], 1.0, False),
+    ],
+)
+def test_the_spread_is_that_of_what_is_neither_saturated_nor_masked(
+    values: list[float], deviation: float, constant: bool
+) -> None:
+    found = Spread.of(floats(*values))
+    assert found.deviation == pytest.approx(deviation, rel=1e-6)
+    assert found.constant is constant
+
+
+def test_a_bound_tolerance_lets_no_element_off_by_a_tenth_of_the_spread() -> None:
+    want = np.random.default_rng(0).standard_normal(1000).astype("float32") + np.float32(500)
+    tolerance = Spread.of(want).bound(TOLERANCE)
+    assert compare(want + np.float32(0.3), want, TOLERANCE).problem is None
+    assert compare(want + np.float32(0.3), want, tolerance).problem
+    assert compare(want + np.float32(0.03), want, tolerance).problem is None
+
+
+def test_steps_that_are_the_whole_range_prove_nothing() -> None:
+    """Bytes of 0 and 1 alone: a step is allowed for few of them."""
+    one_step = tolerance_of("uint8", None, None, quantized=True)
+    want = np.arange(1000, dtype=np.uint8) % 2
+    bound = Spread.of(want).bound(one_step)
+    few = want.copy()
+    few[:20] ^= 1
+    assert compare(np.zeros_like(want), want, one_step).problem is None
+    assert compare(np.zeros_like(want), want, bound).problem
+    assert compare(few, want, bound).problem is None
 
 
 @pytest.mark.parametrize(

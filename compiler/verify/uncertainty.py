@@ -1,0 +1,128 @@
+"""Asks others what the reference was asked, at points where a library departs from it: how far the
+reference itself is uncertain, where sums are added up in other orders.
+
+A sum of quantized operands that differs in its last bits may round to the other neighbour, one part
+in 256 away; behind some layers nearly every number does. References that quantize are also asked
+with numbers perturbed right before they are quantized.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from compiler.isolation.step import Record
+from compiler.verify import npz
+from compiler.verify.evidence import Array, Evidence
+from compiler.verify.inputs import Trial
+from compiler.verify.reference.onnx import exact_engines_of
+from compiler.verify.sides import Budget, Reference, ask_reference
+from compiler.verify.unrounded import Wording
+
+NUDGES = (2.0**-21, -(2.0**-21))
+"""By what share of themselves numbers are moved before they are quantized."""
+BLOCK_NUDGES = (2.0**-19, -(2.0**-19))
+"""By what share of the greatest number of their block those of rounded blocks are moved: sums of
+thousands of products differ by less.
+"""
+SAMPLES = 3
+"""How often the reference is asked with perturbed inputs and weights."""
+_PATIENCE = 3.0
+"""How many times its seconds a reference may take that answers trials once more: it may have
+answered just in time, and the machine may be busier by now."""
+_EXACT_SECONDS = 2 / 3
+"""Of its seconds what an evaluation in float64 may take."""
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What the library and its reference round: the model without that rounding, and the reference
+    with its numbers perturbed before they are rounded, where roundings depend on them.
+
+    wording: how reports speak of it. stated: what reports say of the rounding beside what it
+    changes.
+    """
+
+    original: Reference
+    wording: Wording
+    nudged: tuple[Reference, ...] = ()
+    stated: Record = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The sides of each trial, by its index, that answered beside the reference.
+
+    equals: those of them, the same for all trials, that round the same numbers as the reference.
+    late: the indices of trials at which no perturbed reference answered in time. float64: what
+    evaluated in float64, or why nothing did; None where nobody asked.
+    """
+
+    exact: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    perturbed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    equals: tuple[str, ...] = ()
+    late: frozenset[int] = frozenset()
+    float64: str | None = None
+
+    def evidence(self, trial: Trial, output: str, *, strict: bool) -> Evidence:
+        """Of one output of the trial, with what was answered so far."""
+
+        def of(sides: Iterable[str]) -> tuple[Array, ...]:
+            found = (npz.read(trial.outputs(side)) for side in sides)
+            return tuple(arrays[output] for arrays in found if output in arrays)
+
+        exact = of(self.exact.get(trial.index, ()))
+        perturbed = of(self.perturbed.get(trial.index, ()))
+        return Evidence(exact, perturbed, strict)
+
+
+def perturb(
+    trials: Sequence[Trial],
+    reference: Reference,
+    rounded: Sequence[Rounded],
+    folder: Path,
+    budget: Budget,
+) -> Answers:
+    """What the reference answers with inputs and weights moved by some ulp, and those that round
+    with their numbers moved.
+    """
+    longer = replace(budget, seconds=_PATIENCE * budget.seconds)
+    nudged = [one for part in rounded for one in part.nudged]
+    asked = {
+        **{f"nudged{number}": one for number, one in enumerate(nudged)},
+        **{f"perturbed{seed}": replace(reference, perturbation=seed) for seed in range(SAMPLES)},
+    }
+    found: dict[int, tuple[str, ...]] = {trial.index: () for trial in trials}
+    slow = set[str]()
+    for side, one in asked.items():
+        _, answered, others = ask_reference(one, trials, folder, longer, side)
+        for trial in answered:
+            found[trial.index] += (side,)
+        slow |= {item.point.label for item in others if "refused" not in item.reason}
+    late = {trial.index for trial in trials if not found[trial.index] and trial.point.label in slow}
+    equals = tuple(side for side in asked if all(side in sides for sides in found.values()))
+    own = tuple(side for side in equals if side.startswith("nudged"))
+    return Answers(perturbed=found, equals=own, late=frozenset(late))
+
+
+def evaluate(
+    known: Answers,
+    trials: Sequence[Trial],
+    reference: Reference,
+    folder: Path,
+    budget: Budget,
+    engine: str,
+) -> Answers:
+    """What is known with the answers of an evaluation in float64."""
+    shorter = replace(budget, seconds=_EXACT_SECONDS * budget.seconds)
+    asked = replace(reference, engines=(engine,))
+    name, answered, refused = ask_reference(asked, trials, folder, shorter, engine)
+    found = dict(known.exact)
+    for trial in answered:
+        found[trial.index] = (*found.get(trial.index, ()), engine)
+    told = name if answered else f"not evaluated: {refused[0].reason}" if refused else None
+    return replace(known, exact=found, float64=known.float64 if known.exact else told)
+
+
+def exact_engines(reference: Reference) -> tuple[str, ...]:
+    """The evaluations in float64 to ask, in order."""
+    return exact_engines_of(reference.engines)
