@@ -2,6 +2,7 @@
 
 import json as json_format
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -271,14 +272,41 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
     for output in numerics.outputs:
         table.add_row(
             escape(output.name),
-            output.verdict,
+            output.verdict.replace("_", " "),
             f"{output.max_abs:.2g}" if output.max_abs is not None else "",
             f"{output.range:.3g}" if output.range is not None else "",
             _point(output.worst.dims) if output.worst else "",
             _tolerance(output),
         )
     against = [Text(f"against {numerics.reference}", style="dim")] if numerics.reference else []
-    return Group(unfolded(table), *against, *_by_point(numerics.outputs))
+    evidence = [Text(line, style="dim") for line in _evidence_lines(numerics)]
+    return Group(unfolded(table), *against, *evidence, *_by_point(numerics.outputs))
+
+
+def _evidence_lines(numerics: NumericsReport) -> Iterator[str]:
+    """What decided for outputs that depart from the reference, and what evaluated in float64."""
+    departing = [output for output in numerics.outputs if output.evidence is not None]
+    for output in departing[:MOST_OUTPUTS]:
+        assert output.evidence is not None
+        found = output.evidence
+        distances = {
+            "the library": found.error_rms,
+            "perturbed references": found.noise_rms,
+        }
+        spread = output.spread or 1.0
+        told = [
+            f"{name} {value / spread:.2g}" for name, value in distances.items() if value is not None
+        ]
+        exact = {"the library": found.library_error, "the reference": found.reference_error}
+        far = [f"{name} {value:.2g}" for name, value in exact.items() if value is not None]
+        parts = [
+            found.why,
+            f"root mean square of differences, of the spread: {', '.join(told)}" if told else "",
+            f"largest distance from float64: {', '.join(far)}" if far else "",
+        ]
+        yield f"{output.name}: {'; '.join(filter(None, parts))}"
+    if numerics.float64:
+        yield f"float64: {numerics.float64}"
 
 
 def _tolerance(output: OutputReport) -> str:

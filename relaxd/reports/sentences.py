@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from relaxd.contract.names import option_name, quote_name
+from relaxd.contract.numerics import AGREED, Verdict
 from relaxd.contract.profile import KernelTime, Profile
 from relaxd.contract.report import DimReport, NumericsReport
 
@@ -10,6 +11,14 @@ MOST = 3
 _MUCH = 0.2
 _BEHIND = 1.05
 _MACHINE = "vm."
+_UNLIKE = {
+    Verdict.REFERENCE_INEXACT: "Outputs depart from the reference, and float64 shows that the "
+    "reference is the inexact one.",
+    Verdict.STATISTICAL: "Roundings move some outputs too far to compare them element by element: "
+    "their error as a whole is that of equal roundings.",
+    Verdict.TOLERATED: "Outputs depart from the reference by more than a tenth of their spread, "
+    "which the tolerance of the request allows.",
+}
 _ROOFS = {"memory": "memory delivers", "compute": "the processor computes"}
 
 
@@ -27,9 +36,11 @@ def sentences(
 
 
 def _unchecked(numerics: NumericsReport) -> Iterator[str]:
-    if numerics.verdict != "passed":
+    if numerics.verdict not in AGREED:
         why = f": {numerics.reason}" if numerics.reason else ""
         yield f"The outputs were not compared with a reference{why}."
+    elif sentence := _UNLIKE.get(Verdict(numerics.verdict)):
+        yield sentence
 
 
 def _unmeasured(profiles: Sequence[Profile]) -> Iterator[str]:

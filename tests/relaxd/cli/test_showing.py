@@ -164,6 +164,30 @@ def test_a_profile_without_a_timeline_has_no_trace(relaxd: Any, bundle: Path) ->
     assert not Path("run.json").exists()
 
 
+def test_what_decided_for_departing_outputs_is_shown(relaxd: Any, bundle: Path) -> None:
+    evidence = {
+        "why": "it cannot be compared element by element",
+        "samples": 3,
+        "error_rms": 0.02,
+        "noise_rms": 0.018,
+    }
+    exact = {"library_error": 1e-7, "reference_error": 2.5, "error_rms": None}
+    outputs = [
+        {"name": "logits", "verdict": "statistical", "spread": 2.0, "evidence": evidence},
+        {"name": "boxes", "verdict": "reference_inexact", "spread": 1.0, "evidence": exact},
+        {"name": "plain", "verdict": "passed", "max_abs": 0.0},
+    ]
+    document = {"verdict": "statistical", "float64": "float64", "outputs": outputs}
+    seal(bundle, "numerics.json", document)
+    shown = " ".join(relaxd("show", str(bundle)).out.split())
+    assert "reference inexact" in shown
+    assert "logits: it cannot be compared element by element; root mean square" in shown
+    assert "the library 0.01, perturbed references 0.009" in shown
+    assert "boxes: largest distance from float64: the library 1e-07, the reference 2.5" in shown
+    assert "plain:" not in shown
+    assert "float64: float64" in shown
+
+
 def test_at_80_columns_no_name_is_folded(
     relaxd: Any, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,10 @@ def test_a_malformed_report_is_an_error(document: Any) -> None:
         (Numerics(), "it has no report of a verification"),
         (Numerics("unverified", "not_run", "options.verify is off"), "options.verify is off"),
         (Numerics("compiled_only", "not_run", "no such processor"), "it is compiled_only: no such"),
+        (Numerics("executed", "reference_inexact"), None),
+        (Numerics("executed", "statistical"), None),
+        (Numerics("executed", "tolerated"), None),
+        (Numerics("executed", "inconclusive"), "its verdict is inconclusive"),
         (Numerics("executed", "failed"), "its verdict is failed"),
     ],
 )

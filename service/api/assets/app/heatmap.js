@@ -4,6 +4,14 @@ import { number, percent, point as named } from "./format.js";
 
 const LEAST = 1e-5;
 
+/** What the verdicts mean that are neither passed nor failed. */
+const VERDICTS = {
+  reference_inexact: "It departs from the reference, and float64 shows that the reference is the inexact one.",
+  statistical: "It cannot be compared element by element: its error as a whole is that of equal roundings.",
+  tolerated: "It departs by more than a tenth of its spread, which the request's own tolerance allows.",
+  inconclusive: "Nothing is shown: perturbing inputs and weights moves the reference as far as its values differ.",
+};
+
 /** 0 for an error that is next to none, 1 at the tolerance. */
 export const heat = (part) => (part <= LEAST ? 0 : Math.min(1, 1 - Math.log10(part) / Math.log10(LEAST)));
 
@@ -16,7 +24,7 @@ export function HeatMap({ numerics }) {
       <thead><tr><th scope="col">Output</th>${points.map((one, index) => html`<th key=${index} scope="col"><span class="mono">${Object.entries(one.dims).map(([name, value]) => html`<span key=${name}>${name}=${value}</span>`)}</span><small>${one.label}</small></th>`)}
         <th scope="col" class="right">Largest error</th><th scope="col" class="right">Tolerance</th></tr></thead>
       <tbody>${numerics.outputs.map((output) => html`<tr key=${output.name}>
-        <th scope="row">${output.name}<small class="mono quiet">${output.dtype}</small></th>
+        <th scope="row">${output.name}<small class="mono quiet">${output.dtype}</small>${VERDICTS[output.verdict] && html`<small title=${VERDICTS[output.verdict]}>${output.verdict.replace("_", " ")}</small>`}</th>
         ${output.points.map((one, index) => html`<${Cell} key=${index} point=${one} />`)}
         <td class="right">${number(output.max_abs)}<small class="quiet">of ${number(output.range)}</small></td>
         <td class="right">${number(output.atol)}<small class="quiet">+ ${number(output.rtol)} × size</small></td></tr>`)}</tbody>
@@ -27,7 +35,7 @@ export function HeatMap({ numerics }) {
 
 function Cell({ point }) {
   const part = point.of_tolerance;
-  if (part == null) return html`<td class="cell none" title=${named(point.dims)}><span class="quiet">${point.verdict || "not"}</span></td>`;
+  if (part == null) return html`<td class="cell none" title=${named(point.dims)}><span class="quiet">${point.verdict?.replace("_", " ") || "not"}</span></td>`;
   const word = part === 0 ? "exact" : part < 1e-4 ? "<0.01 %" : percent(part, part < 0.1 ? 2 : 0);
   return html`<td class="cell" style=${{ "--heat": heat(part) }} title=${`${named(point.dims)}: differs by ${number(point.max_abs)} at most`}>${word}</td>`;
 }
