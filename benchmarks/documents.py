@@ -14,7 +14,6 @@ from compiler.profile.machine import processor
 from relaxd.loader.topology import usable_cores
 
 FOLDER = Path(__file__).parents[1] / "docs/performance"
-PAGE = FOLDER / "README.md"
 
 Document = dict[str, Any]
 

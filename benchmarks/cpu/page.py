@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.cpu import callers, report
-from benchmarks.documents import FOLDER, PAGE, Document, between, described
+from benchmarks.documents import FOLDER, Document, between, described
 
-FILE, CHART = FOLDER / "cpu.json", FOLDER / "performance.png"
+PAGE, FILE, CHART = FOLDER / "README.md", FOLDER / "cpu.json", FOLDER / "performance.png"
 _NUMBERS = {1: "one thread", 2: "two threads", 4: "four threads"}
 
 

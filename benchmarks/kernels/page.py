@@ -1,18 +1,18 @@
-"""The part of docs/performance/README.md that a run writes, between two marks."""
+"""The part of docs/performance/kernels.md that a run writes, between two marks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from benchmarks.cpu import quiet
-from benchmarks.documents import FOLDER, PAGE, Document, between, described
+from benchmarks.documents import FOLDER, Document, between, described
 from benchmarks.kernels import chart, document
 from benchmarks.kernels.case import Arithmetic
 from benchmarks.kernels.ceilings import Bandwidth, places
 from benchmarks.kernels.roofline import Family, Rated, Spread, by_family
 from compiler.targets.caches import Caches
 
-FILE, CHART = FOLDER / "kernels.json", FOLDER / "roofline.png"
+PAGE, FILE, CHART = FOLDER / "kernels.md", FOLDER / "kernels.json", FOLDER / "roofline.png"
 MARK = "roofline"
 
 _HEAD = (

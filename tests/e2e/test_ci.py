@@ -113,8 +113,8 @@ def commit(repository: Path, activation: str = "Relu", nudge: float = 0.0) -> No
 
 def github(run: Runner, url: str, move: bool) -> Ended:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
-    inputs = {name: given["default"] for name, given in action["inputs"].items()}
-    inputs |= {"server": url, "move": str(move).lower()}
+    inputs = {name: given.get("default", "") for name, given in action["inputs"].items()}
+    inputs |= {"server": url, "move": str(move).lower(), "package": "relaxd.whl"}
     environment = {
         name: inputs[text.removeprefix("${{ inputs.").removesuffix(" }}")]
         for step in action["runs"]["steps"]
@@ -161,7 +161,8 @@ def test_gitlab_times_both_builds(service: Deployment, repository: Path, run: Ru
     def gitlab(branch: str) -> Ended:
         job = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())["relaxd"]
         variables = {"CI_COMMIT_BRANCH": branch, "CI_DEFAULT_BRANCH": "stable"}
-        variables |= {"RELAXD_SERVER": service.url, **job["variables"]}
+        variables |= {"RELAXD_SERVER": service.url, "RELAXD_PACKAGE": "relaxd.whl"}
+        variables |= job["variables"]
         return run("\n".join(job["script"]), **variables)
 
     project = repository / "relaxd.toml"

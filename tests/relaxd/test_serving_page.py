@@ -25,7 +25,8 @@ from tritonclient.utils import InferenceServerException
 from tests.servers import free_port, until
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/howto/serving.md").read_text()
+PAGES = ("docs/howto/serving-frameworks.md", "docs/howto/serving-kserve.md")
+PAGE = "".join((ROOT / page).read_text() for page in PAGES)
 
 
 def source(name: str) -> str:

@@ -13,6 +13,8 @@ PLACES = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
     "CHANGELOG.md": "reference/changelog.md",
+    "CONTRIBUTING.md": "contributing/guide.md",
+    "STYLE.md": "contributing/style.md",
     "docs/README.md": "contents.md",
 }
 """Pages that have another place on the site than their path below docs/."""

@@ -42,15 +42,17 @@ def _tell_all(scratch: Path, stack: ExitStack, write: Write) -> None:
     """One environment compiles, and later serves; the other is that of a program that only loads
     bundles.
     """
-    write("\n".join(f"# built {wheel.name}" for wheel in dist.build(scratch / "wheels")))
+    wheels = dist.build(scratch / "wheels")
+    write("\n".join(f"# built {wheel.name}" for wheel in wheels))
+    relaxd, server = wheels
     compiling, slim = (
         Environment.fresh(scratch / name, scratch / "wheels") for name in ("compiling", "serving")
     )
-    _install(compiling, "'relaxd[compiler]'", scratch, write)
-    _install(slim, "relaxd", scratch, write)
+    _install(compiling, f"'{relaxd}[compiler]' {server}", scratch, write)
+    _install(slim, str(relaxd), scratch, write)
     for page in ("onnx-file", "pull-requests"):
         _tell(page, Teller(scratch / page, compiling, slim, "", write))
-    _install(compiling, "'relaxd[server]'", scratch, write)
+    _install(compiling, f"'{relaxd}[server]' {server}", scratch, write)
     (scratch / "service").mkdir()
     url = stack.enter_context(served(compiling, scratch / "service"))
     _tell("by-digest", Teller(scratch / "by-digest", slim, slim, url, write))

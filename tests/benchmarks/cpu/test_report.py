@@ -94,7 +94,7 @@ def test_what_stands_between_two_marks_is_replaced():
 
 
 def test_the_page_has_the_marks():
-    text = documents.PAGE.read_text()
+    text = page.PAGE.read_text()
     assert documents.between(text, "table", "x").count("<!-- table -->") == 1
 
 

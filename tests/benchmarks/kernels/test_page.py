@@ -113,5 +113,5 @@ def test_a_run_goes_on_after_the_quiet_cases_of_the_same_machine(found, tmp_path
 
 
 def test_the_page_has_the_marks():
-    text = documents.PAGE.read_text()
+    text = page.PAGE.read_text()
     assert documents.between(text, page.MARK, "x").count("<!-- roofline -->\n\nx\n\n<!--") == 1

@@ -134,8 +134,8 @@ def run(script: str, tmp_path: Path, **variables: str) -> list[str]:
 
 def test_the_github_action(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
-    inputs = {name: given["default"] for name, given in action["inputs"].items()}
-    inputs |= {"move": "true"}
+    inputs = {name: given.get("default", "") for name, given in action["inputs"].items()}
+    inputs |= {"move": "true", "package": "relaxd.whl[compiler] server.whl"}
     lines = []
     for step in action["runs"]["steps"]:
         variables = {
@@ -144,7 +144,7 @@ def test_the_github_action(tmp_path: Path) -> None:
         }
         lines = run(step["run"], tmp_path, **variables)
     assert lines == [
-        "python server=unset -m pip install --quiet relaxd",
+        "python server=unset -m pip install --quiet relaxd.whl[compiler] server.whl",
         "relaxd server=unset ci --config relaxd.toml --baseline main --junit relaxd.xml "
         "--sarif relaxd.sarif --move",
     ]
@@ -154,7 +154,11 @@ def test_the_github_action(tmp_path: Path) -> None:
 def test_the_gitlab_job(tmp_path: Path, branch: str, move: str) -> None:
     job = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())["relaxd"]
     variables = {"CI_COMMIT_BRANCH": branch, "CI_DEFAULT_BRANCH": "main", "RELAXD_SERVER": "s"}
-    lines = run("\n".join(job["script"]), tmp_path, **variables, **job["variables"])
+    variables |= job["variables"]
+    with pytest.raises(subprocess.CalledProcessError):
+        run("\n".join(job["script"]), tmp_path, **variables)
+    variables["RELAXD_PACKAGE"] = "relaxd.whl"
+    lines = run("\n".join(job["script"]), tmp_path, **variables)
     assert lines[-1] == (
         f"relaxd server=s ci --config relaxd.toml --baseline main {move}--junit relaxd.xml "
         "--sarif relaxd.sarif"
