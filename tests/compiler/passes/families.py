@@ -334,7 +334,7 @@ FAMILIES: dict[str, Family] = {
     "convolution to many channels": convolution(16, 64, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),
     "convolution of single points": convolution(24, 40, 1, 1),
-    "winograd": convolution(32, 48, 3, 1, takes="winograd"),
+    "winograd": convolution(96, 48, 3, 1, takes="winograd"),
     "attention": attention(32, 32),
     "attention of odd heads": attention(24, 40),
     "both computed": blocked(),
