@@ -16,13 +16,21 @@ from compiler.ir.ops import reduce as rd
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.operators.activation import gelu_of, relu_of
-from compiler.ir.torchscript.registry import op
+from compiler.ir.torchscript.registry import op, refuse
 from compiler.ir.values import Value
 
 _ATTENTION, _PADDING = 0, 1
 """Kinds of mask: [rows, columns] for all, [batch, columns]; any other is [batch, heads, rows,
 columns].
 """
+
+
+refuse(
+    "_nested_tensor_from_mask_left_aligned",
+    "_nested_tensor_from_mask",
+    "to_padded_tensor",
+    why="nested tensors are not supported; make the encoder with enable_nested_tensor=False",
+)
 
 
 @op("_transformer_encoder_layer_fwd")

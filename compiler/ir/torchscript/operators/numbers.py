@@ -232,6 +232,14 @@ def logic(b: Builder, node: Node) -> Any:
     )
 
 
+@plain("any", "all")
+def of_list(b: Builder, node: Node) -> Any:
+    """Whether one, or each, of a list of numbers is not 0."""
+    fold = ex.either if node.kind == "aten::any" else ex.both
+    items = [_bool(item) for item in node.items(node.names[0])]
+    return decided(b, reduce(fold, items, node.kind == "aten::all"))
+
+
 @plain("__not__")
 def negated(b: Builder, node: Node) -> Any:
     """not."""

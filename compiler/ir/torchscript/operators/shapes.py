@@ -66,10 +66,11 @@ def _always(value: Any, *names: str) -> None:
     handler.__doc__ = f"{value} for every tensor."
 
 
-_always("cpu", "prim::device")
+_always("cpu", "prim::device", "prim::type")
 _always(0, "prim::layout")
 _always(
-    False, "is_complex", "prim::is_cuda", "prim::is_xpu", "prim::is_mps", "prim::is_sparse",
+    False, "is_autocast_enabled", "is_autocast_cpu_enabled", "is_grad_enabled",
+    "is_complex", "prim::is_cuda", "prim::is_xpu", "prim::is_mps", "prim::is_sparse",
     "prim::is_quantized", "prim::is_nested",
     "prim::is_mkldnn",
     "prim::requires_grad", "prim::is_vulkan", "prim::is_meta", "prim::is_sparse_csr",

@@ -246,3 +246,15 @@ def test_blocks_of_different_ranks_that_both_fit_are_refused() -> None:
     assert caught.value.code == "import.branch_rank"
     call = Compiled(scripted(PicksAndGoesOn()), {"x": "float32[n,4,w]"}, dims={"w": (2, 9)})
     agree(list(call(x=torch.ones(2, 4, 3).numpy()).values()), torch.ones(2, 4, 3) * 2)
+
+
+class Lists(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = [size > 4 for size in x.shape]
+        if any([False, True]) and not any(wide[2:]) and all([1, 2]) and not all([1.0, 0.0]):
+            x = x + 1
+        return x * 2 if any(wide) else -x if all([x.size(0) > 1, x.size(1) > 1]) else x
+
+
+def test_any_and_all_of_a_list() -> None:
+    check(scripted(Lists()), ("float32", "n,3"))
