@@ -164,3 +164,8 @@ def test_lines_are_those_of_the_file() -> None:
     assert [(text.line, text.words) for text in source.texts] == [(5, "a\nb c"), (4, ": one")]
     (first, second) = read_page("# A\nb\n\n\nc\n", Path("page.md")).texts
     assert (first.line, second.line, second.words) == (1, 4, "\nc\n")
+
+
+def test_the_pages_of_this_repository_are_clean() -> None:
+    counts = json.loads((language.ROOT / language.HERE / "baseline.json").read_text())
+    assert not [folder for folder in counts if folder == "." or folder.startswith("docs")]
