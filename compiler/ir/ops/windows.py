@@ -19,10 +19,15 @@ from compiler.ir.values import Known, Value
 
 
 def cosine_window(
-    b: Builder, size: Extent, weights: Sequence[float], periodic: bool, dtype: str
+    b: Builder,
+    size: Extent,
+    weights: Sequence[float],
+    periodic: bool,
+    dtype: str,
+    lone: bool = False,
 ) -> Value:
     """The sum over k of (-1)^k weights[k] cos(2 pi k n / N), with N the size, or one less for a
-    symmetric window.
+    symmetric window. lone: whether a window of one element is 1.
     """
     period = size if periodic else ex.sub(size, 1)
     work = dtype if dtype in ("float32", "float64") else "float32"
@@ -37,7 +42,9 @@ def cosine_window(
             tirx.const(w * (-1) ** k, "float64") * tirx.cos(turn * tirx.const(k, "float64"))
             for k, w in enumerate(weights)
         )
-        return sum(terms, tirx.const(0.0, "float64")).astype(work)
+        value = sum(terms, tirx.const(0.0, "float64")).astype(work)
+        one = tirx.EQ(ex.prim(size), ex.prim(1))
+        return tirx.Select(one, tirx.const(1, work), value) if lone else value
 
     return ew.cast(
         b, b.te(lambda: te.compute([ex.prim(size)], at, name="window"), name="window"), dtype

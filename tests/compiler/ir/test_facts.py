@@ -71,3 +71,30 @@ def test_found_dims_get_names_of_their_own() -> None:
 def test_numbers_stay_as_they_are(value: float) -> None:
     assert Facts().simplify(value) == value
     assert Facts().simplify(tirx.const(value)) == value
+
+
+def test_a_run_time_integer_has_any_sign() -> None:
+    """Made of two variables, since TVM takes each variable of a shape for 0 or more."""
+    facts = Facts()
+    above, below = facts.integer("k", 9)
+    k = above - below
+    assert facts.bounds(k) == (-9, 9)
+    assert facts.decide(ex.greater_equal(k, 0)) is None
+    assert facts.has_integers(ex.add(k, 1))
+    assert not facts.has_integers(facts.fresh("n"))
+    assert facts.found(k)
+    assert "k" not in facts.dims
+    assert [part.name for part in facts.integer("k", 9)] == ["k_1_above", "k_1_below"]
+    assert facts.fresh("k").name == "k_2"
+
+
+def test_signs_of_floats_follow_from_their_parts() -> None:
+    facts = Facts()
+    n: Any = facts.dim("n", Dim("n", 1, None))
+    half = ex.prim(n, "float64") * tirx.const(0.5, "float64")
+    assert facts.is_nonnegative(tirx.Cast("int64", tirx.floor(half)))
+    assert not facts.is_nonnegative(half - tirx.const(1.0, "float64"))
+    assert not facts.is_nonnegative(ex.sub(n, 2))
+    assert facts.is_nonnegative(ex.sub(n, 1))
+    assert facts.is_nonnegative(ex.maximum(ex.sub(n, 7), 0))
+    assert not facts.is_nonnegative(-1)

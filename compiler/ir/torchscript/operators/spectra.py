@@ -173,5 +173,10 @@ def window(b: Builder, node: Node) -> Value:
     if isinstance(size, int) and size <= 1:
         return Known(np.ones(size, np.float32), "float32")
     return windows.cosine_window(
-        b, size, weights, node.bool("periodic", True), node.dtype("dtype", "float32")
+        b,
+        size,
+        weights,
+        node.bool("periodic", True),
+        node.dtype("dtype", "float32"),
+        lone=True,
     )

@@ -44,6 +44,15 @@ def test_extents_that_differ_and_indices_out_of_range() -> None:
         built.run({**fitting, "i": np.array([2])})
 
 
+def test_what_defines_dims_and_is_checked_at_once() -> None:
+    node = helper.make_node("Split", ["x", "sizes"], ["p", "q"])
+    built = compiled(model_of([node], {"x": "float32[n]", "sizes": "int64[2]"}))
+    parts = built.run({"x": normal(5), "sizes": np.array([2, 3])})
+    assert [part.shape for part in parts] == [(2,), (3,)]
+    with pytest.raises(RuntimeError, match=r"\{\{Split p: split is not in \[0, 2\^40\]\}\}"):
+        built.run({"x": normal(5), "sizes": np.array([-1, 6])})
+
+
 def test_a_branch_that_the_rest_of_the_model_needs() -> None:
     def branch(op: str, *inputs: str) -> onnx.GraphProto:
         node = helper.make_node(op, list(inputs), [f"{op}_out"])

@@ -1,0 +1,165 @@
+"""Numbers that programs read out of tensors, of either sign, as sizes, bounds and counts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.compiler.ir.torchscript.running import Compiled, agree, run, scripted
+
+NUMBERS = (-9, -5, -3, -1, 0, 1, 2, 3, 4, 5, 6, 20)
+
+
+def zeros(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.zeros(k)
+
+
+def fewer_ones(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.ones(k - 2)
+
+
+def full(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.new_full([2, k], 1.5)
+
+
+def count_up(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.arange(k)
+
+
+def count_down(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.arange(0, k, -1)
+
+
+def count_to_zero(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.arange(k, 0)
+
+
+def linspace(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.linspace(0.0, 1.0, k)
+
+
+def identity(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.eye(k)
+
+
+def window(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.hann_window(k)
+
+
+def tail(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x[:, k:]
+
+
+def middle(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x[:, k - 1 : k + 2]
+
+
+def column(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x[:, k]
+
+
+def narrow_from(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.narrow(1, k, 2)
+
+
+def narrow_to(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.narrow(1, 1, k)
+
+
+def repeat(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.repeat(1, k)
+
+
+def interleave(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.repeat_interleave(x, k, dim=1)
+
+
+def roll(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.roll(x, k, 1)
+
+
+def pad(x: torch.Tensor, k: int) -> torch.Tensor:
+    return F.pad(x, (k, 1))
+
+
+def reshape(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.reshape(-1, k)
+
+
+def parts(x: torch.Tensor, k: int) -> torch.Tensor:
+    one, other = torch.split(x, [k, 5 - k], 1)
+    return torch.cat([other, one], 1)
+
+
+def greatest(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.topk(x, k)[0]
+
+
+def triangle(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.tril(x, k)
+
+
+def windows(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.unfold(1, k, 1)
+
+
+def windows_apart(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.unfold(1, 2, k)
+
+
+def pool(x: torch.Tensor, k: int) -> torch.Tensor:
+    return F.adaptive_avg_pool1d(x.unsqueeze(0), k)
+
+
+def arithmetic(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x * k - k // 2 + k % 3
+
+
+def absolute(x: torch.Tensor, k: int) -> torch.Tensor:
+    if k < 0:
+        k = -k
+    return torch.zeros(k)
+
+
+def bounded(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x[:, : min(max(k, 0), 5)]
+
+
+def of_one_length(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.cat([torch.zeros(k), torch.arange(k).float()]) + torch.ones(2 * k)
+
+
+def rounded(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x * int(x.size(0) * 0.5 - 3.0) + k
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(zeros, fewer_ones, full, count_up, count_down, count_to_zero, linspace, identity),
+        *(window, tail, middle, column, narrow_from, narrow_to, repeat, interleave, roll, pad),
+        *(reshape, parts, greatest, triangle, windows, windows_apart, pool),
+        *(arithmetic, absolute, bounded, of_one_length, rounded),
+    ],
+)
+def test_as_torch_or_refused_as_torch(function: Callable[[Any, int], Any]) -> None:
+    class Reads(nn.Module):
+        def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            return function(x, int(k))
+
+    module = scripted(Reads())
+    call = Compiled(module, {"x": "float32[n,5]", "k": "int64[]"})
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    for number in NUMBERS:
+        feed = {"x": x.numpy(), "k": np.array(number)}
+        try:
+            wanted = run(module, x, torch.tensor(number))
+        except Exception:
+            with pytest.raises(RuntimeError, match="match_cast"):
+                call(**feed)
+            continue
+        agree(list(call(**feed).values()), wanted)
