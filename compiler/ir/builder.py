@@ -239,7 +239,7 @@ class Builder:
         return known
 
     def known_counts(self, value: Value, what: str) -> Known:
-        """As `known_extents`, of what a program of ours counts, which is never negative."""
+        """Read extents that a program of the import counts, which are never negative."""
         return self._known(value, what, Reading.COUNT)
 
     def known_integers(self, value: Value, what: str) -> Known:
@@ -251,8 +251,8 @@ class Builder:
         return self._known(value, what, Reading.INTEGER)
 
     def known_positions(self, value: Value, what: str) -> Known:
-        """As `known_integers`, for what is cut off at the ends of an axis in any case: beyond every
-        axis, a number is as far as any other.
+        """Read symbols of either sign that are cut off at the ends of an axis in any case: beyond
+        every axis, a number is as far as any other.
         """
         return self._known(value, what, Reading.POSITION)
 
@@ -301,11 +301,11 @@ class Builder:
         data[:] = items
         return Known(data.reshape(shape), value.dtype)
 
-    def _match(self, held: Tensor, variables: Sequence[tirx.Var], number: int | None) -> None:
+    def _match(self, vector: Tensor, variables: Sequence[tirx.Var], number: int | None) -> None:
         """Define variables by a vector; its last element must be the number where one is given."""
         wanted = [*variables, *([] if number is None else [tirx.IntImm("int64", number)])]
         self.bb.match_cast(
-            self.bb.emit(relax.op.tensor_to_shape(held.expr)), relax.ShapeType(wanted)
+            self.bb.emit(relax.op.tensor_to_shape(vector.expr)), relax.ShapeType(wanted)
         )
 
     def symbol(self, extent: Extent, hint: str = "dim") -> Extent:

@@ -132,9 +132,7 @@ class Facts:
         return name
 
     def has_integers(self, extent: Scalar) -> bool:
-        """Whether a run-time integer stands in an expression, so that it may be negative unless it
-        is checked.
-        """
+        """Find run-time integers in an expression, which may be negative unless it is checked."""
         if not self.integers or not isinstance(extent, PrimExpr):
             return False
         return any(var in self.integers for var in tirx.analysis.undefined_vars(extent))
@@ -187,7 +185,7 @@ class Facts:
         return None
 
     def is_nonnegative(self, value: Scalar) -> bool:
-        """Whether the facts prove a number to be 0 or more; of floats, by the signs of parts."""
+        """Prove a number to be 0 or more; of floats, by the signs of their parts."""
         value = self.simplify(value)
         if not isinstance(value, PrimExpr):
             return value >= 0

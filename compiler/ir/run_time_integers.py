@@ -26,7 +26,7 @@ def is_extent(value: Scalar) -> Any:
 
 
 class Reading(Enum):
-    """What integers of a run-time tensor are used as.
+    """Uses of the integers of a run-time tensor.
 
     EXTENT: of an axis, checked. COUNT: of an axis too, counted by a program of the import, which
     needs no check. INTEGER: any number, checked to be within INTEGER_LIMIT. POSITION: any number,
@@ -41,12 +41,12 @@ class Reading(Enum):
 
     @property
     def signed(self) -> bool:
-        """Whether they may be negative."""
+        """True where they may be negative."""
         return self in (Reading.INTEGER, Reading.POSITION)
 
     @property
     def checked(self) -> bool:
-        """Whether a run checks them."""
+        """True where a run checks them."""
         return self in (Reading.EXTENT, Reading.INTEGER)
 
     @property
@@ -56,7 +56,7 @@ class Reading(Enum):
         return (Reading.EXTENT, Reading.COUNT, *others)
 
     def message(self, what: str) -> str:
-        """What a run says where the check fails."""
+        """The error of a run where the check fails."""
         return f"{what} is not in [{'-2^61, 2^61' if self is Reading.INTEGER else '0, 2^40'}]"
 
     def symbols(self, facts: Facts, names: Sequence[str]) -> tuple[list[PrimExpr], list[tirx.Var]]:
@@ -82,25 +82,25 @@ class Reading(Enum):
         least, most = self._range()
 
         def item(position: Any) -> Any:
-            found = x(*_unravelled(position, x.shape)).astype("int64")
-            return tirx.max(tirx.min(found, most), least) if self is Reading.POSITION else found
+            value = x(*_unravel(position, x.shape)).astype("int64")
+            return tirx.max(tirx.min(value, most), least) if self is Reading.POSITION else value
 
-        def at(i: Any) -> Any:
+        def entry(i: Any) -> Any:
             last = ex.prim(count - 1)
-            held = item(tirx.min(tirx.floordiv(i, ex.prim(width)), last))
+            value = item(tirx.min(tirx.floordiv(i, ex.prim(width)), last))
             if self.signed:
                 below = tirx.EQ(tirx.floormod(i, ex.prim(2)), ex.prim(1))
-                held = tirx.max(tirx.Select(below, ex.prim(0) - held, held), ex.prim(0))
+                value = tirx.max(tirx.Select(below, ex.prim(0) - value, value), ex.prim(0))
             if number is None:
-                return held
+                return value
             passes: Any = True
             for position in range(count):
-                value = item(ex.prim(position))
-                passes = ex.both(passes, ex.both(value >= least, value <= most))
+                element = item(ex.prim(position))
+                passes = ex.both(passes, ex.both(element >= least, element <= most))
             verdict = tirx.Select(passes, ex.prim(number), ex.prim(0))
-            return tirx.Select(i < ex.prim(count * width), held, verdict)
+            return tirx.Select(i < ex.prim(count * width), value, verdict)
 
-        return at
+        return entry
 
     def _range(self) -> tuple[PrimExpr, PrimExpr]:
         if self is Reading.INTEGER:
@@ -108,7 +108,7 @@ class Reading(Enum):
         return ex.prim(-UNBOUNDED if self is Reading.POSITION else 0), ex.prim(UNBOUNDED)
 
 
-def _unravelled(position: Any, shape: Sequence[Any]) -> list[Any]:
+def _unravel(position: Any, shape: Sequence[Any]) -> list[Any]:
     """The index of an element by its place in row-major order."""
     index: list[Any] = []
     for extent in reversed([int(extent) for extent in shape]):

@@ -43,8 +43,8 @@ def cosine_window(
             for k, w in enumerate(weights)
         )
         value = sum(terms, tirx.const(0.0, "float64")).astype(work)
-        one = tirx.EQ(ex.prim(size), ex.prim(1))
-        return tirx.Select(one, tirx.const(1, work), value) if lone else value
+        single = tirx.EQ(ex.prim(size), ex.prim(1))
+        return tirx.Select(single, tirx.const(1, work), value) if lone else value
 
     return ew.cast(
         b, b.te(lambda: te.compute([ex.prim(size)], at, name="window"), name="window"), dtype
@@ -134,8 +134,8 @@ def float_range(b: Builder, start: Value, limit: Value, delta: Value, work: str)
         # Neither NaN nor what no axis can have becomes an integer; -1 is refused as an extent.
         none, most = tirx.const(0, "float64"), tirx.const(UNBOUNDED, "float64")
         fits = tirx.And(step != tirx.const(0, work), steps <= most)
-        whole = tirx.max(tirx.Select(fits, steps, none), none).astype("int64")
-        outputs[0][zero] = tirx.Select(fits, whole, ex.prim(-1))
+        number = tirx.max(tirx.Select(fits, steps, none), none).astype("int64")
+        outputs[0][zero] = tirx.Select(fits, number, ex.prim(-1))
 
     (total,) = loops.program(b, count, [((1,), "int64")], *parts, name="range_count")
     number: Extent = b.known_extents(total, "range").scalars()[0]

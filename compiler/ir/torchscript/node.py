@@ -168,7 +168,7 @@ class Node(NodeErrors):
         return [self.as_size(item, name) for item in self.items(name)]
 
     def as_size(self, found: Any, name: str) -> Extent:
-        """As `size`, of a value of the scope."""
+        """An extent that is a value of the scope."""
         if isinstance(found, Ref):
             known = self.builder.known_extents(self.memory.read(found), name)
             return known.scalars()[0]  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What a graph holds of integers that only run time knows."""
+"""Integers that only run time knows, as the builder reads and checks them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from compiler.ir.values import Known, Tensor
 
 
 def _messages(b: Builder) -> list[str]:
-    return list(b.checks.numbers)
+    return list(b.checks.messages.values())
 
 
 def _inside(use: Any, dtype: str = "int64") -> Builder:
@@ -29,7 +29,7 @@ def _inside(use: Any, dtype: str = "int64") -> Builder:
 def test_extents_are_read_once_and_checked_once() -> None:
     def use(b: Builder, x: Tensor) -> None:
         first, second = (b.known_extents(x, "size").scalars() for _ in range(2))
-        assert all(one.same_as(other) for one, other in zip(first, second, strict=True))
+        assert all(lhs.same_as(rhs) for lhs, rhs in zip(first, second, strict=True))
         assert all(b.facts.is_nonnegative(extent) for extent in first)
         # What is no less than 0 serves where any sign would do.
         assert b.known_integers(x, "number").scalars()[0].same_as(first[0])

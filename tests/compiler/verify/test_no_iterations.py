@@ -62,8 +62,8 @@ def test_outputs_without_elements_agree(tmp_path: Path) -> None:
 
 
 def test_elements_keep_their_shape() -> None:
-    want, other = np.zeros((0, 0)), np.zeros((2, 0))
+    want = np.zeros((0, 0))
     assert adopt_empty_shape(want, np.zeros((0, 3))).shape == (0, 3)
     assert adopt_empty_shape(want, np.zeros((1, 3))).shape == (0, 0)
     assert adopt_empty_shape(want, np.zeros(0)).shape == (0, 0)
-    assert adopt_empty_shape(other, np.zeros((2, 3))).shape == (2, 0)
+    assert adopt_empty_shape(np.zeros((2, 0)), np.zeros((2, 3))).shape == (2, 0)

@@ -159,9 +159,9 @@ def _counts(b: Builder, x: Value, axes: Sequence[int], scales: Tensor, offset: f
         scaled = tirx.Cast("float32", extent) * scale(lane) + tirx.const(offset, "float32")
         # Neither NaN nor what no axis can have becomes an integer; -1 is refused as an extent.
         limit = tirx.const(UNBOUNDED, "float32")
-        whole = tirx.floor(tirx.min(tirx.max(scaled, tirx.const(0, "float32")), limit))
+        extent = tirx.floor(tirx.min(tirx.max(scaled, tirx.const(0, "float32")), limit))
         fits = tirx.And(scale(lane) > tirx.const(0, "float32"), scaled <= limit)
-        return tirx.Select(fits, tirx.Cast("int64", whole), ex.prim(-1))
+        return tirx.Select(fits, tirx.Cast("int64", extent), ex.prim(-1))
 
     counts = b.te(
         lambda scale: te.compute(scale.shape, lambda i: entry(scale, i), name="counts"),

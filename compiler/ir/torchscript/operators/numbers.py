@@ -323,10 +323,10 @@ def _rounded(
         inner = _integral(value)
         if inner is not None:
             return inner
-        whole = tirx.Cast("int64", scalar_of(value))
+        integer = tirx.Cast("int64", scalar_of(value))
         if b.facts.is_nonnegative(value):
-            return b.symbol(whole, "rounded")
-        return b.known_integers(b.tensor(Known.of([whole])), "rounded").scalars()[0]
+            return b.symbol(integer, "rounded")
+        return b.known_integers(b.tensor(Known.of([integer])), "rounded").scalars()[0]
     if isinstance(value, Measured):
         return number_of(
             b,

@@ -49,7 +49,7 @@ def test_what_defines_dims_and_is_checked_at_once() -> None:
     built = compiled(model_of([node], {"x": "float32[n]", "sizes": "int64[2]"}))
     parts = built.run({"x": normal(5), "sizes": np.array([2, 3])})
     assert [part.shape for part in parts] == [(2,), (3,)]
-    with pytest.raises(RuntimeError, match=r"\{\{Split p: split is not in \[0, 2\^40\]\}\}"):
+    with pytest.raises(RuntimeError, match=r"\{\{Split 'p': split is not in \[0, 2\^40\]\}\}"):
         built.run({"x": normal(5), "sizes": np.array([-1, 6])})
 
 

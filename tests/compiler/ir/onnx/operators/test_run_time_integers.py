@@ -107,7 +107,7 @@ def test_parts_are_not_negative(operator: str) -> None:
     if operator == "SplitToSequence":
         nodes = [
             NODE("SplitToSequence", ["x", "sizes"], ["parts"]),
-            *(NODE("SequenceAt", ["parts", place], [place + "_"]) for place in ("p", "q")),
+            *(NODE("SequenceAt", ["parts", index], [f"{index}_"]) for index in ("p", "q")),
         ]
     outputs = [f"{name}{'' if operator == 'Split' else '_'}" for name in ("p", "q")]
     constants = {} if operator == "Split" else {"p": np.array(0), "q": np.array(1)}
@@ -176,7 +176,7 @@ def test_bounds_without_steps() -> None:
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
 def test_pads_that_crop(mode: str) -> None:
-    """What one end crops does not come back in the padding of the other end."""
+    """Elements that one end crops do not come back in the padding of the other end."""
     model = model_of(
         [NODE("Pad", ["x", "pads"], ["y"], mode=mode)], {"x": "float32[n,5]", "pads": "int64[4]"}
     )
@@ -230,15 +230,15 @@ def test_numbers_of_either_sign(
     assert_as_strict(model, feeds)
 
 
-@pytest.mark.parametrize("given", ["sizes", "scales"])
-def test_what_a_resize_cannot_do_is_refused(given: str) -> None:
-    names = ["x", "", "", "to"] if given == "sizes" else ["x", "", "to"]
-    dtype = "int64" if given == "sizes" else "float32"
+@pytest.mark.parametrize("wanted", ["sizes", "scales"])
+def test_what_a_resize_cannot_do_is_refused(wanted: str) -> None:
+    names = ["x", "", "", "to"] if wanted == "sizes" else ["x", "", "to"]
+    dtype = "int64" if wanted == "sizes" else "float32"
     model = model_of(
         [NODE("Resize", names, ["y"], mode="linear")],
         {"x": "float32[1,1,h]", "to": f"{dtype}[3]"},
     )
-    numbers = (-3, 1, 2, 5, 10) if given == "sizes" else (-3, 0, 0.3, 1, 1.3, 2, np.nan, np.inf)
+    numbers = (-3, 1, 2, 5, 10) if wanted == "sizes" else (-3, 0, 0.3, 1, 1.3, 2, np.nan, np.inf)
     feeds = [{"x": normal(1, 1, 5), "to": np.array([1, 1, n], dtype)} for n in numbers]
     assert assert_as_strict(model, feeds)
 

@@ -62,11 +62,11 @@ def column(x: torch.Tensor, k: int) -> torch.Tensor:
     return x[:, k]
 
 
-def narrow_from(x: torch.Tensor, k: int) -> torch.Tensor:
+def part_from(x: torch.Tensor, k: int) -> torch.Tensor:
     return x.narrow(1, k, 2)
 
 
-def narrow_to(x: torch.Tensor, k: int) -> torch.Tensor:
+def part_to(x: torch.Tensor, k: int) -> torch.Tensor:
     return x.narrow(1, 1, k)
 
 
@@ -91,8 +91,8 @@ def reshape(x: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def parts(x: torch.Tensor, k: int) -> torch.Tensor:
-    one, other = torch.split(x, [k, 5 - k], 1)
-    return torch.cat([other, one], 1)
+    first, second = torch.split(x, [k, 5 - k], 1)
+    return torch.cat([second, first], 1)
 
 
 def greatest(x: torch.Tensor, k: int) -> torch.Tensor:
@@ -125,7 +125,7 @@ def absolute(x: torch.Tensor, k: int) -> torch.Tensor:
     return torch.zeros(k)
 
 
-def bounded(x: torch.Tensor, k: int) -> torch.Tensor:
+def clamp(x: torch.Tensor, k: int) -> torch.Tensor:
     return x[:, : min(max(k, 0), 5)]
 
 
@@ -133,7 +133,7 @@ def of_one_length(x: torch.Tensor, k: int) -> torch.Tensor:
     return torch.cat([torch.zeros(k), torch.arange(k).float()]) + torch.ones(2 * k)
 
 
-def rounded(x: torch.Tensor, k: int) -> torch.Tensor:
+def truncate(x: torch.Tensor, k: int) -> torch.Tensor:
     return x * int(x.size(0) * 0.5 - 3.0) + k
 
 
@@ -141,9 +141,9 @@ def rounded(x: torch.Tensor, k: int) -> torch.Tensor:
     "function",
     [
         *(zeros, fewer_ones, full, count_up, count_down, count_to_zero, linspace, identity),
-        *(window, tail, middle, column, narrow_from, narrow_to, repeat, interleave, roll, pad),
+        *(window, tail, middle, column, part_from, part_to, repeat, interleave, roll, pad),
         *(reshape, parts, greatest, triangle, windows, windows_apart, pool),
-        *(arithmetic, absolute, bounded, of_one_length, rounded),
+        *(arithmetic, absolute, clamp, of_one_length, truncate),
     ],
 )
 def test_as_torch_or_refused_as_torch(function: Callable[[Any, int], Any]) -> None:
