@@ -4,6 +4,7 @@ The axes are walked in their order, but for the one in vectors, which goes inner
 are on the stack, of a size that LLVM keeps in registers.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +23,13 @@ from compiler.passes.cpu.shared.patterns import (
 from compiler.passes.cpu.shared.strands import strands_of
 from compiler.passes.cpu.shared.vectorizable import is_scalar, vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import across, alloc, blocks, nest, serial, store, vectorized
+from compiler.tir.building import across, alloc, blocks, let, nest, serial, store, vectorized
 from compiler.tir.exprs import (
     Expr,
     Table,
     as_int,
     bits_of,
+    const,
     dtype_of,
     load,
     loads,
@@ -35,6 +37,7 @@ from compiler.tir.exprs import (
     substitute,
 )
 from compiler.tir.flat import stride
+from compiler.tir.loops import product
 from compiler.tir.stages import Axis, Stage
 
 _IDEMPOTENT = (prim.Max, prim.Min)
@@ -42,6 +45,11 @@ _IDEMPOTENT = (prim.Max, prim.Min)
 VECTORS = 4
 """Vectors of neighbouring results that are reduced side by side: they hide the latency of an
 addition, and what is read of a row is as many cache lines in a row.
+"""
+
+CHUNK = 128
+"""Most places of a sum of columns that are added one after the other: the error of a sum grows with
+its terms, and a channel of an image has a hundred thousand.
 """
 
 ROOMY = 32
@@ -226,14 +234,46 @@ def _reduce_columns(
 ) -> None:
     """Neighbouring results, (axis, first, width), side by side in vector registers."""
     column, first, width = columns
-    acc = alloc([width], dtype_of(stage.value), "acc")
-    for lane in across(width, min(lanes, width)):
+    lanes, dtype = min(lanes, width), dtype_of(stage.value)
+    acc = alloc([width], dtype, "acc")
+    for lane in across(width, lanes):
         store(acc, substitute(stage.init, {**at, column.var: first + lane}), lane)
-    for inner in nest(reduced, at):
-        for lane in across(width, min(lanes, width)):
-            combine.into(acc, {**inner, column.var: first + lane}, lane)
-    for lane in across(width, min(lanes, width)):
+
+    def emit(into: Any, places: Iterator[Table]) -> None:
+        for inner in places:
+            for lane in across(width, lanes):
+                combine.into(into, {**inner, column.var: first + lane}, lane)
+
+    if _sums_many(combine, dtype, reduced):
+        for places in _chunks(reduced, at):
+            part = alloc([width], dtype, "part")
+            for lane in across(width, lanes):
+                store(part, 0, lane)
+            emit(part, places)
+            for lane in across(width, lanes):
+                store(acc, load(acc, [lane]) + load(part, [lane]), lane)
+    else:
+        emit(acc, nest(reduced, at))
+    for lane in across(width, lanes):
         write(stage, load(acc, [lane]), {**at, column.var: first + lane})
+
+
+def _sums_many(combine: Combine, dtype: str, reduced: list[Axis]) -> bool:
+    """Whether more floats may be added than a chunk has."""
+    terms = as_int(product([axis.extent for axis in reduced]))
+    return combine.node is prim.Add and "float" in dtype and (terms is None or terms > CHUNK)
+
+
+def _chunks(reduced: list[Axis], at: Table) -> Iterator[Iterator[Table]]:
+    """Of each chunk of a reduction its places: some along the first axis, by all along the rest."""
+    first, *rest = reduced
+    behind = as_int(product([axis.extent for axis in rest]))
+    size = max(CHUNK // max(behind, 1), 1) if behind is not None else 1
+    with serial(tirx.ceildiv(first.extent, const(size)), "chunk") as chunk:
+        begin = let("begin", chunk * size)
+        count = let("count", tirx.min(first.extent - begin, size))
+        part = Axis(tirx.Var(first.var.name, "int64"), count, reduce=True)
+        yield ({**inner, first.var: begin + inner[part.var]} for inner in nest([part, *rest], at))
 
 
 def _reduce_point(stage: Stage, combine: Combine, reduced: list[Axis], at: Table) -> None:

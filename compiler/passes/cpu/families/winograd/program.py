@@ -67,6 +67,11 @@ OUTPUT = np.array(
     np.float64,
 )
 
+PAIRS = (1, 3)
+"""Where the matrices have what belongs to an interpolation point and, next to it, to its negative:
+the factors of even powers are equal, those of odd ones opposite.
+"""
+
 STAGES = ("winograd_input", "winograd_products", "winograd_output")
 """Names of the program's stages, by which the kernel is found."""
 
@@ -142,8 +147,38 @@ def _stated(matrix: np.ndarray) -> dict[str, int]:
     the matrix along one axis after the other, and its zeros and ones cost nothing.
     """
     results, places = matrix.shape
-    once = np.count_nonzero(matrix) - results + np.count_nonzero(~np.isin(np.abs(matrix), (0, 1)))
+    once = sum(
+        np.count_nonzero(factors) - 1 + np.count_nonzero(~np.isin(np.abs(factors), (0, 1)))
+        for part in factored(matrix)
+        for factors in part
+    )
     return {ELEMENT_FLOPS: round(int(once) * (places + results) / results**2)}
+
+
+def factored(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """sums [4, 6] and rows [n, 4 + 6] with matrix = rows[:, :4] @ sums + rows[:, 4:]: what the two
+    points of a pair share is summed once.
+    """
+    unit, sums, rows = np.eye(REACH), np.zeros((4, REACH)), np.zeros((len(matrix), 4 + REACH))
+    rows[:, 4:] = matrix
+    for place, first in zip((0, 2), PAIRS, strict=True):
+        pair = slice(first, first + 2)
+        if len(matrix) == REACH:
+            # The rows of the two points are the sum and the difference of even and odd powers.
+            even = np.where(np.arange(REACH) % 2 == 0, matrix[first], 0)
+            odd = matrix[first] - even
+            scale = np.abs(odd[odd != 0]).min()
+            sums[place : place + 2] = even, odd / scale
+            rows[pair] = 0
+            rows[pair, place : place + 2] = [[1, scale], [1, -scale]]
+        else:
+            # Each row takes the sum of the two points, or their difference.
+            sums[place : place + 2] = unit[first] + unit[first + 1], unit[first] - unit[first + 1]
+            equal = matrix[:, first] == matrix[:, first + 1]
+            rows[:, place] = np.where(equal, matrix[:, first], 0)
+            rows[:, place + 1] = np.where(equal, 0, matrix[:, first])
+            rows[:, 4:][:, pair] = 0
+    return sums, rows
 
 
 def _multiplied(spread: Any, weights: Any, columns: int) -> Any:

@@ -14,15 +14,17 @@ import numpy as np
 from tvm import tirx
 
 from compiler.passes.cpu.families.winograd.match import Winograd
-from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, POINTS, REACH, TILE
+from compiler.passes.cpu.families.winograd.program import (
+    INPUT,
+    OUTPUT,
+    POINTS,
+    REACH,
+    TILE,
+    factored,
+)
 from compiler.targets.vector_unit import LINE
 from compiler.tir.building import alloc, let, let_all, otherwise, serial, store, vectorized, when
 from compiler.tir.exprs import Expr, Table, const, load, substitute
-
-PAIRS = (1, 3)
-"""Where the matrices have what belongs to an interpolation point and, next to it, to its negative:
-the factors of even powers are equal, those of odd ones opposite.
-"""
 
 
 @dataclass(frozen=True)
@@ -187,32 +189,6 @@ def _product(
         with vectorized(lanes) as lane:
             values = [load(shared, [place, lane]) for place in range(len(sums))]
             yield u, lane, _weighted_sum(factors, values + [given(i, lane) for i in range(REACH)])
-
-
-def factored(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """sums [4, 6] and rows [n, 4 + 6] with matrix = rows[:, :4] @ sums + rows[:, 4:]: what the two
-    points of a pair share is summed once.
-    """
-    unit, sums, rows = np.eye(REACH), np.zeros((4, REACH)), np.zeros((len(matrix), 4 + REACH))
-    rows[:, 4:] = matrix
-    for place, first in zip((0, 2), PAIRS, strict=True):
-        pair = slice(first, first + 2)
-        if len(matrix) == REACH:
-            # The rows of the two points are the sum and the difference of even and odd powers.
-            even = np.where(np.arange(REACH) % 2 == 0, matrix[first], 0)
-            odd = matrix[first] - even
-            scale = np.abs(odd[odd != 0]).min()
-            sums[place : place + 2] = even, odd / scale
-            rows[pair] = 0
-            rows[pair, place : place + 2] = [[1, scale], [1, -scale]]
-        else:
-            # Each row takes the sum of the two points, or their difference.
-            sums[place : place + 2] = unit[first] + unit[first + 1], unit[first] - unit[first + 1]
-            equal = matrix[:, first] == matrix[:, first + 1]
-            rows[:, place] = np.where(equal, matrix[:, first], 0)
-            rows[:, place + 1] = np.where(equal, 0, matrix[:, first])
-            rows[:, 4:][:, pair] = 0
-    return sums, rows
 
 
 def _weighted_sum(factors: np.ndarray, values: Sequence[Expr]) -> Expr:

@@ -270,3 +270,17 @@ def test_numbers_around_the_ends_of_parts(inputs, compile_graph, draw):
         x = draw.standard_normal((n, *places, *tail)).astype("float32")
         gate = draw.standard_normal((n, *[1] * len(places), *tail)).astype("float32")
         np.testing.assert_array_equal(model(x, gate), x * gate)
+
+
+@pytest.mark.parametrize("extents", [("h", "w"), (200, 256)])
+def test_the_error_of_a_long_sum_is_that_of_a_short_one(
+    extents: tuple[Any, Any], compile_graph, draw
+) -> None:
+    """Of an image with channels last, whose places are added one after the other: what is added is
+    positive, so that one long sum would be 3e-6 to 1e-5 off."""
+    model = compile_graph(lambda b, x: op.mean(x, [1, 2]), {"x": (("n", *extents, 24), "float32")})
+    for h, w in (
+        ((200, 256),) if extents == (200, 256) else ((200, 256), (1, 1), (127, 3), (3, 131))
+    ):
+        x = draw.random((1, h, w, 24)).astype("float32")
+        np.testing.assert_allclose(model(x), x.mean((1, 2), "float64"), rtol=1.5e-6)

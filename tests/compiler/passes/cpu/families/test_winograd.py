@@ -2,9 +2,14 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from compiler.passes.cpu.families.winograd.program import INPUT, OUTPUT, WEIGHT, transformed_weights
+from compiler.passes.cpu.families.winograd.program import (
+    INPUT,
+    OUTPUT,
+    WEIGHT,
+    factored,
+    transformed_weights,
+)
 from compiler.passes.cpu.families.winograd.tile import CHUNK, ROWS, chunk_of, tiles_of, width_of
-from compiler.passes.cpu.families.winograd.transform import factored
 from compiler.passes.pack import conv
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.targets.vector_unit import VectorUnit
