@@ -1,12 +1,9 @@
-"""Runs bundles on values that may end a process, in a process of their own.
+"""Runs bundles on values that may end a process, in a process of their own."""
 
-`python -m tests.hostile BUNDLE INPUTS OUTPUTS` is that process: exit status 3 and the message for
-an error that the library or the loader raises.
-"""
-
+import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,6 @@ from tests.servers import missing
 
 FORMS = ("standalone", "vm", "wasm32-simd")
 """The flavours for this machine, and a target that has the first alone."""
-_REFUSED = 3
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -58,36 +54,59 @@ def built(
 
 def run(bundle: Path, feed: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs; raises Refused for a typed error, AssertionError where the process died."""
+    (outcome,) = outcomes(bundle, [feed])
+    if isinstance(outcome, Refused):
+        raise outcome
+    return outcome
+
+
+def outcomes(
+    bundle: Path, feeds: Sequence[Arrays]
+) -> list[dict[str, np.ndarray[Any, Any]] | Refused]:
+    """As `run` of each of the feeds, one after the other in one process."""
     manifest, scratch = read_manifest(bundle), bundle.with_name(f"{bundle.name}.run")
     scratch.mkdir(exist_ok=True)
     if str(manifest.target["arch"]).startswith("wasm"):
-        try:
-            return Module(str(engine.find()), bundle, manifest, scratch).run(dict(feed))
-        except PointFailed as error:
-            trapped = "RuntimeError" in str(error)
-            raise (AssertionError if trapped else Refused)(str(error)) from error
-    np.savez(scratch / "in.npz", **feed)
-    command = [sys.executable, "-m", "tests.hostile", bundle, scratch / "in.npz"]
-    done = subprocess.run(
-        [*map(str, command), str(scratch / "out.npz")], capture_output=True, text=True, check=False
-    )
-    if done.returncode == _REFUSED:
-        raise Refused(done.stdout.strip())
-    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
-    with np.load(scratch / "out.npz") as outputs:
+        return [_in_node(Module(str(engine.find()), bundle, manifest, scratch), f) for f in feeds]
+    for number, feed in enumerate(feeds):
+        np.savez(scratch / f"{number}.npz", **feed)
+    command = [sys.executable, "-m", "tests.hostile", str(bundle), str(scratch), str(len(feeds))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = done.stdout.splitlines()
+    assert done.returncode == 0, (done.returncode, len(ended), done.stderr[-2000:])
+    return [_outcome(scratch / f"{n}.out.npz", line) for n, line in enumerate(ended)]
+
+
+def _outcome(path: Path, line: str) -> dict[str, np.ndarray[Any, Any]] | Refused:
+    message = json.loads(line)
+    if message is not None:
+        return Refused(message)
+    with np.load(path) as outputs:
         return dict(outputs)
 
 
-def _main(bundle: str, inputs: str, outputs: str) -> int:
-    with np.load(inputs) as feed:
-        arrays = dict(feed)
+def _in_node(module: Module, feed: Arrays) -> dict[str, np.ndarray[Any, Any]] | Refused:
     try:
-        np.savez(outputs, **relaxd.load(bundle, threads=1).run(arrays))
-    except RelaxdError as error:
-        print(error)
-        return _REFUSED
-    return 0
+        return module.run(dict(feed))
+    except PointFailed as error:
+        if "RuntimeError" in str(error):
+            raise AssertionError(f"the engine trapped: {error}") from error
+        return Refused(str(error))
+
+
+def _main(bundle: str, folder: str, count: str) -> None:
+    """Writes a line for each feed: null, or the message of its error."""
+    model = relaxd.load(bundle, threads=1)
+    for number in range(int(count)):
+        with np.load(Path(folder, f"{number}.npz")) as feed:
+            arrays = dict(feed)
+        message = None
+        try:
+            np.savez(Path(folder, f"{number}.out.npz"), **model.run(arrays))
+        except RelaxdError as error:
+            message = str(error)
+        print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(_main(*sys.argv[1:]))
+    _main(*sys.argv[1:])

@@ -1,8 +1,13 @@
-"""Expressions over extents, as C text over int64_t."""
+"""Expressions over extents, as C text over int64_t.
+
+Sums, differences and products that may leave 64 bits, as far as the ranges of their dims tell, end
+the call with an error (RD_ADD and its like in support.h); all others are plain C.
+"""
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +15,7 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.codegen.standalone.ranges import ANY, Range, combined, within
 from compiler.errors import CodegenError
 from compiler.tir.exprs import is_choice
 from relaxd.contract.axes import Axis
@@ -37,8 +43,8 @@ _BINARY: dict[type, str] = {
     prim.Mul: "({} * {})",
     prim.FloorDiv: "rd_floordiv({}, {})",
     prim.FloorMod: "rd_floormod({}, {})",
-    prim.Div: "({} / {})",
-    prim.Mod: "({} % {})",
+    prim.Div: "rd_truncdiv({}, {})",
+    prim.Mod: "rd_truncmod({}, {})",
     prim.Min: "rd_min({}, {})",
     prim.Max: "rd_max({}, {})",
     prim.EQ: "({} == {})",
@@ -57,6 +63,14 @@ _BINARY: dict[type, str] = {
 }
 
 
+_CHECKED: dict[type, str] = {
+    prim.Add: "RD_ADD({}, {})",
+    prim.Sub: "RD_SUB({}, {})",
+    prim.Mul: "RD_MUL({}, {})",
+}
+"""What stands for the operations whose result may need more than 64 bits."""
+
+
 @dataclass(frozen=True)
 class AxisForms:
     """How a language writes what axes are made of."""
@@ -66,10 +80,13 @@ class AxisForms:
     minimum: str
     maximum: str
     number: Callable[[int], str] = str
+    add: str = "({} + {})"
+    subtract: str = "({} - {})"
+    multiply: str = "({} * {})"
 
     def operator(self, node: ast.operator) -> str:
         """The form of an operation on two texts."""
-        plain = {ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})"}
+        plain = {ast.Add: self.add, ast.Sub: self.subtract, ast.Mult: self.multiply}
         return plain.get(type(node)) or (
             self.divide if isinstance(node, ast.FloorDiv) else self.remainder
         )
@@ -86,36 +103,72 @@ def number(value: int) -> str:
 
 
 _C_AXIS = AxisForms(
-    "rd_floordiv({}, {})", "rd_floormod({}, {})", "rd_min({}, {})", "rd_max({}, {})", number
+    "rd_floordiv({}, {})",
+    "rd_floormod({}, {})",
+    "rd_min({}, {})",
+    "rd_max({}, {})",
+    number,
+    *(_CHECKED[kind] for kind in (prim.Add, prim.Sub, prim.Mul)),
 )
 
 
-def expression(expr: Any, names: Mapping[Any, str]) -> str:
-    """An extent, or a condition on extents; raises CodegenError for another expression."""
+def expression(
+    expr: Any, names: Mapping[Any, str], ranges: Mapping[Any, Range] | None = None
+) -> str:
+    """An extent, or a condition on extents; raises CodegenError for another expression.
+
+    ranges: of its dims, any number where they have none; None where nothing is checked.
+    """
+    return _written(expr, names, ranges)[0]
+
+
+def range_of(expr: Any, ranges: Mapping[Any, Range]) -> Range:
+    """The least and greatest value of an extent; raises as `expression` does."""
+    return _written(expr, defaultdict(str), ranges)[1]
+
+
+def _written(
+    expr: Any, names: Mapping[Any, str], ranges: Mapping[Any, Range] | None
+) -> tuple[str, Range]:
+    parts: Sequence[Any]
     match expr:
-        case int():
-            return number(expr)
-        case prim.IntImm():
-            return number(int(expr.value))
+        case int() | prim.IntImm():
+            value = int(getattr(expr, "value", expr))
+            return number(value), (value, value)
         case prim.FloatImm():
-            return repr(float(expr.value))
+            return repr(float(expr.value)), ANY
         case tvm.ir.Var():
-            return names[expr]
+            return names[expr], (ranges or {}).get(expr, ANY)
         case prim.Cast():
-            return expression(expr.value, names)
+            return _written(expr.value, names, ranges)
         case prim.Not():
-            return f"(!{expression(expr.a, names)})"
+            return f"(!{expression(expr.a, names, ranges)})", (0, 1)
         case prim.Select():
             parts = (expr.condition, expr.true_value, expr.false_value)
-            return "({} ? {} : {})".format(*(expression(part, names) for part in parts))
         case tvm.ir.Call() if is_choice(expr):
-            return "({} ? {} : {})".format(*(expression(arg, names) for arg in expr.args))
+            parts = expr.args
+        case _:
+            return _binary(expr, names, ranges)
+    (condition, _), (then, one), (otherwise, other) = (
+        _written(part, names, ranges) for part in parts
+    )
+    hull = min(one[0], other[0]), max(one[1], other[1])
+    return f"({condition} ? {then} : {otherwise})", hull
+
+
+def _binary(
+    expr: Any, names: Mapping[Any, str], ranges: Mapping[Any, Range] | None
+) -> tuple[str, Range]:
     form = _BINARY.get(type(expr), "")
     if not form:
         raise CodegenError(
             f"an extent is computed in a way that has no C form: {expr}", reason="extent"
         )
-    return form.format(expression(expr.a, names), expression(expr.b, names))
+    (left, one), (right, other) = (_written(part, names, ranges) for part in (expr.a, expr.b))
+    found = combined(type(expr), one, other)
+    if ranges is not None and type(expr) in _CHECKED and not within(found, ANY):
+        form = _CHECKED[type(expr)]
+    return form.format(left, right), (max(found[0], ANY[0]), min(found[1], ANY[1]))
 
 
 def axis_expression(axis: Axis, names: Mapping[str, str], forms: AxisForms = _C_AXIS) -> str:

@@ -8,9 +8,10 @@ import tvm
 from tvm import relax, tirx
 
 from compiler.codegen.standalone.expressions import expression, identifier, quoted
-from compiler.codegen.standalone.memory import ALLOCATE, Memory, size_of
+from compiler.codegen.standalone.memory import ALLOCATE, Memory, Size
 from compiler.codegen.standalone.model import Driver
 from compiler.codegen.standalone.plain import filled
+from compiler.codegen.standalone.ranges import ANY, OF_TENSORS, Range
 from compiler.codegen.standalone.values import (
     ShapeValue,
     StorageValue,
@@ -28,6 +29,8 @@ SHAPE_READS = ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape")
 """What reads extents from a tensor."""
 VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
 """What gives a tensor another shape."""
+_CHECKS = ("RD_ADD(", "RD_SUB(", "RD_MUL(", "RD_SIZE(", "rd_widen(")
+"""What may end a call for its extents."""
 _NOTHING = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")
 
 
@@ -35,7 +38,8 @@ _NOTHING = ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.k
 class Function:
     """A function as it is written; `memory` is set right after.
 
-    names: the C text of every dim; bound: those that bind knows as well. values: of every variable.
+    names: the C text of every dim; bound: those that bind knows as well; ranges: of every dim.
+    values: of every variable.
     call_private: gives the name of the C function of a private one. again: statements for a call
     of the function by itself, given the values, where its result is the function's own.
     """
@@ -44,6 +48,7 @@ class Function:
     call_private: Callable[[Any], str]
     names: dict[Any, str] = field(default_factory=dict)
     bound: dict[Any, str] = field(default_factory=dict)
+    ranges: dict[Any, Range] = field(default_factory=dict)
     values: dict[Any, Value] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     memory: Memory = field(init=False)
@@ -52,7 +57,11 @@ class Function:
 
     def text(self, expr: Any) -> str:
         """An extent in C."""
-        return expression(expr, self.names)
+        return expression(expr, self.names, self.ranges)
+
+    def size(self, size: Size) -> str:
+        """Bytes of a tensor in C."""
+        return size.text(self.names, self.ranges)
 
     def sequence(self, seq: Any) -> Value:
         """Writes the bindings of a sequence; gives the value of its body."""
@@ -63,8 +72,9 @@ class Function:
                 self._binding(binding)
         return self.value(seq.body)
 
-    def define(self, dim: Any, text: str, early: bool = False) -> None:
-        """Give a dim its value; early: bind knows it too."""
+    def define(self, dim: Any, text: str, early: bool = False, within: Range = OF_TENSORS) -> None:
+        """Give a dim its value, which is within a range; early: bind knows it too."""
+        self.ranges[dim] = within
         # No name is part of another one.
         name = f"{self.driver.fresh('d')}_{identifier(dim.name)}_"
         line = f"  const int64_t {name} RD_UNUSED = {text};"
@@ -155,15 +165,23 @@ class Function:
     def _allocation(self, var: Any, call: Any, planned: bool) -> Value:
         shape, dtype = (call.args[2], call.args[3]) if planned else (call.args[0], call.args[1])
         extents = self.extents(shape)
-        size = size_of(extents, str(dtype.value))
+        size = Size.of(extents, str(dtype.value))
         if planned:
             storage = self.values[call.args[0]]
             assert isinstance(storage, StorageValue)
             lines, data = self.memory.tensor(storage, size)
         else:
             lines, data = self.memory.unplanned(var, size)
-        self.lines += lines
+        self._write(lines, self.driver.user(var))
         return TensorValue(data, tuple(map(self.text, extents)))
+
+    def _write(self, lines: Sequence[str], kernel: str) -> None:
+        """Statements; where they check extents, an error names the nodes of the kernel."""
+        checks = any(mark in line for line in lines for mark in _CHECKS)
+        nodes = ", ".join(self.driver.nodes.get(kernel, ()))
+        if checks and nodes:
+            self.lines.append(f"  c->own.node = {quoted(nodes)};")
+        self.lines += lines
 
     def _view(self, var: Any, call: Any) -> Value:
         data = self.tensor(call.args[0]).data
@@ -173,7 +191,12 @@ class Function:
                 data = f"((void *)((uint8_t *){data} + {int(offset)}))"
         if op_name(call) == "relax.memory.ensure_zero_offset":
             return TensorValue(data, self.tensor(call.args[0]).shape)
-        return TensorValue(data, tuple(map(self.text, self.extents(call.args[1]))))
+        size = Size.of(self.extents(call.args[1]), str(call.args[0].ty.dtype))
+        if not size.is_small(self.ranges) and any(dim not in self.bound for dim in size.dims):
+            # A tensor of no elements may have any extents.
+            text = size.checked(self.names, self.ranges)
+            self._write([f"  (void){text};"], self.driver.user(var))
+        return TensorValue(data, tuple(map(self.text, size.extents)))
 
     def _read_shape(self, var: Any, call: Any) -> Value:
         source, name = self.tensor(call.args[0]), self.driver.fresh("s")
@@ -185,7 +208,7 @@ class Function:
     def _write_shape(self, var: Any, call: Any) -> Value:
         shape = self.value(call.args[0])
         assert isinstance(shape, ShapeValue)
-        lines, data = self.memory.unplanned(var, tirx.IntImm("int64", 8 * len(shape.extents)))
+        lines, data = self.memory.unplanned(var, Size((len(shape.extents),), 8))
         self.lines += lines
         for i, extent in enumerate(shape.extents):
             self.lines.append(f"  ((int64_t *){data})[{i}] = {extent};")
@@ -200,21 +223,22 @@ class Function:
         extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
         head = ["c"] if kernel.needs_context else []
         if kernel.needs_scratch:
-            self._working_memory(var, *filled(kernel.scratch, extents, arguments))
+            self._working_memory(var, call, *filled(kernel.scratch, extents, arguments))
             head.append("rd_scratch(&c->own, 0)")
         text = f"{kernel.symbol}({', '.join([*head, *arguments, *extents])})"
-        self.lines.append(f'  RD_CALL("{call.op.name_hint}", {text});')
+        self._write([f'  RD_CALL("{call.op.name_hint}", {text});'], call.op.name_hint)
         return TupleValue(())
 
-    def _working_memory(self, var: Any, size: str, needed: Collection[str]) -> None:
-        """Makes sure that a kernel has so much working memory, which is known where the texts
-        `needed` are: by bind, or right here.
+    def _working_memory(self, var: Any, call: Any, size: str, needed: Collection[str]) -> None:
+        """Makes sure that a call's kernel has so much working memory, which is known where the
+        texts `needed` are: by bind, or right here.
         """
         if all(self.is_early(text) for text in needed):
             self.driver.scratch(size)
         else:
             self.driver.need_heap(var)
-            self.lines.append(f"  if ((status = rd_widen(&c->own, {size}))) return status;")
+            lines = [f"  if ((status = rd_widen(&c->own, {size}))) return status;"]
+            self._write(lines, call.op.name_hint)
 
     def is_early(self, text: str) -> bool:
         """Whether bind can compute an extent: no dim but its own stands in it."""
@@ -287,7 +311,9 @@ class Function:
                 return
         for axis, (have, want) in enumerate(zip(known, pattern or (), strict=False)):
             if isinstance(want, tvm.ir.Var) and want not in self.names:
-                self.define(want, have, early=self.is_early(have) and isinstance(value, ShapeValue))
+                is_shape = isinstance(value, ShapeValue)
+                within = ANY if is_shape else OF_TENSORS
+                self.define(want, have, early=self.is_early(have) and is_shape, within=within)
             elif have != self.text(want):
                 self._check(have, want, ty, axis)
 

@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from compiler.codegen.standalone import ranges
 from compiler.codegen.standalone.expressions import axis_expression, element_bytes
 from compiler.codegen.standalone.function import Function
 from compiler.codegen.standalone.memory import ArenaMemory, tenants
@@ -58,7 +59,7 @@ def main_function(
     function.memory = ArenaMemory(
         driver,
         function.bound,
-        function.text,
+        function.size,
         tenants(func, function.extents),
         _results(func) if driver.takes_places else {},
     )
@@ -78,12 +79,14 @@ def main_function(
 def _dims(function: Function, func: Any, inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> None:
     """Names the dims that bind takes, and the parameters."""
     names = {dim.name: f"c->dims[{i}]" for i, dim in enumerate(dims)}
+    found = {dim.name: ranges.of_dim(dim) for dim in dims}
     given = list(zip(func.params, inputs, strict=False))
     # An axis past+seq may stand in an input before the one that has past.
     for param, spec in given:
         for extent, axis in zip(param.ty.shape.values, spec.shape, strict=True):
             if isinstance(extent, tvm.ir.Var) and extent not in function.names:
-                function.define(extent, axis_expression(axis, names), early=True)
+                within = ranges.of_axis(axis.tree, found)
+                function.define(extent, axis_expression(axis, names), early=True, within=within)
     for i, (param, _) in enumerate(given):
         shape = tuple(map(function.text, param.ty.shape.values))
         function.values[param] = TensorValue(f"((void *)inputs[{i}])", shape)
@@ -129,6 +132,6 @@ def _finish(output: int, tensor: TensorValue, item: int) -> list[str]:
     rank = len(tensor.shape)
     if tensor.data != f"c->out[{output}]":
         lines.append(
-            f"  rd_deliver(c, results, {output}, {tensor.data}, rd_bytes({shape}, {rank}, {item}));"
+            f"  rd_deliver(c, results, {output}, {tensor.data}, RD_SIZE({item}, {rank}, {shape}));"
         )
     return lines

@@ -8,8 +8,14 @@ import tvm
 from tvm import relax
 from tvm.tirx import IntImm
 
-from compiler.codegen.standalone.expressions import element_bytes, variables
+from compiler.codegen.standalone.expressions import (
+    element_bytes,
+    expression,
+    range_of,
+    variables,
+)
 from compiler.codegen.standalone.model import Driver
+from compiler.codegen.standalone.ranges import Range, is_small
 from compiler.codegen.standalone.values import StorageValue
 from compiler.tir.exprs import op_name
 
@@ -22,28 +28,65 @@ class Memory(Protocol):
     def storage(self, var: Any) -> StorageValue:
         """A place that the memory plan gives to several tensors."""
 
-    def tensor(self, storage: StorageValue, size: Any) -> tuple[list[str], str]:
+    def tensor(self, storage: StorageValue, size: "Size") -> tuple[list[str], str]:
         """A tensor of `size` bytes at a storage of the plan."""
 
-    def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
+    def unplanned(self, var: Any, size: "Size") -> tuple[list[str], str]:
         """A tensor of `size` bytes with a place of its own."""
 
 
+@dataclass(frozen=True)
+class Size:
+    """Bytes of a tensor: of its extents, and of an element."""
+
+    extents: tuple[Any, ...]
+    item: int
+
+    @classmethod
+    def of(cls, extents: Sequence[Any], dtype: str) -> "Size":
+        """That of a tensor of the dtype."""
+        return cls(tuple(extents), element_bytes(dtype))
+
+    @property
+    def dims(self) -> list[Any]:
+        """The dims that it depends on."""
+        return [dim for extent in self.extents for dim in variables(extent)]
+
+    def is_small(self, ranges: Mapping[Any, Range]) -> bool:
+        """Whether it needs no check whatever the dims are."""
+        return is_small((range_of(extent, ranges) for extent in self.extents), self.item)
+
+    def text(self, names: Mapping[Any, str], ranges: Mapping[Any, Range]) -> str:
+        """In C, checked where it is not small: the call ends where extents break the rule."""
+        if self.is_small(ranges):
+            return expression(_product(self.extents, self.item), names, ranges)
+        return self.checked(names, ranges)
+
+    def checked(self, names: Mapping[Any, str], ranges: Mapping[Any, Range]) -> str:
+        """In C, checked."""
+        shape = ", ".join(expression(extent, names, ranges) for extent in self.extents)
+        return f"RD_SIZE({self.item}, {len(self.extents)}, (const int64_t[]){{{shape or '0'}}})"
+
+
 def size_of(shape: Sequence[Any], dtype: str) -> Any:
-    """Bytes of a tensor."""
-    size: Any = IntImm("int64", element_bytes(dtype))
+    """Bytes of a tensor, as an expression of extents."""
+    return _product(shape, element_bytes(dtype))
+
+
+def _product(shape: Sequence[Any], item: int) -> Any:
+    size: Any = IntImm("int64", item)
     for extent in shape:
         size = size * extent
     return tvm.sym.Analyzer().simplify(size)
 
 
-def tenants(function: Any, extents: Callable[[Any], Sequence[Any]]) -> dict[Any, list[Any]]:
+def tenants(function: Any, extents: Callable[[Any], Sequence[Any]]) -> dict[Any, list[Size]]:
     """The sizes of the tensors that the memory plan puts into each storage of a function."""
-    found: dict[Any, list[Any]] = {}
+    found: dict[Any, list[Size]] = {}
 
     def visit(node: Any) -> None:
         if op_name(node) == ALLOCATE:
-            size = size_of(extents(node.args[2]), str(node.args[3].value))
+            size = Size.of(extents(node.args[2]), str(node.args[3].value))
             found.setdefault(node.args[0], []).append(size)
 
     relax.analysis.post_order_visit(function, visit)
@@ -60,8 +103,8 @@ class ArenaMemory:
 
     driver: Driver
     bound: Mapping[Any, str]
-    text: Callable[[Any], str]
-    tenants: Mapping[Any, list[Any]]
+    text: Callable[[Size], str]
+    tenants: Mapping[Any, list[Size]]
     results: dict[Any, int]
 
     def storage(self, var: Any) -> StorageValue:
@@ -75,7 +118,7 @@ class ArenaMemory:
             return StorageValue(self.driver.slot(largest(list(map(self.text, sizes)))))
         return StorageValue(-1 - self.driver.grower(var))
 
-    def tensor(self, storage: StorageValue, size: Any) -> tuple[list[str], str]:
+    def tensor(self, storage: StorageValue, size: Size) -> tuple[list[str], str]:
         """At the storage's place."""
         number = storage.number
         assert number is not None
@@ -84,7 +127,7 @@ class ArenaMemory:
         place = -1 - number
         return [grown(place, self.text(size))], f"c->growing[{place}].data"
 
-    def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
+    def unplanned(self, var: Any, size: Size) -> tuple[list[str], str]:
         """An output where the caller wants it, or a place of its own."""
         if not self._known(size):
             self.driver.need_heap(var)
@@ -96,8 +139,8 @@ class ArenaMemory:
         place = self.driver.grower(var)
         return [grown(place, self.text(size))], f"c->growing[{place}].data"
 
-    def _known(self, size: Any) -> bool:
-        return all(var in self.bound for var in variables(size))
+    def _known(self, size: Size) -> bool:
+        return all(var in self.bound for var in size.dims)
 
 
 def largest(sizes: list[str]) -> str:
@@ -118,17 +161,17 @@ class BlockMemory:
     """The memory of a private function: blocks that live as long as its call or its iteration."""
 
     driver: Driver
-    text: Callable[[Any], str]
+    text: Callable[[Size], str]
 
     def storage(self, var: Any) -> StorageValue:
         """Tensors of the plan get blocks of their own."""
         return StorageValue(None)
 
-    def tensor(self, storage: StorageValue, size: Any) -> tuple[list[str], str]:
+    def tensor(self, storage: StorageValue, size: Size) -> tuple[list[str], str]:
         """A block."""
         return self.unplanned(None, size)
 
-    def unplanned(self, var: Any, size: Any) -> tuple[list[str], str]:
+    def unplanned(self, var: Any, size: Size) -> tuple[list[str], str]:
         """A block."""
         self.driver.need_heap(var)
         name = self.driver.fresh("t")

@@ -79,7 +79,7 @@ class Driver:
         """
         if self.heap:
             return
-        kernel = self._first_kernel(var)
+        kernel = self.user(var) or "an output"
         nodes = ", ".join(self.nodes.get(kernel, [kernel]))
         raise CodegenError(
             f"only a run knows how large a tensor of {nodes} is, and the target has no heap",
@@ -89,19 +89,26 @@ class Driver:
             "loop, or build for a target with an operating system",
         )
 
-    def _first_kernel(self, var: Any) -> str:
-        """The first kernel that gets the variable, or what is made of it without a kernel."""
-        made = {var}
+    def user(self, var: Any) -> str:
+        """The first kernel that gets a variable, or what is made of it without a kernel; empty
+        where none does.
+        """
+        return self._users.get(var, "")
+
+    @functools.cached_property
+    def _users(self) -> dict[Any, str]:
+        found: dict[Any, str] = {}
         for function in self.module.functions.values():
             if not isinstance(function, relax.Function):
                 continue
-            for bound, value in bindings_within(function.body):
+            for bound, value in reversed(list(bindings_within(function.body))):
                 is_call = isinstance(value, tvm.ir.Call)
-                if not made.isdisjoint(value.args if is_call else [value]):
-                    if is_call and isinstance(value.op, tvm.ir.GlobalVar):
-                        return str(value.op.name_hint)
-                    made.add(bound)
-        return "an output"
+                is_kernel = is_call and isinstance(value.op, tvm.ir.GlobalVar)
+                user = str(value.op.name_hint) if is_kernel else found.get(bound)
+                for used in value.args if is_call else [value]:
+                    if user and isinstance(used, tvm.ir.Var):
+                        found[used] = user
+        return found
 
     def scratch(self, size: str) -> None:
         """At least so much working memory for each thread."""

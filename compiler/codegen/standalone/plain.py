@@ -15,6 +15,7 @@ from tvm_ffi import structural_equal, structural_map, structural_walk
 
 from compiler.codegen.plain_functions import plain_function, unpacked
 from compiler.codegen.standalone.expressions import expression
+from compiler.codegen.standalone.ranges import OF_TENSORS
 from compiler.codegen.standalone.scratch import Scratch
 from compiler.errors import CodegenError
 from compiler.tir.exprs import const, dtype_of, op_name
@@ -141,7 +142,11 @@ class Plain:
             params,
             tuple(origins[var] for var in free),
             tuple(dtype_of(var) for var in free),
-            expression(writer.scratch.bytes, places_of(free, scalars)),
+            expression(
+                writer.scratch.bytes,
+                places_of(free, scalars),
+                dict.fromkeys(free, OF_TENSORS),
+            ),
             tuple(writer.tasks),
         )
         head = [context] if made.needs_context else []

@@ -8,6 +8,7 @@ from tvm import relax
 from compiler.codegen.standalone.function import Function
 from compiler.codegen.standalone.memory import BlockMemory
 from compiler.codegen.standalone.model import Driver
+from compiler.codegen.standalone.ranges import ANY
 from compiler.codegen.standalone.values import (
     ShapeValue,
     TensorValue,
@@ -35,7 +36,7 @@ def _body(driver: Driver, gvar: Any) -> list[str]:
     func = driver.module[gvar]
     loops = _calls_itself(func, gvar)
     function = Function(driver, lambda called: private_function(driver, called))
-    function.memory = BlockMemory(driver, function.text)
+    function.memory = BlockMemory(driver, function.size)
     function.note_shapes(func)
     count = sum(count_tensors(param.ty) for param in func.params)
     dims = sum(len(p.ty.values or ()) for p in func.params if isinstance(p.ty, relax.ShapeType))
@@ -94,7 +95,7 @@ def _parameters(function: Function, func: Any, array: str, dims: str) -> None:
             known = []
             for dim in param.ty.values or ():
                 if isinstance(dim, tvm.ir.Var) and dim not in function.names:
-                    function.define(dim, f"{dims}[{extents}]")
+                    function.define(dim, f"{dims}[{extents}]", within=ANY)
                 known.append(f"{dims}[{extents}]")
                 extents += 1
             function.values[param] = ShapeValue(tuple(known))

@@ -235,18 +235,27 @@ int {prefix}_open(P *c, const void *weights, const relaxd_host *host) {{
 {weights}  return RELAXD_OK;
 }}
 
-int64_t {prefix}_bind(P *c, const int64_t *given) {{
+static int rd_bind(P *c) {{
   int64_t at = 0, each = 0;
+{bind}
+{known}  if (each > RD_MOST_BYTES / rd_threads(&c->own) || at > RD_MOST_BYTES)
+    return rd_too_large(&c->own);
+  c->own.tail = at;
+  c->own.each = RD_ROUND(each);
+  c->own.need = at + c->own.each * rd_threads(&c->own);
+  return c->own.need > RD_MOST_BYTES ? rd_too_large(&c->own) : RELAXD_OK;
+}}
+
+int64_t {prefix}_bind(P *c, const int64_t *given) {{
+  int status;
   c->own.bound = c->own.placed = 0;
+  c->own.node = NULL;
   rd_release_all(&c->own);
   for (int i = 0; i < {len(signature.bound)}; ++i) {{
     if (rd_check_dim(&c->own, &dims[i], given[i])) return -RELAXD_DIM;
     c->dims[i] = given[i];
   }}
-{bind}
-{known}  c->own.tail = at;
-  c->own.each = RD_ROUND(each);
-  c->own.need = at + c->own.each * rd_threads(&c->own);
+  if ((status = rd_bind(c))) return -status;
   c->own.bound = 1;
   return c->own.need;
 }}
@@ -262,7 +271,8 @@ int {prefix}_arena(P *c, void *arena) {{
 
 int {prefix}_run(P *c, const void *const *inputs, void *const *results) {{
   if (!c->own.placed) return rd_fail(&c->own, RELAXD_USAGE, "bind and arena come before run");
-{open_outputs}  rd_sweep(&c->own, NULL, NULL, 0);
+{open_outputs}  c->own.node = NULL;
+  rd_sweep(&c->own, NULL, NULL, 0);
   return rd_run(c, inputs, results);
 }}
 

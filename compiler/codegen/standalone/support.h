@@ -11,6 +11,29 @@ int posix_memalign(void **, size_t, size_t);
 void free(void *);
 #endif
 
+/* The rule for extents: every dim that bind takes is RD_MOST_EXTENT at most, every tensor has
+ * extents of 0 and more and takes RD_MOST_BYTES at most. Sums and products that may break it are
+ * checked where they are made, and end the call. */
+#define RD_MOST_EXTENT (INT64_C(1) << 40)
+#define RD_MOST_BYTES (sizeof(size_t) > 4 ? INT64_C(1) << 47 : (int64_t)(SIZE_MAX / 2))
+
+#define RD_CHECKED(operation, a, b) \
+  ({ \
+    int64_t rd_result_; \
+    if (operation((a), (b), &rd_result_)) return rd_wraps(&c->own); \
+    rd_result_; \
+  })
+#define RD_ADD(a, b) RD_CHECKED(rd_add, a, b)
+#define RD_SUB(a, b) RD_CHECKED(rd_sub, a, b)
+#define RD_MUL(a, b) RD_CHECKED(rd_mul, a, b)
+/* Bytes of a tensor of so many elements of `item` bytes; its extents follow. */
+#define RD_SIZE(item, rank, ...) \
+  ({ \
+    int64_t rd_size_ = rd_size((__VA_ARGS__), rank, item); \
+    if (rd_size_ < 0) return rd_too_large(&c->own); \
+    rd_size_; \
+  })
+
 #define RD_LINE 64
 #define RD_ROUND(bytes) (((bytes) + (RD_LINE - 1)) / RD_LINE * RD_LINE)
 #define RD_UNUSED __attribute__((unused))
@@ -65,6 +88,7 @@ typedef struct {
   rd_block *used, *spare;
   int bound, placed;
   const char *failure;
+  const char *node; /* whose extents are computed, where that is known */
 #if defined(RD_WATCH)
   void (*watch)(void *user, const char *kernel, int begins);
   void *watcher;
@@ -75,12 +99,53 @@ typedef struct {
 
 static inline RD_UNUSED int64_t rd_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline RD_UNUSED int64_t rd_max(int64_t a, int64_t b) { return a > b ? a : b; }
+/* No division traps: by 0 it gives 0, and leaves 0; what divides by 0 is refused elsewhere. */
+static inline RD_UNUSED int64_t rd_truncdiv(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+static inline RD_UNUSED int64_t rd_truncmod(int64_t a, int64_t b) {
+  return b == 0 || b == -1 ? 0 : a % b;
+}
 static inline RD_UNUSED int64_t rd_floordiv(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  return q - (a % b != 0 && (a < 0) != (b < 0));
+  return rd_truncdiv(a, b) - (rd_truncmod(a, b) != 0 && (a < 0) != (b < 0));
 }
 static inline RD_UNUSED int64_t rd_floormod(int64_t a, int64_t b) {
-  return a - b * rd_floordiv(a, b);
+  int64_t rest = rd_truncmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+/* Whether the result needs more than 64 bits. */
+static inline RD_UNUSED int rd_add(int64_t a, int64_t b, int64_t *sum) {
+  return __builtin_add_overflow(a, b, sum);
+}
+static inline RD_UNUSED int rd_sub(int64_t a, int64_t b, int64_t *difference) {
+  return __builtin_sub_overflow(a, b, difference);
+}
+static inline RD_UNUSED int rd_mul(int64_t a, int64_t b, int64_t *product) {
+#if defined(__SIZEOF_INT128__)
+  return __builtin_mul_overflow(a, b, product);
+#else
+  /* By halves: compilers call a function of their library for the whole. */
+  uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+  uint64_t high = (x >> 32) != 0 ? (x >> 32) * y : (y >> 32) * x, low = (uint32_t)x * (y & UINT32_MAX);
+  uint64_t all = low + (high << 32);
+  if (((x >> 32) != 0 && (y >> 32) != 0) || (high >> 32) != 0 || all < low || all > INT64_MAX)
+    return 1;
+  *product = (a < 0) != (b < 0) ? -(int64_t)all : (int64_t)all;
+  return 0;
+#endif
+}
+
+/* Bytes of a tensor; -1 where its extents break the rule, whatever others are 0. */
+static RD_UNUSED int64_t rd_size(const int64_t *shape, int rank, int item) {
+  int64_t size = item, least = item;
+  for (int i = 0; i < rank; ++i) {
+    if (shape[i] < 0 || shape[i] > RD_MOST_BYTES || rd_mul(size, shape[i], &size) ||
+        rd_mul(least, shape[i] == 0 ? 1 : shape[i], &least) || least > RD_MOST_BYTES)
+      return -1;
+  }
+  return size;
 }
 
 static char *rd_put(char *at, const char *end, const char *text) {
@@ -102,6 +167,26 @@ static char *rd_number(char *at, const char *end, int64_t value) {
 static RD_UNUSED int rd_fail(rd_context *c, int status, const char *why) {
   c->failure = why;
   return status;
+}
+
+/* The sentence behind the name of the node, where one is known. */
+static RD_UNUSED __attribute__((cold, noinline)) int rd_fail_at(rd_context *c, int status,
+                                                               const char *why) {
+  const char *end = c->text + sizeof c->text - 1;
+  char *at = c->text;
+  if (c->node == NULL) return rd_fail(c, status, why);
+  at = rd_put(rd_put(at, end, c->node), end, ": ");
+  *rd_put(at, end, why) = 0;
+  return rd_fail(c, status, c->text);
+}
+
+static RD_UNUSED __attribute__((cold, noinline)) int rd_wraps(rd_context *c) {
+  return rd_fail_at(c, RELAXD_CHECK, "an extent that the model computes needs more than 64 bits");
+}
+
+static RD_UNUSED __attribute__((cold, noinline)) int rd_too_large(rd_context *c) {
+  return rd_fail_at(c, RELAXD_MEMORY,
+                    "a tensor has a negative extent, or takes more memory than there can be");
 }
 
 #if defined(RD_WATCH)
@@ -128,11 +213,12 @@ static RD_UNUSED int rd_differs(rd_context *c, const char *before, int64_t found
 static RD_UNUSED int rd_check_dim(rd_context *c, const relaxd_dim *dim, int64_t value) {
   const char *end = c->text + sizeof c->text - 1;
   char *at = c->text;
-  if (value >= dim->min && value <= dim->max && value % dim->multiple == 0) return RELAXD_OK;
+  int64_t most = rd_min(dim->max, RD_MOST_EXTENT);
+  if (value >= dim->min && value <= most && value % dim->multiple == 0) return RELAXD_OK;
   at = rd_number(rd_put(rd_put(at, end, dim->name), end, " = "), end, value);
   at = rd_number(rd_put(at, end, ", it must be "), end, dim->min);
-  if (dim->max == INT64_MAX) at = rd_put(at, end, " to any");
-  else if (dim->max != dim->min) at = rd_number(rd_put(at, end, " to "), end, dim->max);
+  if (dim->max == INT64_MAX && value <= most) at = rd_put(at, end, " to any");
+  else if (most != dim->min) at = rd_number(rd_put(at, end, " to "), end, most);
   if (dim->multiple != 1) at = rd_number(rd_put(at, end, ", a multiple of "), end, dim->multiple);
   *at = 0;
   return rd_fail(c, RELAXD_DIM, c->text);
@@ -151,6 +237,7 @@ static void *rd_allocate(rd_context *c, int64_t bytes) {
 
 /* At least so many bytes at this place; what was there is lost. */
 static RD_UNUSED int rd_grow(rd_context *c, rd_growing *place, int64_t bytes) {
+  if (bytes < 0 || bytes > RD_MOST_BYTES) return rd_too_large(c);
   if (place->data != NULL && place->room >= bytes) return RELAXD_OK;
   if (place->data != NULL) c->host.release(c->host.user, place->data);
   place->data = rd_allocate(c, RD_ROUND(bytes) + RD_LINE);
@@ -163,6 +250,10 @@ static RD_UNUSED int rd_grow(rd_context *c, rd_growing *place, int64_t bytes) {
 static RD_UNUSED void *rd_take(rd_context *c, int64_t bytes) {
   int64_t room = RD_ROUND(bytes) + RD_LINE;
   rd_block *block, **at;
+  if (bytes < 0 || bytes > RD_MOST_BYTES) {
+    rd_too_large(c);
+    return NULL;
+  }
   for (at = &c->spare; (block = *at) != NULL; at = &block->next)
     if (block->room >= room && block->room / 4 <= room) break;
   if (block != NULL) {
@@ -208,12 +299,6 @@ static void rd_release_all(rd_context *c) {
   }
 }
 
-static inline RD_UNUSED size_t rd_bytes(const int64_t *shape, int rank, int item) {
-  int64_t count = item;
-  for (int i = 0; i < rank; ++i) count *= shape[i];
-  return (size_t)count;
-}
-
 static inline RD_UNUSED void *rd_scratch(const rd_context *c, int slot) {
   if (c->widened > c->each) return (uint8_t *)c->wide.data + slot * c->widened;
   return c->scratch + slot * c->each;
@@ -226,6 +311,7 @@ static inline RD_UNUSED int rd_threads(const rd_context *c) {
 /* Working memory of a kernel whose extents bind did not know. */
 static RD_UNUSED int rd_widen(rd_context *c, int64_t bytes) {
   if (bytes <= c->each || bytes <= c->widened) return RELAXD_OK;
+  if (bytes > RD_MOST_BYTES / rd_threads(c)) return rd_too_large(c);
   c->widened = RD_ROUND(bytes);
   return rd_grow(c, &c->wide, c->widened * rd_threads(c));
 }

@@ -8,9 +8,10 @@ from typing import Any
 import tvm
 
 from compiler.codegen.standalone.function import SHAPE_READS, VIEWS, Function, called
-from compiler.codegen.standalone.memory import size_of
+from compiler.codegen.standalone.memory import Size
 from compiler.codegen.standalone.model import Driver
 from compiler.codegen.standalone.plain import filled
+from compiler.codegen.standalone.ranges import OF_TENSORS, Range
 from compiler.codegen.standalone.values import ShapeValue, TensorValue, TupleValue, Value
 from compiler.codegen.webgpu.launches import Launcher
 from compiler.errors import CodegenError
@@ -49,7 +50,7 @@ class DeviceDriver(Driver):
 
     def need_heap(self, var: Any) -> None:
         """Raises CodegenError: the driver would have to know how large a tensor is."""
-        kernel = self._first_kernel(var)
+        kernel = self.user(var) or "an output"
         names = ", ".join(self.nodes.get(kernel, [kernel]))
         raise refusal(f"a tensor of {names}, of which only a run knows how large it is")
 
@@ -90,7 +91,7 @@ class DeviceFunction(Function):
             return super()._allocation(var, call, planned)
         shape, dtype = (call.args[2], call.args[3]) if planned else (call.args[0], call.args[1])
         extents = self.extents(shape)
-        lines, data = self.memory.unplanned(var, size_of(extents, str(dtype.value)))
+        lines, data = self.memory.unplanned(var, Size.of(extents, str(dtype.value)))
         self.lines += lines
         return TensorValue(data, tuple(map(self.text, extents)))
 
@@ -99,12 +100,12 @@ class DeviceFunction(Function):
         assert isinstance(self.driver, DeviceDriver)
         return self.driver
 
-    def define(self, dim: Any, text: str, early: bool = False) -> None:
+    def define(self, dim: Any, text: str, early: bool = False, within: Range = OF_TENSORS) -> None:
         """A dim whose value only the device knows has no name: checks alone may use it."""
         if text.startswith(LATE):
             self.names[dim] = text
         else:
-            super().define(dim, text, early)
+            super().define(dim, text, early, within)
 
     def _read_shape(self, var: Any, call: Any) -> Value:
         source, device = self.tensor(call.args[0]), self._device
@@ -136,7 +137,7 @@ class DeviceFunction(Function):
             self._workspace(kernel, *filled(size, extents, arguments)) for size in kernel.workspaces
         ]
         text = f"{kernel.symbol}({', '.join([*arguments, *extents, *places])})"
-        self.lines.append(f'  RD_CALL("{call.op.name_hint}", {text});')
+        self._write([f'  RD_CALL("{call.op.name_hint}", {text});'], call.op.name_hint)
         return TupleValue(())
 
     def _workspace(self, kernel: Launcher, size: str, needed: Sequence[str]) -> str:

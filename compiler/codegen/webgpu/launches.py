@@ -82,7 +82,7 @@ class _Writer:
             "0",
             (),
             "\n".join([f"{head} {{", *self.lines, "  return 0;", "}"]),
-            tuple(expression(size, places_of(extents, scalars)) for size in self.workspaces),
+            tuple(expression(size, places_of(extents, scalars), {}) for size in self.workspaces),
         )
 
     def _statement(self, stmt: Any) -> None:

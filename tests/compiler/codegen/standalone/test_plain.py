@@ -142,6 +142,7 @@ def test_working_memory_is_counted_over_the_extents():
     for value, size in ((1, 64), (16, 64), (17, 128), (1000, 4032)):
         text, needed = filled(kernel.scratch, [str(value)], ["x", "y"])
         assert needed == [str(value)]
+        assert "RD_" not in text  # what a tensor holds fits into 64 bits
         assert eval(text, {"rd_floordiv": operator.floordiv, "rd_max": max}) == size
 
 

@@ -1,0 +1,112 @@
+"""The rule for extents in a driver, and the ranges that decide where it needs a check.
+
+Every dim of an input is from 0 to MOST_EXTENT, and every tensor has extents of 0 and more and takes
+MOST_BYTES at most. What a run computes from the values of inputs may be anything: its sums and
+products are checked where they are made, and a tensor's extents before memory is taken for it. A
+call that breaks the rule ends with RELAXD_MEMORY or RELAXD_CHECK.
+"""
+
+import ast
+from collections.abc import Iterable, Mapping
+
+from tvm.ir.prim import expr as prim
+
+from relaxd.contract.dims import Dim
+
+Range = tuple[int, int]
+"""The least and the greatest value."""
+
+ANY: Range = (-(1 << 63), (1 << 63) - 1)
+MOST_EXTENT = 1 << 40
+"""As `compiler.ir.facts.UNBOUNDED`, by which import decides conditions on extents; RD_MOST_EXTENT
+of support.h."""
+MOST_BYTES = 1 << 47
+"""What a process can address; RD_MOST_BYTES of support.h has less where addresses have 32 bits."""
+OF_TENSORS: Range = (0, MOST_BYTES)
+"""Of the extents of a tensor that exists."""
+
+_AXES: dict[type, type] = {
+    ast.Add: prim.Add,
+    ast.Sub: prim.Sub,
+    ast.Mult: prim.Mul,
+    ast.FloorDiv: prim.FloorDiv,
+    ast.Mod: prim.FloorMod,
+}
+
+
+def of_dim(dim: Dim) -> Range:
+    """The range of a dim that bind has checked."""
+    most = MOST_EXTENT if dim.highest is None else min(dim.highest, MOST_EXTENT)
+    return min(dim.lowest, most), most
+
+
+def of_axis(node: ast.expr, dims: Mapping[str, Range]) -> Range:
+    """The range of an axis of an input, an expression of dims."""
+    match node:
+        case ast.Constant(value=int(value)):
+            return value, value
+        case ast.Name(id=name):
+            return dims[name]
+        case ast.BinOp(left=left, op=op, right=right):
+            found = combined(_AXES[type(op)], of_axis(left, dims), of_axis(right, dims))
+            return max(found[0], ANY[0]), min(found[1], ANY[1])
+        case ast.Call(func=ast.Name(id=name), args=args):
+            parts = [of_axis(arg, dims) for arg in args]
+            choose = min if name == "min" else max
+            return choose(low for low, _ in parts), choose(high for _, high in parts)
+    return ANY
+
+
+def within(inner: Range, outer: Range) -> bool:
+    """Whether every value of one range is in another."""
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def is_small(extents: Iterable[Range], item: int) -> bool:
+    """Whether a tensor of these extents keeps the rule whatever they are."""
+    size = item
+    for low, high in extents:
+        if low < 0:
+            return False
+        size *= max(high, 1)
+    return size <= MOST_BYTES
+
+
+def combined(kind: type, one: Range, other: Range) -> Range:
+    """The range of an operation's result, which may lie beyond 64 bits."""
+    (low, high), (least, greatest) = one, other
+    if kind is prim.Add:
+        return low + least, high + greatest
+    if kind is prim.Sub:
+        return low - greatest, high - least
+    if kind is prim.Mul:
+        corners = [x * y for x in one for y in other]
+        return min(corners), max(corners)
+    if kind is prim.Min:
+        return min(low, least), min(high, greatest)
+    if kind is prim.Max:
+        return max(low, least), max(high, greatest)
+    if kind in (prim.FloorDiv, prim.Div):
+        return _quotient(one, other)
+    if kind in (prim.FloorMod, prim.Mod):
+        return _remainder(kind, one, other)
+    return (0, 1) if issubclass(kind, _CONDITIONS) else ANY
+
+
+_CONDITIONS = (prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE, prim.And, prim.Or)
+
+
+def _quotient(one: Range, other: Range) -> Range:
+    if other[0] >= 1:
+        corners = [x // y for x in one for y in other]
+        # Rounded to zero, a negative quotient may be 0.
+        return min(corners), max(*corners, 0)
+    most = max(abs(one[0]), abs(one[1]))
+    return -most, most
+
+
+def _remainder(kind: type, one: Range, other: Range) -> Range:
+    if other[0] < 1:
+        most = max(abs(other[0]), abs(other[1]))
+        return -most, most
+    return (0 if kind is prim.FloorMod or one[0] >= 0 else 1 - other[1]), other[1] - 1

@@ -1,0 +1,77 @@
+"""Extents that come of an input's values, and shapes of no elements: whatever they are, a run ends
+with the answer or an error.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.compiler.ir.onnx.running import model_of
+from tests.hostile import Refused, built, outcomes, run
+
+pytestmark = pytest.mark.slow
+
+SIZES = (1 << 31, 1 << 32, 1 << 40, 1 << 47, 1 << 61, 1 << 62, (1 << 63) - 1)
+VALUES = (*SIZES, -1, -(1 << 31), -(1 << 32), -(1 << 62), -(1 << 63))
+
+
+def _vector(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+def _repeated() -> onnx.ModelProto:
+    """Two outputs of extents that values decide, one of them an expression of values and dims."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["k"], ["filled"], name="filling"),
+        helper.make_node("Tile", ["x", "k"], ["tiled"], name="tiling"),
+    ]
+    return model_of(nodes, {"x": "float32[n,3]", "k": "int64[2]"})
+
+
+@pytest.mark.parametrize("form", ["standalone", "wasm32-simd"])
+def test_values_that_become_extents(form: str, tmp_path: Path) -> None:
+    bundle = built(_repeated(), tmp_path / "b", form)
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    got = run(bundle, {"x": x, "k": _vector(2, 3)})
+    np.testing.assert_array_equal(got["tiled"], np.tile(x, (2, 3)))
+    assert run(bundle, {"x": x, "k": _vector(0, 5)})["tiled"].shape == (0, 15)
+    pairs = [(value, value) for value in VALUES]
+    pairs += [(value, 1) for value in VALUES if value < 0 or value >= 1 << 47]
+    pairs += [(0, value) for value in VALUES if value < 0 or value > 1 << 47]
+    chosen = pairs if form != "wasm32-simd" else pairs[::4]  # each in an engine of its own
+    for pair, found in zip(
+        chosen,
+        outcomes(bundle, [{"x": x, "k": _vector(*pair)} for pair in chosen]),
+        strict=True,
+    ):
+        assert isinstance(found, Refused), pair
+        assert re.search(r"(filling|tiling): .*(memory|64 bits)", str(found)), (pair, found)
+
+
+@pytest.mark.parametrize("form", ["standalone"])
+def test_products_of_the_extents_of_empty_inputs(form: str, tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    model = model_of(nodes, {"x": "float32[n,k]", "w": "float32[k,m]"})
+    bundle = built(model, tmp_path / "b", form)
+    ones = run(bundle, {"x": np.ones((2, 3), "float32"), "w": np.ones((3, 2), "float32")})
+    np.testing.assert_array_equal(ones["y"], np.full((2, 2), 3, "float32"))
+    feeds = [
+        {"x": np.empty((size, 0), "float32"), "w": np.empty((0, size), "float32")}
+        for size in (1 << 31, 1 << 32, 1 << 33, 1 << 40)
+    ]
+    for found in outcomes(bundle, feeds):
+        assert isinstance(found, Refused)
+        assert "memory" in str(found)
+
+
+def test_a_dim_beyond_what_extents_may_be(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": "float32[n,k]"})
+    bundle = built(model, tmp_path / "b", "standalone")
+    assert run(bundle, {"x": np.empty((1 << 40, 0), "float32")})["y"].shape == (1 << 40, 0)
+    with pytest.raises(Refused, match="n = 1099511627777, it must be 0 to 1099511627776"):
+        run(bundle, {"x": np.empty(((1 << 40) + 1, 0), "float32")})
