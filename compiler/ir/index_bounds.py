@@ -24,7 +24,8 @@ class Limit:
     distinct: the axis along which no value may occur twice; of coordinates, which belong together,
     no tuple may. from_end: negative values count from the end, and are legal as far as the positive
     ones are. total: what the values add up to. scale: of both ends, where values are floats; whole:
-    floats are to be whole numbers.
+    floats are to be whole numbers. usual: other values are legal too, and these are drawn where no
+    other use limits them.
     """
 
     low: End
@@ -35,6 +36,7 @@ class Limit:
     total: End | None = None
     scale: float = 1.0
     whole: bool = True
+    usual: bool = False
 
     def at(self, dims: Mapping[str, int]) -> tuple[int, int]:
         """Both ends at these dims, before `scale`."""
@@ -54,6 +56,15 @@ def collect(uses: Iterable[tuple[str | None, Limit]], inputs: Collection[str]) -
         if source in inputs and source is not None:
             found.setdefault(source, {})[limit] = None
     return {name: tuple(limits) for name, limits in found.items()}
+
+
+USUAL = 9
+"""The greatest magnitude of integers that are drawn where any are legal."""
+
+
+def demands(limits: Sequence[Limit]) -> list[Limit]:
+    """The limits outside of which a value is illegal."""
+    return [limit for limit in limits if not limit.usual]
 
 
 def without_coordinates(limit: Limit) -> Limit:

@@ -6,7 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from compiler.ir.index_bounds import Limit, Limits, ends_at
+from compiler.ir.index_bounds import Limit, Limits, demands, ends_at
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.tensors import TensorSpec
 from relaxd.loader.narrow import dtype_of
@@ -39,7 +39,7 @@ def is_mask(spec: TensorSpec, limited: Collection[str]) -> bool:
 def objection(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> str | None:
     """Why no values are legal at the point, None where some are."""
     for spec in inputs:
-        shape, own = shape_at(spec, point), limits.get(spec.name, ())
+        shape, own = shape_at(spec, point), demands(limits.get(spec.name, ()))
         if 0 in shape or not own:
             continue
         low, high = ends_at(own, point.dims, shape)
@@ -50,6 +50,7 @@ def objection(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> str
 
 def within(array: Array, point: Point, limits: Sequence[Limit]) -> Array:
     """The array with every value moved to the nearest legal one at the point."""
+    limits = demands(limits)
     low, high = _ends(limits, point, array.shape)
     scale = _scale(limits)
     return np.asarray(array.clip(low * scale, high * scale)).astype(array.dtype)
@@ -59,8 +60,9 @@ def _draw_one(
     spec: TensorSpec, point: Point, limits: Sequence[Limit], random: np.random.Generator
 ) -> Array:
     shape = shape_at(spec, point)
-    if limits:
-        return _legal(spec, point, limits, random)
+    wanted = demands(limits) or [limit for limit in limits if "int" in spec.dtype]
+    if wanted:
+        return _legal(spec, point, wanted, random)
     if "float" in spec.dtype:
         values = np.asarray(random.standard_normal(shape, dtype=np.float32))
         # Its numbers are powers of two.

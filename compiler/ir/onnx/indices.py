@@ -9,9 +9,9 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.index_bounds import Limit, without_coordinates
 from compiler.ir.limits import end_of
-from compiler.ir.onnx.node import Node
 
 if TYPE_CHECKING:
+    from compiler.ir.onnx.node import Node
     from compiler.ir.onnx.scope import Model, Scope
 
 PASS_THROUGH = frozenset(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from compiler.ir.builder import Builder
-from compiler.ir.extents import spelled
+from compiler.ir.extents import Extent, spelled
+from compiler.ir.index_bounds import USUAL
 from compiler.ir.node_errors import NodeErrors
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.lists import Content, Items, Stacked
 from compiler.ir.origins import Origins
 from compiler.ir.values import Known, Tensor, Value
@@ -96,16 +98,25 @@ class Node(NodeErrors):
         """A required input as a run-time tensor."""
         return self.builder.tensor(self.value(index))
 
-    def known_extents(self, index: int, what: str) -> Known:
-        """A required integer input as extents (see Builder.known_extents)."""
+    def known_extents(self, index: int, what: str, least: Extent = 0) -> Known:
+        """A required integer input as extents (see Builder.known_extents); sample inputs hold
+        `least` and more.
+        """
+        limit_values(self.builder, self, index, least, USUAL, usual=True)
         return self.builder.known_extents(self.value(index), what)
 
-    def known_integers(self, index: int, what: str) -> Known:
-        """A required integer input as symbols of either sign (see Builder.known_integers)."""
+    def known_integers(
+        self, index: int, what: str, least: Extent = -USUAL, most: Extent = USUAL
+    ) -> Known:
+        """A required integer input as symbols of either sign (see Builder.known_integers); sample
+        inputs lie between the two ends.
+        """
+        limit_values(self.builder, self, index, least, most, usual=True)
         return self.builder.known_integers(self.value(index), what)
 
     def known_positions(self, index: int, what: str) -> Known:
         """A required integer input as bounds along an axis (see Builder.known_positions)."""
+        limit_values(self.builder, self, index, -USUAL, USUAL, usual=True)
         return self.builder.known_positions(self.value(index), what)
 
     def declared_rank(self, index: int) -> int | None:

@@ -17,6 +17,7 @@ PASS_THROUGH = frozenset(
         "transpose", "permute", "t", "contiguous",
         "clone", "clamp", "narrow", "repeat", "long", "int", "type_as", "detach", "alias",
         "expand_as", "chunk", "split",
+        "Int", "IntImplicit", "ScalarImplicit", "item",
     )
 )  # fmt: skip
 """Operators whose first argument's elements come out unchanged."""
@@ -32,8 +33,14 @@ def uses(
         raw.debugName(): argument.name
         for raw, argument in zip(program.graph.inputs(), program.schema.arguments, strict=True)
     }
-    for raw, limit in indexed:
+    for raw, limit in ((part, limit) for whole, limit in indexed for part in _parts(whole)):
         yield names.get(_source(raw).debugName()), without_coordinates(limit)
+
+
+def _parts(raw: Any) -> list[Any]:
+    """The values in a list that the graph makes right there, else the value itself."""
+    node = raw.node()
+    return list(node.inputs()) if node.kind() == "prim::ListConstruct" else [raw]
 
 
 def _source(raw: Any) -> Any:

@@ -14,6 +14,7 @@ from tvm.ir import Expr as PrimExpr
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent, spelled
+from compiler.ir.index_bounds import USUAL, Limit
 from compiler.ir.node_errors import NodeErrors
 from compiler.ir.origins import Origins
 from compiler.ir.torchscript.dtypes import dtype_of
@@ -156,16 +157,31 @@ class Node(NodeErrors):
 
     def size(self, name: str, default: Any = _MISSING) -> Extent:
         """An integer argument that is an extent: every run checks one that import does not know."""
+        self.limit(name, 0)
         return self.as_size(self.get(name, default), name)
 
     def sizes(self, name: str) -> list[Extent]:
         """A list of extents, as `size`; a single one counts as a list of one. Constants are left as
         they are, such as a -1 that has a meaning.
         """
+        self.limit(name, 0)
         found = self.get(name)
         if isinstance(found, (int, PrimExpr)):
             return [self.as_size(found, name)]
         return [self.as_size(item, name) for item in self.items(name)]
+
+    def position(self, name: str, default: Any = _MISSING) -> Extent:
+        """An integer argument of either sign, as sample inputs are to have it, such as a bound of a
+        slice.
+        """
+        self.limit(name, -USUAL)
+        return self.extent(name, default)
+
+    def limit(self, name: str, least: builtins.int) -> None:
+        """State from where on sample inputs of a number are drawn."""
+        if name in self.names:
+            raw = list(self.raw.inputs())[self.names.index(name)]
+            self.scope.model.indexed.append((raw, Limit(least, USUAL, usual=True)))
 
     def as_size(self, found: Any, name: str) -> Extent:
         """An extent that is a value of the scope."""

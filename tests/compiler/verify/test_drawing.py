@@ -29,6 +29,17 @@ def test_bounds_follow_the_dims_of_the_point() -> None:
     assert drawn("ids=int64[m]", Limit(0, LAST), m=9, n=1).tolist() == [0] * 9
 
 
+def test_usual_values_are_drawn_where_no_use_demands_others() -> None:
+    usual, size = Limit(-9, 9, usual=True), Limit(0, 9, usual=True)
+    array = drawn("k=int64[m]", usual, m=999)
+    assert (array.min(), array.max()) == (-9, 9)
+    assert drawn("k=int64[m]", usual, size, m=999).min() == 0
+    assert drawn("k=int64[m]", usual, Limit(20, 30), m=999).min() == 20
+    assert drawn("k=float32[m]", usual, m=9).tolist() == drawn("k=float32[m]", m=9).tolist()
+    sample = np.array([224])
+    assert within(sample, Point("p", {}), [usual]).tolist() == [224]
+
+
 def test_indices_count_from_the_end_where_every_use_allows_it() -> None:
     array = drawn("ids=int64[m]", Limit(0, LAST, from_end=True), m=999, n=8)
     assert array.min() == -8

@@ -31,7 +31,8 @@ def determinant(b: Builder, node: Node) -> Value:
 
 
 def _cumulate(b: Builder, node: Node, combine: Callable[[Any, Any], Any], start: int) -> Value:
-    axis: Extent = node.known_integers(1, "axis").scalars()[0]
+    rank = len(node.value(0).shape)
+    axis: Extent = node.known_integers(1, "axis", -rank, rank - 1).scalars()[0]
     exclusive, reverse = bool(node.attr("exclusive", 0)), bool(node.attr("reverse", 0))
     return scan.cumulate(b, node.value(0), axis, combine, start, exclusive, reverse)
 

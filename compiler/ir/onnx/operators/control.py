@@ -9,7 +9,9 @@ import numpy as np
 import onnx
 
 from compiler.ir.builder import Builder
+from compiler.ir.index_bounds import USUAL
 from compiler.ir.indices import Indices
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.lists import Content, Form, Items, Stacked, flattened, restored, stack_of
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -63,6 +65,7 @@ def loop(b: Builder, node: Node) -> Sequence[Content | None]:
     carried = list(node.inputs[2:])
     trips = node.optional(0)
     go = node.optional(1)
+    limit_values(b, node, 0, -1, USUAL, usual=True)
     scans = len(body.output) - 1 - len(carried)
     b.stacks = b.stacks or scans > 0
     count = _certain_trips(b, trips, go)

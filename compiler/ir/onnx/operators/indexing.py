@@ -7,6 +7,7 @@ from typing import Any
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.index_bounds import USUAL
 from compiler.ir.onnx.dtypes import DTYPES
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
@@ -111,6 +112,7 @@ def one_hot(b: Builder, node: Node) -> Value:
     """Rows of off values with one on value."""
     depth = node.value(1)
     whole = depth if not ew.is_float(depth.dtype) else ew.cast(b, depth, "int64")
+    limit_values(b, node, 1, 1, USUAL, usual=True)
     extent: Extent = b.known_extents(whole, "depth").scalars()[0]
     return indexing.one_hot(b, node.value(0), extent, node.value(2), node.attr("axis", -1))
 

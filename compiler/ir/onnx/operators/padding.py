@@ -9,6 +9,7 @@ import numpy as np
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.index_bounds import USUAL
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import layout
@@ -27,8 +28,9 @@ def _mode(node: Node) -> PadMode:
 def pad_inputs(b: Builder, node: Node) -> Value:
     """By run-time amounts, on some axes or all."""
     x = node.value(0)
-    amounts = node.known_integers(1, "pad").scalars()
-    axes = node.known_integers(3, "axis").scalars() if node.has(3) else list(range(len(x.shape)))
+    rank = len(x.shape)
+    amounts = node.known_integers(1, "pad", *_usual(x, _mode(node))).scalars()
+    axes = node.known_integers(3, "axis", 0, rank - 1).scalars() if node.has(3) else range(rank)
     if not all(isinstance(axis, int) for axis in axes):
         return _open_axes(b, node, x, amounts, axes)
     places = [layout.axis_of(int(axis), len(x.shape)) for axis in axes]
@@ -39,6 +41,17 @@ def pad_inputs(b: Builder, node: Node) -> Value:
     for lane, axis in enumerate(places):
         before[axis], after[axis] = amounts[lane], amounts[lane + len(places)]
     return pad(b, x, before, after, _mode(node), _fill(b, node))
+
+
+def _usual(x: Value, mode: PadMode) -> tuple[Extent, Extent]:
+    """Amounts that every axis admits on both sides; those that are less than 0 crop."""
+    shortest: Extent = USUAL
+    for extent in x.shape:
+        shortest = ex.minimum(shortest, extent)
+    if mode is PadMode.REFLECT:
+        return 0, ex.sub(shortest, 1)
+    left = shortest if mode is PadMode.CONSTANT else ex.sub(shortest, 1)
+    return ex.sub(0, ex.floordiv(left, 2)), USUAL
 
 
 def _fill(b: Builder, node: Node) -> Value | None:

@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax
 
 from compiler.ir.builder import Builder
+from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
@@ -22,6 +23,7 @@ def _reduced(b: Builder, node: Node, x: Value, kind: str) -> Value:
     keepdims = bool(node.attr("keepdims", 1))
     given = node.optional(1)
     if given is not None and not (isinstance(given, Known) and not given.symbolic):
+        limit_values(b, node, 1, -len(x.shape), len(x.shape) - 1, usual=True)
         return rd.reduce_at_run_time(
             b, x, kind, given, keepdims, bool(node.attr("noop_with_empty_axes", 0))
         )

@@ -53,7 +53,7 @@ def resize_sizes(b: Builder, node: Node) -> Value:
     scales = _vector(b, node, 2, len(axes))
     if scales is not None:
         return _by_scales(b, x, axes, scales, roi, sampling)
-    sizes = node.known_extents(3, "size").scalars()
+    sizes = node.known_extents(3, "size", 1).scalars()
     if len(sizes) != len(axes):
         node.fail(f"{len(sizes)} sizes for {len(axes)} axes", reason="shape")
     return _to_sizes(b, node, x, axes, sizes, roi, sampling)

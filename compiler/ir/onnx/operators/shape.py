@@ -85,13 +85,15 @@ def size(b: Builder, node: Node) -> Value:
     return Known.of(b.facts.simplify(ex.product(node.value(0).shape)), "int64")
 
 
-def axes_of(node: Node, index: int) -> list[Extent] | None:
+def axes_of(node: Node, index: int, rank: int) -> list[Extent] | None:
     """Axes given as an attribute (older opsets) or an input (newer), integers where import knows
     them; None when absent.
     """
     if "axes" in node.attributes:
         return [int(axis) for axis in node.attributes["axes"]]
-    return node.known_integers(index, "axis").scalars() if node.has(index) else None
+    if not node.has(index):
+        return None
+    return node.known_integers(index, "axis", -rank, rank - 1).scalars()
 
 
 def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
@@ -103,7 +105,8 @@ def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
 def reshape(b: Builder, node: Node) -> Value:
     """0 keeps the input's extent (unless allowzero), -1 is what remains."""
     x = node.value(0)
-    wanted = node.known_integers(1, "reshape").scalars()
+    # Zeros keep extents, and a -1 takes what remains: samples of other numbers hardly ever fit.
+    wanted = node.known_integers(1, "reshape", -1, 0).scalars()
     return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))
 
 
@@ -177,7 +180,7 @@ def transpose(b: Builder, node: Node) -> Value:
 @op("Unsqueeze")
 def unsqueeze(b: Builder, node: Node) -> Value:
     """Axes of extent 1 inserted."""
-    given = axes_of(node, 1)
+    given = axes_of(node, 1, len(node.value(0).shape) + 1)
     if given is None:
         node.fail("axes are required", reason="input")
     return (
@@ -190,7 +193,7 @@ def unsqueeze(b: Builder, node: Node) -> Value:
 @op("Squeeze")
 def squeeze(b: Builder, node: Node) -> Value:
     """Axes of extent 1 removed."""
-    given = axes_of(node, 1)
+    given = axes_of(node, 1, len(node.value(0).shape))
     return (
         layout.squeeze(b, node.value(0), given)
         if given is None or settled(given)
@@ -232,7 +235,8 @@ def slice_inputs(b: Builder, node: Node) -> Value:
         node.known_positions(index, name).scalars() for index, name in ((1, "start"), (2, "end"))
     )
     steps = node.known_positions(4, "step").scalars() if node.has(4) else [1] * len(starts)
-    return _slice(b, node, axes_of(node, 3), starts, ends, steps)
+    along = axes_of(node, 3, len(node.value(0).shape))
+    return _slice(b, node, along, starts, ends, steps)
 
 
 @op("Slice", since=1)
@@ -263,7 +267,7 @@ def _slice(
 def expand(b: Builder, node: Node) -> Value:
     """The input broadcast with a shape."""
     x = node.value(0)
-    wanted = node.known_extents(1, "expand").scalars()
+    wanted = node.known_extents(1, "expand", 1).scalars()
     return broadcast.expand(
         b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape")
     )

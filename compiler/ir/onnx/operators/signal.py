@@ -18,14 +18,18 @@ HAMMING = 25 / 46
 
 
 def _extent(node: Node, index: int, what: str) -> Extent:
-    return node.known_extents(index, what).scalars()[0]
+    return node.known_extents(index, what, 1).scalars()[0]
 
 
 @op("DFT", since=20)
 def dft(b: Builder, node: Node) -> Value:
     """The transform along an axis given as an input."""
     length = _extent(node, 1, "dft_length") if node.has(1) else None
-    axis = node.known_integers(2, "axis").scalars()[0] if node.has(2) else -2
+    axis = (
+        node.known_integers(2, "axis", -len(node.value(0).shape), -2).scalars()[0]
+        if node.has(2)
+        else -2
+    )
     return fourier.dft(
         b,
         node.value(0),

@@ -11,6 +11,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.facts import UNBOUNDED
+from compiler.ir.index_bounds import USUAL
 from compiler.ir.indices import Indices
 from compiler.ir.ops import broadcast, indexing, layout, nn_pad, scan
 from compiler.ir.ops import elementwise as ew
@@ -193,6 +194,7 @@ def flip(b: Builder, node: Node) -> Value:
 def roll(b: Builder, node: Node) -> Value:
     """Elements moved along axes, those that leave come in at the other end."""
     x = node.value("self")
+    node.limit("shifts", -USUAL)
     shape, shifts = x.shape, node.extents("shifts")
     axes = node.axes("dims", len(shape))
     if axes is None:
@@ -279,9 +281,9 @@ def _triangle(b: Builder, node: Node, upper: bool) -> Value:
     if x.dtype == "bool":
         # TVM selects between booleans as bytes.
         return ew.cast(
-            b, indexing.triangle(b, ew.cast(b, x, "int8"), upper, node.extent("diagonal")), "bool"
+            b, indexing.triangle(b, ew.cast(b, x, "int8"), upper, node.position("diagonal")), "bool"
         )
-    return indexing.triangle(b, x, upper, node.extent("diagonal"))
+    return indexing.triangle(b, x, upper, node.position("diagonal"))
 
 
 @op("meshgrid")

@@ -229,8 +229,8 @@ def sliced(b: Builder, node: Node) -> Step:
     """start to end along an axis in steps, both clamped to the axis."""
     x = node.value("self")
     axis = node.axis("dim", len(x.shape), 0)
-    start = node.extent("start") if node.has("start") else 0
-    end = node.extent("end") if node.has("end") else layout.INT64_MAX
+    start = node.position("start") if node.has("start") else 0
+    end = node.position("end") if node.has("end") else layout.INT64_MAX
     step = node.extent("step", 1)
     return lambda b, x: layout.strided_slice(b, x, axis, start, end, step)
 

@@ -101,6 +101,23 @@ def test_the_message_names_the_node() -> None:
     assert any("Split" in str(m) and "cut" in str(m) and "[0, 2^40]" in str(m) for m in messages)
 
 
+def test_samples_are_of_either_sign_where_they_may() -> None:
+    nodes = [
+        NODE("Range", ["zero", "k", "one"], ["range"]),
+        NODE("Range", ["zero", "m", "one"], ["short"]),
+        NODE("ConstantOfShape", ["m"], ["zeros"]),
+        NODE("Pad", ["x", "pads"], ["padded"]),
+    ]
+    inputs = {"k": "int64[]", "m": "int64[]", "x": "float32[n]", "pads": "int64[2]"}
+    nodes.insert(2, NODE("Reshape", ["m", "one_axis"], ["extents"]))
+    nodes[3].input[0] = "extents"
+    constants = {"zero": np.array(0), "one": np.array(1), "one_axis": np.array([1])}
+    bounds = build(model_of(nodes, inputs, constants)).imported.index_bounds
+    least = {name: max(limit.at({"n": 7})[0] for limit in bounds[name]) for name in bounds}
+    assert {name: least[name] for name in ("k", "m", "pads")} == {"k": -9, "m": 0, "pads": -3}
+    assert all(limit.usual for limits in bounds.values() for limit in limits)
+
+
 @pytest.mark.parametrize("operator", ["Split", "SplitToSequence"])
 def test_parts_are_not_negative(operator: str) -> None:
     nodes = [NODE("Split", ["x", "sizes"], ["p", "q"])]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.compiler.ir.torchscript.running import Compiled, agree, run, scripted
+from tests.compiler.ir.torchscript.running import Compiled, agree, imported, run, scripted
 
 NUMBERS = (-9, -5, -3, -1, 0, 1, 2, 3, 4, 5, 6, 20)
 
@@ -137,6 +137,22 @@ def truncate(x: torch.Tensor, k: int) -> torch.Tensor:
     return x * int(x.size(0) * 0.5 - 3.0) + k
 
 
+def _scripted(function: Callable[[Any, int], Any]) -> Any:
+    class Reads(nn.Module):
+        def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            return function(x, int(k))
+
+    return scripted(Reads())
+
+
+@pytest.mark.parametrize(("function", "least"), [(zeros, 0), (tail, -9), (roll, -9), (windows, 0)])
+def test_samples_are_of_either_sign_where_they_may(
+    function: Callable[[Any, int], Any], least: int
+) -> None:
+    module = imported(_scripted(function), {"x": "float32[n,5]", "k": "int64[]"})
+    assert [limit.low for limit in module.index_bounds["k"]] == [least]
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -147,11 +163,7 @@ def truncate(x: torch.Tensor, k: int) -> torch.Tensor:
     ],
 )
 def test_as_torch_or_refused_as_torch(function: Callable[[Any, int], Any]) -> None:
-    class Reads(nn.Module):
-        def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-            return function(x, int(k))
-
-    module = scripted(Reads())
+    module = _scripted(function)
     call = Compiled(module, {"x": "float32[n,5]", "k": "int64[]"})
     x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
     for number in NUMBERS:
