@@ -32,6 +32,8 @@ from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
 from compiler.verify import npz, report, sides
+from compiler.verify.choosing import Choice, choose
+from compiler.verify.distributions import Distribution
 from compiler.verify.inputs import Signature, Trials, prepare
 from compiler.verify.reference import onnx as reference
 from compiler.verify.samples import to_npz
@@ -131,8 +133,10 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
     manifest = files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
-        trials = _trials(this, signature.original)
+        choice = _choice(this, signature.original, original)
+        trials = _trials(this, signature.original, choice.distribution)
         numerics = _verified(this, original, compiled, trials.weighed(compiled.kernels))
+        numerics["inputs"] = choice.to_json()
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
@@ -321,7 +325,15 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
     )
 
 
-def _trials(this: _Build, signature: Signature) -> Trials:
+def _choice(this: _Build, signature: Signature, original: sides.Reference) -> Choice:
+    """What inputs are drawn from where the request has no samples."""
+    if not this.request.options.verify or this.job.samples or not this.drawn:
+        return Choice()
+    folder, seed = this.scratch / "distributions", this.request.options.seed
+    return choose(signature, original, seed, folder, _VERIFY)
+
+
+def _trials(this: _Build, signature: Signature, wanted: Distribution) -> Trials:
     if not (this.request.options.verify or this.request.options.profile):
         return Trials((), ())
     samples = Path(this.job.samples) if this.job.samples else None
@@ -334,6 +346,7 @@ def _trials(this: _Build, signature: Signature) -> Trials:
         _VERIFY.input_bytes,
         slow=emulated,
         drawn=this.drawn,
+        wanted=wanted,
     )
 
 

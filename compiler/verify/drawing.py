@@ -1,5 +1,6 @@
 """Draws the inputs of a point: numbers that exercise a model without breaking its contract."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -7,6 +8,12 @@ import ml_dtypes
 import numpy as np
 
 from compiler.ir.index_bounds import Limit, Limits, demands, ends_at
+from compiler.verify.distributions import (
+    Distribution,
+    sample,
+    sample_tokens,
+    takes_tokens,
+)
 from compiler.verify.points import Point, shape_at
 from relaxd.contract.tensors import TensorSpec
 from relaxd.loader.narrow import dtype_of
@@ -16,24 +23,47 @@ Arrays = dict[str, Array]
 
 _FROM_END = 1 / 16
 """The share of indices that count from the end, where they may."""
+_POSITIONS = re.compile(r"position|pos_ids")
+_LENGTHS = re.compile(r"(^|_)(len|lens|length|lengths)$")
 _MOST_RANKED = 1 << 22
 """Distinct indices are the first of a shuffled range of up to so many numbers."""
 
 
-def draw(point: Point, inputs: Iterable[TensorSpec], limits: Limits, seed: int) -> Arrays:
-    """Inputs at the point: floats are normal, masks a run of ones, values that `limits` speak of
-    legal ones, other integers small.
+def draw(
+    point: Point,
+    inputs: Sequence[TensorSpec],
+    limits: Limits,
+    seed: int,
+    wanted: Distribution = Distribution.NOISE,
+) -> Arrays:
+    """Inputs at the point: floats of the wanted distribution, masks a run of ones, positions a
+    count, lengths up to the longest axis, values that `limits` speak of legal ones, other integers
+    small.
     """
     random = np.random.default_rng([seed, *point.dims.values()])
-    return {spec.name: _draw_one(spec, point, limits.get(spec.name, ()), random) for spec in inputs}
+    longest = max((max(shape_at(spec, point)[1:], default=1) for spec in inputs), default=1)
+    result = {}
+    for spec in inputs:
+        own = limits.get(spec.name, ())
+        values = _by_name(spec, point, longest, random) if not own else None
+        if values is None:
+            values = _draw_one(spec, point, own, wanted, random)
+        result[spec.name] = values
+    return result
+
+
+def highest(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> list[int]:
+    """The greatest legal values of inputs of integers that have one."""
+    bounded = [spec for spec in inputs if spec.name in limits and "int" in spec.dtype]
+    ends = [ends_at(limits[spec.name], point.dims, shape_at(spec, point)) for spec in bounded]
+    return [int(high.max()) for _, high in ends]
 
 
 def is_mask(spec: TensorSpec, limited: Collection[str]) -> bool:
     """Whether the input is taken for a mask: by its name, unless it is one of those whose values
     are limited.
     """
-    named = "mask" in spec.name.lower() and "float" not in spec.dtype
-    return named and spec.name not in limited
+    return "mask" in spec.name.lower() and spec.name not in limited
 
 
 def objection(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> str | None:
@@ -57,19 +87,24 @@ def within(array: Array, point: Point, limits: Sequence[Limit]) -> Array:
 
 
 def _draw_one(
-    spec: TensorSpec, point: Point, limits: Sequence[Limit], random: np.random.Generator
+    spec: TensorSpec,
+    point: Point,
+    limits: Sequence[Limit],
+    wanted: Distribution,
+    random: np.random.Generator,
 ) -> Array:
     shape = shape_at(spec, point)
-    wanted = demands(limits) or [limit for limit in limits if "int" in spec.dtype]
-    if wanted:
-        return _legal(spec, point, wanted, random)
+    legal = demands(limits) or [limit for limit in limits if "int" in spec.dtype]
+    if legal:
+        return _legal(spec, point, legal, wanted, random)
+    shown = sample(spec, shape, wanted, random)
+    if shown is not None:
+        return shown.astype(dtype_of(spec.dtype))
     if "float" in spec.dtype:
         values = np.asarray(random.standard_normal(shape, dtype=np.float32))
         # Its numbers are powers of two.
         values = np.exp2(values.round()) if spec.dtype == "float8_e8m0fnu" else values
         return values.astype(dtype_of(spec.dtype))
-    if is_mask(spec, ()):
-        return _mask(shape, random).astype(dtype_of(spec.dtype))
     if spec.dtype == "bool":
         return np.asarray(random.random(shape) < 0.5)
     low, high = _small(ml_dtypes.iinfo(spec.dtype))
@@ -77,8 +112,34 @@ def _draw_one(
     return np.asarray(drawn).astype(dtype_of(spec.dtype))
 
 
+def _by_name(
+    spec: TensorSpec, point: Point, longest: int, random: np.random.Generator
+) -> Array | None:
+    """Values for an input whose name says what it is, None for any other.
+
+    longest: the greatest size of an axis behind the batch, which lengths count along.
+    """
+    shape, name, dtype = shape_at(spec, point), spec.name.lower(), dtype_of(spec.dtype)
+    if "mask" in name:
+        return _mask(shape, random).astype(dtype)
+    if "int" not in spec.dtype:
+        return None
+    if _POSITIONS.search(name) and shape:
+        return np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
+    if _LENGTHS.search(name) and len(shape) <= 1:
+        lengths = np.asarray(random.integers(1, longest, size=shape, endpoint=True))
+        if lengths.size > 1:
+            lengths[0] = longest
+        return lengths.astype(dtype)
+    return None
+
+
 def _legal(
-    spec: TensorSpec, point: Point, limits: Sequence[Limit], random: np.random.Generator
+    spec: TensorSpec,
+    point: Point,
+    limits: Sequence[Limit],
+    wanted: Distribution,
+    random: np.random.Generator,
 ) -> Array:
     """Values that every limit allows."""
     shape, dtype = shape_at(spec, point), dtype_of(spec.dtype)
@@ -89,6 +150,8 @@ def _legal(
     if any(one.total is not None for one in limits):
         total = next(one for one in limits if one.total is not None)
         return _shares(Limit(0, total.total or 0).at(point.dims)[1], shape, random).astype(dtype)
+    if wanted is Distribution.TEXT and low.size == 1 and takes_tokens(int(low[0]), int(high[0])):
+        return sample_tokens(int(low[0]), int(high[0]), shape, random).astype(dtype)
     found = _distinct(low, high, shape, limits, random)
     drawn = random.integers(low, high, size=shape, endpoint=True) if found is None else found
     if all(one.from_end for one in limits):
@@ -163,9 +226,11 @@ def _small(info: Any) -> tuple[int, int]:
 
 def _mask(shape: tuple[int, ...], random: np.random.Generator) -> Array:
     """Ones, then zeros, along the last axis, never zeros alone: a row that masks everything has no
-    defined softmax.
+    defined softmax. Of several samples the first has ones alone.
     """
     if not shape:
         return np.ones(shape)
     lengths = random.integers(1, max(shape[-1], 1), size=(*shape[:-1], 1), endpoint=True)
+    if len(shape) > 1 and shape[0] > 1:
+        lengths[0] = shape[-1]
     return np.asarray(np.arange(shape[-1]) < lengths)

@@ -2,6 +2,7 @@
 bytes.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,6 +14,7 @@ from compiler.ir.imported import Imported, Kept
 from compiler.ir.index_bounds import Limits
 from compiler.verify import drawing, npz
 from compiler.verify.buffers import step
+from compiler.verify.distributions import Distribution
 from compiler.verify.drawing import Arrays, draw
 from compiler.verify.effort import Note, effort
 from compiler.verify.filling import agreeing, filled, objection
@@ -21,6 +23,9 @@ from compiler.verify.samples import fitted, from_npz
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.tensors import TensorSpec
+
+_MOST_BYTES = 64
+"""Bytes of inputs for each element that a trial of a distribution is to have, at most."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,7 @@ def prepare(
     *,
     slow: bool = False,
     drawn: bool = True,
+    wanted: Distribution = Distribution.NOISE,
 ) -> Trials:
     """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises
     VerifyError for bad samples.
@@ -150,13 +156,36 @@ def prepare(
     samples: one point and its inputs, which serve at the other points too: on noise many a model
     finds nothing to say.
     slow: what runs them is slow, so that the points are `points_nearby`; drawn: whether there are
-    points beside the samples.
+    points beside the samples; wanted: what inputs without samples are drawn from.
     """
     found = [from_npz(samples, signature.inputs, signature.dims)] if samples else []
     sample = found[0][1] if found else None
     chosen = _points(signature, seed, slow=slow) if drawn else ()
-    made, left_out = _made(signature, chosen, sample, seed, max_bytes)
+    made, left_out = _made(signature, chosen, sample, seed, max_bytes, wanted)
     return Trials(_all_written(folder, chain(found, made)), left_out)
+
+
+def prepare_each(
+    signature: Signature, wanted: Sequence[Distribution], seed: int, folder: Path, elements: int
+) -> tuple[Trial, ...]:
+    """One trial for each distribution, at the cheapest point whose inputs have so many elements or
+    else at the dearest that has fewer; none where no point has inputs.
+    """
+    fits = [
+        point
+        for point in _points(signature, seed, slow=False)
+        if _objection(signature, point, elements * _MOST_BYTES) is None
+    ]
+    large = [point for point in fits if _elements(point, signature.inputs) >= elements]
+    chosen = [*large[:1], *fits[::-1]][:1]
+    return _all_written(
+        folder,
+        (
+            (Point(each.value, point.dims), _inputs(signature, point, None, seed, each))
+            for point in chosen
+            for each in wanted
+        ),
+    )
 
 
 def prepare_at(
@@ -179,6 +208,7 @@ def _made(
     sample: Arrays | None,
     seed: int,
     max_bytes: int,
+    wanted: Distribution = Distribution.NOISE,
 ) -> tuple[Iterator[tuple[Point, Arrays]], tuple[LeftOut, ...]]:
     """The inputs at each point that can have some, drawn as they are asked for, and the others."""
     fits, left_out = [], []
@@ -188,7 +218,7 @@ def _made(
             fits.append(point)
         else:
             left_out.append(LeftOut(point, reason))
-    drawn = ((point, _inputs(signature, point, sample, seed)) for point in fits)
+    drawn = ((point, _inputs(signature, point, sample, seed, wanted)) for point in fits)
     return drawn, tuple(left_out)
 
 
@@ -235,11 +265,17 @@ def _points(signature: Signature, seed: int, *, slow: bool) -> tuple[Point, ...]
     return tuple(sorted(once.values(), key=lambda point: bytes_of(point, signature.inputs)))
 
 
-def _inputs(signature: Signature, point: Point, sample: Arrays | None, seed: int) -> Arrays:
+def _elements(point: Point, inputs: Sequence[TensorSpec]) -> int:
+    return sum(math.prod(shape_at(spec, point)) for spec in inputs)
+
+
+def _inputs(
+    signature: Signature, point: Point, sample: Arrays | None, seed: int, wanted: Distribution
+) -> Arrays:
     """Drawn at the point, the sample in place of what it has; what states the caches' lengths
     follows from the point.
     """
-    made = draw(point, signature.inputs, signature.bounds, seed)
+    made = draw(point, signature.inputs, signature.bounds, seed, wanted)
     if sample:
         made |= fitted(sample, point, signature.inputs, signature.bounds)
     return made | filled(point, signature.inputs, signature.caches, seed)

@@ -235,9 +235,21 @@ class WeightsReport:
 
 
 @dataclass(frozen=True)
+class InputsReport:
+    """What inputs were drawn from where the request had no samples: noise, pages, smooth, tones,
+    quiet, bright_pages or text; spread: the standard deviation of the reference's outputs, by
+    distribution, of those that were tried.
+    """
+
+    distribution: str = "noise"
+    spread: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class NumericsReport:
     """How the build was verified; None where it has no report. float64: what evaluated the model in
-    float64, or why nothing could; None where nothing had to. weights: None where the library has
+    float64, or why nothing could; None where nothing had to. inputs: what they were drawn from.
+    weights: None where the library has
     the model's own; precision: None where it computes in the model's; cache: None where it stores
     caches in the model's.
     """
@@ -247,6 +259,7 @@ class NumericsReport:
     reason: str | None = None
     reference: str | None = None
     float64: str | None = None
+    inputs: InputsReport | None = None
     warnings: tuple[str, ...] = ()
     outputs: tuple[OutputReport, ...] = ()
     left_out: tuple[UncomparedPoint, ...] = ()

@@ -48,3 +48,32 @@ def test_forms_that_onnxruntime_lacks_are_judged_by_the_stand_in(tmp_path: Path)
     found = report(tmp_path / "out", "numerics.json")
     assert (found["verdict"], found["left_out"]) == ("passed", [])
     assert found["reference"].startswith("onnx.reference")
+
+
+def ink_detector() -> onnx.ModelProto:
+    """A sigmoid that is 0 on noise, whose colours and neighbours average out."""
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["grey"], axes=[1], keepdims=1),
+        helper.make_node("AveragePool", ["grey"], ["near"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Mul", ["near", "slope"], ["steep"]),
+        helper.make_node("Add", ["steep", "offset"], ["logits"]),
+        helper.make_node("Sigmoid", ["logits"], ["y"]),
+    ]
+    constants = {"slope": np.float32([-60]), "offset": np.float32([-75])}
+    return model_of(nodes, {"x": "float32[n,3,h,w]"}, constants, 17, ["y"])
+
+
+def test_pictures_are_drawn_on_which_outputs_vary(tmp_path: Path) -> None:
+    dims = {"n": (1, 2), "h": (16, 128), "w": (16, 128)}
+    build(tmp_path / "out", ink_detector(), dims=dims, options={"profile": False})
+    found = report(tmp_path / "out", "numerics.json")
+    assert found["verdict"] == "passed"
+    assert found["inputs"]["distribution"] in ("pages", "smooth")
+    assert found["inputs"]["spread"]["noise"] < 1e-4
+    assert found["outputs"][0]["range"] > 0.9
+
+
+def test_inputs_without_pictures_are_noise(tmp_path: Path) -> None:
+    build(tmp_path / "out", options={"profile": False})
+    inputs = report(tmp_path / "out", "numerics.json")["inputs"]
+    assert inputs == {"distribution": "noise", "spread": {}}

@@ -1,0 +1,96 @@
+"""Chooses what inputs are drawn from by what a model makes of it: outputs that hardly vary prove
+little.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.isolation.step import Record
+from compiler.verify import npz
+from compiler.verify.distributions import Distribution, candidates
+from compiler.verify.drawing import highest
+from compiler.verify.inputs import Signature, prepare_each
+from compiler.verify.points import Point
+from compiler.verify.sides import Budget, Reference, ask_reference
+
+_ELEMENTS = 3 * 96 * 96
+"""Smaller pictures show too little."""
+_SECONDS = 20.0
+_ENOUGH = 0.05
+"""Outputs that deviate so far from their mean say enough; more may be a matter of scale."""
+_BETTER = 1.25
+"""How much more than noise another distribution must say, where noise says little."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What inputs are drawn from; spread: how far outputs deviated from their mean, by
+    distribution, of those that were tried.
+    """
+
+    distribution: Distribution = Distribution.NOISE
+    spread: Mapping[Distribution, float] = field(default_factory=dict)
+
+    def to_json(self) -> Record:
+        """The form in numerics.json."""
+        spread = {name.value: float(f"{value:.3g}") for name, value in self.spread.items()}
+        return {"distribution": self.distribution.value, "spread": spread}
+
+
+def choose(
+    signature: Signature, reference: Reference, seed: int, folder: Path, budget: Budget
+) -> Choice:
+    """The distribution on which the reference's outputs vary most, at one cheap point; noise where
+    inputs are no images, sounds or tokens, or where it says as much as any.
+    """
+    point = Point("any", {dim.name: dim.lowest for dim in signature.dims})
+    wanted = candidates(signature.inputs, highest(point, signature.inputs, signature.bounds))
+    if len(wanted) == 1:
+        return Choice()
+    folder.mkdir(exist_ok=True)
+    trials = prepare_each(signature, wanted, seed, folder, _ELEMENTS)
+    limited = replace(budget, seconds=min(budget.seconds, 2 * _SECONDS))
+    _, answered, _ = ask_reference(reference, trials, folder, limited)
+    outputs = {Distribution(t.point.label): npz.read(t.outputs("reference")) for t in answered}
+    return best({name: spreads_of(arrays) for name, arrays in outputs.items()})
+
+
+def best(spreads: Mapping[Distribution, Sequence[float]]) -> Choice:
+    """The choice by the spreads of all outputs on each distribution."""
+    scores = {
+        name: float(np.mean([min(spread, _ENOUGH) for spread in each])) if each else 0.0
+        for name, each in spreads.items()
+    }
+    noise = scores.get(Distribution.NOISE, 0.0)
+    chosen = max(scores, key=lambda name: scores[name], default=Distribution.NOISE)
+    better = scores.get(chosen, 0.0) > _BETTER * noise
+    means = {name: float(np.mean(each)) if each else 0.0 for name, each in spreads.items()}
+    return Choice(chosen if better else Distribution.NOISE, means)
+
+
+def spreads_of(outputs: Mapping[str, np.ndarray[Any, Any]]) -> list[float]:
+    """The standard deviation of each output, of rows along the last axis from the mean row where
+    there are several: rows that are all alike say nothing of what they are computed from.
+
+    Integers count in eighths of their distinct values, and what is empty or not finite not at all.
+    """
+    return [_spread(array) for array in outputs.values()]
+
+
+def _spread(array: np.ndarray[Any, Any]) -> float:
+    if not array.size:
+        return 0.0
+    if array.dtype.kind in "biu":
+        return _ENOUGH * min((len(np.unique(array)) - 1) / 8, 1.0)
+    values = array.astype(np.float64)
+    finite = np.isfinite(values)
+    values = np.where(finite, values, 0.0)
+    rows = values.reshape(-1, values.shape[-1]) if values.ndim > 1 else values[None]
+    deviation = values - values.mean() if len(rows) == 1 else rows - rows.mean(axis=0)
+    spread = float(deviation.std()) * float(finite.mean())
+    return spread if math.isfinite(spread) else 0.0
