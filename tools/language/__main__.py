@@ -1,8 +1,9 @@
 """Refuses the words that docs/glossary.md replaces: `python -m tools.language`.
 
 Folders may keep as many as `baseline.json` counts, and none may get more; pages have none.
-`--update` lowers the counts to what there is, also where code has moved to another folder. PATH
-lists all findings of a file or folder.
+`--update` lowers the counts to what there is, also where code has moved to another folder. After
+the merge of branches that did not know the counts, remove `baseline.json`, update, and review the
+difference. PATH lists all findings of a file or folder.
 """
 
 import argparse
@@ -40,13 +41,21 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def collect(root: Path) -> Iterator[Finding]:
-    """All findings below `root`, without those that are exempt."""
+    """All findings below `root`, without those that are exempt; raises ValueError for an exception
+    that nothing needs.
+    """
     rules = read_rules(root / "docs" / "glossary.md")
-    exempt = read_exemptions(root / HERE / "exceptions.toml")
+    file = root / HERE / "exceptions.toml"
+    exemptions = read_exemptions(file)
+    unused = set(exemptions)
     for source in read_sources(root):
         for finding in find(source, rules):
-            if not any(one.covers(finding) for one in exempt):
+            covering = {each for each in exemptions if each.covers(finding)}
+            unused -= covering
+            if not covering:
                 yield finding
+    for each in unused:
+        raise ValueError(f"{file}: nothing needs the exception for {each.rule} in {each.path}")
 
 
 def read_exemptions(file: Path) -> list[Exemption]:

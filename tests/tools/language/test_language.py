@@ -142,6 +142,9 @@ def test_exceptions_have_a_reason(tmp_path: Path) -> None:
     file.write_text(entry.format(" "))
     with pytest.raises(ValueError, match="no reason"):
         language.main([], root)
+    file.write_text(entry.format("a name of TVM").replace("compiler/", "service/"))
+    with pytest.raises(ValueError, match="nothing needs the exception for name: place in service"):
+        language.main([], root)
 
 
 def test_findings_of_a_folder_are_listed(
