@@ -212,7 +212,9 @@ def stft(
     b.require(ex.less_equal(length, samples), "STFT: a frame is longer than the signal")
     # Extents are computed before what a run checks, so that a step of 0 must not divide.
     apart = ex.maximum(step, 1)
-    frames = b.facts.simplify(ex.add(ex.floordiv(ex.sub(samples, length), apart), 1))
+    frames: Extent = ex.add(ex.floordiv(ex.sub(samples, length), apart), 1)
+    # FuseTIR refuses a shape that divides by a dim.
+    frames = b.facts.simplify(frames) if isinstance(step, int) else b.symbol(frames, "frames")
     work = "float32" if signal.dtype in pointwise.NARROW else signal.dtype
     wide = ew.cast(b, signal, work)
     parts = [value for value in (part(b, wide, False), part(b, wide, True)) if value is not None]

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}
 
 
-WRONG_OPTIMIZERS = ("Pad_Fusion",)
+WRONG_OPTIMIZERS = ("Pad_Fusion", "GatherToSliceFusion")
 """Rewrites of ONNX Runtime 1.31 that change results: `Pad_Fusion` makes a Pad by 0 the padding of a
-MaxPool behind it, which never is the greatest.
+MaxPool behind it, which never is the greatest; `GatherToSliceFusion` makes a Gather at a Range from
+0 a Slice, whose negative end counts from the end of the axis.
 """
 
 

@@ -15,6 +15,7 @@ import onnxruntime
 from compiler.build import build
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
+from compiler.verify.reference.onnx import WRONG_OPTIMIZERS
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import storage_of
 from relaxd.errors import RelaxdError
@@ -224,4 +225,9 @@ def _session(model: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=WRONG_OPTIMIZERS,
+    )

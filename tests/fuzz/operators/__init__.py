@@ -11,6 +11,7 @@ from tests.fuzz.operators import (
     quantized,
     recurrent,
     rows,
+    run_time,
     shapes,
     trees,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "quantized",
     "recurrent",
     "rows",
+    "run_time",
     "shapes",
     "trees",
 ]

@@ -318,7 +318,9 @@ def unfold(b: Builder, node: Node) -> Step:
     )
     # Extents are computed before what a run checks, so that 0 must not divide.
     apart = ex.maximum(stride, 1)
-    count = b.facts.simplify(ex.add(ex.floordiv(ex.sub(x.shape[axis], size), apart), 1))
+    count: Extent = ex.add(ex.floordiv(ex.sub(x.shape[axis], size), apart), 1)
+    # FuseTIR refuses a shape that divides by a dim.
+    count = b.facts.simplify(count) if isinstance(stride, int) else b.symbol(count, "windows")
     shape = [*x.shape[:axis], count, *x.shape[axis + 1 :], size]
 
     def compute(data: te.Tensor) -> te.Tensor:

@@ -10,6 +10,7 @@ from compiler.verify.reference.onnx import (
     ENGINES,
     ONNX,
     ORDERED,
+    OnnxRuntime,
     engines_of,
     prepare,
 )
@@ -68,3 +69,27 @@ def test_what_pads_a_greatest_element_counts(tmp_path: Path) -> None:
     wanted = np.array([[[[0, 0], [0, -1]]]], np.float32)
     for name in ONNX:
         np.testing.assert_array_equal(ENGINES[name](model).run(given, {})["y"], wanted)
+
+
+def test_rows_up_to_a_negative_number_are_none(tmp_path: Path) -> None:
+    """ONNX Runtime's extended optimisations slice, with an end that counts from the axis's end."""
+    nodes = [
+        helper.make_node("Range", ["zero", "k", "one"], ["positions"]),
+        helper.make_node("Gather", ["x", "positions"], ["y"]),
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(np.array(value), name)
+        for name, value in (("zero", 0), ("one", 1))
+    ]
+    infos = [
+        helper.make_tensor_value_info("x", 1, [5, 2]),
+        helper.make_tensor_value_info("k", 7, []),
+    ]
+    outputs = [helper.make_tensor_value_info("y", 1, ["rows", 2])]
+    graph = helper.make_graph(nodes, "rows", infos, outputs, constants)
+    opsets = [helper.make_opsetid("", 19)]
+    model = str(tmp_path / "model.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), model)
+    given = {"x": np.zeros((5, 2), np.float32), "k": np.array(-1)}
+    for quantized in (False, True):
+        assert OnnxRuntime(model, quantized).run(given, {})["y"].shape == (0, 2)

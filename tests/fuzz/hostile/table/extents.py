@@ -113,6 +113,8 @@ SUBJECTS = (
         {"x": _DATA, "a": "int64[1]", "b": "int64[1]"},
         {"a": integer("-n", "n"), "b": integer("-n", "n")},
         {"axes": np.array([0]), "steps": np.array([-1])},
+        # ONNX Runtime takes the greatest integers for the end in front of the first element.
+        reference=False,
     ),
     Subject(
         "ConstantOfShape-Expand-Gather",
