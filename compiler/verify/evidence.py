@@ -36,6 +36,15 @@ MOST_CHANGED = 0.25
 """The share of integers that perturbations may change: above it, nothing is shown."""
 _SMALL_GROUP = 16
 """Elements at least whose differences are taken together."""
+_BLOCK = 1 << 20
+"""Elements of an output for which temporary arrays are made at a time."""
+_ORDER = (
+    Verdict.PASSED,
+    Verdict.REFERENCE_INEXACT,
+    Verdict.STATISTICAL,
+    Verdict.INCONCLUSIVE,
+    Verdict.FAILED,
+)
 
 
 @dataclass(frozen=True)
@@ -77,62 +86,36 @@ def judge_beside(
     if difference.structural or not difference.problem:
         verdict = Verdict.FAILED if difference.problem else Verdict.PASSED
         return Finding(verdict, difference)
-    alike = [one for one in evidence.perturbed if one.shape == want.shape]
+    perturbed = () if evidence.strict else evidence.perturbed
+    alike = [one for one in perturbed if one.shape == want.shape]
     exact = [narrow(one, want) for one in evidence.exact if one.shape == want.shape]
-    measures = {"samples": len(alike), **_measures(got, want, exact, alike)}
     inexact = bool(exact) and bool(compare(want, exact[0], tolerance).problem)
-    known = replace(evidence, exact=tuple(exact), perturbed=tuple(alike))
-    found = _candidates(got, want, known, tolerance, spread, inexact=inexact)
+    if _has_distances(want, tolerance):
+        known = _Known.of(want, alike, tolerance, spread, strict=evidence.strict)
+        by_float64 = [_name(known.judge(got, one), inexact=inexact) for one in exact]
+        found, measures = [known.judge(got, want), *by_float64], known.measures(got, exact)
+    else:
+        found = [_judge_integers(got, want, alike), *(_judge_equal(got, one) for one in exact)]
+        measures = {}
     best = min(found, key=lambda finding: _ORDER.index(finding.verdict))
     if best.verdict is Verdict.FAILED:
-        best = replace(next(iter(found)), why=_who(exact, inexact=inexact))
-    problem = best.difference.problem if best.verdict is Verdict.FAILED else None
-    kept = replace(
-        difference,
-        problem=problem and difference.problem,
-        of_tolerance=best.difference.of_tolerance,
-    )
-    return replace(best, difference=kept, measures={**measures, **best.measures})
+        best = replace(found[0], why=_who(exact, inexact=inexact))
+    problem = difference.problem if best.verdict is Verdict.FAILED else None
+    kept = replace(difference, problem=problem, of_tolerance=best.difference.of_tolerance)
+    told = {"samples": len(alike), **measures, **best.measures}
+    return replace(best, difference=kept, measures=told)
 
 
-_ORDER = (
-    Verdict.PASSED,
-    Verdict.REFERENCE_INEXACT,
-    Verdict.STATISTICAL,
-    Verdict.INCONCLUSIVE,
-    Verdict.FAILED,
-)
+def _name(finding: Finding, *, inexact: bool) -> Finding:
+    """What passes by float64, where the reference departs from that."""
+    passes = finding.verdict is Verdict.PASSED and inexact
+    return replace(finding, verdict=Verdict.REFERENCE_INEXACT) if passes else finding
 
 
-def _candidates(
-    got: Array,
-    want: Array,
-    evidence: Evidence,
-    tolerance: Tolerance,
-    spread: Spread,
-    *,
-    inexact: bool,
-) -> list[Finding]:
-    """Judged by the reference, and by each evaluation in float64, which is in the output's dtype.
-
-    inexact: whether float64 shows that the reference departs by more than the tolerance.
-    """
-    exact, perturbed = evidence.exact, () if evidence.strict else evidence.perturbed
-    if not _has_distances(want, tolerance):
-        return [
-            _judge_integers(got, want, perturbed),
-            *(_same(got, one, Verdict.REFERENCE_INEXACT) for one in exact),
-        ]
-    noise = _row_maxima([_distances(one, want) for one in perturbed], want.shape)
-    judged = [_judge_floats(got, want, perturbed, noise, tolerance, spread)]
-    for one in exact:
-        own = EXACT_TIMES / NOISE_TIMES * _row_maxima([_distances(want, one)], want.shape)
-        own = np.zeros(want.shape) if evidence.strict else own
-        finding = _judge_floats(got, one, perturbed, np.maximum(noise, own), tolerance, spread)
-        if finding.verdict is Verdict.PASSED and inexact:
-            finding = replace(finding, verdict=Verdict.REFERENCE_INEXACT)
-        judged.append(finding)
-    return judged
+def _who(exact: Sequence[Array], *, inexact: bool) -> str:
+    if not exact:
+        return "there is no evaluation in float64 to compare with"
+    return "float64 departs from both" if inexact else "float64 agrees with the reference"
 
 
 def narrow(exact: Array, want: Array) -> Array:
@@ -146,65 +129,132 @@ def _has_distances(want: Array, tolerance: Tolerance) -> bool:
     return "float" in want.dtype.name or tolerance.steps > 0
 
 
-def _judge_floats(
-    got: Array,
-    target: Array,
-    perturbed: Sequence[Array],
-    noise: Array,
-    tolerance: Tolerance,
-    spread: Spread,
-) -> Finding:
-    """noise: by element."""
-    ours, theirs = got.astype(np.float64), target.astype(np.float64)
-    finite = np.isfinite(ours) & np.isfinite(theirs)
-    difference = compare(got, target, tolerance)
-    if not _same_odd_places(ours, theirs, finite):
-        return Finding(Verdict.FAILED, difference)
-    apart = np.where(finite, _distances(got, target), 0.0)
-    known = np.where(finite, theirs, spread.center)
-    usual, bounds = tolerance.usual(known), tolerance.bounds(known)
-    wanted = usual + NOISE_TIMES * noise
-    slack = np.minimum(NOISE_TIMES * noise, tolerance.most)
-    allowed = np.minimum(usual + slack, bounds)
-    outside = apart > allowed
-    noises = [_rms(_distances(one, target)) for one in perturbed]
-    times = RMS_TIMES * (1 + 2 / math.sqrt(got.size))
-    most = times * max(noises, default=0.0)
-    if not outside.any() and _rms(apart) <= max(most, _rms(usual)):
-        used = float((apart / np.where(allowed > 0, allowed, 1)).max())
-        difference = replace(difference, of_tolerance=used)
-        return Finding(Verdict.PASSED, difference, float(slack.max()))
-    if not perturbed or (outside & (wanted <= allowed)).any() or _rms(apart) > most:
-        return Finding(Verdict.FAILED, difference)
-    return _judge_together(apart, perturbed, target, most, difference, spread)
-
-
-def _judge_together(
-    apart: Array,
-    perturbed: Sequence[Array],
-    target: Array,
-    most: float,
-    difference: Difference,
-    spread: Spread,
-) -> Finding:
-    """Judge an output whose elements cannot be compared one by one, and whose error is in all no
-    greater than `most`.
+@dataclass(frozen=True)
+class _Counted:
+    """outside: whether an element is off by more than is allowed; beyond_noise: whether one is that
+    could be compared; used: the largest share of what is allowed; usual: the root mean square of
+    what is allowed without noise.
     """
-    difference = replace(difference, of_tolerance=None)
-    if most > MOST_NOISE * (spread.standard or spread.scale):
-        why = "perturbing inputs and weights by some ulp moves the reference as far as its spread"
-        return Finding(Verdict.INCONCLUSIVE, difference, why=why)
-    sides = [_distances(one, target) for one in perturbed]
-    for axis in _grouping_axes(target.shape):
-        errors = _group_rms(apart, axis)
-        noisiest = max(float(_group_rms(side, axis).max()) for side in sides)
-        times = GROUP_TIMES * (1 + 2 / math.sqrt(apart.size / errors.size))
-        if (errors > times * noisiest).any():
+
+    outside: bool = False
+    beyond_noise: bool = False
+    used: float = 0.0
+    usual: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of the reference's output `want`, of floats.
+
+    sides: the distances of perturbed references from it; noise: the greatest of them in each row;
+    columns: elements of a row.
+    """
+
+    want: Array
+    sides: tuple[Array, ...]
+    noise: Array
+    columns: int
+    tolerance: Tolerance
+    spread: Spread
+    strict: bool
+
+    @classmethod
+    def of(
+        cls,
+        want: Array,
+        perturbed: Sequence[Array],
+        tolerance: Tolerance,
+        spread: Spread,
+        *,
+        strict: bool,
+    ) -> "_Known":
+        """Of its perturbed references."""
+        sides, columns = tuple(_distances(one, want) for one in perturbed), _columns(want.shape)
+        noise = np.zeros(want.size // columns, np.float32)
+        for side in sides:
+            noise = np.maximum(noise, side.reshape(-1, columns).max(axis=1))
+        return cls(want, sides, noise, columns, tolerance, spread, strict)
+
+    def judge(self, got: Array, target: Array) -> Finding:
+        """By the reference itself, or an evaluation in float64 in the output's dtype: its distance
+        from the reference is then allowed too.
+        """
+        apart, difference = _distances(got, target), compare(got, target, self.tolerance)
+        if _odd_places_differ(got, target):
             return Finding(Verdict.FAILED, difference)
-    why = (
-        "it cannot be compared element by element: equal roundings differ by a tenth of its spread"
-    )
-    return Finding(Verdict.STATISTICAL, difference, why=why)
+        noise, own = self.noise, 0.0
+        if target is not self.want and not self.strict:
+            beside = _distances(self.want, target)
+            rows = beside.reshape(-1, self.columns).max(axis=1)
+            noise = np.maximum(noise, np.float32(EXACT_TIMES / NOISE_TIMES) * rows)
+            own = EXACT_TIMES * _rms(beside)
+        error, noises = _rms(apart), [_rms(side) for side in self.sides]
+        most = RMS_TIMES * (1 + 2 / math.sqrt(got.size)) * max(noises, default=0.0)
+        counted = self._count(apart, target, noise)
+        if not counted.outside and error <= max(most, own, counted.usual):
+            slack = min(NOISE_TIMES * float(noise.max()), self.tolerance.most)
+            return Finding(Verdict.PASSED, replace(difference, of_tolerance=counted.used), slack)
+        if not self.sides or counted.beyond_noise or error > most:
+            return Finding(Verdict.FAILED, difference)
+        return self._judge_together(apart, most, replace(difference, of_tolerance=None))
+
+    def _count(self, apart: Array, target: Array, noise: Array) -> _Counted:
+        """By some rows at a time: temporary arrays of a whole output may be too large."""
+        rows, counted, square = max(_BLOCK // self.columns, 1), _Counted(), 0.0
+        flat, wanted = apart.reshape(-1, self.columns), target.reshape(-1, self.columns)
+        largest = _largest(target)
+        for first in range(0, len(flat), rows):
+            part = slice(first, first + rows)
+            block = wanted[part].astype(np.float64)
+            block = np.where(np.isfinite(block), block, self.spread.center)
+            usual = self.tolerance.usual(block, largest)
+            slack = NOISE_TIMES * noise[part, None].astype(np.float64)
+            allowed = np.minimum(
+                usual + np.minimum(slack, self.tolerance.most),
+                self.tolerance.bounds(block, largest),
+            )
+            outside = flat[part] > allowed
+            used = flat[part] / np.where(allowed > 0, allowed, 1)
+            square += float(np.square(usual).sum())
+            counted = _Counted(
+                counted.outside or bool(outside.any()),
+                counted.beyond_noise or bool((outside & (usual + slack <= allowed)).any()),
+                max(counted.used, float(used.max(initial=0.0))),
+            )
+        return replace(counted, usual=math.sqrt(square / max(target.size, 1)))
+
+    def _judge_together(self, apart: Array, most: float, difference: Difference) -> Finding:
+        """Judge an output whose elements cannot be compared one by one, and whose error is in all
+        no greater than `most`.
+        """
+        if most > MOST_NOISE * (self.spread.standard or self.spread.scale):
+            why = (
+                "perturbing inputs and weights by some ulp moves the reference as far as its spread"
+            )
+            return Finding(Verdict.INCONCLUSIVE, difference, why=why)
+        for axis in _grouping_axes(apart.shape):
+            errors = _group_rms(apart, axis)
+            noisiest = max(float(_group_rms(side, axis).max()) for side in self.sides)
+            times = GROUP_TIMES * (1 + 2 / math.sqrt(apart.size / errors.size))
+            if (errors > times * noisiest).any():
+                return Finding(Verdict.FAILED, difference)
+        why = "it cannot be compared element by element: roundings move it by a tenth of its spread"
+        return Finding(Verdict.STATISTICAL, difference, why=why)
+
+    def measures(self, got: Array, exact: Sequence[Array]) -> dict[str, Any]:
+        """Distances for the report."""
+        found: dict[str, Any] = {
+            "error_rms": _finite(_rms(_distances(got, self.want))),
+            "correlation": _correlation(got, self.want),
+        }
+        if self.sides:
+            found["noise"] = _finite(float(self.noise.max(initial=0.0)))
+            found["noise_rms"] = _finite(max(map(_rms, self.sides)))
+        if exact:
+            ours, theirs = (_distances(side, exact[0]) for side in (got, self.want))
+            found["library_error"] = _finite(float(ours.max(initial=0.0)))
+            found["reference_error"] = _finite(float(theirs.max(initial=0.0)))
+        return found
 
 
 def _judge_integers(got: Array, want: Array, perturbed: Sequence[Array]) -> Finding:
@@ -221,41 +271,28 @@ def _judge_integers(got: Array, want: Array, perturbed: Sequence[Array]) -> Find
     return Finding(verdict, difference, why=why, measures=measures)
 
 
-def _same(got: Array, exact: Array, verdict: Verdict) -> Finding:
+def _judge_equal(got: Array, exact: Array) -> Finding:
     difference = compare(got, exact, Tolerance(0.0, 0.0))
-    return Finding(Verdict.FAILED if difference.problem else verdict, difference)
+    verdict = Verdict.FAILED if difference.problem else Verdict.REFERENCE_INEXACT
+    return Finding(verdict, difference)
 
 
-def _who(exact: Sequence[Array], *, inexact: bool) -> str:
-    if not exact:
-        return "there is no evaluation in float64 to compare with"
-    return "float64 departs from both" if inexact else "float64 agrees with the reference"
+def _odd_places_differ(got: Array, target: Array) -> bool:
+    odd = ~(np.isfinite(got) & np.isfinite(target))
+    ours, theirs = got[odd].astype(np.float64), target[odd].astype(np.float64)
+    return not bool(((ours == theirs) | (np.isnan(ours) & np.isnan(theirs))).all())
 
 
-def _measures(
-    got: Array, want: Array, exact: Sequence[Array], perturbed: Sequence[Array]
-) -> dict[str, Any]:
-    """Distances for the report; of integers too, as their values are."""
-    found: dict[str, Any] = {
-        "error_rms": _finite(_rms(_distances(got, want))),
-        "correlation": _correlation(got, want),
-    }
-    if perturbed:
-        sides = [_distances(one, want) for one in perturbed]
-        found["noise"] = _finite(max(float(side.max(initial=0.0)) for side in sides))
-        found["noise_rms"] = _finite(max(_rms(side) for side in sides))
-    if exact:
-        nearest = exact[0]
-        found["library_error"] = _finite(float(_distances(got, nearest).max(initial=0.0)))
-        found["reference_error"] = _finite(float(_distances(want, nearest).max(initial=0.0)))
-    return found
+def _largest(target: Array) -> float:
+    finite = np.where(np.isfinite(target), target, np.zeros((), target.dtype))
+    return float(max(finite.max(initial=0), -finite.min(initial=0)))
 
 
 def _correlation(got: Array, want: Array) -> float | None:
     """Pearson's, of the elements finite on both sides; None where one of them is constant."""
-    ours, theirs = got.astype(np.float64).reshape(-1), want.astype(np.float64).reshape(-1)
+    ours, theirs = got.reshape(-1), want.reshape(-1)
     finite = np.isfinite(ours) & np.isfinite(theirs)
-    ours, theirs = ours[finite], theirs[finite]
+    ours, theirs = (side[finite].astype(np.float64) for side in (ours, theirs))
     if ours.size < 2 or ours.min() == ours.max() or theirs.min() == theirs.max():
         return None
     with np.errstate(all="ignore"):
@@ -263,33 +300,28 @@ def _correlation(got: Array, want: Array) -> float | None:
 
 
 def _distances(one: Array, other: Array) -> Array:
-    """|one - other| of float64; 0 where both are the same infinity or NaN, infinite where one side
+    """|one - other| as float32; 0 where both are the same infinity or NaN, infinite where one side
     alone is finite.
     """
-    left, right = one.astype(np.float64), other.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(left - right)
-    same = (left == right) | (np.isnan(left) & np.isnan(right))
-    return np.asarray(np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart)))
+    found = np.empty(other.size, np.float32)
+    lefts, rights = one.reshape(-1), other.reshape(-1)
+    for first in range(0, found.size, _BLOCK):
+        part = slice(first, first + _BLOCK)
+        left, right = lefts[part].astype(np.float64), rights[part].astype(np.float64)
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(left - right)
+            found[part] = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    return found.reshape(other.shape)
 
 
-def _same_odd_places(ours: Array, theirs: Array, finite: Array) -> bool:
-    left, right = ours[~finite], theirs[~finite]
-    return bool(((left == right) | (np.isnan(left) & np.isnan(right))).all())
-
-
-def _row_maxima(sides: Sequence[Array], shape: tuple[int, ...]) -> Array:
-    """By element the greatest of all sides in its row: the last axis, or as many axes as hold some
-    elements.
-    """
-    if not sides or not math.prod(shape):
-        return np.zeros(shape)
+def _columns(shape: tuple[int, ...]) -> int:
+    """The elements of a row: of the last axis, or of as many axes as hold some elements."""
     columns, axis = 1, len(shape)
     while axis and columns < _SMALL_GROUP:
         axis -= 1
         columns *= shape[axis]
-    rows = np.max(sides, axis=0).reshape(-1, columns).max(axis=1)
-    return np.repeat(rows, columns).reshape(shape)
+    return columns
 
 
 def _rms(apart: Array) -> float:
@@ -297,7 +329,7 @@ def _rms(apart: Array) -> float:
     largest = float(apart.max(initial=0.0))
     if not largest or not math.isfinite(largest):
         return largest
-    return largest * math.sqrt(float(np.square(apart / largest).mean()))
+    return largest * math.sqrt(float(np.square(apart / largest).mean(dtype=np.float64)))
 
 
 def _grouping_axes(shape: tuple[int, ...]) -> Iterator[int]:
@@ -310,7 +342,9 @@ def _grouping_axes(shape: tuple[int, ...]) -> Iterator[int]:
 def _group_rms(apart: Array, axis: int) -> Array:
     """Of the elements at each position of the axis."""
     others = tuple(other for other in range(apart.ndim) if other != axis)
-    return np.asarray(np.sqrt(np.square(apart).mean(axis=others)))
+    largest = float(apart.max(initial=0.0)) or 1.0
+    scaled = np.square(apart / np.float32(largest)).mean(axis=others, dtype=np.float64)
+    return np.asarray(largest * np.sqrt(scaled))
 
 
 def _finite(value: float) -> float | None:

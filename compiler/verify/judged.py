@@ -2,6 +2,7 @@
 them.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,13 +72,11 @@ def judge_all(
     """Every output at every trial by the reference alone; raises VerifyError where that lacks
     one.
     """
-    wholes = {output.name: _spread(trials, output) for output in signature.outputs}
-    return [
-        _judge(trial, output, got, want, wholes[output.name], signature, options)
-        for trial in trials
-        for got, want in [_outputs(trial, signature)]
-        for output in signature.outputs
-    ]
+    judged: list[Judged] = []
+    for trial in trials:
+        got, want = _outputs(trial, signature)
+        judged += (_judge(trial, one, got, want, signature, options) for one in signature.outputs)
+    return [_judge_by_all(item, judged, signature, options) for item in judged]
 
 
 def judge_again(
@@ -89,7 +88,7 @@ def judge_again(
 
 def _judge_again(item: Judged, evidence: Callable[[Trial, str], Evidence]) -> Judged:
     name = item.output.name
-    got, want = (npz.read(item.trial.outputs(side))[name] for side in SIDES)
+    got, want = (npz.read(item.trial.outputs(side), [name])[name] for side in SIDES)
     want = _narrowed(want, item.output)
     found: Finding = judge_beside(
         got, want, evidence(item.trial, name), item.tolerance, item.spread
@@ -116,31 +115,19 @@ def _outputs(trial: Trial, signature: Signature) -> tuple[Arrays, Arrays]:
     return got, want
 
 
-def _spread(trials: Sequence[Trial], output: TensorSpec) -> Spread:
-    """Over all points."""
-    wanted = (npz.read(trial.outputs("reference")) for trial in trials)
-    arrays = [arrays[output.name] for arrays in wanted if output.name in arrays]
-    return Spread.of(*arrays) if arrays else Spread()
-
-
 def _judge(
     trial: Trial,
     output: TensorSpec,
     outputs: Arrays,
     wanted: Arrays,
-    whole: Spread,
     signature: Signature,
     options: CompileOptions,
+    others: Spread | None = None,
 ) -> Judged:
+    """others: the spread over all points, in place of that at this one."""
     want = _narrowed(wanted[output.name], output)
-    here = Spread.of(want)
-    spread = here if here.tells else whole
-    own = tolerance_of(
-        output.dtype,
-        options.atol,
-        options.rtol,
-        signature.quantized and "float" not in output.dtype,
-    )
+    own = _tolerance(output, signature, options)
+    spread = others or Spread.of(want)
     tolerance = spread.bound(own) if "float" in output.dtype or own.steps else own
     if output.name not in outputs:
         difference = missing("the library gives no such output")
@@ -152,6 +139,26 @@ def _judge(
     if difference.problem and is_strict(options) and not compare(got, want, own).problem:
         difference, verdict = compare(got, want, own), Verdict.TOLERATED
     return Judged(output, trial, tolerance, difference, verdict, spread)
+
+
+def _judge_by_all(
+    item: Judged, judged: Sequence[Judged], signature: Signature, options: CompileOptions
+) -> Judged:
+    """By the spread over all points, where the output has few values at its own."""
+    bounded = item.tolerance.most < math.inf
+    if item.spread.tells or not bounded or item.difference.structural:
+        return item
+    name = item.output.name
+    alike = [other.trial for other in judged if other.output.name == name]
+    wanted = [npz.read(trial.outputs("reference"), [name])[name] for trial in alike]
+    got, want = (npz.read(item.trial.outputs(side), [name]) for side in SIDES)
+    whole = Spread.of(*(_narrowed(array, item.output) for array in wanted))
+    return _judge(item.trial, item.output, got, want, signature, options, whole)
+
+
+def _tolerance(output: TensorSpec, signature: Signature, options: CompileOptions) -> Tolerance:
+    quantized = signature.quantized and "float" not in output.dtype
+    return tolerance_of(output.dtype, options.atol, options.rtol, quantized)
 
 
 def is_strict(options: CompileOptions) -> bool:

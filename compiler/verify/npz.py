@@ -1,7 +1,7 @@
 """Named arrays in a file between two steps of a build, of every element type of the contract."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,15 @@ def write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         np.savez(file, **stored)
 
 
-def read(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """What `write` wrote, in its order."""
+def read(path: Path, only: Collection[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+    """What `write` wrote, in its order; only: the names to read, None for all."""
     with np.load(path, allow_pickle=False) as archive:
         index = json.loads(str(archive[_INDEX]))
-        return {name: typed(archive[f"a{i}"], dtype) for i, (name, dtype) in enumerate(index)}
+        return {
+            name: typed(archive[f"a{i}"], dtype)
+            for i, (name, dtype) in enumerate(index)
+            if only is None or name in only
+        }
 
 
 def typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

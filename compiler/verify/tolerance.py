@@ -12,7 +12,7 @@ MOST = 0.1
 """The share of an output's spread that a tolerance may allow: a constant would pass by more."""
 _LEAST_COUNT = 32
 """Of fewer elements the deviation says little of an output's spread."""
-_MOST_SORTED = 1 << 18
+_MOST_VALUES = 1 << 18
 _NORMAL_NINE_TENTHS = 3.29
 """Deviations of a normal distribution between its quantiles of 5 % and 95 %."""
 
@@ -36,19 +36,23 @@ class Tolerance:
     center: float = 0.0
     coarse: bool = False
 
-    def usual(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """What is allowed by element of finite values of float64, but for slack and bound."""
-        largest = np.abs(want).max(initial=0.0)
+    def usual(self, want: np.ndarray[Any, Any], largest: float) -> np.ndarray[Any, Any]:
+        """What is allowed by element of finite values of float64, but for slack and bound; largest:
+        the range.
+        """
         return np.asarray(self.steps + self.atol * largest + self.rtol * np.abs(want))
 
-    def bounds(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def bounds(self, want: np.ndarray[Any, Any], largest: float) -> np.ndarray[Any, Any]:
         """More than which is never allowed."""
         found = np.maximum(self.most, MOST * np.abs(want - self.center))
-        return np.asarray(np.maximum(found, self.usual(want)) if self.coarse else found)
+        return np.asarray(np.maximum(found, self.usual(want, largest)) if self.coarse else found)
 
     def allowed(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """What is allowed by element."""
-        return np.asarray(np.minimum(self.usual(want) + self.slack, self.bounds(want)))
+        largest = float(np.abs(want).max(initial=0.0))
+        found = self.usual(want, largest) + self.slack
+        bounded = self.most < math.inf
+        return np.asarray(np.minimum(found, self.bounds(want, largest)) if bounded else found)
 
 
 _TOLERANCES = {
@@ -189,20 +193,16 @@ class Spread:
 
     @classmethod
     def of(cls, *arrays: np.ndarray[Any, Any]) -> "Spread":
-        """Of all values together. Values at a least or greatest one that occurs several times are
-        saturated or masked, and count only where there are no others.
+        """Of all values together, or of many of them at random. Values at a least or greatest one
+        that occurs several times are saturated or masked, and count only where there are no others.
         """
-        flat = np.concatenate([array.reshape(-1).astype(np.float64) for array in arrays])
+        flat = np.concatenate([_some(array).astype(np.float64) for array in arrays])
         finite = flat[np.isfinite(flat)]
         if not finite.size:
             return cls()
-        largest = float(np.abs(finite).max())
-        values = _inner(finite)
-        constant = values.min() == values.max()
-        if values.size > _MOST_SORTED:
-            values = np.random.default_rng(0).choice(values, _MOST_SORTED)
+        values, largest = _inner(finite), float(np.abs(finite).max())
         low, center, high = np.quantile(values, (0.05, 0.5, 0.95))
-        scale = largest or 1.0
+        constant, scale = values.min() == values.max(), largest or 1.0
         deviation = standard = 0.0 if constant else float((values / scale).std() * scale)
         robust = float(high - low) / _NORMAL_NINE_TENTHS
         if robust > 0 and values.size >= _LEAST_COUNT:
@@ -231,6 +231,13 @@ class Spread:
         own distance from the center.
         """
         return replace(tolerance, most=MOST * self.scale, center=self.center)
+
+
+def _some(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    flat = array.reshape(-1)
+    if flat.size <= _MOST_VALUES:
+        return flat
+    return flat[np.random.default_rng(0).integers(0, flat.size, _MOST_VALUES)]
 
 
 def _inner(finite: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -6,6 +6,7 @@ in 256 away; behind some layers nearly every number does. References that quanti
 with numbers perturbed right before they are quantized.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,9 +26,9 @@ BLOCK_NUDGES = (2.0**-19, -(2.0**-19))
 thousands of products differ by less.
 """
 SAMPLES = 3
-"""How often the reference is asked with perturbed inputs and weights."""
+"""How many perturbed references are asked, those that round among them."""
 _PATIENCE = 3.0
-"""How many times its seconds a reference may take that answers trials once more: it may have
+"""How many times the reference's seconds all perturbed references together may take: it may have
 answered just in time, and the machine may be busier by now."""
 _EXACT_SECONDS = 2 / 3
 """Of its seconds what an evaluation in float64 may take."""
@@ -67,7 +68,7 @@ class Answers:
         """Of one output of the trial, with what was answered so far."""
 
         def of(sides: Iterable[str]) -> tuple[Array, ...]:
-            found = (npz.read(trial.outputs(side)) for side in sides)
+            found = (npz.read(trial.outputs(side), [output]) for side in sides)
             return tuple(arrays[output] for arrays in found if output in arrays)
 
         exact = of(self.exact.get(trial.index, ()))
@@ -85,16 +86,18 @@ def perturb(
     """What the reference answers with inputs and weights moved by some ulp, and those that round
     with their numbers moved.
     """
-    longer = replace(budget, seconds=_PATIENCE * budget.seconds)
     nudged = [one for part in rounded for one in part.nudged]
+    seeds = range(max(SAMPLES - len(nudged), 1))
     asked = {
         **{f"nudged{number}": one for number, one in enumerate(nudged)},
-        **{f"perturbed{seed}": replace(reference, perturbation=seed) for seed in range(SAMPLES)},
+        **{f"perturbed{seed}": replace(reference, perturbation=seed) for seed in seeds},
     }
     found: dict[int, tuple[str, ...]] = {trial.index: () for trial in trials}
-    slow = set[str]()
-    for side, one in asked.items():
-        _, answered, others = ask_reference(one, trials, folder, longer, side)
+    slow, deadline = set[str](), time.monotonic() + _PATIENCE * budget.seconds / 2
+    for number, (side, one) in enumerate(asked.items()):
+        left = (deadline - time.monotonic()) / (len(asked) - number)
+        shared = replace(budget, seconds=2 * max(left, 1.0))
+        _, answered, others = ask_reference(one, trials, folder, shared, side)
         for trial in answered:
             found[trial.index] += (side,)
         slow |= {item.point.label for item in others if "refused" not in item.reason}

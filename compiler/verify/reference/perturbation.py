@@ -33,7 +33,7 @@ def perturb(array: Array, random: np.random.Generator) -> Array:
     scale = max(SCALE, float(ml_dtypes.finfo(array.dtype).eps)) if name != "float64" else SCALE
     work = np.float64 if name == "float64" else np.float32
     moves = np.asarray(scale * random.standard_normal(array.shape)).astype(work)
-    return np.asarray((array.astype(work) * (1 + moves)).astype(array.dtype))
+    return np.asarray(np.multiply(array.astype(work), 1 + moves).astype(array.dtype))
 
 
 def perturb_inputs(inputs: Mapping[str, Array], seed: int) -> dict[str, Array]:

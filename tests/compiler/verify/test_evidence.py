@@ -287,3 +287,26 @@ def test_no_tolerance_is_more_than_a_tenth_of_the_spread(
     tolerance = spread.bound(tolerance_of("float32", None, None))
     for value in (want.mean(), np.median(want), 0, want[0]):
         assert compare(np.full_like(want, value), want, tolerance).problem
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "uint8", "float8_e4m3fn", "float4_e2m1fn"])
+def test_steps_of_narrow_dtypes_are_judged_together(dtype: str) -> None:
+    """A few elements may be a step off, all of them may not, whatever the dtype can hold."""
+    random = np.random.default_rng(0)
+    want = random.integers(1, 5, (64, 64)).astype(dtype)
+
+    def moved(seed: int, share: float) -> Array:
+        steps = np.random.default_rng(seed).random(want.shape) < share
+        return (want.astype("f4") + steps).astype(dtype)
+
+    own = tolerance_of(dtype, None, None, quantized=True)
+    spread = Spread.of(want)
+    evidence = Evidence(perturbed=tuple(moved(seed, 0.06) for seed in range(3)))
+
+    def verdict(got: Array) -> Verdict:
+        return judge_beside(got, want, evidence, spread.bound(own), spread).verdict
+
+    assert verdict(moved(7, 0.01)) in AGREED
+    assert verdict(moved(7, 0.06)) in AGREED
+    assert verdict(moved(7, 1.0)) is Verdict.FAILED
+    assert verdict(np.full_like(want, 2)) is Verdict.FAILED

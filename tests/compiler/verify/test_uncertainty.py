@@ -50,13 +50,16 @@ def test_references_are_perturbed_by_several_seeds_and_before_they_round(
 ) -> None:
     trials, model = trials_of(tmp_path), Reference(tmp_path / "model", {})
     moved = Reference(tmp_path / "moved", {})
-    asked = answering(monkeypatch, trials, {"nudged0": {1: LATE}, "perturbed2": {0: REFUSED}})
+    asked = answering(monkeypatch, trials, {"nudged0": {1: LATE}, "perturbed0": {0: REFUSED}})
     found = perturb(trials, model, [Rounded(model, PRECISION, (moved,) * 2)], tmp_path, Budget())
-    assert [reference.perturbation for side, reference in asked] == [None, None, 0, 1, 2]
+    assert [reference.perturbation for side, reference in asked] == [None, None, 0]
     assert [reference.model for side, reference in asked[:2]] == [moved.model] * 2
-    assert found.perturbed[0] == ("nudged0", "nudged1", "perturbed0", "perturbed1")
-    assert found.perturbed[1] == ("nudged1", "perturbed0", "perturbed1", "perturbed2")
+    assert found.perturbed[0] == ("nudged0", "nudged1")
+    assert found.perturbed[1] == ("nudged1", "perturbed0")
     assert (found.equals, found.late) == (("nudged1",), frozenset())
+    plain = answering(monkeypatch, trials, {})
+    perturb(trials, model, (), tmp_path, Budget())
+    assert [reference.perturbation for side, reference in plain] == [0, 1, 2]
 
 
 def test_only_points_at_which_nobody_answered_in_time_are_late(

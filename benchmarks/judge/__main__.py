@@ -1,0 +1,124 @@
+"""`python -m benchmarks.judge`: builds each model once, verifies it with several seeds, then plants
+faults, and prints how many right builds are refused and how many faults are caught.
+
+--quick takes three small models and two seeds. Exit status 1 where a right build is refused or a
+fault is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import onnx
+
+from benchmarks.judge.faults import LEAST_RANKS, MODEL_FAULTS, OUTPUT_FAULTS
+from benchmarks.judge.subjects import QUICK, SUBJECTS
+from benchmarks.judge.trial import Judge, Outcome
+from relaxd.contract.numerics import AGREED
+
+
+@dataclass(frozen=True)
+class Row:
+    """One verification: of a right build where `fault` is empty."""
+
+    subject: str
+    seed: int
+    fault: str
+    outcome: Outcome
+
+    @property
+    def right(self) -> bool:
+        """Whether verification passed a right build or caught a fault."""
+        return (self.outcome.verdict in AGREED) != bool(self.fault)
+
+    def __str__(self) -> str:
+        told = f"{self.outcome.verdict} in {self.outcome.seconds:.1f} s"
+        mark = "" if self.right else ("MISSED " if self.fault else "REFUSED ")
+        return (
+            f"{mark}{self.subject} seed {self.seed} {self.fault or 'right'}: {told} "
+            + (self.outcome.why[:200])
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line a verification, then both rates and the misses."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.judge", description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--models", nargs="*", choices=list(SUBJECTS), metavar="NAME")
+    parser.add_argument("--seeds", type=int, help="5; 2 with --quick")
+    parser.add_argument("--faults", type=int, default=1, help="of each kind in each model")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    given = parser.parse_args(arguments)
+    names = given.models or list(QUICK if given.quick else SUBJECTS)
+    seeds = given.seeds or (2 if given.quick else 5)
+    rows = list[Row]()
+    for name in names:
+        for row in judge(name, seeds, given.faults):
+            rows.append(row)
+            print(row, flush=True)
+            if given.json:
+                given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    print(*rates(rows), sep="\n")
+    return 0 if all(row.right for row in rows) else 1
+
+
+def judge(name: str, seeds: int, count: int) -> Iterator[Row]:
+    """The rows of one model: right builds, faults in outputs, and faults in kernels."""
+    with TemporaryDirectory(prefix="relaxd-judge-") as scratch:
+        folder = Path(scratch)
+        one = Judge.of(SUBJECTS[name], folder)
+        model = onnx.load(one.model)
+        if reason := one.build(model, folder / "right"):
+            yield Row(name, 0, "", Outcome("not built", 0.0, reason))
+            return
+        for seed in range(seeds):
+            yield Row(name, seed, "", one.verify(folder / "right", seed))
+        outputs = [spec for spec in one.signature.outputs if "float" in spec.dtype]
+        for place, fault in enumerate(OUTPUT_FAULTS):
+            able = [spec.name for spec in outputs if len(spec.shape) >= LEAST_RANKS.get(fault, 1)]
+            if able:
+                output = able[place % len(able)]
+                planted = {"fault": fault, "output": output}
+                found = one.verify(folder / "right", place, planted)
+                yield Row(name, place, f"{fault} of {output}", found)
+        yield from _in_kernels(name, one, model, count, folder)
+
+
+def _in_kernels(
+    name: str, one: Judge, model: onnx.ModelProto, count: int, folder: Path
+) -> Iterator[Row]:
+    for number, fault in enumerate(fault for fault in MODEL_FAULTS for _ in range(count)):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        if not fault(copy, np.random.default_rng(number)):
+            continue
+        bundle = folder / f"faulty{number}"
+        reason = one.build(copy, bundle)
+        if reason is not None:
+            print(f"{name}: {fault.__name__} does not compile: {reason}"[:200], flush=True)
+            continue
+        yield Row(name, number, fault.__name__, one.verify(bundle, number))
+
+
+def rates(rows: Sequence[Row]) -> Iterator[str]:
+    """Both rates, the largest slack that passed, and what went wrong."""
+    right = [row for row in rows if not row.fault]
+    faulty = [row for row in rows if row.fault]
+    refused = sum(not row.right for row in right)
+    caught = sum(row.right for row in faulty)
+    yield f"right builds refused: {refused} of {len(right)}"
+    yield f"planted faults caught: {caught} of {len(faulty)}"
+    passed = [row.outcome.slack for row in rows if row.outcome.verdict in AGREED]
+    yield f"largest slack of what passed: {max(passed, default=0.0):.2g} of the spread"
+    yield from (str(row) for row in rows if not row.right)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
