@@ -221,7 +221,9 @@ class _Known:
                 counted.beyond_noise or bool((outside & (usual + slack <= allowed)).any()),
                 max(counted.used, float(used.max(initial=0.0))),
             )
-        return replace(counted, usual=math.sqrt(square / max(target.size, 1)))
+        usual_rms = math.sqrt(square / max(target.size, 1))
+        most = self.tolerance.most if self.tolerance.coarse else math.inf
+        return replace(counted, usual=min(usual_rms, most))
 
     def _judge_together(self, apart: Array, most: float, difference: Difference) -> Finding:
         """Judge an output whose elements cannot be compared one by one, and whose error is in all

@@ -289,7 +289,7 @@ def test_no_tolerance_is_more_than_a_tenth_of_the_spread(
         assert compare(np.full_like(want, value), want, tolerance).problem
 
 
-@pytest.mark.parametrize("dtype", ["int4", "uint4", "uint8", "float8_e4m3fn", "float4_e2m1fn"])
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "uint8"])
 def test_steps_of_narrow_dtypes_are_judged_together(dtype: str) -> None:
     """A few elements may be a step off, all of them may not, whatever the dtype can hold."""
     random = np.random.default_rng(0)
