@@ -326,7 +326,7 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
 
 
 def _choice(this: _Build, signature: Signature, original: sides.Reference) -> Choice:
-    """What inputs are drawn from where the request has no samples."""
+    """The distribution of inputs where the request has no samples."""
     if not this.request.options.verify or this.job.samples or not this.drawn:
         return Choice()
     folder, seed = this.scratch / "distributions", this.request.options.seed

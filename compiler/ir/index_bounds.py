@@ -18,14 +18,14 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Limit:
-    """What one use of an input asks of its values: to lie from `low` to `high`, both included.
+    """The demand of one use on the values of an input: to lie from `low` to `high`, both included.
 
     coordinate: the position on the last axis whose values are meant, None for all of them.
     distinct: the axis along which no value may occur twice; of coordinates, which belong together,
     no tuple may. from_end: negative values count from the end, and are legal as far as the positive
-    ones are. total: what the values add up to. scale: of both ends, where values are floats; whole:
-    floats are to be whole numbers. usual: other values are legal too, and these are drawn where no
-    other use limits them.
+    ones are. total: what the values add up to. scale: of both ends, where values are floats;
+    integral: floats are to be whole numbers. usual: other values are legal too, and these are drawn
+    where no other use limits them.
     """
 
     low: End
@@ -35,27 +35,27 @@ class Limit:
     from_end: bool = False
     total: End | None = None
     scale: float = 1.0
-    whole: bool = True
+    integral: bool = True
     usual: bool = False
 
-    def at(self, dims: Mapping[str, int]) -> tuple[int, int]:
+    def evaluate(self, dims: Mapping[str, int]) -> tuple[int, int]:
         """Both ends at these dims, before `scale`."""
         return _evaluate(self.low, dims), _evaluate(self.high, dims)
 
 
 Limits: TypeAlias = Mapping[str, Sequence[Limit]]
-"""By the name of an input, what its uses ask of it; all of them hold."""
+"""By the name of an input, the demands of its uses, all of which hold."""
 
 
 def collect(uses: Iterable[tuple[str | None, Limit]], inputs: Collection[str]) -> Limits:
     """The limits of each input, each once; of values that no name leads to or that are no inputs,
     none.
     """
-    found: dict[str, dict[Limit, None]] = {}
+    result: dict[str, dict[Limit, None]] = {}
     for source, limit in uses:
         if source in inputs and source is not None:
-            found.setdefault(source, {})[limit] = None
-    return {name: tuple(limits) for name, limits in found.items()}
+            result.setdefault(source, {})[limit] = None
+    return {name: tuple(limits) for name, limits in result.items()}
 
 
 USUAL = 9
@@ -68,7 +68,7 @@ def demands(limits: Sequence[Limit]) -> list[Limit]:
 
 
 def without_coordinates(limit: Limit) -> Limit:
-    """The limit for values whose places a graph has changed: it holds for all of them."""
+    """The limit for values whose positions a graph has changed: it holds for all of them."""
     return replace(limit, coordinate=None, distinct=None, total=None)
 
 
@@ -78,14 +78,15 @@ def ends_at(
     """The least and the greatest legal value at these dims, before scaling; they broadcast to the
     shape. Empty ranges keep low > high.
     """
-    columns = shape[-1] if shape and any(one.coordinate is not None for one in limits) else 1
+    columns = shape[-1] if shape and any(limit.coordinate is not None for limit in limits) else 1
     low = np.full(columns, np.iinfo(np.int64).min, np.int64)
     high = np.full(columns, np.iinfo(np.int64).max, np.int64)
     for limit in limits:
-        least, most = limit.at(dims)
+        least, most = limit.evaluate(dims)
         first = limit.coordinate
-        at = slice(None) if first is None else slice(first, first + 1)
-        low[at], high[at] = np.maximum(low[at], least), np.minimum(high[at], most)
+        part = slice(None) if first is None else slice(first, first + 1)
+        low[part] = np.maximum(low[part], least)
+        high[part] = np.minimum(high[part], most)
     return low, high
 
 

@@ -29,7 +29,7 @@ _BETTER = 1.25
 
 @dataclass(frozen=True)
 class Choice:
-    """What inputs are drawn from; spread: how far outputs deviated from their mean, by
+    """The distribution of inputs; spread: how far outputs deviated from their mean, by
     distribution, of those that were tried.
     """
 

@@ -62,7 +62,7 @@ class Image:
 
 
 def is_audio(spec: TensorSpec) -> bool:
-    """Whether the input is taken for samples of sound along its last axis."""
+    """Take the input for samples of sound along its last axis, by its name or its shape."""
     if "float" not in spec.dtype or not 1 <= len(spec.shape) <= 3:
         return False
     if _AUDIO.search(spec.name.lower()):
@@ -122,7 +122,7 @@ def sample_tokens(
 
 
 def takes_tokens(low: int, high: int) -> bool:
-    """Whether integers of this range are taken for tokens."""
+    """Take integers of this range for tokens, as there are many."""
     return high - low + 1 >= _VOCABULARY
 
 
@@ -139,7 +139,7 @@ def _arrange(
     channels = pictures[..., None] * tints
     if image.channels < image.rows:
         channels = np.moveaxis(channels, -1, 1)
-    return channels.reshape(shape)
+    return np.asarray(channels.reshape(shape))
 
 
 def _draw_waves(size: tuple[int, int], random: np.random.Generator) -> Array:

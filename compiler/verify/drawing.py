@@ -60,7 +60,7 @@ def highest(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> list[
 
 
 def is_mask(spec: TensorSpec, limited: Collection[str]) -> bool:
-    """Whether the input is taken for a mask: by its name, unless it is one of those whose values
+    """Take the input for a mask by its name, unless it is one of those whose values
     are limited.
     """
     return "mask" in spec.name.lower() and spec.name not in limited
@@ -108,8 +108,8 @@ def _draw_one(
     if spec.dtype == "bool":
         return np.asarray(random.random(shape) < 0.5)
     low, high = _small(ml_dtypes.iinfo(spec.dtype))
-    drawn = random.integers(low, high, size=shape, endpoint=True)
-    return np.asarray(drawn).astype(dtype_of(spec.dtype))
+    numbers = random.integers(low, high, size=shape, endpoint=True)
+    return np.asarray(numbers).astype(dtype_of(spec.dtype))
 
 
 def _by_name(
@@ -144,20 +144,22 @@ def _legal(
     """Values that every limit allows."""
     shape, dtype = shape_at(spec, point), dtype_of(spec.dtype)
     low, high = _ends(limits, point, shape)
-    if "float" in spec.dtype and not all(one.whole for one in limits):
+    if "float" in spec.dtype and not all(one.integral for one in limits):
         real = np.asarray(random.uniform(low, high, size=shape)) * _scale(limits)
-        return _whole_coordinates(real, limits).astype(dtype)
-    if any(one.total is not None for one in limits):
-        total = next(one for one in limits if one.total is not None)
-        return _shares(Limit(0, total.total or 0).at(point.dims)[1], shape, random).astype(dtype)
+        return _round_coordinates(real, limits).astype(dtype)
+    totals = [limit.total for limit in limits if limit.total is not None]
+    if totals:
+        _, total = Limit(0, totals[0]).evaluate(point.dims)
+        return _shares(total, shape, random).astype(dtype)
     if wanted is Distribution.TEXT and low.size == 1 and takes_tokens(int(low[0]), int(high[0])):
         return sample_tokens(int(low[0]), int(high[0]), shape, random).astype(dtype)
-    found = _distinct(low, high, shape, limits, random)
-    drawn = random.integers(low, high, size=shape, endpoint=True) if found is None else found
+    values = _distinct(low, high, shape, limits, random)
+    if values is None:
+        values = np.asarray(random.integers(low, high, size=shape, endpoint=True))
     if all(one.from_end for one in limits):
         backward = random.random(shape) < _FROM_END
-        drawn = np.where(backward, drawn - high - 1, drawn)
-    return np.asarray(drawn).astype(dtype)
+        values = np.where(backward, values - high - 1, values)
+    return values.astype(dtype)
 
 
 def _ends(limits: Sequence[Limit], point: Point, shape: Sequence[int]) -> tuple[Array, Array]:
@@ -171,17 +173,17 @@ def _scale(limits: Sequence[Limit]) -> Array:
     """The scale of each coordinate's values."""
     last = max((one.coordinate or 0 for one in limits), default=0)
     scale = np.ones(last + 1 if any(one.coordinate is not None for one in limits) else 1)
-    for one in limits:
-        if one.scale != 1:
-            scale[slice(None) if one.coordinate is None else one.coordinate] = one.scale
+    for limit in limits:
+        if limit.scale != 1:
+            scale[slice(None) if limit.coordinate is None else limit.coordinate] = limit.scale
     return scale
 
 
-def _whole_coordinates(drawn: Array, limits: Sequence[Limit]) -> Array:
-    for one in limits:
-        if one.whole and one.coordinate is not None:
-            drawn[..., one.coordinate] = drawn[..., one.coordinate].round()
-    return drawn
+def _round_coordinates(real: Array, limits: Sequence[Limit]) -> Array:
+    for limit in limits:
+        if limit.integral and limit.coordinate is not None:
+            real[..., limit.coordinate] = real[..., limit.coordinate].round()
+    return real
 
 
 def _shares(total: int, shape: Sequence[int], random: np.random.Generator) -> Array:
@@ -211,8 +213,8 @@ def _distinct(
         if not count <= room <= _MOST_RANKED:
             return None
         chosen = random.permutation(room)[:count]
-        places = np.stack(np.unravel_index(chosen, tuple(extents)), axis=-1)
-        return np.asarray(places.reshape(shape) + low)
+        tuples = np.stack(np.unravel_index(chosen, tuple(extents)), axis=-1)
+        return np.asarray(tuples.reshape(shape) + low)
     room, lines = int(extents[0]), int(np.prod(shape)) // max(shape[axis], 1)
     if shape[axis] > room or room * lines > _MOST_RANKED:
         return None

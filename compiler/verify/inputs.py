@@ -30,8 +30,8 @@ _MOST_BYTES = 64
 
 @dataclass(frozen=True)
 class Signature:
-    """What a library takes and gives; bounds: which values are legal of inputs that index, count or
-    bound something.
+    """Inputs and outputs of a library; bounds: which values are legal of inputs that index, count
+    or bound something.
 
     quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
     moves its outputs.

@@ -77,7 +77,7 @@ def fitted(
     """The sample at the point: every axis cut, or repeated, to its size there. Values keep to
     `limits`; masks are left out, since a part of one may mask everything.
     """
-    found = {}
+    result = {}
     for spec in inputs:
         array, shape = sample[spec.name], shape_at(spec, point)
         if array.size and not is_mask(spec, limits):
@@ -86,8 +86,8 @@ def fitted(
             )
             cut = array[np.ix_(*kept)].reshape(shape)
             own = limits.get(spec.name)
-            found[spec.name] = within(cut, point, own) if own and cut.size else cut
-    return found
+            result[spec.name] = within(cut, point, own) if own and cut.size else cut
+    return result
 
 
 def _solve(arrays: Arrays, inputs: Sequence[TensorSpec], dims: Mapping[str, Dim]) -> dict[str, int]:

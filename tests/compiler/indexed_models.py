@@ -14,10 +14,10 @@ Case = tuple[onnx.ModelProto, dict[str, Any]]
 _WEIGHTS = np.random.default_rng(0)
 
 
-def _model(op: str, inputs: dict[str, str], given: list[str], opset: int = 22, **more: Any) -> Any:
+def _model(op: str, inputs: dict[str, str], names: list[str], opset: int = 22, **more: Any) -> Any:
     constants = more.pop("constants", None)
     outputs = more.pop("outputs", ["y"])
-    node = helper.make_node(op, given, outputs, **more)
+    node = helper.make_node(op, names, outputs, **more)
     return model_of([node], inputs, constants, opset)
 
 

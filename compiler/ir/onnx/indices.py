@@ -21,7 +21,7 @@ PASS_THROUGH = frozenset(
     }
 )
 """Operators whose first input's elements come out unchanged."""
-_IN_PLACE = frozenset({"Cast", "Identity"})
+_UNMOVED = frozenset({"Cast", "Identity"})
 """Those that leave elements where they are, too."""
 
 
@@ -45,7 +45,7 @@ def uses(model: Model) -> Iterator[tuple[str, Limit]]:
 
 def _source(scope: Scope | None, name: str) -> tuple[str, bool]:
     """The graph input that a value's elements come from, or the last name on the way to it; whether
-    they change their places on the way.
+    they change their positions on the way.
     """
     moved = False
     while scope is not None:
@@ -59,6 +59,6 @@ def _source(scope: Scope | None, name: str) -> tuple[str, bool]:
             continue
         if producer.op_type not in PASS_THROUGH or not producer.input:
             break
-        moved = moved or producer.op_type not in _IN_PLACE
+        moved = moved or producer.op_type not in _UNMOVED
         name = producer.input[0]
     return name, moved

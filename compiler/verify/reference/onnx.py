@@ -102,11 +102,13 @@ class OnnxReference:
         from onnx.reference import ReferenceEvaluator
 
         from compiler.ir.onnx.node_order import sort_nodes
-        from compiler.verify.reference.stand_in import OPERATORS
+        from compiler.verify.reference.stand_in import OPERATORS, objections
 
-        loaded = onnx.load(model)
-        sort_nodes(loaded)
-        self._evaluator = ReferenceEvaluator(loaded, new_ops=list(OPERATORS))
+        proto = onnx.load(model)
+        if reasons := objections(proto):
+            raise ValueError(f"onnx's evaluator does not judge {reasons[0]}")
+        sort_nodes(proto)
+        self._evaluator = ReferenceEvaluator(proto, new_ops=list(OPERATORS))
         self.name = f"onnx.reference {onnx.__version__}"
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:

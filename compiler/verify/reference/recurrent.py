@@ -72,10 +72,8 @@ class Cell:
         """Activation `index` of x, which is clipped before."""
         return self.activations[index](x if self.clip is None else x.clip(-self.clip, self.clip))
 
-    def sums(self, x: Array, h: Array, first: int, last: int) -> tuple[Array, Array]:
-        """Of the gates from first up to last, the parts of x and of the state, with their
-        biases.
-        """
+    def terms(self, x: Array, h: Array, first: int, last: int) -> tuple[Array, Array]:
+        """The gates from first up to last: the parts of x and of the state, with their biases."""
         size = h.shape[-1]
         rows = slice(first * size, last * size)
         own, state = np.split(self.bias, 2)
@@ -83,7 +81,7 @@ class Cell:
 
     def total(self, x: Array, h: Array, first: int, last: int) -> Array:
         """Both parts added up."""
-        own, state = self.sums(x, h, first, last)
+        own, state = self.terms(x, h, first, last)
         return np.asarray(own + state)
 
     def rnn(self, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
@@ -94,7 +92,7 @@ class Cell:
         """One step: gates z, r, h."""
         z, r = (self.act(0, self.total(x, h, gate, gate + 1)) for gate in (0, 1))
         if self.linear_before_reset:
-            own, state = self.sums(x, h, 2, 3)
+            own, state = self.terms(x, h, 2, 3)
             new = self.act(1, own + r * state)
         else:
             new = self.act(1, self.total(x, r * h, 2, 3))
@@ -127,9 +125,9 @@ def walk(
     every = np.zeros((*x.shape[:2], h.shape[-1]))
     for number in range(int(lengths.max(initial=0))):
         rows = np.flatnonzero(lengths > number)
-        at = lengths[rows] - 1 - number if backward else np.full(len(rows), number)
-        h[rows], c[rows] = step(x[at, rows], h[rows], c[rows])
-        every[at, rows] = h[rows]
+        steps = lengths[rows] - 1 - number if backward else np.full(len(rows), number)
+        h[rows], c[rows] = step(x[steps, rows], h[rows], c[rows])
+        every[steps, rows] = h[rows]
     return every, h, c
 
 
@@ -144,21 +142,21 @@ class _Recurrent(OpRun):  # type: ignore[misc]
     defaults: tuple[str, ...] = ()
 
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array, ...]:
-        given: list[Array | None] = [*inputs, *[None] * (8 - len(inputs))]
-        x, w, r = (np.asarray(part) for part in given[:3])
+        arguments: list[Array | None] = [*inputs, *[None] * (8 - len(inputs))]
+        x, w, r = (np.asarray(part) for part in arguments[:3])
         batch_first, dtype = bool(attributes.get("layout")), x.dtype
         x = np.swapaxes(x, 0, 1) if batch_first else x
         directions, batch, hidden = len(w), x.shape[1], r.shape[-1]
-        bias = _wide(given[3], (directions, 2 * self.gates * hidden))
-        peepholes = _wide(given[7], (directions, 3 * hidden))
+        bias = _wide(arguments[3], (directions, 2 * self.gates * hidden))
+        peepholes = _wide(arguments[7], (directions, 3 * hidden))
         h, c = (
             _wide(
                 np.swapaxes(state, 0, 1) if batch_first and state is not None else state,
                 (directions, batch, hidden),
             )
-            for state in given[5:7]
+            for state in arguments[5:7]
         )
-        lengths = np.full(batch, len(x)) if given[4] is None else given[4]
+        lengths = np.full(batch, len(x)) if arguments[4] is None else arguments[4]
         backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         ran = []
         for d, back in enumerate(backward[attributes.get("direction") or "forward"]):
@@ -178,10 +176,10 @@ class _Recurrent(OpRun):  # type: ignore[misc]
         names = attributes.get("activations") or self.defaults * 2
         alphas = iter(attributes.get("activation_alpha") or ())
         betas = iter(attributes.get("activation_beta") or ())
-        found = [activation_of(name, alphas, betas) for name in names]
+        chosen = [activation_of(name, alphas, betas) for name in names]
         each = len(self.defaults)
         return Cell(
-            found[direction * each : (direction + 1) * each],
+            chosen[direction * each : (direction + 1) * each],
             attributes.get("clip"),
             *parts,
             bool(attributes.get("input_forget")),

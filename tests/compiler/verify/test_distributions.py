@@ -1,4 +1,4 @@
-"""What inputs are sampled from, and how a distribution is chosen."""
+"""Distributions of inputs, and how one is chosen."""
 
 import numpy as np
 import pytest
@@ -104,10 +104,10 @@ def test_text_is_of_few_frequent_tokens_between_special_ones() -> None:
 def test_every_size_is_drawn_and_a_seed_decides(wanted: Distribution, size: int) -> None:
     point = Point("p", {"n": 1, "h": size, "w": size, "t": size})
     for text in ("x=float32[n,3,h,w]", "x=uint8[h,w,1]", "speech=float32[n,1,t]"):
-        first, again, other = (draw_input(text, wanted, point, seed) for seed in (0, 0, 1))
+        first, again, unlike = (draw_input(text, wanted, point, seed) for seed in (0, 0, 1))
         assert np.isfinite(first.astype(np.float64)).all()
         np.testing.assert_array_equal(first, again)
-        assert size < 5 or (first != other).any()
+        assert size < 5 or (first != unlike).any()
 
 
 def test_what_is_empty_or_no_picture_is_noise() -> None:
@@ -121,8 +121,8 @@ def test_rows_that_are_all_alike_say_nothing() -> None:
     row = np.random.default_rng(0).random(50)
     assert spreads_of({"y": np.tile(row, (9, 1))})[0] < 1e-9
     assert spreads_of({"y": row[None]})[0] == pytest.approx(row.std())
-    found = spreads_of({"n": np.full((2, 2), np.nan), "e": np.zeros((0, 4)), "i": np.arange(9)})
-    assert found == [0.0, 0.0, 0.05]
+    spreads = spreads_of({"n": np.full((2, 2), np.nan), "e": np.zeros((0, 4)), "i": np.arange(9)})
+    assert spreads == [0.0, 0.0, 0.05]
 
 
 def test_noise_is_kept_unless_something_says_more() -> None:
@@ -145,11 +145,11 @@ def test_masks_lengths_and_positions_are_plausible() -> None:
         declared.spec("position_ids=int64[n,t]"),
         declared.spec("audio_len=int64[n]"),
     ]
-    drawn = draw(Point("p", {"n": 4, "t": 30}), inputs, {}, 0)
-    mask = drawn["attention_mask"]
+    values = draw(Point("p", {"n": 4, "t": 30}), inputs, {}, 0)
+    mask = values["attention_mask"]
     assert set(np.unique(mask)) == {0, 1}
     assert mask[0].all()
     assert (np.diff(mask, axis=1) <= 0).all()
-    assert drawn["position_ids"][3].tolist() == list(range(30))
-    assert drawn["audio_len"][0] == 30
-    assert drawn["audio_len"].min() >= 1
+    assert values["position_ids"][3].tolist() == list(range(30))
+    assert values["audio_len"][0] == 30
+    assert values["audio_len"].min() >= 1

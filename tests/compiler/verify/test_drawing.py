@@ -13,20 +13,20 @@ N = Axis("n")
 LAST = Axis("n - 1")
 
 
-def drawn(text: str, *limits: Limit, **dims: int) -> np.ndarray:
+def draw_values(text: str, *limits: Limit, **dims: int) -> np.ndarray:
     spec = declared.spec(text)
     return draw(Point("p", dims), [spec], {spec.name: limits}, 0)[spec.name]
 
 
 def test_integers_that_index_stay_within_bounds() -> None:
-    array = drawn("ids=int64[n,9]", Limit(-3, 5), n=40)
+    array = draw_values("ids=int64[n,9]", Limit(-3, 5), n=40)
     assert (array.dtype, array.min(), array.max()) == (np.int64, -3, 5)
 
 
 def test_bounds_follow_the_dims_of_the_point() -> None:
-    array = drawn("ids=int64[m]", Limit(0, LAST), Limit(0, 60), m=999, n=50)
+    array = draw_values("ids=int64[m]", Limit(0, LAST), Limit(0, 60), m=999, n=50)
     assert (array.min(), array.max()) == (0, 49)
-    assert drawn("ids=int64[m]", Limit(0, LAST), m=9, n=1).tolist() == [0] * 9
+    assert draw_values("ids=int64[m]", Limit(0, LAST), m=9, n=1).tolist() == [0] * 9
 
 
 def test_usual_values_are_drawn_where_no_use_demands_others() -> None:
@@ -41,16 +41,16 @@ def test_usual_values_are_drawn_where_no_use_demands_others() -> None:
 
 
 def test_indices_count_from_the_end_where_every_use_allows_it() -> None:
-    array = drawn("ids=int64[m]", Limit(0, LAST, from_end=True), m=999, n=8)
+    array = draw_values("ids=int64[m]", Limit(0, LAST, from_end=True), m=999, n=8)
     assert array.min() == -8
     assert array.max() == 7
     assert 0.01 < (array < 0).mean() < 0.2
     both = (Limit(0, LAST, from_end=True), Limit(0, LAST))
-    assert drawn("ids=int64[m]", *both, m=999, n=8).min() == 0
+    assert draw_values("ids=int64[m]", *both, m=999, n=8).min() == 0
 
 
 def test_where_the_least_extent_leaves_nothing_to_index_the_first_is_drawn() -> None:
-    assert drawn("ids=int64[m]", Limit(0, -1), m=4).tolist() == [0] * 4
+    assert draw_values("ids=int64[m]", Limit(0, -1), m=4).tolist() == [0] * 4
 
 
 def test_a_point_at_which_nothing_can_be_indexed_is_left_out() -> None:
@@ -63,45 +63,45 @@ def test_a_point_at_which_nothing_can_be_indexed_is_left_out() -> None:
 
 def test_coordinates_have_bounds_of_their_own() -> None:
     limits = (Limit(0, LAST, coordinate=0), Limit(0, 2, coordinate=1))
-    array = drawn("ids=int64[500,2]", *limits, n=40)
+    array = draw_values("ids=int64[500,2]", *limits, n=40)
     assert array.max(axis=0).tolist() == [39, 2]
 
 
 def test_scattered_indices_differ() -> None:
-    rows = drawn("ids=int64[7,5]", Limit(0, LAST, distinct=0), n=9)
+    rows = draw_values("ids=int64[7,5]", Limit(0, LAST, distinct=0), n=9)
     assert all(len(set(column)) == 7 for column in rows.T)
     assert rows.max() <= 8
     pairs = (Limit(0, LAST, 0, distinct=1), Limit(0, 4, 1, distinct=1))
-    array = drawn("ids=int64[12,2]", *pairs, n=3)
+    array = draw_values("ids=int64[12,2]", *pairs, n=3)
     assert len({tuple(row) for row in array}) == 12
     assert array.max(axis=0).tolist() == [2, 4]
 
 
-def test_more_indices_than_there_are_places_repeat() -> None:
-    assert drawn("ids=int64[7]", Limit(0, LAST, distinct=0), n=3).max() <= 2
+def test_more_indices_than_elements_repeat() -> None:
+    assert draw_values("ids=int64[7]", Limit(0, LAST, distinct=0), n=3).max() <= 2
 
 
 def test_sizes_add_up() -> None:
-    sizes = drawn("sizes=int64[3]", Limit(0, N, total=N), n=11)
+    sizes = draw_values("sizes=int64[3]", Limit(0, N, total=N), n=11)
     assert sizes.sum() == 11
     assert sizes.min() >= 0
-    assert drawn("sizes=int64[1]", Limit(0, N, total=N), n=11).tolist() == [11]
+    assert draw_values("sizes=int64[1]", Limit(0, N, total=N), n=11).tolist() == [11]
 
 
 def test_corners_of_regions_are_in_order() -> None:
     first, last = (
-        [Limit(0, Axis("n // 2"), axis, scale=4.0, whole=False) for axis in (0, 1)],
-        [Limit(Axis("n // 2"), N, axis, scale=4.0, whole=False) for axis in (2, 3)],
+        [Limit(0, Axis("n // 2"), axis, scale=4.0, integral=False) for axis in (0, 1)],
+        [Limit(Axis("n // 2"), N, axis, scale=4.0, integral=False) for axis in (2, 3)],
     )
-    rois = drawn("rois=float32[50,4]", *first, *last, n=10)
+    rois = draw_values("rois=float32[50,4]", *first, *last, n=10)
     assert (rois[:, :2] <= rois[:, 2:]).all()
     assert 20 < rois.max() <= 40
     assert (rois % 1).any()
 
 
 def test_the_image_of_a_region_is_a_whole_number() -> None:
-    limits = [Limit(0, LAST, 0), *(Limit(0, 9, axis, whole=False) for axis in range(1, 5))]
-    rois = drawn("rois=float32[50,5]", *limits, n=3)
+    limits = [Limit(0, LAST, 0), *(Limit(0, 9, axis, integral=False) for axis in range(1, 5))]
+    rois = draw_values("rois=float32[50,5]", *limits, n=3)
     assert set(rois[:, 0]) == {0, 1, 2}
     assert (rois[:, 1:] % 1).any()
 
@@ -114,15 +114,15 @@ def test_samples_are_brought_within_the_bounds_of_a_point() -> None:
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
 def test_limited_values_keep_their_dtype(dtype: str) -> None:
-    assert drawn(f"x={dtype}[5]", Limit(1, 4)).dtype == dtype
+    assert draw_values(f"x={dtype}[5]", Limit(1, 4)).dtype == dtype
 
 
 def test_a_seed_decides() -> None:
     spec = declared.spec("ids=int64[n]")
     point, limits = Point("p", {"n": 30}), {"ids": [Limit(0, 99)]}
-    one, same, other = (draw(point, [spec], limits, seed)["ids"] for seed in (0, 0, 1))
-    assert (one == same).all()
-    assert (one != other).any()
+    first, again, unlike = (draw(point, [spec], limits, seed)["ids"] for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != unlike).any()
 
 
 def test_limits_are_collected_by_input_each_once() -> None:

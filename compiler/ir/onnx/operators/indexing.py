@@ -55,8 +55,8 @@ def gather_nd(b: Builder, node: Node) -> Value:
             depth,
             f"the indices' last axis is not {depth}, which the declared rank {rank} asks for",
         )
-    for place in range(depth):
-        indexes(b, node, 1, x.shape[batch + place], coordinate=place, from_end=True)
+    for axis in range(depth):
+        indexes(b, node, 1, x.shape[batch + axis], coordinate=axis, from_end=True)
     return indexing.gather_nd(b, x, indices, depth, batch)
 
 
@@ -91,9 +91,9 @@ def scatter_nd(b: Builder, node: Node) -> Value:
     x, indices = node.value(0), node.value(1)
     depth = len(indices.shape) - 1 + len(x.shape) - len(node.value(2).shape)
     reduction = _reduction(node)
-    for place in range(max(depth, 0)):
+    for axis in range(max(depth, 0)):
         distinct = _distinct(reduction, len(indices.shape) - 1)
-        indexes(b, node, 1, x.shape[place], coordinate=place, distinct=distinct)
+        indexes(b, node, 1, x.shape[axis], coordinate=axis, distinct=distinct)
     return sc.scatter_nd(b, x, indices, node.value(2), reduction)
 
 

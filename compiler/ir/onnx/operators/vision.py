@@ -137,9 +137,9 @@ def _limit_regions(
     for axis, extent in enumerate(reversed(extents)):
         middle = ex.floordiv(extent, 2)
         for corner, ends in enumerate(((0, middle), (middle, extent))):
-            place = first + 2 * corner + axis
-            more = {"scale": 1 / scale, "whole": False} if scale else {"whole": False}
-            limit_values(b, node, 1, *ends, coordinate=place, **more)
+            coordinate = first + 2 * corner + axis
+            more = {"scale": 1 / scale, "integral": False} if scale else {"integral": False}
+            limit_values(b, node, 1, *ends, coordinate=coordinate, **more)
 
 
 @op("MaxRoiPool")

@@ -68,17 +68,17 @@ def recurrent(kind: str, full: bool = True, **attributes: Any) -> onnx.ModelProt
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
 
 
-def named(kind: str, activations: str, directions: int) -> dict[str, Any]:
+def attributes_of(kind: str, activations: str, directions: int) -> dict[str, Any]:
     """The attributes of those activations."""
     count = {"LSTM": 3, "GRU": 2, "RNN": 1}[kind]
     names = ACTIVATIONS[activations][:count]
     if not names:
         return {}
-    found: dict[str, Any] = {"activations": names * directions}
+    result: dict[str, Any] = {"activations": names * directions}
     if activations == "with numbers":
-        found["activation_alpha"] = [0.3, 0.7, 0.9][:count] * directions
-        found["activation_beta"] = [0.4, 1.2, 0.1][:count] * directions
-    return found
+        result["activation_alpha"] = [0.3, 0.7, 0.9][:count] * directions
+        result["activation_beta"] = [0.4, 1.2, 0.1][:count] * directions
+    return result
 
 
 def run(engine: str, model: onnx.ModelProto, folder: Path, **feeds: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_attributes_do_what_onnxruntime_makes_of_them(
     kind: str, direction: str, activations: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     directions = 2 if direction == "bidirectional" else 1
-    attributes = {"direction": direction, **named(kind, activations, directions), **options}
+    attributes = {"direction": direction, **attributes_of(kind, activations, directions), **options}
     model = recurrent(kind, **attributes)
     want = run("onnxruntime", model, tmp_path, x=X, lengths=LENGTHS)
     got = run("onnx.reference", model, tmp_path, x=X, lengths=LENGTHS)
@@ -128,6 +128,6 @@ def test_onnxruntime_does_not_judge_activations_whose_defaults_it_lacks(kind: st
     count = {"LSTM": 3, "GRU": 2, "RNN": 1}[kind]
     names = ["ThresholdedRelu"] * count
     assert engines_of(recurrent(kind, activations=names)) == SPECIFICATION
-    given = recurrent(kind, activations=names, activation_alpha=[0.5] * count)
-    assert engines_of(given) == ONNX
+    explicit = recurrent(kind, activations=names, activation_alpha=[0.5] * count)
+    assert engines_of(explicit) == ONNX
     assert engines_of(recurrent(kind, activations=["Elu"] * count)) == ONNX
