@@ -22,7 +22,7 @@ from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
 from compiler.ir.model_texts import check_texts
-from compiler.ir.onnx.node_order import sort_nodes
+from compiler.ir.node_order import sort_nodes
 from compiler.isolation.level import Level
 
 MAX_MODEL_BYTES = (2 << 30) - 1

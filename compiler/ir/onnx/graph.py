@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from compiler.ir.onnx.support import label_of, op_of
+from compiler.ir.node_labels import label_of, op_of
 
 _SHAPES = ("Shape", "Size")
 _RANDOM = ("Random", "Bernoulli", "Multinomial")

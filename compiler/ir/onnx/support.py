@@ -8,6 +8,7 @@ import onnx
 from onnx import defs
 
 from compiler.errors import ImportFailed
+from compiler.ir.node_labels import label_of, op_of
 from compiler.ir.onnx import registry
 from compiler.ir.onnx.walking import walk
 
@@ -22,16 +23,6 @@ class Lack:
     node: str
     op: str
     why: str
-
-
-def label_of(proto: onnx.NodeProto) -> str:
-    """A node's name, or that of its first output."""
-    return proto.name or next((name for name in proto.output if name), proto.op_type)
-
-
-def op_of(proto: onnx.NodeProto) -> str:
-    """`Add`, or `com.microsoft.FusedMatMul` outside the standard domain."""
-    return proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
 
 
 def lacks(model: onnx.ModelProto) -> list[Lack]:

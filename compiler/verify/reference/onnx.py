@@ -101,7 +101,7 @@ class OnnxReference:
         import onnx
         from onnx.reference import ReferenceEvaluator
 
-        from compiler.ir.onnx.node_order import sort_nodes
+        from compiler.ir.node_order import sort_nodes
         from compiler.verify.reference.stand_in import OPERATORS, objections
 
         proto = onnx.load(model)

@@ -31,11 +31,14 @@ def test_bounds_follow_the_dims_of_the_point() -> None:
 
 def test_usual_values_are_drawn_where_no_use_demands_others() -> None:
     usual, size = Limit(-9, 9, usual=True), Limit(0, 9, usual=True)
-    array = drawn("k=int64[m]", usual, m=999)
+    array = draw_values("k=int64[m]", usual, m=999)
     assert (array.min(), array.max()) == (-9, 9)
-    assert drawn("k=int64[m]", usual, size, m=999).min() == 0
-    assert drawn("k=int64[m]", usual, Limit(20, 30), m=999).min() == 20
-    assert drawn("k=float32[m]", usual, m=9).tolist() == drawn("k=float32[m]", m=9).tolist()
+    assert draw_values("k=int64[m]", usual, size, m=999).min() == 0
+    assert draw_values("k=int64[m]", usual, Limit(20, 30), m=999).min() == 20
+    assert (
+        draw_values("k=float32[m]", usual, m=9).tolist()
+        == draw_values("k=float32[m]", m=9).tolist()
+    )
     sample = np.array([224])
     assert within(sample, Point("p", {}), [usual]).tolist() == [224]
 

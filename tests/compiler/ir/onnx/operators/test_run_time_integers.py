@@ -113,7 +113,7 @@ def test_samples_are_of_either_sign_where_they_may() -> None:
     nodes[3].input[0] = "extents"
     constants = {"zero": np.array(0), "one": np.array(1), "one_axis": np.array([1])}
     bounds = build(model_of(nodes, inputs, constants)).imported.index_bounds
-    least = {name: max(limit.at({"n": 7})[0] for limit in bounds[name]) for name in bounds}
+    least = {name: max(limit.evaluate({"n": 7})[0] for limit in bounds[name]) for name in bounds}
     assert {name: least[name] for name in ("k", "m", "pads")} == {"k": -9, "m": 0, "pads": -3}
     assert all(limit.usual for limits in bounds.values() for limit in limits)
 

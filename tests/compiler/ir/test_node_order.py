@@ -11,7 +11,7 @@ from onnx import helper
 
 from compiler.errors import LoadError
 from compiler.ir.model_file import read_model
-from compiler.ir.onnx.node_order import sort_nodes
+from compiler.ir.node_order import sort_nodes
 from tests.compiler.ir.onnx.running import assert_like_onnxruntime, model_of
 
 NODE = helper.make_node

@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 
 from compiler.errors import LoadError
-from compiler.ir.onnx.support import label_of
+from compiler.ir.node_labels import label_of
 
 _SHOWN = 10
 

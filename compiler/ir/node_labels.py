@@ -1,0 +1,15 @@
+"""How messages name a node of an ONNX graph, and its operator."""
+
+from __future__ import annotations
+
+import onnx
+
+
+def label_of(proto: onnx.NodeProto) -> str:
+    """A node's name, or that of its first output."""
+    return proto.name or next((name for name in proto.output if name), proto.op_type)
+
+
+def op_of(proto: onnx.NodeProto) -> str:
+    """`Add`, or `com.microsoft.FusedMatMul` outside the standard domain."""
+    return proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
