@@ -25,6 +25,7 @@ from compiler.passes.gpu.unpack_nbits import UnpackNBits
 from compiler.passes.graph.add_release import AddRelease
 from compiler.passes.graph.break_chains import BreakChains
 from compiler.passes.graph.channels_last import ChannelsLast
+from compiler.passes.graph.check_extents import CheckExtents
 from compiler.passes.graph.combine_projections import CombineProjections
 from compiler.passes.graph.define_first import DefineFirst
 from compiler.passes.graph.flush_weights import FlushWeights
@@ -88,7 +89,7 @@ def pipeline(
     neither.
     """
     if target.device is not None:
-        return for_grids(target)
+        return for_grids(target, ranges)
     return for_processors(target, ranges, rounding, recall)
 
 
@@ -171,6 +172,7 @@ def for_processors(
         ShareBuffers(),
         # Notes are kept up to here, for the dump.
         DropKernelNotes(),
+        CheckExtents(ranges),
         _machine(transform.LowerAllocTensor()),
         _machine(transform.KillAfterLastUse()),
         _machine(transform.LowerRuntimeBuiltin()),
@@ -182,7 +184,7 @@ def for_processors(
     )
 
 
-def for_grids(target: Target) -> tuple[Pass, ...]:
+def for_grids(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
     """The passes for targets whose kernels run on grids of threads."""
     device, transform = tvm.target.Target(target.to_tvm()), relax.transform
     in_browser = target.kind == "webgpu"
@@ -227,6 +229,7 @@ def for_grids(target: Target) -> tuple[Pass, ...]:
         DropKernelNotes(),
         # It finds the parts of a run that have fixed extents by their allocations.
         *((_machine(transform.RewriteCUDAGraph()),) if target.kind == "cuda" else ()),
+        CheckExtents(ranges),
         _machine(transform.LowerAllocTensor()),
         _machine(transform.KillAfterLastUse()),
         _machine(transform.LowerRuntimeBuiltin()),

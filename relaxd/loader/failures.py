@@ -14,6 +14,10 @@ _TENSOR = re.compile(
 )
 
 
+_NO_MEMORY = "std::bad_alloc"
+"""What the virtual machine says where there is none left."""
+
+
 class Failed(Exception):
     """What a library says of a call that failed, marked like the messages of the virtual
     machine's checks.
@@ -33,6 +37,8 @@ def explain(error: str, dims: Mapping[str, int]) -> str:
             f"{tensor['found']} on axis {tensor['axis']}, "
             f"where {tensor['wanted']} is expected"
         )
+    elif _NO_MEMORY in error:
+        message = "there is no memory left"
     else:
         return error
     values = ", ".join(f"{quote_name(name)} = {value}" for name, value in dims.items())

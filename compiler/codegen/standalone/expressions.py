@@ -6,8 +6,7 @@ the call with an error (RD_ADD and its like in support.h); all others are plain 
 
 import ast
 import re
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,9 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.codegen.standalone.ranges import ANY, Range, combined, within
 from compiler.errors import CodegenError
 from compiler.tir.exprs import is_choice
+from compiler.tir.ranges import Range, needs_more_bits
 from relaxd.contract.axes import Axis
 
 C_TYPES = {
@@ -119,56 +118,32 @@ def expression(
 
     ranges: of its dims, any number where they have none; None where nothing is checked.
     """
-    return _written(expr, names, ranges)[0]
-
-
-def range_of(expr: Any, ranges: Mapping[Any, Range]) -> Range:
-    """The least and greatest value of an extent; raises as `expression` does."""
-    return _written(expr, defaultdict(str), ranges)[1]
-
-
-def _written(
-    expr: Any, names: Mapping[Any, str], ranges: Mapping[Any, Range] | None
-) -> tuple[str, Range]:
-    parts: Sequence[Any]
     match expr:
-        case int() | prim.IntImm():
-            value = int(getattr(expr, "value", expr))
-            return number(value), (value, value)
+        case int():
+            return number(expr)
+        case prim.IntImm():
+            return number(int(expr.value))
         case prim.FloatImm():
-            return repr(float(expr.value)), ANY
+            return repr(float(expr.value))
         case tvm.ir.Var():
-            return names[expr], (ranges or {}).get(expr, ANY)
+            return names[expr]
         case prim.Cast():
-            return _written(expr.value, names, ranges)
+            return expression(expr.value, names, ranges)
         case prim.Not():
-            return f"(!{expression(expr.a, names, ranges)})", (0, 1)
+            return f"(!{expression(expr.a, names, ranges)})"
         case prim.Select():
             parts = (expr.condition, expr.true_value, expr.false_value)
+            return "({} ? {} : {})".format(*(expression(part, names, ranges) for part in parts))
         case tvm.ir.Call() if is_choice(expr):
-            parts = expr.args
-        case _:
-            return _binary(expr, names, ranges)
-    (condition, _), (then, one), (otherwise, other) = (
-        _written(part, names, ranges) for part in parts
-    )
-    hull = min(one[0], other[0]), max(one[1], other[1])
-    return f"({condition} ? {then} : {otherwise})", hull
-
-
-def _binary(
-    expr: Any, names: Mapping[Any, str], ranges: Mapping[Any, Range] | None
-) -> tuple[str, Range]:
+            return "({} ? {} : {})".format(*(expression(arg, names, ranges) for arg in expr.args))
     form = _BINARY.get(type(expr), "")
     if not form:
         raise CodegenError(
             f"an extent is computed in a way that has no C form: {expr}", reason="extent"
         )
-    (left, one), (right, other) = (_written(part, names, ranges) for part in (expr.a, expr.b))
-    found = combined(type(expr), one, other)
-    if ranges is not None and type(expr) in _CHECKED and not within(found, ANY):
+    if ranges is not None and type(expr) in _CHECKED and needs_more_bits(expr, ranges):
         form = _CHECKED[type(expr)]
-    return form.format(left, right), (max(found[0], ANY[0]), min(found[1], ANY[1]))
+    return form.format(*(expression(part, names, ranges) for part in (expr.a, expr.b)))
 
 
 def axis_expression(axis: Axis, names: Mapping[str, str], forms: AxisForms = _C_AXIS) -> str:

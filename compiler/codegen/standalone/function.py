@@ -11,7 +11,6 @@ from compiler.codegen.standalone.expressions import expression, identifier, quot
 from compiler.codegen.standalone.memory import ALLOCATE, Memory, Size
 from compiler.codegen.standalone.model import Driver
 from compiler.codegen.standalone.plain import filled
-from compiler.codegen.standalone.ranges import ANY, OF_TENSORS, Range
 from compiler.codegen.standalone.values import (
     ShapeValue,
     StorageValue,
@@ -23,6 +22,7 @@ from compiler.codegen.standalone.values import (
 )
 from compiler.errors import CodegenError
 from compiler.tir.exprs import op_name
+from compiler.tir.ranges import ANY, OF_TENSORS, Range
 from relaxd.contract.names import with_names
 
 SHAPE_READS = ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape")

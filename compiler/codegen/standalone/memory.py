@@ -11,13 +11,12 @@ from tvm.tirx import IntImm
 from compiler.codegen.standalone.expressions import (
     element_bytes,
     expression,
-    range_of,
     variables,
 )
 from compiler.codegen.standalone.model import Driver
-from compiler.codegen.standalone.ranges import Range, is_small
 from compiler.codegen.standalone.values import StorageValue
 from compiler.tir.exprs import op_name
+from compiler.tir.ranges import Range, is_small, range_of
 
 ALLOCATE = "relax.memory.alloc_tensor"
 

@@ -15,11 +15,11 @@ from tvm_ffi import structural_equal, structural_map, structural_walk
 
 from compiler.codegen.plain_functions import plain_function, unpacked
 from compiler.codegen.standalone.expressions import expression
-from compiler.codegen.standalone.ranges import OF_TENSORS
 from compiler.codegen.standalone.scratch import Scratch
 from compiler.errors import CodegenError
 from compiler.tir.exprs import const, dtype_of, op_name
 from compiler.tir.loops import SHARES, TAKE, TAKE_CODE, Stmt, seq
+from compiler.tir.ranges import OF_TENSORS
 
 _IMPORT = "pragma_import_llvm"
 

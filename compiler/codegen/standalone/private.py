@@ -8,7 +8,6 @@ from tvm import relax
 from compiler.codegen.standalone.function import Function
 from compiler.codegen.standalone.memory import BlockMemory
 from compiler.codegen.standalone.model import Driver
-from compiler.codegen.standalone.ranges import ANY
 from compiler.codegen.standalone.values import (
     ShapeValue,
     TensorValue,
@@ -17,6 +16,7 @@ from compiler.codegen.standalone.values import (
     count_tensors,
 )
 from compiler.errors import CodegenError
+from compiler.tir.ranges import ANY
 
 
 def private_function(driver: Driver, gvar: Any) -> str:

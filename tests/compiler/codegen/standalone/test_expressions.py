@@ -5,15 +5,14 @@ from itertools import product
 import pytest
 from tvm import tirx
 
-from compiler.codegen.standalone import ranges
 from compiler.codegen.standalone.expressions import (
     axis_expression,
     expression,
     quoted,
-    range_of,
 )
 from compiler.errors import CodegenError
 from compiler.ir.facts import UNBOUNDED
+from compiler.tir import ranges
 from relaxd.contract.axes import Axis
 from relaxd.contract.dims import Dim
 
@@ -72,7 +71,7 @@ def test_ranges_hold_every_quotient_and_remainder(kind):
     for low, high, least, greatest in product(numbers, repeat=4):
         if low > high or least > greatest:
             continue
-        lowest, highest = range_of(kind(n, m), {n: (low, high), m: (least, greatest)})
+        lowest, highest = ranges.range_of(kind(n, m), {n: (low, high), m: (least, greatest)})
         for p, q in product(range(low, high + 1), range(least, greatest + 1)):
             assert q == 0 or lowest <= forms[kind](p, q) <= highest
 

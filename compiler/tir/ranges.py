@@ -8,9 +8,12 @@ call that breaks the rule ends with RELAXD_MEMORY or RELAXD_CHECK.
 
 import ast
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+import tvm
 from tvm.ir.prim import expr as prim
 
+from compiler.tir.exprs import as_int, children, is_choice
 from relaxd.contract.dims import Dim
 
 Range = tuple[int, int]
@@ -57,9 +60,33 @@ def of_axis(node: ast.expr, dims: Mapping[str, Range]) -> Range:
     return ANY
 
 
-def within(inner: Range, outer: Range) -> bool:
-    """Whether every value of one range is in another."""
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
+def range_of(expr: Any, ranges: Mapping[Any, Range]) -> Range:
+    """The range of an extent, given those of its dims; anything where nothing is known."""
+    low, high = _unclipped(expr, ranges)
+    return max(low, ANY[0]), min(high, ANY[1])
+
+
+def needs_more_bits(expr: Any, ranges: Mapping[Any, Range]) -> bool:
+    """Whether the result of an operation may leave 64 bits."""
+    low, high = _unclipped(expr, ranges)
+    return low < ANY[0] or high > ANY[1]
+
+
+def _unclipped(expr: Any, ranges: Mapping[Any, Range]) -> Range:
+    """The range of a result of operands that are in 64 bits."""
+    value = as_int(expr)
+    if value is not None:
+        return value, value
+    if isinstance(expr, tvm.ir.Var):
+        return ranges.get(expr, ANY)
+    if isinstance(expr, prim.Cast):
+        return range_of(expr.value, ranges)
+    if isinstance(expr, prim.Select) or is_choice(expr):
+        (low, high), (least, greatest) = (range_of(part, ranges) for part in children(expr)[1:])
+        return min(low, least), max(high, greatest)
+    if isinstance(expr, prim.Not) or not hasattr(expr, "b"):
+        return ANY
+    return combined(type(expr), range_of(expr.a, ranges), range_of(expr.b, ranges))
 
 
 def is_small(extents: Iterable[Range], item: int) -> bool:
