@@ -245,9 +245,10 @@ def or_identity(b: Builder, result: Value, kind: str, extent: Extent) -> Value:
     value = IDENTITY[kind]
     if result.dtype == "bool":
         value = int(value > 0)
-    elif value in (np.inf, -np.inf) and not ew.is_float(result.dtype):
+    elif not ew.is_float(result.dtype) and not np.isfinite(value):
         info = np.iinfo(np.dtype(result.dtype))
-        value = info.min if value < 0 else info.max
+        # A mean of no integers is 0, as ONNX Runtime has it: there is no NaN.
+        value = 0 if np.isnan(value) else info.min if value < 0 else info.max
     empty = tirx.EQ(ex.prim(b.facts.simplify(extent)), ex.prim(0))
     fill = tirx.const(value, result.dtype)
     return b.te(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from tvm import relax, tirx
 
@@ -15,6 +13,7 @@ from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import narrow
 from compiler.ir.ops import pointwise as pw
+from compiler.ir.ops.shifts import shift
 from compiler.ir.values import Known, Value
 
 
@@ -45,23 +44,7 @@ def bitwise_not(b: Builder, node: Node) -> Value:
 @op("BitShift", since=11)
 def bit_shift(b: Builder, node: Node) -> Value:
     """X shifted by Y bits; a shift out of [0, width) leaves 0, or the sign's -1 to the right."""
-    x, y = node.value(0), node.value(1)
-    left = node.attr("direction") == "LEFT"
-    width = np.dtype(x.dtype).itemsize * 8
-
-    def shift(value: Any, amount: Any) -> Any:
-        bad = amount >= pw.like(amount, width)
-        if not x.dtype.startswith("uint"):
-            bad = tirx.Or(bad, amount < pw.like(amount, 0))
-        near = tirx.Select(bad, pw.like(amount, 0 if left else width - 1), amount)
-        if left:
-            return tirx.Select(bad, pw.like(value, 0), value << near)
-        shifted = value >> near
-        return (
-            tirx.Select(bad, pw.like(value, 0), shifted) if x.dtype.startswith("uint") else shifted
-        )
-
-    return pw.pointwise(b, shift, x, y, name="bit_shift")
+    return shift(b, node.value(0), node.value(1), left=node.attr("direction") == "LEFT")
 
 
 def _width(dtype: str) -> int:

@@ -12,6 +12,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import pointwise as pw
+from compiler.ir.ops.shifts import shift
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, pair, scalar
 from compiler.ir.torchscript.registry import op
@@ -97,13 +98,13 @@ def bitwise_not(b: Builder, node: Node) -> Value:
 @op("bitwise_left_shift", "__lshift__")
 def left_shift(b: Builder, node: Node) -> Value:
     """self * 2 ** other of integers."""
-    return pw.pointwise(b, lambda p, q: p << q, *pair(b, node), name="left_shift")
+    return shift(b, *pair(b, node), left=True)
 
 
 @op("bitwise_right_shift", "__rshift__")
 def right_shift(b: Builder, node: Node) -> Value:
     """self / 2 ** other of integers, rounded down."""
-    return pw.pointwise(b, lambda p, q: p >> q, *pair(b, node), name="right_shift")
+    return shift(b, *pair(b, node), left=False)
 
 
 @op("isnan")

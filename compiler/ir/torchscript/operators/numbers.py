@@ -13,8 +13,10 @@ from tvm.ir import Expr as PrimExpr
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
+from compiler.ir.ops import division
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import pointwise as pw
+from compiler.ir.ops.division import Rounding
 from compiler.ir.torchscript.memory import ListBox
 from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.operands import scalar
@@ -72,9 +74,36 @@ def _binary(
 
 
 _binary(("sub",), operator.sub, ex.sub, ew.subtract)
-_binary(("floordiv", "__floordiv__"), operator.floordiv, ex.floordiv, None)
-_binary(("remainder",), operator.mod, ex.floormod, None)
-_binary(("fmod",), math.fmod, ex.truncmod, None)
+
+
+def _division(
+    names: tuple[str, ...],
+    on_numbers: Callable[..., Any],
+    on_reals: Callable[..., Any],
+    on_extents: Callable[..., Any],
+    rounding: Rounding,
+) -> None:
+    @plain(*names)
+    def handler(b: Builder, node: Node) -> Any:
+        def on_exprs(p: Any, q: Any) -> Any:
+            if kind_of(p) is Number.FLOAT:
+                return on_reals(p, q)
+            return on_extents(b, p, q, rounding)
+
+        return _apply(b, node, on_numbers, on_exprs, None, *node.args[:2])
+
+    handler.__doc__ = f"{names[0]} of two numbers; a zero that run time divides by ends the run."
+
+
+_division(
+    ("floordiv", "__floordiv__"),
+    operator.floordiv,
+    ex.floordiv,
+    division.quotient_of_extents,
+    Rounding.DOWN,
+)
+_division(("remainder",), operator.mod, ex.floormod, division.remainder_of_extents, Rounding.DOWN)
+_division(("fmod",), math.fmod, ex.truncmod, division.remainder_of_extents, Rounding.TO_ZERO)
 
 
 def _of_either(name: str, on_numbers: Callable[..., Any], on_exprs: Callable[..., Any]) -> None:

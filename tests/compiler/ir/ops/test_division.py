@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from tests.compiler.ir.divisions import by_numpy, operands
-from tests.compiler.ir.onnx.running import build, model_of
+from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, model_of
 from tests.hostile import FORMS, Refused, built, run
 
 WIDTHS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -87,3 +87,14 @@ def test_extents_are_divided_by_extents_that_are_checked() -> None:
     assert machine.run({"x": x, "k": np.array([4])})[0].shape == (3,)
     with pytest.raises(Exception, match="match_cast error"):
         machine.run({"x": x, "k": np.array([0])})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_mean_of_no_integers_is_zero(dtype: str) -> None:
+    mean = helper.make_node("ReduceMean", ["x"], ["y"], axes=[0])
+    at_run_time = helper.make_node("ReduceMean", ["x", "a"], ["y"])
+    feeds = [{"x": np.array([[-7, 3], [2, 2], [0, 9]], dtype)}, {"x": np.zeros((0, 2), dtype)}]
+    assert_like_onnxruntime(model_of([mean], {"x": f"{dtype}[n,2]"}, opset=13), feeds)
+    machine = build(model_of([at_run_time], {"x": f"{dtype}[n,2]", "a": "int64[1]"}))
+    for feed, want in zip(feeds, ([[-1, 4]], [[0, 0]]), strict=True):
+        np.testing.assert_array_equal(machine.run({**feed, "a": np.array([0])})[0], want)

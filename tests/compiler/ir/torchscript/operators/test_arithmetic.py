@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.compiler.ir.divisions import by_numpy, operands
-from tests.compiler.ir.torchscript.running import Compiled, check, traced
+from tests.compiler.ir.torchscript.running import Compiled, check, scripted, traced
 
 FLOATS = "float32"
 
@@ -107,3 +107,33 @@ def test_torch_divides_by_run_time_integers() -> None:
     y[50] = 0
     with pytest.raises(Exception, match="match_cast error"):
         machine(x=x, y=y)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64"])
+def test_shifts_by_any_amount(dtype: str) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.bitwise_left_shift(x, y), torch.bitwise_right_shift(x, y)
+
+    one = torch.ones(3, dtype=getattr(torch, dtype))
+    machine = Compiled(traced(function, one, one), {"x": f"{dtype}[n]", "y": f"{dtype}[n]"})
+    info = np.iinfo(dtype)
+    amounts = [0, 1, info.bits - 1, info.bits, info.bits + 1, info.max, info.min, max(info.min, -1)]
+    values = np.array([info.min, info.max, 1, -3 if info.min else 3, 0], dtype)
+    x, y = np.repeat(values, len(amounts)), np.tile(np.array(amounts, dtype), len(values))
+    wanted = function(torch.from_numpy(x), torch.from_numpy(y))
+    for got, want in zip(machine(x=x, y=y).values(), wanted, strict=True):
+        np.testing.assert_array_equal(got, want.numpy())
+
+
+def test_numbers_are_divided_by_numbers_that_are_checked() -> None:
+    class Shares(torch.nn.Module):
+        def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            parts = int(k)
+            return torch.ones(x.shape[0] // parts + x.shape[0] % parts)
+
+    machine = Compiled(scripted(Shares()), {"x": "float32[n]", "k": "int64[]"})
+    x = np.zeros(13, "float32")
+    (got,) = machine(x=x, k=np.array(4)).values()
+    assert got.shape == (4,)
+    with pytest.raises(Exception, match="match_cast error"):
+        machine(x=x, k=np.array(0))
