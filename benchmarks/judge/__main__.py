@@ -35,14 +35,14 @@ class Row:
 
     @property
     def right(self) -> bool:
-        """Whether verification passed a right build or caught a fault."""
+        """Tell whether verification passed a right build or caught a fault."""
         return (self.outcome.verdict in AGREED) != bool(self.fault)
 
     def __str__(self) -> str:
-        told = f"{self.outcome.verdict} in {self.outcome.seconds:.1f} s"
+        result = f"{self.outcome.verdict} in {self.outcome.seconds:.1f} s"
         mark = "" if self.right else ("MISSED " if self.fault else "REFUSED ")
         return (
-            f"{mark}{self.subject} seed {self.seed} {self.fault or 'right'}: {told} "
+            f"{mark}{self.subject} seed {self.seed} {self.fault or 'right'}: {result} "
             + (self.outcome.why[:200])
         )
 
@@ -55,44 +55,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, help="5; 2 with --quick")
     parser.add_argument("--faults", type=int, default=1, help="of each kind in each model")
     parser.add_argument("--json", type=Path, help="write the rows there")
-    given = parser.parse_args(arguments)
-    names = given.models or list(QUICK if given.quick else SUBJECTS)
-    seeds = given.seeds or (2 if given.quick else 5)
+    options = parser.parse_args(arguments)
+    names = options.models or list(QUICK if options.quick else SUBJECTS)
+    seeds = options.seeds or (2 if options.quick else 5)
     rows = list[Row]()
     for name in names:
-        for row in judge(name, seeds, given.faults):
+        for row in judge(name, seeds, options.faults):
             rows.append(row)
             print(row, flush=True)
-            if given.json:
-                given.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+            if options.json:
+                options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     print(*rates(rows), sep="\n")
     return 0 if all(row.right for row in rows) else 1
 
 
 def judge(name: str, seeds: int, count: int) -> Iterator[Row]:
-    """The rows of one model: right builds, faults in outputs, and faults in kernels."""
+    """The rows of tool model: right builds, faults in outputs, and faults in kernels."""
     with TemporaryDirectory(prefix="relaxd-judge-") as scratch:
         folder = Path(scratch)
-        one = Judge.of(SUBJECTS[name], folder)
-        model = onnx.load(one.model)
-        if reason := one.build(model, folder / "right"):
+        tool = Judge.of(SUBJECTS[name], folder)
+        model = onnx.load(tool.model)
+        if reason := tool.build(model, folder / "right"):
             yield Row(name, 0, "", Outcome("not built", 0.0, reason))
             return
         for seed in range(seeds):
-            yield Row(name, seed, "", one.verify(folder / "right", seed))
-        outputs = [spec for spec in one.signature.outputs if "float" in spec.dtype]
-        for place, fault in enumerate(OUTPUT_FAULTS):
+            yield Row(name, seed, "", tool.verify(folder / "right", seed))
+        outputs = [spec for spec in tool.signature.outputs if "float" in spec.dtype]
+        for number, fault in enumerate(OUTPUT_FAULTS):
             able = [spec.name for spec in outputs if len(spec.shape) >= LEAST_RANKS.get(fault, 1)]
             if able:
-                output = able[place % len(able)]
+                output = able[number % len(able)]
                 planted = {"fault": fault, "output": output}
-                found = one.verify(folder / "right", place, planted)
-                yield Row(name, place, f"{fault} of {output}", found)
-        yield from _in_kernels(name, one, model, count, folder)
+                outcome = tool.verify(folder / "right", number, planted)
+                yield Row(name, number, f"{fault} of {output}", outcome)
+        yield from _in_kernels(name, tool, model, count, folder)
 
 
 def _in_kernels(
-    name: str, one: Judge, model: onnx.ModelProto, count: int, folder: Path
+    name: str, tool: Judge, model: onnx.ModelProto, count: int, folder: Path
 ) -> Iterator[Row]:
     for number, fault in enumerate(fault for fault in MODEL_FAULTS for _ in range(count)):
         copy = onnx.ModelProto()
@@ -100,11 +100,11 @@ def _in_kernels(
         if not fault(copy, np.random.default_rng(number)):
             continue
         bundle = folder / f"faulty{number}"
-        reason = one.build(copy, bundle)
+        reason = tool.build(copy, bundle)
         if reason is not None:
             print(f"{name}: {fault.__name__} does not compile: {reason}"[:200], flush=True)
             continue
-        yield Row(name, number, fault.__name__, one.verify(bundle, number))
+        yield Row(name, number, fault.__name__, tool.verify(bundle, number))
 
 
 def rates(rows: Sequence[Row]) -> Iterator[str]:

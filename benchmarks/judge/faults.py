@@ -30,7 +30,7 @@ def drop_bias(model: onnx.ModelProto, random: Generator) -> bool:
 
 
 def swap_channels(model: onnx.ModelProto, random: Generator) -> bool:
-    """Two output channels of one weight change places."""
+    """Two output channels of one weight are swapped."""
 
     def swap(array: Array) -> Array:
         axis = 0 if array.ndim > 2 else -1
@@ -162,13 +162,13 @@ def _change(
     """Change one of the constants of these names; False where there is none it makes a difference
     to.
     """
-    tensors = [one for one in model.graph.initializer if one.name in names]
-    for place in random.permutation(len(tensors)):
-        array = numpy_helper.to_array(tensors[place])
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name in names]
+    for position in random.permutation(len(tensors)):
+        array = numpy_helper.to_array(tensors[position])
         if array.size >= least:
             changed = np.asarray(change(array)).astype(array.dtype)
             if not np.array_equal(changed, array):
-                tensors[place].CopyFrom(numpy_helper.from_array(changed, tensors[place].name))
+                tensors[position].CopyFrom(numpy_helper.from_array(changed, tensors[position].name))
                 return True
     return False
 
@@ -177,17 +177,17 @@ def _insert(
     model: onnx.ModelProto, random: Generator, make: Callable[[str], list[onnx.NodeProto]]
 ) -> bool:
     """Put nodes behind one that gives floats; the last of them gives what others read."""
-    places = [index for index, node in enumerate(model.graph.node) if node.op_type in _WEIGHTED]
-    places = [index for index in places if model.graph.node[index].op_type != "MatMulInteger"]
-    if not places:
+    positions = [index for index, node in enumerate(model.graph.node) if node.op_type in _WEIGHTED]
+    positions = [index for index in positions if model.graph.node[index].op_type != "MatMulInteger"]
+    if not positions:
         return False
-    index = int(places[random.integers(len(places))])
+    index = int(positions[random.integers(len(positions))])
     node = model.graph.node[index]
     name = node.output[0]
     node.output[0] = f"{name}.right"
-    made = make(node.output[0])
-    made[-1].output[0] = name
-    nodes = [*model.graph.node[: index + 1], *made, *model.graph.node[index + 1 :]]
+    inserted = make(node.output[0])
+    inserted[-1].output[0] = name
+    nodes = [*model.graph.node[: index + 1], *inserted, *model.graph.node[index + 1 :]]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return True

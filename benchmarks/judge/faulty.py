@@ -15,8 +15,8 @@ from relaxd.loader.model import load
 
 
 def run_faulty(spec: Record, record: Callable[[Record], None]) -> None:
-    """As `compiler.verify.run.native`; spec: also names the fault, an output, and neither for
-    none.
+    """Run the library as `compiler.verify.run.native` does, and change an output of it; spec: also
+    names the fault and the output.
     """
     model, fault = load(Path(spec["bundle"])), OUTPUT_FAULTS[spec["fault"]]
 

@@ -70,7 +70,7 @@ class Subject:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _made(text: str, constants: Mapping[str, tuple[int, ...] | float]) -> onnx.ModelProto:
+def _with_constants(text: str, constants: Mapping[str, tuple[int, ...] | float]) -> onnx.ModelProto:
     """The model with random constants of those shapes, 8-bit ones where a name is multiplied as
     integers.
     """
@@ -98,18 +98,18 @@ def _convolutions() -> onnx.ModelProto:
         "w2": (24, 10),
         "b2": (10,),
     }
-    return _made(_CONVOLUTIONS, shapes)
+    return _with_constants(_CONVOLUTIONS, shapes)
 
 
 def _encoder() -> onnx.ModelProto:
     square = dict.fromkeys(("wq", "wk", "wv"), (32, 32))
     others = {"wu": (32, 64), "wd": (64, 32), "gain": (32,), "bias": (32,)}
-    return _made(_ENCODER, {**square, **others, "factor": 32**-0.5, "low": -1e9})
+    return _with_constants(_ENCODER, {**square, **others, "factor": 32**-0.5, "low": -1e9})
 
 
 def _quantized() -> onnx.ModelProto:
     shapes = {"w0": (64, 96), "b0": (96,), "w1": (96, 20), "b1": (20,)}
-    return _made(_QUANTIZED, {**shapes, "s0": 0.002, "s1": 0.002})
+    return _with_constants(_QUANTIZED, {**shapes, "s0": 0.002, "s1": 0.002})
 
 
 def _read(name: str) -> onnx.ModelProto:

@@ -30,7 +30,7 @@ BUDGET = Budget()
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one verification came to; why: of a failure; slack: the largest, as a share of the
+    """The result of one verification; why: of a failure; slack: the largest, as a share of the
     spread of its output.
     """
 
@@ -90,7 +90,7 @@ class Judge:
             folder = Path(scratch)
             trials = prepare(self.signature, None, seed, folder, BUDGET.input_bytes)
             try:
-                found = report.verify(
+                numerics = report.verify(
                     bundle,
                     self.reference,
                     self.signature,
@@ -102,9 +102,9 @@ class Judge:
                 )
             except VerifyError as error:
                 return Outcome(Verdict.FAILED, time.monotonic() - began, f"{error.code}: {error}")
-        return Outcome(found["verdict"], time.monotonic() - began, slack=_slack(found))
+        return Outcome(numerics["verdict"], time.monotonic() - began, slack=_slack(numerics))
 
 
-def _slack(found: Mapping[str, Any]) -> float:
-    shares = (one["slack"] / (one["spread"] or 1.0) for one in found["outputs"])
+def _slack(numerics: Mapping[str, Any]) -> float:
+    shares = (output["slack"] / (output["spread"] or 1.0) for output in numerics["outputs"])
     return max(shares, default=0.0)

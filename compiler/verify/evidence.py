@@ -49,7 +49,7 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """What others answered where the reference answered, for one output.
+    """Answers of others where the reference answered, for an output.
 
     exact: in float64; perturbed: by the reference with inputs and weights moved by some ulp, or
     with numbers moved before they are quantized. strict: the request states its own tolerance, to
@@ -63,7 +63,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the evidence shows. slack: the most that was allowed beside the tolerance; why: in a
+    """The verdict on an output. slack: the most that was allowed beside the tolerance; why: in a
     half sentence, for people; measures: as `relaxd.contract.report.Evidence` has them.
     """
 
@@ -87,27 +87,29 @@ def judge_beside(
         verdict = Verdict.FAILED if difference.problem else Verdict.PASSED
         return Finding(verdict, difference)
     perturbed = () if evidence.strict else evidence.perturbed
-    alike = [one for one in perturbed if one.shape == want.shape]
-    exact = [narrow(one, want) for one in evidence.exact if one.shape == want.shape]
+    alike = [answer for answer in perturbed if answer.shape == want.shape]
+    exact = [cast_like(answer, want) for answer in evidence.exact if answer.shape == want.shape]
     inexact = bool(exact) and bool(compare(want, exact[0], tolerance).problem)
     if _has_distances(want, tolerance):
-        known = _Known.of(want, alike, tolerance, spread, strict=evidence.strict)
-        by_float64 = [_name(known.judge(got, one), inexact=inexact) for one in exact]
-        found, measures = [known.judge(got, want), *by_float64], known.measures(got, exact)
+        reference = _Reference.of(want, alike, tolerance, spread, strict=evidence.strict)
+        by_float64 = [_name(reference.judge(got, answer), inexact=inexact) for answer in exact]
+        findings = [reference.judge(got, want), *by_float64]
+        measures = reference.measures(got, exact)
     else:
-        found = [_judge_integers(got, want, alike), *(_judge_equal(got, one) for one in exact)]
+        by_float64 = [_judge_equal(got, answer) for answer in exact]
+        findings = [_judge_integers(got, want, alike), *by_float64]
         measures = {}
-    best = min(found, key=lambda finding: _ORDER.index(finding.verdict))
+    best = min(findings, key=lambda finding: _ORDER.index(finding.verdict))
     if best.verdict is Verdict.FAILED:
-        best = replace(found[0], why=_who(exact, inexact=inexact))
+        best = replace(findings[0], why=_who(exact, inexact=inexact))
     problem = difference.problem if best.verdict is Verdict.FAILED else None
-    kept = replace(difference, problem=problem, of_tolerance=best.difference.of_tolerance)
-    told = {"samples": len(alike), **measures, **best.measures}
-    return replace(best, difference=kept, measures=told)
+    shown = replace(difference, problem=problem, of_tolerance=best.difference.of_tolerance)
+    reported = {"samples": len(alike), **measures, **best.measures}
+    return replace(best, difference=shown, measures=reported)
 
 
 def _name(finding: Finding, *, inexact: bool) -> Finding:
-    """What passes by float64, where the reference departs from that."""
+    """Say that the reference is inexact, where the output passes by float64 and it does not."""
     passes = finding.verdict is Verdict.PASSED and inexact
     return replace(finding, verdict=Verdict.REFERENCE_INEXACT) if passes else finding
 
@@ -115,17 +117,17 @@ def _name(finding: Finding, *, inexact: bool) -> Finding:
 def _who(exact: Sequence[Array], *, inexact: bool) -> str:
     if not exact:
         return "there is no evaluation in float64 to compare with"
-    return "float64 departs from both" if inexact else "float64 agrees with the reference"
+    return "float64 deviates from both" if inexact else "float64 agrees with the reference"
 
 
-def narrow(exact: Array, want: Array) -> Array:
-    """An evaluation in float64 in the reference's dtype; what overflows it is infinite."""
+def cast_like(exact: Array, want: Array) -> Array:
+    """Cast an evaluation in float64 to the reference's dtype; what overflows it is infinite."""
     with np.errstate(over="ignore"):
         return exact.astype(want.dtype)
 
 
 def _has_distances(want: Array, tolerance: Tolerance) -> bool:
-    """Whether elements may be near to each other: floats, and integers that stand for some."""
+    """Tell whether elements may be near to each other: floats, and integers that stand for some."""
     return "float" in want.dtype.name or tolerance.steps > 0
 
 
@@ -143,8 +145,8 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of the reference's output `want`, of floats.
+class _Reference:
+    """The reference's output `want`, of floats, and how far it is uncertain.
 
     sides: the distances of perturbed references from it; noise: the greatest of them in each row;
     columns: elements of a row.
@@ -167,20 +169,23 @@ class _Known:
         spread: Spread,
         *,
         strict: bool,
-    ) -> "_Known":
-        """Of its perturbed references."""
-        sides, columns = tuple(_distances(one, want) for one in perturbed), _columns(want.shape)
+    ) -> "_Reference":
+        """Measure the noise of perturbed references."""
+        sides, columns = (
+            tuple(_distances(answer, want) for answer in perturbed),
+            _columns(want.shape),
+        )
         noise = np.zeros(want.size // columns, np.float32)
         for side in sides:
             noise = np.maximum(noise, side.reshape(-1, columns).max(axis=1))
         return cls(want, sides, noise, columns, tolerance, spread, strict)
 
     def judge(self, got: Array, target: Array) -> Finding:
-        """By the reference itself, or an evaluation in float64 in the output's dtype: its distance
-        from the reference is then allowed too.
+        """Judge by the reference itself, or by an evaluation in float64 in the output's dtype: its
+        distance from the reference is then allowed too.
         """
         apart, difference = _distances(got, target), compare(got, target, self.tolerance)
-        if _odd_places_differ(got, target):
+        if _non_finite_differ(got, target):
             return Finding(Verdict.FAILED, difference)
         noise, own = self.noise, 0.0
         if target is not self.want and not self.strict:
@@ -196,10 +201,10 @@ class _Known:
             return Finding(Verdict.PASSED, replace(difference, of_tolerance=counted.used), slack)
         if not self.sides or counted.beyond_noise or error > most:
             return Finding(Verdict.FAILED, difference)
-        return self._judge_together(apart, most, replace(difference, of_tolerance=None))
+        return self._judge_statistics(apart, most, replace(difference, of_tolerance=None))
 
     def _count(self, apart: Array, target: Array, noise: Array) -> _Counted:
-        """By some rows at a time: temporary arrays of a whole output may be too large."""
+        """Count by blocks of rows: temporary arrays of all of an output may be too large."""
         rows, counted, square = max(_BLOCK // self.columns, 1), _Counted(), 0.0
         flat, wanted = apart.reshape(-1, self.columns), target.reshape(-1, self.columns)
         largest = _largest(target)
@@ -225,14 +230,12 @@ class _Known:
         most = self.tolerance.most if self.tolerance.coarse else math.inf
         return replace(counted, usual=min(usual_rms, most))
 
-    def _judge_together(self, apart: Array, most: float, difference: Difference) -> Finding:
+    def _judge_statistics(self, apart: Array, most: float, difference: Difference) -> Finding:
         """Judge an output whose elements cannot be compared one by one, and whose error is in all
         no greater than `most`.
         """
         if most > MOST_NOISE * (self.spread.standard or self.spread.scale):
-            why = (
-                "perturbing inputs and weights by some ulp moves the reference as far as its spread"
-            )
+            why = "it is ill-conditioned: some ulp move the reference as far as its spread"
             return Finding(Verdict.INCONCLUSIVE, difference, why=why)
         for axis in _grouping_axes(apart.shape):
             errors = _group_rms(apart, axis)
@@ -244,32 +247,32 @@ class _Known:
         return Finding(Verdict.STATISTICAL, difference, why=why)
 
     def measures(self, got: Array, exact: Sequence[Array]) -> dict[str, Any]:
-        """Distances for the report."""
-        found: dict[str, Any] = {
+        """Return distances for the report."""
+        result: dict[str, Any] = {
             "error_rms": _finite(_rms(_distances(got, self.want))),
             "correlation": _correlation(got, self.want),
         }
         if self.sides:
-            found["noise"] = _finite(float(self.noise.max(initial=0.0)))
-            found["noise_rms"] = _finite(max(map(_rms, self.sides)))
+            result["noise"] = _finite(float(self.noise.max(initial=0.0)))
+            result["noise_rms"] = _finite(max(map(_rms, self.sides)))
         if exact:
             ours, theirs = (_distances(side, exact[0]) for side in (got, self.want))
-            found["library_error"] = _finite(float(ours.max(initial=0.0)))
-            found["reference_error"] = _finite(float(theirs.max(initial=0.0)))
-        return found
+            result["library_error"] = _finite(float(ours.max(initial=0.0)))
+            result["reference_error"] = _finite(float(theirs.max(initial=0.0)))
+        return result
 
 
 def _judge_integers(got: Array, want: Array, perturbed: Sequence[Array]) -> Finding:
-    """Indices and booleans that follow from floats may change with these."""
+    """Judge indices and booleans that follow from floats, and may change with these."""
     difference = compare(got, want, Tolerance(0.0, 0.0))
-    changed = max((float((one != want).mean()) for one in perturbed), default=0.0)
+    changed = max((float((answer != want).mean()) for answer in perturbed), default=0.0)
     differing = float((got != want).mean())
     measures = {"changed": differing, "perturbed_changed": changed}
     allowed = RMS_TIMES * changed * (1 + 2 / math.sqrt(max(changed * want.size, 1.0)))
     if not changed or differing > allowed:
         return Finding(Verdict.FAILED, difference, measures=measures)
     verdict = Verdict.INCONCLUSIVE if changed > MOST_CHANGED else Verdict.STATISTICAL
-    why = "perturbing inputs and weights by some ulp changes as many of its elements"
+    why = "perturbed inputs and weights change as many of its elements"
     return Finding(verdict, difference, why=why, measures=measures)
 
 
@@ -279,7 +282,7 @@ def _judge_equal(got: Array, exact: Array) -> Finding:
     return Finding(verdict, difference)
 
 
-def _odd_places_differ(got: Array, target: Array) -> bool:
+def _non_finite_differ(got: Array, target: Array) -> bool:
     odd = ~(np.isfinite(got) & np.isfinite(target))
     ours, theirs = got[odd].astype(np.float64), target[odd].astype(np.float64)
     return not bool(((ours == theirs) | (np.isnan(ours) & np.isnan(theirs))).all())
@@ -291,7 +294,7 @@ def _largest(target: Array) -> float:
 
 
 def _correlation(got: Array, want: Array) -> float | None:
-    """Pearson's, of the elements finite on both sides; None where one of them is constant."""
+    """Return Pearson's, of elements finite on both sides; None where a side is constant."""
     ours, theirs = got.reshape(-1), want.reshape(-1)
     finite = np.isfinite(ours) & np.isfinite(theirs)
     ours, theirs = (side[finite].astype(np.float64) for side in (ours, theirs))
@@ -301,24 +304,24 @@ def _correlation(got: Array, want: Array) -> float | None:
         return _finite(float(np.corrcoef(ours, theirs)[0, 1]))
 
 
-def _distances(one: Array, other: Array) -> Array:
-    """|one - other| as float32; 0 where both are the same infinity or NaN, infinite where one side
-    alone is finite.
+def _distances(lhs: Array, rhs: Array) -> Array:
+    """Return |lhs - rhs| as float32; 0 where both are the same infinity or NaN, infinite where
+    one side alone is finite.
     """
-    found = np.empty(other.size, np.float32)
-    lefts, rights = one.reshape(-1), other.reshape(-1)
-    for first in range(0, found.size, _BLOCK):
+    result = np.empty(rhs.size, np.float32)
+    lefts, rights = lhs.reshape(-1), rhs.reshape(-1)
+    for first in range(0, result.size, _BLOCK):
         part = slice(first, first + _BLOCK)
         left, right = lefts[part].astype(np.float64), rights[part].astype(np.float64)
         same = (left == right) | (np.isnan(left) & np.isnan(right))
         with np.errstate(invalid="ignore", over="ignore"):
             apart = np.abs(left - right)
-            found[part] = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
-    return found.reshape(other.shape)
+            result[part] = np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    return result.reshape(rhs.shape)
 
 
 def _columns(shape: tuple[int, ...]) -> int:
-    """The elements of a row: of the last axis, or of as many axes as hold some elements."""
+    """Return the elements of a row: of the last axis, or of as many axes as hold some elements."""
     columns, axis = 1, len(shape)
     while axis and columns < _SMALL_GROUP:
         axis -= 1
@@ -327,7 +330,7 @@ def _columns(shape: tuple[int, ...]) -> int:
 
 
 def _rms(apart: Array) -> float:
-    """The root mean square, safe from overflow."""
+    """Return the root mean square, safe from overflow."""
     largest = float(apart.max(initial=0.0))
     if not largest or not math.isfinite(largest):
         return largest
@@ -342,8 +345,8 @@ def _grouping_axes(shape: tuple[int, ...]) -> Iterator[int]:
 
 
 def _group_rms(apart: Array, axis: int) -> Array:
-    """Of the elements at each position of the axis."""
-    others = tuple(other for other in range(apart.ndim) if other != axis)
+    """Return the root mean square at each position of the axis."""
+    others = tuple(index for index in range(apart.ndim) if index != axis)
     largest = float(apart.max(initial=0.0)) or 1.0
     scaled = np.square(apart / np.float32(largest)).mean(axis=others, dtype=np.float64)
     return np.asarray(largest * np.sqrt(scaled))

@@ -52,7 +52,7 @@ class Judged:
 
     @property
     def settled(self) -> bool:
-        """Whether no evidence could change the verdict."""
+        """Tell whether no evidence could change the verdict."""
         return self.verdict in AGREED or self.difference.structural
 
     def to_json(self) -> Record:
@@ -75,7 +75,9 @@ def judge_all(
     judged: list[Judged] = []
     for trial in trials:
         got, want = _outputs(trial, signature)
-        judged += (_judge(trial, one, got, want, signature, options) for one in signature.outputs)
+        judged += (
+            _judge(trial, output, got, want, signature, options) for output in signature.outputs
+        )
     return [_judge_by_all(item, judged, signature, options) for item in judged]
 
 
@@ -90,16 +92,16 @@ def _judge_again(item: Judged, evidence: Callable[[Trial, str], Evidence]) -> Ju
     name = item.output.name
     got, want = (npz.read(item.trial.outputs(side), [name])[name] for side in SIDES)
     want = _narrowed(want, item.output)
-    found: Finding = judge_beside(
+    finding: Finding = judge_beside(
         got, want, evidence(item.trial, name), item.tolerance, item.spread
     )
     return replace(
         item,
-        tolerance=replace(item.tolerance, slack=found.slack),
-        difference=found.difference,
-        verdict=found.verdict,
-        why=found.why,
-        measures=found.measures,
+        tolerance=replace(item.tolerance, slack=finding.slack),
+        difference=finding.difference,
+        verdict=finding.verdict,
+        why=finding.why,
+        measures=finding.measures,
     )
 
 
@@ -144,16 +146,16 @@ def _judge(
 def _judge_by_all(
     item: Judged, judged: Sequence[Judged], signature: Signature, options: CompileOptions
 ) -> Judged:
-    """By the spread over all points, where the output has few values at its own."""
+    """Judge by the spread over all points, where the output has few values at its own."""
     bounded = item.tolerance.most < math.inf
     if item.spread.tells or not bounded or item.difference.structural:
         return item
     name = item.output.name
-    alike = [other.trial for other in judged if other.output.name == name]
+    alike = [each.trial for each in judged if each.output.name == name]
     wanted = [npz.read(trial.outputs("reference"), [name])[name] for trial in alike]
     got, want = (npz.read(item.trial.outputs(side), [name]) for side in SIDES)
-    whole = Spread.of(*(_narrowed(array, item.output) for array in wanted))
-    return _judge(item.trial, item.output, got, want, signature, options, whole)
+    joint = Spread.of(*(_narrowed(array, item.output) for array in wanted))
+    return _judge(item.trial, item.output, got, want, signature, options, joint)
 
 
 def _tolerance(output: TensorSpec, signature: Signature, options: CompileOptions) -> Tolerance:
@@ -162,7 +164,7 @@ def _tolerance(output: TensorSpec, signature: Signature, options: CompileOptions
 
 
 def is_strict(options: CompileOptions) -> bool:
-    """Whether the request states tolerances of its own, to which nothing is added."""
+    """Tell whether the request states tolerances of its own, to which nothing is added."""
     return options.atol is not None or options.rtol is not None
 
 

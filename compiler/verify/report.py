@@ -207,11 +207,11 @@ def _mismatch(judged: Sequence[Judged], report: Record, options: CompileOptions)
     item = max(failed, key=lambda one: one.difference.structural)
     departing = [other.output.name for other in failed if other.trial == item.trial]
     why = f"; {item.why}" if item.why else ""
-    at = where(item.trial.point.dims)
+    point = where(item.trial.point.dims)
     return Mismatch(
         item.trial,
         tuple(departing),
-        f"output {item.output.name!r} at {at}: {item.difference.problem}{why}",
+        f"output {item.output.name!r} at {point}: {item.difference.problem}{why}",
         reason="mismatch",
         hint=_hint(item, options),
         numerics=report,
@@ -219,7 +219,7 @@ def _mismatch(judged: Sequence[Judged], report: Record, options: CompileOptions)
 
 
 def _hint(item: Judged, options: CompileOptions) -> str:
-    """What to do about a departure of that kind."""
+    """Say what to do about a difference of that kind."""
     if is_strict(options) and not item.difference.structural:
         return (
             "the request states tolerances of its own: leave options.atol and options.rtol out to "

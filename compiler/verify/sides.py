@@ -115,9 +115,9 @@ def ask_reference(
 
 def _name(outcome: Outcome) -> str:
     """The engine's, with the operators that an evaluation in float64 computed in float32."""
-    narrow = outcome.records[-1].get("float32")
+    operators = outcome.records[-1].get("float32")
     name = str(outcome.records[0]["engine"])
-    return f"{name} ({', '.join(narrow)} in float32)" if narrow else name
+    return f"{name} ({', '.join(operators)} in float32)" if operators else name
 
 
 def run_library(

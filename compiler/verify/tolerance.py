@@ -37,22 +37,22 @@ class Tolerance:
     coarse: bool = False
 
     def usual(self, want: np.ndarray[Any, Any], largest: float) -> np.ndarray[Any, Any]:
-        """What is allowed by element of finite values of float64, but for slack and bound; largest:
-        the range.
+        """Return the tolerance by element of finite float64, without slack and bound; largest: the
+        range.
         """
         return np.asarray(self.steps + self.atol * largest + self.rtol * np.abs(want))
 
     def bounds(self, want: np.ndarray[Any, Any], largest: float) -> np.ndarray[Any, Any]:
-        """More than which is never allowed."""
-        found = np.maximum(self.most, MOST * np.abs(want - self.center))
-        return np.asarray(np.maximum(found, self.usual(want, largest)) if self.coarse else found)
+        """Return what the tolerance never exceeds."""
+        bounds = np.maximum(self.most, MOST * np.abs(want - self.center))
+        return np.asarray(np.maximum(bounds, self.usual(want, largest)) if self.coarse else bounds)
 
-    def allowed(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """What is allowed by element."""
+    def by_element(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the tolerance by element."""
         largest = float(np.abs(want).max(initial=0.0))
-        found = self.usual(want, largest) + self.slack
+        plain = self.usual(want, largest) + self.slack
         bounded = self.most < math.inf
-        return np.asarray(np.minimum(found, self.bounds(want, largest)) if bounded else found)
+        return np.asarray(np.minimum(plain, self.bounds(want, largest)) if bounded else plain)
 
 
 _TOLERANCES = {
@@ -150,7 +150,7 @@ def compare(
         return Difference(0.0, 0.0, odd, of_tolerance=None if odd else 0.0)
     apart = np.abs(ours - theirs)
     largest = float(np.abs(theirs).max())
-    allowed = tolerance.allowed(theirs)
+    allowed = tolerance.by_element(theirs)
     outside = int(np.count_nonzero(apart > allowed))
     large = np.abs(theirs) > tolerance.atol * largest
     far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
@@ -193,10 +193,10 @@ class Spread:
 
     @classmethod
     def of(cls, *arrays: np.ndarray[Any, Any]) -> "Spread":
-        """Of all values together, or of many of them at random. Values at a least or greatest one
+        """Measure all values together, or many of them at random. Values at a least or greatest one
         that occurs several times are saturated or masked, and count only where there are no others.
         """
-        flat = np.concatenate([_some(array).astype(np.float64) for array in arrays])
+        flat = np.concatenate([_sample(array).astype(np.float64) for array in arrays])
         finite = flat[np.isfinite(flat)]
         if not finite.size:
             return cls()
@@ -211,29 +211,29 @@ class Spread:
 
     @property
     def constant(self) -> bool:
-        """Whether several values are all the same."""
+        """Tell whether several values are all the same."""
         return self.count > 1 and self.deviation == 0
 
     @property
     def tells(self) -> bool:
-        """Whether there are values enough, and different ones."""
+        """Tell whether there are values enough, and different ones."""
         return self.count >= _LEAST_COUNT and self.deviation > 0
 
     @property
     def scale(self) -> float:
-        """What differences are beside: the deviation; of a constant or a single value its
+        """Return what differences are beside: the deviation; of a constant or a single value its
         magnitude.
         """
         return self.deviation or self.largest
 
     def bound(self, tolerance: Tolerance) -> Tolerance:
-        """The tolerance, by which no element may be off by more than MOST of the scale, or of its
-        own distance from the center.
+        """Bound the tolerance, by which then no element may be off by more than MOST of the scale,
+        or of its own distance from the center.
         """
         return replace(tolerance, most=MOST * self.scale, center=self.center)
 
 
-def _some(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _sample(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     flat = array.reshape(-1)
     if flat.size <= _MOST_VALUES:
         return flat
@@ -242,11 +242,11 @@ def _some(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _inner(finite: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The values between repeated extremes; all where these are not two different ones."""
-    kept = finite
+    inner = finite
     for extreme in (finite.min(), finite.max()):
         if np.count_nonzero(finite == extreme) > 1:
-            kept = kept[kept != extreme]
-    return kept if kept.size > 1 and kept.min() != kept.max() else finite
+            inner = inner[inner != extreme]
+    return inner if inner.size > 1 and inner.min() != inner.max() else finite
 
 
 def _far_in_the_mean(apart: np.ndarray[Any, Any], tolerance: Tolerance) -> str:

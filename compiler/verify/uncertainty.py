@@ -36,8 +36,8 @@ _EXACT_SECONDS = 2 / 3
 
 @dataclass(frozen=True)
 class Rounded:
-    """What the library and its reference round: the model without that rounding, and the reference
-    with its numbers perturbed before they are rounded, where roundings depend on them.
+    """A rounding of the library and its reference: the model without that rounding, and the
+    reference with its numbers perturbed before they are rounded, where roundings depend on them.
 
     wording: how reports speak of it. stated: what reports say of the rounding beside what it
     changes.
@@ -65,11 +65,11 @@ class Answers:
     float64: str | None = None
 
     def evidence(self, trial: Trial, output: str, *, strict: bool) -> Evidence:
-        """Of one output of the trial, with what was answered so far."""
+        """Return what was answered so far of an output of the trial."""
 
         def of(sides: Iterable[str]) -> tuple[Array, ...]:
-            found = (npz.read(trial.outputs(side), [output]) for side in sides)
-            return tuple(arrays[output] for arrays in found if output in arrays)
+            files = (npz.read(trial.outputs(side), [output]) for side in sides)
+            return tuple(arrays[output] for arrays in files if output in arrays)
 
         exact = of(self.exact.get(trial.index, ()))
         perturbed = of(self.perturbed.get(trial.index, ()))
@@ -83,28 +83,28 @@ def perturb(
     folder: Path,
     budget: Budget,
 ) -> Answers:
-    """What the reference answers with inputs and weights moved by some ulp, and those that round
-    with their numbers moved.
+    """Ask the reference with inputs and weights perturbed by some ulp, and references that round
+    with perturbed numbers.
     """
-    nudged = [one for part in rounded for one in part.nudged]
+    nudged = [each for part in rounded for each in part.nudged]
     seeds = range(max(SAMPLES - len(nudged), 1))
     asked = {
-        **{f"nudged{number}": one for number, one in enumerate(nudged)},
+        **{f"nudged{number}": each for number, each in enumerate(nudged)},
         **{f"perturbed{seed}": replace(reference, perturbation=seed) for seed in seeds},
     }
-    found: dict[int, tuple[str, ...]] = {trial.index: () for trial in trials}
+    sides: dict[int, tuple[str, ...]] = {trial.index: () for trial in trials}
     slow, deadline = set[str](), time.monotonic() + _PATIENCE * budget.seconds / 2
-    for number, (side, one) in enumerate(asked.items()):
+    for number, (side, each) in enumerate(asked.items()):
         left = (deadline - time.monotonic()) / (len(asked) - number)
         shared = replace(budget, seconds=2 * max(left, 1.0))
-        _, answered, others = ask_reference(one, trials, folder, shared, side)
+        _, answered, others = ask_reference(each, trials, folder, shared, side)
         for trial in answered:
-            found[trial.index] += (side,)
+            sides[trial.index] += (side,)
         slow |= {item.point.label for item in others if "refused" not in item.reason}
-    late = {trial.index for trial in trials if not found[trial.index] and trial.point.label in slow}
-    equals = tuple(side for side in asked if all(side in sides for sides in found.values()))
+    late = {trial.index for trial in trials if not sides[trial.index] and trial.point.label in slow}
+    equals = tuple(side for side in asked if all(side in those for those in sides.values()))
     own = tuple(side for side in equals if side.startswith("nudged"))
-    return Answers(perturbed=found, equals=own, late=frozenset(late))
+    return Answers(perturbed=sides, equals=own, late=frozenset(late))
 
 
 def evaluate(
@@ -115,17 +115,17 @@ def evaluate(
     budget: Budget,
     engine: str,
 ) -> Answers:
-    """What is known with the answers of an evaluation in float64."""
+    """Add the answers of an evaluation in float64."""
     shorter = replace(budget, seconds=_EXACT_SECONDS * budget.seconds)
     asked = replace(reference, engines=(engine,))
     name, answered, refused = ask_reference(asked, trials, folder, shorter, engine)
-    found = dict(known.exact)
+    sides = dict(known.exact)
     for trial in answered:
-        found[trial.index] = (*found.get(trial.index, ()), engine)
-    told = name if answered else f"not evaluated: {refused[0].reason}" if refused else None
-    return replace(known, exact=found, float64=known.float64 if known.exact else told)
+        sides[trial.index] = (*sides.get(trial.index, ()), engine)
+    reported = name if answered else f"not evaluated: {refused[0].reason}" if refused else None
+    return replace(known, exact=sides, float64=known.float64 if known.exact else reported)
 
 
 def exact_engines(reference: Reference) -> tuple[str, ...]:
-    """The evaluations in float64 to ask, in order."""
+    """Return the evaluations in float64 to ask, in order."""
     return exact_engines_of(reference.engines)

@@ -284,24 +284,26 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
 
 
 def _evidence_lines(numerics: NumericsReport) -> Iterator[str]:
-    """What decided for outputs that depart from the reference, and what evaluated in float64."""
+    """Say what decided for outputs that deviate from the reference, and what computed float64."""
     departing = [output for output in numerics.outputs if output.evidence is not None]
     for output in departing[:MOST_OUTPUTS]:
         assert output.evidence is not None
-        found = output.evidence
+        evidence = output.evidence
         distances = {
-            "the library": found.error_rms,
-            "perturbed references": found.noise_rms,
+            "the library": evidence.error_rms,
+            "perturbed references": evidence.noise_rms,
         }
         spread = output.spread or 1.0
-        told = [
+        shares = [
             f"{name} {value / spread:.2g}" for name, value in distances.items() if value is not None
         ]
-        exact = {"the library": found.library_error, "the reference": found.reference_error}
+        exact = {"the library": evidence.library_error, "the reference": evidence.reference_error}
         far = [f"{name} {value:.2g}" for name, value in exact.items() if value is not None]
         parts = [
-            found.why,
-            f"root mean square of differences, of the spread: {', '.join(told)}" if told else "",
+            evidence.why,
+            f"root mean square of differences, of the spread: {', '.join(shares)}"
+            if shares
+            else "",
             f"largest distance from float64: {', '.join(far)}" if far else "",
         ]
         yield f"{output.name}: {'; '.join(filter(None, parts))}"

@@ -89,7 +89,7 @@ class ComparedPoint:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What others answered of an output where it departs from its reference, at its worst point.
+    """Answers of others where an output deviates from its reference, at its worst point.
 
     why: the conclusion, in half a sentence. samples: how many references with perturbed inputs and
     weights answered; noise, noise_rms: how far they are from the reference at most and in the root

@@ -17,8 +17,8 @@ Arrays: TypeAlias = dict[str, Any]
 Engine: TypeAlias = Callable[[onnx.ModelProto, Arrays], Sequence[Any]]
 """Computes a model of one node from its operands; raises any exception where it cannot."""
 
-_NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_NARROW_NAMES = ("float32", "float16", "bfloat16")
+_SHORT_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_SHORT_FLOAT_NAMES = ("float32", "float16", "bfloat16")
 
 
 def by_runtime(model: onnx.ModelProto, feed: Arrays) -> Sequence[Any]:
@@ -41,8 +41,8 @@ def by_definition(model: onnx.ModelProto, feed: Arrays) -> Sequence[Any]:
     """onnx's own evaluator, which shares no code with ONNX Runtime."""
     from onnx.reference import ReferenceEvaluator
 
-    found = ReferenceEvaluator(model).run(None, feed)
-    return [one if isinstance(one, list) else np.asarray(one) for one in found]
+    outputs = ReferenceEvaluator(model).run(None, feed)
+    return [value if isinstance(value, list) else np.asarray(value) for value in outputs]
 
 
 def by_window(model: onnx.ModelProto, feed: Arrays) -> Sequence[Any]:
@@ -52,14 +52,14 @@ def by_window(model: onnx.ModelProto, feed: Arrays) -> Sequence[Any]:
     (node,) = model.graph.node
     if node.op_type != "Conv" or node.domain not in ("", "ai.onnx"):
         raise NotImplementedError(node.op_type)
-    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x, weight = (feed[name] for name in node.input[:2])
     bias = feed[node.input[2]] if len(node.input) > 2 and node.input[2] else None
-    return [_convolve(x, weight, bias, given)]
+    return [_convolve(x, weight, bias, attributes)]
 
 
 def in_float32(model: onnx.ModelProto, feed: Arrays) -> Sequence[Any]:
-    """ONNX Runtime in float32: quantised operators and some others know no float64."""
+    """ONNX Runtime in float32: quantized operators and some others know no float64."""
     known = {name: _cast(value, "float64", "float32") for name, value in feed.items()}
     return [
         _cast(output, "float32", "float64")
@@ -75,7 +75,7 @@ last.
 
 
 class Float64:
-    """As compiler.verify.reference.onnx.Engine.
+    """An engine as compiler.verify.reference.onnx.Engine.
 
     float32: the operators that no engine knew in float64 so far.
     """
@@ -96,9 +96,9 @@ class Float64:
 
         inputs = {info.name: info for info in self._model.graph.input}
         fixed = {name: _filled(inputs[name], consts[name]) for name in consts if name in inputs}
-        given = joined({**feeds, **fixed}, inputs)
+        feed = joined({**feeds, **fixed}, inputs)
         names = [output.name for output in self._model.graph.output]
-        values = values_of(self._model, given, self._engines, keep=names, note=self._note)
+        values = values_of(self._model, feed, self._engines, keep=names, note=self._note)
         return parted({name: values[name] for name in names})
 
     def _note(self, node: onnx.NodeProto, engine: Engine) -> None:
@@ -126,7 +126,7 @@ def values_of(
     for constant in model.graph.initializer:
         values.setdefault(constant.name, widen(numpy_helper.to_array(constant)))
     last = _last_uses(model.graph) if keep is not None else {}
-    kept = set(keep or ())
+    retained = set(keep or ())
     for index, node in enumerate(model.graph.node):
         known = {name: values[name] for name in operands_of(node) if name in values}
         alone = model_of_node(widen_node(node) if wide else node, known, model)
@@ -139,7 +139,7 @@ def values_of(
         named = zip(list(node.output), results, strict=False)
         values.update((name, widen(result)) for name, result in named if name)
         for name in last.get(index, ()):
-            if name not in kept:
+            if name not in retained:
                 values.pop(name, None)
     return values
 
@@ -155,7 +155,7 @@ def operands_of(node: onnx.NodeProto) -> set[str]:
 
 def _outer_names(graph: onnx.GraphProto) -> set[str]:
     own = {name for inner in graph.node for name in inner.output}
-    own |= {info.name for info in graph.input} | {one.name for one in graph.initializer}
+    own |= {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
     names = {name for inner in graph.node for name in operands_of(inner)}
     return (names | {info.name for info in graph.output}) - own
 
@@ -192,7 +192,7 @@ def _widen_attributes(node: onnx.NodeProto) -> None:
 
 def _widen_graph(graph: onnx.GraphProto) -> None:
     for info in (*graph.input, *graph.output, *graph.value_info):
-        if info.type.tensor_type.elem_type in _NARROW:
+        if info.type.tensor_type.elem_type in _SHORT_FLOATS:
             info.type.tensor_type.elem_type = TensorProto.DOUBLE
     for tensor in graph.initializer:
         _widen_tensor(tensor)
@@ -201,7 +201,7 @@ def _widen_graph(graph: onnx.GraphProto) -> None:
 
 
 def _widen_tensor(tensor: onnx.TensorProto) -> None:
-    if tensor.data_type in _NARROW:
+    if tensor.data_type in _SHORT_FLOATS:
         array = numpy_helper.to_array(tensor).astype(np.float64)
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
@@ -210,7 +210,7 @@ def _widened(value: Any) -> Any:
     if isinstance(value, list):
         return [_widened(item) for item in value]
     array = np.asarray(value)
-    return array.astype(np.float64) if array.dtype.name in _NARROW_NAMES else array
+    return array.astype(np.float64) if array.dtype.name in _SHORT_FLOAT_NAMES else array
 
 
 def _cast(value: Any, source: str, target: str) -> Any:
@@ -240,10 +240,10 @@ def _last_uses(graph: onnx.GraphProto) -> dict[int, list[str]]:
     last: dict[str, int] = {}
     for index, node in enumerate(graph.node):
         last.update((name, index) for name in (*operands_of(node), *node.output) if name)
-    found: dict[int, list[str]] = {}
+    result: dict[int, list[str]] = {}
     for name, index in last.items():
-        found.setdefault(index, []).append(name)
-    return found
+        result.setdefault(index, []).append(name)
+    return result
 
 
 def _compute(
@@ -260,13 +260,13 @@ def _compute(
     raise RuntimeError(f"{model.graph.node[0].op_type}: {'; '.join(reasons)}"[:300])
 
 
-def _convolve(x: Array, weight: Array, bias: Array | None, given: Mapping[str, Any]) -> Array:
+def _convolve(x: Array, weight: Array, bias: Array | None, attributes: Mapping[str, Any]) -> Array:
     """x: [n, c, *space]; weight: [m, c / groups, *window]."""
-    rank, groups = x.ndim - 2, int(given.get("group", 1))
+    rank, groups = x.ndim - 2, int(attributes.get("group", 1))
     window = weight.shape[2:]
-    strides, dilations = (given.get(name) or [1] * rank for name in ("strides", "dilations"))
+    strides, dilations = (attributes.get(name) or [1] * rank for name in ("strides", "dilations"))
     extents = [dilation * (size - 1) + 1 for dilation, size in zip(dilations, window, strict=True)]
-    pads = _pads(given, x.shape[2:], strides, extents)
+    pads = _pads(attributes, x.shape[2:], strides, extents)
     padded = np.pad(x, [(0, 0), (0, 0), *pads])
     space = [
         (size - extent) // stride + 1
@@ -275,25 +275,28 @@ def _convolve(x: Array, weight: Array, bias: Array | None, given: Mapping[str, A
     parts = padded.reshape(x.shape[0], groups, -1, *padded.shape[2:])
     factors = weight.reshape(groups, -1, *weight.shape[1:])
     out = np.zeros((x.shape[0], groups, factors.shape[1], math.prod(space)), x.dtype)
-    for at in np.ndindex(*window):
+    for tap in np.ndindex(*window):
         taken = tuple(
-            slice(place * dilation, place * dilation + stride * (size - 1) + 1, stride)
-            for place, dilation, stride, size in zip(at, dilations, strides, space, strict=True)
+            slice(index * dilation, index * dilation + stride * (size - 1) + 1, stride)
+            for index, dilation, stride, size in zip(tap, dilations, strides, space, strict=True)
         )
         columns = parts[(slice(None),) * 3 + taken].reshape(*parts.shape[:3], -1)
-        out += np.matmul(factors[(slice(None),) * 3 + at], columns)
-    found = out.reshape(x.shape[0], -1, *space)
-    return found if bias is None else found + bias.reshape(-1, *[1] * rank)
+        out += np.matmul(factors[(slice(None),) * 3 + tap], columns)
+    result = out.reshape(x.shape[0], -1, *space)
+    return result if bias is None else result + bias.reshape(-1, *[1] * rank)
 
 
 def _pads(
-    given: Mapping[str, Any], sizes: Sequence[int], strides: Sequence[int], extents: Sequence[int]
+    attributes: Mapping[str, Any],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    extents: Sequence[int],
 ) -> Iterator[tuple[int, int]]:
     """Before and after each axis of the space."""
-    auto = given.get("auto_pad", b"NOTSET")
+    auto = attributes.get("auto_pad", b"NOTSET")
     rank = len(sizes)
     if auto in (b"NOTSET", b"VALID"):
-        pads = given.get("pads") or [0] * (2 * rank)
+        pads = attributes.get("pads") or [0] * (2 * rank)
         yield from ((pads[axis], pads[axis + rank]) for axis in range(rank))
         return
     for size, stride, extent in zip(sizes, strides, extents, strict=True):

@@ -1,4 +1,4 @@
-"""What the judge makes of faults and of roundings, on arrays."""
+"""Verdicts of the judge: what it makes of faults and of roundings, on arrays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ def sides(noise: float, seed: int = 0, shape: tuple[int, ...] = SHAPE) -> tuple[
     random = np.random.default_rng(seed)
     exact = random.standard_normal(shape)
     others = [exact + noise * random.standard_normal(shape) for _ in range(5)]
-    want, *rest = [other.astype("float32") for other in others]
+    want, *rest = [side.astype("float32") for side in others]
     return want, rest
 
 
@@ -49,10 +49,10 @@ def judge(
 @pytest.mark.parametrize("seed", range(20))
 def test_equal_roundings_agree(noise: float, seed: int) -> None:
     want, (*perturbed, got) = sides(noise, seed)
-    found = judge(got, want, perturbed)
-    assert found.verdict in AGREED
-    assert found.difference.problem is None
-    assert found.slack <= MOST * Spread.of(want).deviation * (1 + 1e-9)
+    finding = judge(got, want, perturbed)
+    assert finding.verdict in AGREED
+    assert finding.difference.problem is None
+    assert finding.slack <= MOST * Spread.of(want).deviation * (1 + 1e-9)
 
 
 def last_column(array: Array) -> None:
@@ -63,11 +63,11 @@ def last_of_a_tile(array: Array) -> None:
     array[..., 15::16] = array[..., 14::16]
 
 
-def shifted(array: Array) -> None:
+def shift(array: Array) -> None:
     array[...] = np.roll(array, 1, axis=-1)
 
 
-def shifted_edge(array: Array) -> None:
+def shift_edge(array: Array) -> None:
     array[..., 0, :] = array[..., 1, :]
 
 
@@ -102,8 +102,8 @@ def noise_of_its_own(array: Array) -> None:
 FAULTS: list[Callable[[Array], None]] = [
     last_column,
     last_of_a_tile,
-    shifted,
-    shifted_edge,
+    shift,
+    shift_edge,
     swapped_channels,
     dropped_bias,
     stale_scale,
@@ -123,9 +123,9 @@ def test_planted_faults_are_caught(fault: Callable[[Array], None], noise: float)
         exact = np.random.default_rng(seed).standard_normal(SHAPE)
         fault(got)
         for evidence in (None, exact):
-            found = judge(got, want, perturbed, evidence)
-            assert found.verdict is Verdict.FAILED
-            assert found.difference.problem
+            finding = judge(got, want, perturbed, evidence)
+            assert finding.verdict is Verdict.FAILED
+            assert finding.difference.problem
 
 
 @pytest.mark.parametrize("fault", [constant, zeros, noise_of_its_own])
@@ -138,11 +138,11 @@ def test_a_constant_never_agrees_however_uncertain_the_reference(
         assert judge(got, want, perturbed).verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 
-def test_a_reference_that_hangs_on_last_bits_shows_nothing() -> None:
+def test_a_reference_that_is_ill_conditioned_shows_nothing() -> None:
     want, (*perturbed, got) = sides(2.0)
-    found = judge(got, want, perturbed)
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "as far as its spread" in found.why
+    finding = judge(got, want, perturbed)
+    assert finding.verdict is Verdict.INCONCLUSIVE
+    assert "as far as its spread" in finding.why
 
 
 def test_the_smallest_outputs_are_judged_by_their_own_spread() -> None:
@@ -178,18 +178,18 @@ def test_masked_logits_are_judged_by_what_is_not_masked() -> None:
 def test_a_library_nearer_to_float64_than_the_reference_passes() -> None:
     exact = np.random.default_rng(0).standard_normal(SHAPE)
     got, want = exact.astype("float32"), (exact * 1.05).astype("float32")
-    found = judge(got, want, [want * np.float32(1 + 1e-6)], exact)
-    assert found.verdict is Verdict.REFERENCE_INEXACT
-    assert found.difference.max_abs > 0.05
-    assert found.measures["library_error"] < 1e-6 < found.measures["reference_error"]
+    finding = judge(got, want, [want * np.float32(1 + 1e-6)], exact)
+    assert finding.verdict is Verdict.REFERENCE_INEXACT
+    assert finding.difference.max_abs > 0.05
+    assert finding.measures["library_error"] < 1e-6 < finding.measures["reference_error"]
     reverse = judge(want, got, [got * np.float32(1 + 1e-6)], exact)
     assert (reverse.verdict, reverse.why) == (Verdict.FAILED, "float64 agrees with the reference")
 
 
 def test_both_wrong_is_wrong() -> None:
     exact = np.random.default_rng(0).standard_normal(SHAPE)
-    found = judge((exact * 0.7).astype("float32"), (exact * 1.3).astype("float32"), [], exact)
-    assert (found.verdict, found.why) == (Verdict.FAILED, "float64 departs from both")
+    finding = judge((exact * 0.7).astype("float32"), (exact * 1.3).astype("float32"), [], exact)
+    assert (finding.verdict, finding.why) == (Verdict.FAILED, "float64 deviates from both")
 
 
 def test_a_few_rows_may_be_uncertain_and_the_others_may_not() -> None:
@@ -213,8 +213,8 @@ def test_a_stated_tolerance_is_not_added_to() -> None:
 
 def test_another_shape_is_wrong_whatever_the_evidence() -> None:
     want = np.zeros((0, 3), np.float32)
-    found = judge(np.zeros((0, 4), np.float32), want, [want], want.astype("f8"))
-    assert (found.verdict, found.difference.structural) == (Verdict.FAILED, True)
+    finding = judge(np.zeros((0, 4), np.float32), want, [want], want.astype("f8"))
+    assert (finding.verdict, finding.difference.structural) == (Verdict.FAILED, True)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_no_tolerance_is_more_than_a_tenth_of_the_spread(
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "uint8"])
-def test_steps_of_narrow_dtypes_are_judged_together(dtype: str) -> None:
+def test_steps_of_small_integers_are_bound_in_the_mean(dtype: str) -> None:
     """A few elements may be a step off, all of them may not, whatever the dtype can hold."""
     random = np.random.default_rng(0)
     want = random.integers(1, 5, (64, 64)).astype(dtype)

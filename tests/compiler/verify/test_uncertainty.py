@@ -35,8 +35,10 @@ def answering(
     ) -> Asked:
         asked.append((side, reference))
         reasons = silent.get(side, {})
-        left_out = [LeftOut(one.point, reasons[one.index]) for one in given if one.index in reasons]
-        return f"engine of {side}", [one for one in given if one.index not in reasons], left_out
+        left_out = [
+            LeftOut(each.point, reasons[each.index]) for each in given if each.index in reasons
+        ]
+        return f"engine of {side}", [each for each in given if each.index not in reasons], left_out
 
     monkeypatch.setattr(uncertainty, "ask_reference", ask)
     return asked
@@ -51,12 +53,12 @@ def test_references_are_perturbed_by_several_seeds_and_before_they_round(
     trials, model = trials_of(tmp_path), Reference(tmp_path / "model", {})
     moved = Reference(tmp_path / "moved", {})
     asked = answering(monkeypatch, trials, {"nudged0": {1: LATE}, "perturbed0": {0: REFUSED}})
-    found = perturb(trials, model, [Rounded(model, PRECISION, (moved,) * 2)], tmp_path, Budget())
+    result = perturb(trials, model, [Rounded(model, PRECISION, (moved,) * 2)], tmp_path, Budget())
     assert [reference.perturbation for side, reference in asked] == [None, None, 0]
     assert [reference.model for side, reference in asked[:2]] == [moved.model] * 2
-    assert found.perturbed[0] == ("nudged0", "nudged1")
-    assert found.perturbed[1] == ("nudged1", "perturbed0")
-    assert (found.equals, found.late) == (("nudged1",), frozenset())
+    assert result.perturbed[0] == ("nudged0", "nudged1")
+    assert result.perturbed[1] == ("nudged1", "perturbed0")
+    assert (result.equals, result.late) == (("nudged1",), frozenset())
     plain = answering(monkeypatch, trials, {})
     perturb(trials, model, (), tmp_path, Budget())
     assert [reference.perturbation for side, reference in plain] == [0, 1, 2]
@@ -79,7 +81,10 @@ def test_what_evaluated_in_float64_or_why_nothing_did_is_told(
     engines = ("float64", "float64.definition", "torch.float64")
     known = [evaluate(Answers(), trials, model, tmp_path, Budget(), engine) for engine in engines]
     assert known[0].exact == {0: ("float64",)}
-    assert [one.float64 for one in known[::2]] == ["engine of float64", f"not evaluated: {REFUSED}"]
+    assert [each.float64 for each in known[::2]] == [
+        "engine of float64",
+        f"not evaluated: {REFUSED}",
+    ]
     twice = evaluate(known[0], trials, model, tmp_path, Budget(), engines[1])
     assert (twice.exact, twice.float64) == ({0: engines[:2]}, "engine of float64")
 
@@ -94,6 +99,6 @@ def test_evidence_is_of_one_output_of_the_sides_that_answered(tmp_path: Path) ->
     for side, outputs in arrays.items():
         npz.write(trial.outputs(side), outputs)
     answers = Answers({0: ("float64",)}, {0: ("perturbed0", "perturbed1")})
-    found = answers.evidence(trial, "y", strict=False)
-    assert [one.tolist() for one in (*found.exact, *found.perturbed)] == [[1, 1], [3, 3]]
+    result = answers.evidence(trial, "y", strict=False)
+    assert [each.tolist() for each in (*result.exact, *result.perturbed)] == [[1, 1], [3, 3]]
     assert not answers.evidence(trials_of(tmp_path, 2)[1], "y", strict=False).exact

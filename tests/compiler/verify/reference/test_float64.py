@@ -59,9 +59,9 @@ def test_outputs_have_the_precision_of_float64(
     text: str, right: Any, engines: Any, tmp_path: Path
 ) -> None:
     x = np.array([0.1, 0.7, 3.3], np.float32)
-    found = evaluator(tmp_path, model_of(text), engines).run({"x": x}, {})
-    assert found["y"].dtype == np.float64
-    np.testing.assert_allclose(found["y"], right(x.astype("float64")), rtol=1e-15)
+    result = evaluator(tmp_path, model_of(text), engines).run({"x": x}, {})
+    assert result["y"].dtype == np.float64
+    np.testing.assert_allclose(result["y"], right(x.astype("float64")), rtol=1e-15)
 
 
 def test_the_node_itself_stays_as_it_is() -> None:
@@ -82,9 +82,9 @@ def test_an_operator_without_float64_is_named(tmp_path: Path) -> None:
         "batch": np.zeros(1, np.int32),
         "size": np.full(2, 3, np.int32),
     }
-    found = evaluator(tmp_path, model)
-    assert found.run(feed, {})["y"].dtype == np.float64
-    assert found.float32 == {"CropAndResize"}
+    result = evaluator(tmp_path, model)
+    assert result.run(feed, {})["y"].dtype == np.float64
+    assert result.float32 == {"CropAndResize"}
 
 
 def test_what_no_engine_knows_is_an_error(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_fixed_inputs_and_sequences(tmp_path: Path) -> None:
         "(float[n] x, float[1] k) => (float[m] y) "
         "{ s = SequenceConstruct(x, x) a = ConcatFromSequence<axis = 0>(s) y = Div(a, k) }"
     )
-    found = evaluator(tmp_path, model).run({"x": np.ones(2, np.float32)}, {"k": 3})
-    np.testing.assert_array_equal(found["y"], np.full(4, 1 / 3))
+    result = evaluator(tmp_path, model).run({"x": np.ones(2, np.float32)}, {"k": 3})
+    np.testing.assert_array_equal(result["y"], np.full(4, 1 / 3))
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_convolutions(
     kinds = [f"float[{','.join(map(str, shape))}] {name}" for name, shape in (("x", x), ("w", w))]
     axes = ",".join("abcde"[:rank])
     conv = f"Conv<{attributes}>" if attributes else "Conv"
-    given = ", ".join([*kinds, f"float[{w[0]}] b"])
-    model = model_of(f"({given}) => (float[{axes}] y) {{ y = {conv}(x, w, b) }}")
+    declared = ", ".join([*kinds, f"float[{w[0]}] b"])
+    model = model_of(f"({declared}) => (float[{axes}] y) {{ y = {conv}(x, w, b) }}")
     feed = {
         name: random.standard_normal(shape).astype("float32")
         for name, shape in (("x", x), ("w", w), ("b", w[:1]))
@@ -131,6 +131,6 @@ def test_convolutions(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
     (want,) = session.run(None, feed)
-    found = evaluator(tmp_path, model).run(feed, {})["y"]
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
+    result = evaluator(tmp_path, model).run(feed, {})["y"]
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)

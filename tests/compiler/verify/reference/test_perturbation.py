@@ -35,17 +35,17 @@ def test_zeros_infinities_and_other_dtypes_stay() -> None:
 
 
 def test_seeds_differ_and_repeat() -> None:
-    given: dict[str, Any] = {"x": np.ones(9, np.float32), "ids": np.arange(3)}
-    first, again, other = (perturb_inputs(given, seed) for seed in (1, 1, 2))
+    inputs: dict[str, Any] = {"x": np.ones(9, np.float32), "ids": np.arange(3)}
+    first, again, third = (perturb_inputs(inputs, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first["x"], again["x"])
-    assert not np.array_equal(first["x"], other["x"])
+    assert not np.array_equal(first["x"], third["x"])
 
 
 def test_large_constants_move_and_small_ones_do_not() -> None:
     model = onnx.parser.parse_model(MODEL)
-    before = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    before = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     perturb_weights(model, 0)
-    after = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    after = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     assert not np.array_equal(after["w"], before["w"])
     np.testing.assert_allclose(after["w"], before["w"], rtol=8 * SCALE)
     for name in ("few", "k"):
