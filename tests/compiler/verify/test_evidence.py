@@ -205,6 +205,26 @@ def test_a_few_rows_may_be_uncertain_and_the_others_may_not() -> None:
     assert judge(got, want, perturbed).verdict is Verdict.FAILED
 
 
+def chaotic(seed: int, want: Array, share: float) -> Array:
+    """Rows that differ by roundings, a share of them at random much more than the others."""
+    random = np.random.default_rng(seed)
+    rows = np.where(random.random((len(want), 1)) < share, 0.02, 2e-4)
+    return (want + rows * random.standard_normal(want.shape)).astype("float32")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_where_many_rows_are_uncertain_each_may_be(seed: int) -> None:
+    """Tokens of a quantized decoder: which of them round otherwise differs by the reference."""
+    want = np.random.default_rng(seed).standard_normal((640, 64)).astype("float32")
+    perturbed = [chaotic(10 * seed + number, want, 0.1) for number in range(3)]
+    got = chaotic(10 * seed + 9, want, 0.1)
+    assert judge(got, want, perturbed).verdict in AGREED
+    for fault in FAULTS[:4]:
+        wrong = got.copy()
+        fault(wrong)
+        assert judge(wrong, want, perturbed).verdict is Verdict.FAILED
+
+
 def test_a_stated_tolerance_is_not_added_to() -> None:
     want, (*perturbed, got) = sides(3e-3)
     assert judge(got, want, perturbed).verdict in AGREED
