@@ -16,6 +16,7 @@ from compiler import rounding, state, targets
 from compiler.bundle import files
 from compiler.calibration.run import Calibrator, calibrator_of
 from compiler.entry import imported_from, opened
+from compiler.errors import VerifyError
 from compiler.ir.model_file import LoadedModel, LoadedScript
 from compiler.ir.onnx.products import Narrowing
 from compiler.isolation import output
@@ -133,10 +134,7 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
     manifest = files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
-        choice = _choice(this, signature.original, original)
-        trials = _trials(this, signature.original, choice.distribution)
-        numerics = _verified(this, original, compiled, trials.weighed(compiled.kernels))
-        numerics["inputs"] = choice.to_json()
+        numerics, trials = _choose_and_verify(this, original, compiled)
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
@@ -325,12 +323,37 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
     )
 
 
-def _choice(this: _Build, signature: Signature, original: sides.Reference) -> Choice:
+def _choose_and_verify(
+    this: _Build, original: sides.Reference, compiled: _Compiled
+) -> tuple[Record, Trials]:
+    """Verify with inputs of a distribution on which outputs vary, and again with noise of another
+    scale where nothing was proven; gives the report and the trials.
+    """
+    choice, signature = _choice(this, compiled.signature.original, original), compiled.signature
+    for last in (False, True):
+        trials = _trials(this, signature.original, choice.distribution)
+        try:
+            numerics = _verified(this, original, compiled, trials.weighed(compiled.kernels))
+        except VerifyError as error:
+            before = choice.distribution
+            if last or error.code != "verify.nothing_proven" or this.job.samples:
+                raise
+            choice = _choice(this, signature.original, original, scaled=True)
+            if choice.distribution is before:
+                raise
+        else:
+            return {**numerics, "inputs": choice.to_json()}, trials
+    raise AssertionError
+
+
+def _choice(
+    this: _Build, signature: Signature, original: sides.Reference, *, scaled: bool = False
+) -> Choice:
     """The distribution of inputs where the request has no samples."""
     if not this.request.options.verify or this.job.samples or not this.drawn:
         return Choice()
-    folder, seed = this.scratch / "distributions", this.request.options.seed
-    return choose(signature, original, seed, folder, _VERIFY)
+    folder, seed = this.scratch / f"distributions{scaled:d}", this.request.options.seed
+    return choose(signature, original, seed, folder, _VERIFY, scaled=scaled)
 
 
 def _trials(this: _Build, signature: Signature, wanted: Distribution) -> Trials:

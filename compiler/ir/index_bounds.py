@@ -15,6 +15,8 @@ from relaxd.contract.axes import Axis
 End: TypeAlias = int | Axis
 Array: TypeAlias = np.ndarray[Any, Any]
 
+_OPEN = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -23,9 +25,12 @@ class Limit:
     coordinate: the position on the last axis whose values are meant, None for all of them.
     distinct: the axis along which no value may occur twice; of coordinates, which belong together,
     no tuple may. from_end: negative values count from the end, and are legal as far as the positive
-    ones are. total: what the values add up to. scale: of both ends, where values are floats;
-    integral: floats are to be whole numbers. usual: other values are legal too, and these are drawn
+    ones are. total: what the values add up to; product: what they multiply up to. length: how
+    many there may be along the last axis. scale: of both ends, where values are floats; integral:
+    floats are to be whole numbers. usual: other values are legal too, and these are drawn
     where no other use limits them.
+
+    An end in terms of a dim that no input carries counts as 0.
     """
 
     low: End
@@ -34,13 +39,15 @@ class Limit:
     distinct: int | None = None
     from_end: bool = False
     total: End | None = None
+    product: End | None = None
+    length: End | None = None
     scale: float = 1.0
     integral: bool = True
     usual: bool = False
 
     def evaluate(self, dims: Mapping[str, int]) -> tuple[int, int]:
         """Both ends at these dims, before `scale`."""
-        return _evaluate(self.low, dims), _evaluate(self.high, dims)
+        return evaluate_end(self.low, dims), evaluate_end(self.high, dims)
 
 
 Limits: TypeAlias = Mapping[str, Sequence[Limit]]
@@ -69,26 +76,28 @@ def demands(limits: Sequence[Limit]) -> list[Limit]:
 
 def without_coordinates(limit: Limit) -> Limit:
     """The limit for values whose positions a graph has changed: it holds for all of them."""
-    return replace(limit, coordinate=None, distinct=None, total=None)
+    return replace(limit, coordinate=None, distinct=None, total=None, product=None, length=None)
 
 
 def ends_at(
     limits: Sequence[Limit], dims: Mapping[str, int], shape: Sequence[int]
 ) -> tuple[Array, Array]:
     """The least and the greatest legal value at these dims, before scaling; they broadcast to the
-    shape. Empty ranges keep low > high.
+    shape. Empty ranges keep low > high; a coordinate without a limit is small.
     """
     columns = shape[-1] if shape and any(limit.coordinate is not None for limit in limits) else 1
-    low = np.full(columns, np.iinfo(np.int64).min, np.int64)
-    high = np.full(columns, np.iinfo(np.int64).max, np.int64)
+    low, high = np.full(columns, _OPEN[0]), np.full(columns, _OPEN[1])
     for limit in limits:
         least, most = limit.evaluate(dims)
         first = limit.coordinate
         part = slice(None) if first is None else slice(first, first + 1)
         low[part] = np.maximum(low[part], least)
         high[part] = np.minimum(high[part], most)
-    return low, high
+    return np.where(low == _OPEN[0], 0, low), np.where(high == _OPEN[1], USUAL, high)
 
 
-def _evaluate(end: End, dims: Mapping[str, int]) -> int:
-    return end if isinstance(end, int) else end.evaluate(dims)
+def evaluate_end(end: End, dims: Mapping[str, int]) -> int:
+    """The end at these dims."""
+    if isinstance(end, int):
+        return end
+    return end.evaluate(dims) if end.dims <= dims.keys() else 0

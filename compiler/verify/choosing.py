@@ -43,13 +43,21 @@ class Choice:
 
 
 def choose(
-    signature: Signature, reference: Reference, seed: int, folder: Path, budget: Budget
+    signature: Signature,
+    reference: Reference,
+    seed: int,
+    folder: Path,
+    budget: Budget,
+    *,
+    scaled: bool = False,
 ) -> Choice:
     """The distribution on which the reference's outputs vary most, at one cheap point; noise where
-    inputs are no images, sounds or tokens, or where it says as much as any.
+    inputs are no images, sounds or tokens, or where it says as much as any. scaled: try noise of
+    other scales, too, whatever inputs are.
     """
     point = Point("any", {dim.name: dim.lowest for dim in signature.dims})
-    wanted = candidates(signature.inputs, highest(point, signature.inputs, signature.bounds))
+    most = highest(point, signature.inputs, signature.bounds)
+    wanted = candidates(signature.inputs, most, scaled=scaled)
     if len(wanted) == 1:
         return Choice()
     folder.mkdir(exist_ok=True)

@@ -18,8 +18,8 @@ Array = np.ndarray[Any, Any]
 class Distribution(StrEnum):
     """noise: normal numbers. pages: dark strokes in lines on a light page, between -1 and 1;
     bright_pages: the same between 0 and 255. smooth: few low frequencies. tones: tones that rise or
-    fall, as audio. quiet: noise of a tenth. text: few frequent and many rare tokens between two
-    special ones.
+    fall, as audio. quiet, loud: a tenth of noise, and ten times as much. text: few frequent and
+    many rare tokens between two special ones.
     """
 
     NOISE = "noise"
@@ -29,6 +29,7 @@ class Distribution(StrEnum):
     TEXT = "text"
     QUIET = "quiet"
     BRIGHT_PAGES = "bright_pages"
+    LOUD = "loud"
 
 
 _AUDIO = re.compile(r"audio|wave|signal|speech|pcm|sound|voice")
@@ -71,9 +72,11 @@ def is_audio(spec: TensorSpec) -> bool:
     return len(spec.shape) > 1 and all(size == 1 for size in rest) and (last.size or 0) >= _LONG
 
 
-def candidates(inputs: Sequence[TensorSpec], highest: Iterable[int]) -> list[Distribution]:
+def candidates(
+    inputs: Sequence[TensorSpec], highest: Iterable[int], *, scaled: bool = False
+) -> list[Distribution]:
     """The distributions that fit some input, noise first; highest: the greatest legal values of
-    inputs that have one.
+    inputs that have one; scaled: with noise of other scales.
     """
     result = [Distribution.NOISE]
     images = [spec for spec in inputs if Image.of(spec)]
@@ -83,9 +86,11 @@ def candidates(inputs: Sequence[TensorSpec], highest: Iterable[int]) -> list[Dis
             result.append(Distribution.BRIGHT_PAGES)
     if any(is_audio(spec) for spec in inputs):
         result += [Distribution.TONES, Distribution.QUIET]
+    if scaled and any("float" in spec.dtype for spec in inputs):
+        result += [Distribution.QUIET, Distribution.LOUD]
     if any(value >= _VOCABULARY for value in highest):
         result.append(Distribution.TEXT)
-    return result
+    return list(dict.fromkeys(result))
 
 
 def sample(
@@ -105,8 +110,9 @@ def sample(
             return (waves * 50 + 128).clip(0, 255) if spec.dtype == "uint8" else waves
         case Distribution.TONES if is_audio(spec):
             return _draw_tones(shape, random)
-        case Distribution.QUIET if is_audio(spec):
-            return np.asarray(0.1 * random.standard_normal(shape))
+        case Distribution.QUIET | Distribution.LOUD if "float" in spec.dtype:
+            scale = 0.1 if wanted is Distribution.QUIET else 10.0
+            return np.asarray(scale * random.standard_normal(shape))
     return None
 
 

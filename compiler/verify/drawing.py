@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from compiler.ir.index_bounds import Limit, Limits, demands, ends_at
+from compiler.ir.index_bounds import Limit, Limits, demands, ends_at, evaluate_end
 from compiler.verify.distributions import (
     Distribution,
     sample,
@@ -73,8 +73,11 @@ def objection(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> str
         if 0 in shape or not own:
             continue
         low, high = ends_at(own, point.dims, shape)
-        if (low > high).any() and not all(isinstance(one.high, int) for one in own):
+        if (low > high).any() and not all(isinstance(limit.high, int) for limit in own):
             return f"no value of {spec.name!r} is legal: it would index an axis without elements"
+        lengths = [evaluate_end(end, point.dims) for limit in own if (end := limit.length)]
+        if lengths and shape[-1] > min(lengths):
+            return f"{spec.name!r} has {shape[-1]} elements, {min(lengths)} are legal"
     return None
 
 
@@ -147,10 +150,13 @@ def _legal(
     if "float" in spec.dtype and not all(one.integral for one in limits):
         real = np.asarray(random.uniform(low, high, size=shape)) * _scale(limits)
         return _round_coordinates(real, limits).astype(dtype)
-    totals = [limit.total for limit in limits if limit.total is not None]
-    if totals:
-        _, total = Limit(0, totals[0]).evaluate(point.dims)
-        return _shares(total, shape, random).astype(dtype)
+    for limit in limits:
+        if limit.total is not None:
+            total = evaluate_end(limit.total, point.dims)
+            return _draw_terms(total, shape, random).astype(dtype)
+        if limit.product is not None:
+            product = evaluate_end(limit.product, point.dims)
+            return _draw_factors(product, shape, random).astype(dtype)
     if wanted is Distribution.TEXT and low.size == 1 and takes_tokens(int(low[0]), int(high[0])):
         return sample_tokens(int(low[0]), int(high[0]), shape, random).astype(dtype)
     values = _distinct(low, high, shape, limits, random)
@@ -186,7 +192,26 @@ def _round_coordinates(real: Array, limits: Sequence[Limit]) -> Array:
     return real
 
 
-def _shares(total: int, shape: Sequence[int], random: np.random.Generator) -> Array:
+def _draw_factors(product: int, shape: Sequence[int], random: np.random.Generator) -> Array:
+    """Numbers that multiply up to the product: its prime factors in random positions."""
+    factors = np.ones(shape, np.int64)
+    rest, prime = product, 2
+    if not factors.size:
+        return factors
+    if product == 0:
+        factors.flat[0] = 0
+        return factors
+    while rest > 1:
+        prime = prime if prime * prime <= rest else rest
+        if rest % prime:
+            prime += 1
+            continue
+        factors.flat[int(random.integers(factors.size))] *= prime
+        rest //= prime
+    return factors
+
+
+def _draw_terms(total: int, shape: Sequence[int], random: np.random.Generator) -> Array:
     """Numbers of 0 and more that add up to the total along the last axis."""
     parts = shape[-1] if shape else 1
     cuts = np.sort(random.integers(0, total, size=(*shape[:-1], max(parts - 1, 0)), endpoint=True))

@@ -162,4 +162,28 @@ MODELS: dict[str, Case] = {
         ),
         {"n": (1, 2), "s": (1, 9), "t": (1, 9)},
     ),
+    "compress_all": (
+        _model("Compress", {"x": "float32[n,4]", "keep": "bool[9]"}, ["x", "keep"], axis=0),
+        {"n": (9, 20)},
+    ),
+    "reshape": (
+        _model("Reshape", {"x": "float32[n,4]", "to": "int64[3]"}, ["x", "to"]),
+        {"n": (1, 12)},
+    ),
+    "expand": (
+        _model("Expand", {"x": "float32[n,1]", "to": "int64[3]"}, ["x", "to"]),
+        {"n": (1, 9)},
+    ),
+    "cumsum": (
+        _model("CumSum", {"x": "float32[n,4]", "axis": "int64[]"}, ["x", "axis"]),
+        {"n": (1, 9)},
+    ),
+    "pad_reflect": (
+        _model("Pad", {"x": "float32[n,4]", "pads": "int64[4]"}, ["x", "pads"], mode="reflect"),
+        {"n": (1, 9)},
+    ),
+    "tile": (
+        _model("Tile", {"x": "float32[n,3,4,2]", "times": "int64[4]"}, ["x", "times"]),
+        {"n": (1, 9)},
+    ),
 }

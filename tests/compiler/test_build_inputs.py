@@ -23,6 +23,18 @@ def test_legal_values_are_drawn_at_every_point(name: str, tmp_path: Path) -> Non
     assert (numerics["verdict"], numerics["left_out"]) == ("passed", [])
 
 
+def test_points_of_a_condition_beyond_its_axis_are_left_out(tmp_path: Path) -> None:
+    """ONNX Runtime ignores the rest of the condition, which the specification does not allow."""
+    node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=0)
+    model = model_of([node], {"x": "float32[n,4]", "keep": "bool[m]"})
+    dims = {"n": (1, 12), "m": (1, 9)}
+    build(tmp_path / "out", model, dims=dims, options={"profile": False})
+    numerics = report(tmp_path / "out", "numerics.json")
+    beyond = {"max-m", "random-2"} & {item["label"] for item in numerics["left_out"]}
+    assert (numerics["verdict"], beyond) == ("passed", {"max-m"})
+    assert all("elements" in item["reason"] for item in numerics["left_out"])
+
+
 def forgetful_lstm() -> onnx.ModelProto:
     """A form that ONNX Runtime refuses."""
     random = np.random.default_rng(0)
@@ -72,6 +84,24 @@ def test_pictures_are_drawn_on_which_outputs_vary(tmp_path: Path) -> None:
     assert numerics["inputs"]["distribution"] in ("pages", "smooth")
     assert numerics["inputs"]["spread"]["noise"] < 1e-4
     assert numerics["outputs"][0]["range"] > 0.9
+
+
+def loud_alone() -> onnx.ModelProto:
+    """A sigmoid that only inputs of about 25 let out of zero."""
+    nodes = [
+        helper.make_node("Add", ["x", "offset"], ["logits"]),
+        helper.make_node("Sigmoid", ["logits"], ["y"]),
+    ]
+    return model_of(
+        nodes, {"x": "float32[n,8]"}, {"offset": np.array([-25], np.float32)}, 17, ["y"]
+    )
+
+
+def test_where_noise_proves_nothing_louder_noise_is_tried(tmp_path: Path) -> None:
+    build(tmp_path / "out", loud_alone(), dims={"n": (1, 64)}, options={"profile": False})
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert (numerics["verdict"], numerics["inputs"]["distribution"]) == ("passed", "loud")
+    assert numerics["outputs"][0]["range"] > 0.1
 
 
 def test_inputs_without_pictures_are_noise(tmp_path: Path) -> None:

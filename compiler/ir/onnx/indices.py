@@ -9,6 +9,7 @@ from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.index_bounds import Limit, without_coordinates
 from compiler.ir.limits import end_of
+from compiler.ir.values import Known
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.node import Node
@@ -31,7 +32,9 @@ def limit_values(
     """State that an input of the node has values from `low` to `high`, both included; `more`: as in
     `Limit`.
     """
-    if index < len(node.proto.input) and node.proto.input[index]:
+    content = node.inputs[index] if node.has(index) else None
+    # Constants are what they are.
+    if content is not None and not (isinstance(content, Known) and not content.symbolic):
         limit = Limit(end_of(b.facts, low), end_of(b.facts, high), **more)
         node.scope.model.indexed.append((node.scope, node.proto.input[index], limit))
 

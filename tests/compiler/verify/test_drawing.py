@@ -91,6 +91,25 @@ def test_sizes_add_up() -> None:
     assert draw_values("sizes=int64[1]", Limit(0, N, total=N), n=11).tolist() == [11]
 
 
+def test_factors_multiply_up() -> None:
+    for count in (0, 1, 2, 360, 997):
+        sizes = draw_values("to=int64[3]", Limit(1, N, product=N), n=count)
+        assert sizes.prod() == count
+    assert draw_values("to=int64[0]", Limit(1, N, product=N), n=1).size == 0
+
+
+def test_more_values_than_are_legal_leave_a_point_out() -> None:
+    keep, limits = declared.spec("keep=bool[m]"), {"keep": [Limit(0, 1, length=N)]}
+    assert "4 are legal" in str(objection(Point("p", {"m": 5, "n": 4}), [keep], limits))
+    assert objection(Point("p", {"m": 4, "n": 4}), [keep], limits) is None
+    values = draw_values("keep=bool[m]", Limit(0, 1, length=N), m=50, n=60)
+    assert (values.dtype, set(values)) == (np.bool_, {False, True})
+
+
+def test_dims_that_no_input_carries_leave_the_first() -> None:
+    assert draw_values("ids=int64[m]", Limit(0, LAST), m=5).tolist() == [0] * 5
+
+
 def test_corners_of_regions_are_in_order() -> None:
     first, last = (
         [Limit(0, Axis("n // 2"), axis, scale=4.0, integral=False) for axis in (0, 1)],

@@ -7,6 +7,7 @@ import numpy as np
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.limits import end_of
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -67,6 +68,9 @@ def nonzero(b: Builder, node: Node) -> Value:
 @op("Compress", since=9)
 def compress(b: Builder, node: Node) -> Value:
     """Slices or elements for which the condition holds."""
+    shape, axis = node.value(0).shape, node.attr("axis", None)
+    most = ex.product(shape) if axis is None else shape[axis]
+    limit_values(b, node, 1, 0, 1, length=end_of(b.facts, most))
     return selecting.compress(b, node.value(0), node.value(1), node.attr("axis", None))
 
 

@@ -20,7 +20,7 @@ from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.scope import known_of
 from compiler.ir.ops import axes, broadcast, indexing, layout, narrow, windows
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.values import Known, Value
+from compiler.ir.values import Known, Tensor, Value
 
 
 @op("Constant")
@@ -105,8 +105,10 @@ def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
 def reshape(b: Builder, node: Node) -> Value:
     """0 keeps the input's extent (unless allowzero), -1 is what remains."""
     x = node.value(0)
-    # Zeros keep extents, and a -1 takes what remains: samples of other numbers hardly ever fit.
-    wanted = node.known_integers(1, "reshape", -1, 0).scalars()
+    if isinstance(node.value(1), Tensor):
+        elements = ex.product(x.shape)
+        limit_values(b, node, 1, 1, elements, product=end_of(b.facts, elements))
+    wanted = node.known_integers(1, "reshape").scalars()
     return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))
 
 
@@ -268,6 +270,10 @@ def expand(b: Builder, node: Node) -> Value:
     """The input broadcast with a shape."""
     x = node.value(0)
     wanted = node.known_extents(1, "expand", 1).scalars()
+    for axis, extent in enumerate(reversed(x.shape)):
+        ends = (1, 4) if extent == 1 else (extent, extent)
+        if axis < len(wanted):
+            limit_values(b, node, 1, *ends, coordinate=len(wanted) - 1 - axis)
     return broadcast.expand(
         b, x, broadcast.joined_shape(b, x.shape, wanted, what="Expand's input and shape")
     )
