@@ -14,7 +14,7 @@ from relaxd.contract.tensors import storage_of
 from relaxd.errors import ExecutionError
 from relaxd.loader.addresses import LINE, address
 from relaxd.loader.failures import Failed
-from relaxd.loader.outputs import Outputs, Wanted
+from relaxd.loader.outputs import Outputs, Wanted, reserve
 
 if TYPE_CHECKING:
     from relaxd.loader.standalone import Code
@@ -101,7 +101,7 @@ class Context:
         need = self._code.bind(self.pointer, self._dims)
         self._check(min(need, 0))
         if self._arena.size < need + LINE:
-            self._arena = np.empty(need + LINE, np.uint8)
+            self._arena = reserve(need + LINE)
             self._base.value = -(-address(self._arena) // LINE) * LINE
         self._check(self._code.arena(self.pointer, self._base))
         self._wanted = [self._output(i) for i in range(len(self._ranks))]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relaxd.loader.addresses import LINE, address
+from relaxd.loader.failures import Failed
 
 _SMALLEST = 1 << 16
 """Bytes of an output whose memory is kept; the C library keeps that of smaller ones."""
@@ -29,6 +30,14 @@ class Wanted(NamedTuple):
         return cls(output, shape, dtype, prod(shape) * dtype.itemsize)
 
 
+def reserve(size: int) -> np.ndarray:
+    """So many bytes; raises Failed where there is no memory for them."""
+    try:
+        return np.empty(size, np.uint8)
+    except MemoryError as error:
+        raise Failed(f"{{{{there is no memory left for {size} bytes}}}}") from error
+
+
 class Outputs:
     """Where one context puts its outputs; it keeps memory for one array of each that nobody holds
     any more.
@@ -46,7 +55,7 @@ class Outputs:
         if size < _SMALLEST:
             return np.empty(shape, dtype)
         if memory is None or not size + LINE <= memory.size <= 2 * size:
-            memory = np.empty(size + LINE, np.uint8)
+            memory = reserve(size + LINE)
         piece = _Piece(memory, size, self._spares, output)
         return np.asarray(piece).view(dtype).reshape(shape)
 
