@@ -8,8 +8,10 @@
 enum {
   RELAXD_OK = 0,
   RELAXD_DIM = 1,    /* a dim is out of its range, or no multiple of what it must be */
-  RELAXD_CHECK = 2,  /* values of the inputs contradict the model: extents that must be equal */
-  RELAXD_MEMORY = 3, /* allocate gave nothing, or there is no allocate and the model needs one */
+  RELAXD_CHECK = 2,  /* values of the inputs contradict the model: extents that must be equal, an
+                        index out of range, an integer division by zero */
+  RELAXD_MEMORY = 3, /* allocate gave nothing, or there is no allocate and the model needs one, or
+                        a tensor's extents are negative or ask for more than memory can be */
   RELAXD_KERNEL = 4, /* parallel failed */
   RELAXD_USAGE = 5   /* calls in the wrong order, or NULL where there must be something */
 };
