@@ -2,7 +2,7 @@
 or writes at a number that nothing has checked.
 
 `ops.indexing.check` makes them of a model's values. Programs take `Indices` and turn what they read
-of them into an address by `at`.
+of them into an address by `address`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Indices:
     @classmethod
     def computed(cls, value: Value, extent: Extent) -> Indices:
         """Positions that a program of ours computed, which can be no others than the axis has: a
-        permutation, a place that it counted, the iteration of a loop over the axis.
+        permutation, a position that it counted, the iteration of a loop over the axis.
         """
         return cls(value, extent)
 
@@ -45,7 +45,7 @@ class Indices:
         """The value's."""
         return self.value.shape
 
-    def at(self, element: Any) -> Any:
+    def address(self, element: Any) -> Any:
         """An element of the value, as a program reads it, as the int64 address on the axis."""
         return wrap(element, self.extent)
 
@@ -56,16 +56,16 @@ def wrap(index: Any, extent: Extent) -> Any:
     return tirx.Select(index < ex.prim(0), index + ex.prim(extent), index)
 
 
-def position_near(place: Any, extent: Extent) -> Any:
+def position_near(position: Any, extent: Extent) -> Any:
     """The int64 address of the element at a float position, the nearest end for one beyond them and
     the first for NaN; the axis has an element.
 
     What float32 holds beyond int64, and NaN, has no integer: the limits come before the cast.
     """
-    dtype = place.ty.dtype
+    dtype = position.ty.dtype
     zero = tirx.const(0, dtype)
     last = ex.prim(ex.sub(extent, 1))
-    below = tirx.Select(place < last.astype(dtype), place, last.astype(dtype))
-    held = tirx.Select(place > zero, below, zero).astype("int64")
+    below = tirx.Select(position < last.astype(dtype), position, last.astype(dtype))
+    limited = tirx.Select(position > zero, below, zero).astype("int64")
     # The last position may be rounded up as a float.
-    return tirx.max(tirx.min(held, last), ex.prim(0))
+    return tirx.max(tirx.min(limited, last), ex.prim(0))

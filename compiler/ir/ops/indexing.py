@@ -50,6 +50,26 @@ def check_within(b: Builder, values: Value, least: Extent, limit: Extent, messag
     b.verify(held, message)
 
 
+def check_scales(b: Builder, values: Value, most: float, message: str) -> None:
+    """Require floats, such as scales, to be above 0 and at most `most`."""
+    if isinstance(values, Known) and not values.symbolic:
+        if not ((values.data > 0) & (values.data <= most)).all():
+            raise ImportFailed(message, reason="shape")
+        return
+    total = b.facts.simplify(ex.product(values.shape))
+    flat = layout.reshape(b, values, [total])
+    zero, limit = tirx.const(0, values.dtype), tirx.const(most, values.dtype)
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        good = loops.cell("bool", True)
+        with loops.serial(total) as i:
+            good[0] = tirx.all(good[0], inputs[0][i] > zero, inputs[0][i] <= limit)
+        outputs[0][0] = tirx.Select(good[0], ex.prim(b.checks.number(message)), ex.prim(0))
+
+    (held,) = loops.program(b, body, [((1,), "int64")], flat, name="check_scales")
+    b.verify(held, message)
+
+
 def item(b: Builder, x: Value, axis: int, position: int) -> Value:
     """The slice of x at one position that the model's form fixes, which the axis must have."""
     return layout.take(b, x, check(b, Known.of(position), x.shape[axis], f"index {position}"), axis)
@@ -72,7 +92,7 @@ def gather_elements(b: Builder, x: Value, indices: Value, axis: int) -> Value:
     def compute(data: te.Tensor, index: te.Tensor) -> te.Tensor:
         return te.compute(
             index.shape,
-            lambda *i: data(*i[:axis], positions.at(index(*i)), *i[axis + 1 :]),
+            lambda *i: data(*i[:axis], positions.address(index(*i)), *i[axis + 1 :]),
             name="gather_elements",
         )
 
@@ -117,7 +137,7 @@ def gather_nd(b: Builder, x: Value, indices: Value, depth: int, batch: int) -> V
 
     def compute(data: te.Tensor, index: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
-            place = [c.at(index(*i[:outer], ex.prim(d))) for d, c in enumerate(coordinates)]
+            place = [c.address(index(*i[:outer], ex.prim(d))) for d, c in enumerate(coordinates)]
             return data(*i[:batch], *place, *i[outer:])
 
         return te.compute([ex.prim(e) for e in shape], at, name="gather_nd")

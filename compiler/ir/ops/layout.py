@@ -187,7 +187,7 @@ def take(b: Builder, x: Value, positions: Indices, axis: int) -> Value:
 
     def gather(data: te.Tensor, index: te.Tensor) -> te.Tensor:
         def at(*position: Any) -> Any:
-            i = positions.at(index(*position[axis : axis + rank]))
+            i = positions.address(index(*position[axis : axis + rank]))
             return data(*position[:axis], i, *position[axis + rank :])
 
         return te.compute([ex.prim(e) for e in shape], at, name="take")

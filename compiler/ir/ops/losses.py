@@ -71,7 +71,7 @@ def _weights(
 
     def compute(data: te.Tensor, *table: te.Tensor) -> te.Tensor:
         def at(*i: Any) -> Any:
-            place = classes.at(_class_of(data(*i), ignored))
+            place = classes.address(_class_of(data(*i), ignored))
             found = table[0](place).astype(dtype) if table else tirx.const(1, dtype)
             if ignored is None:
                 return found
@@ -81,8 +81,8 @@ def _weights(
 
         return te.compute(data.shape, at, name="weights")
 
-    given = [] if weight is None else [weight]
-    return b.te(compute, classes.value, *given, name="weights")
+    table_of_weights = [] if weight is None else [weight]
+    return b.te(compute, classes.value, *table_of_weights, name="weights")
 
 
 def _picked(
@@ -92,7 +92,7 @@ def _picked(
 
     def compute(data: te.Tensor, place: te.Tensor, weight: te.Tensor) -> te.Tensor:
         def at(n: Any, i: Any) -> Any:
-            score = data(n, classes.at(_class_of(place(n, i), ignored)), i)
+            score = data(n, classes.address(_class_of(place(n, i), ignored)), i)
             loss = zero - score * weight(n, i)
             return (
                 loss

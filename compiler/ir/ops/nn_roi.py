@@ -11,10 +11,14 @@ from tvm import te, tirx
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
+from compiler.ir.indices import position_near
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import indexing, layout
 from compiler.ir.ops.nn_norm import constant, wide
 from compiler.ir.values import Value
+
+_SAMPLES = 1 << 20
+"""The most samples of a bin where the regions decide: those of 1,024 by 1,024 elements."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
                 _place(spec, corner, axis, bin_[axis], steps[axis], counts[axis]) for axis in (0, 1)
             ]
             used = tirx.all(*(step < limit for step, limit in zip(steps, counts, strict=True)))
-            n = images.at(entry(r))
+            n = images.address(entry(r))
             terms = _neighbours(places, x.shape[2:], lambda *i: image(n, c, *i))
             inside = tirx.all(used, *_near(places, x.shape[2:]))
             if spec.maximum:
@@ -125,7 +129,13 @@ def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Exte
             name="samples",
         )
 
-    return b.known_extents(b.te(compute, rois, name="samples"), "samples").scalars()
+    most = b.known_extents(b.te(compute, rois, name="samples"), "samples")
+    counts: list[Extent] = most.scalars()
+    few = ex.both(*(ex.less_equal(count, _SAMPLES) for count in counts))
+    b.require(few, f"a bin of a region has more than {_SAMPLES} samples along an axis")
+    message = f"a bin of a region has more than {_SAMPLES} samples"
+    b.require(ex.less_equal(ex.mul(*counts), _SAMPLES), message)
+    return counts
 
 
 def _place(spec: RoiAlign, corner: Any, axis: int, bin_: Any, step: Any, count: Any) -> Any:
@@ -157,7 +167,7 @@ def _neighbours(places: Sequence[Any], extents: Sequence[Extent], read: Any) -> 
     for place, extent in zip(places, extents, strict=True):
         dtype, last = place.ty.dtype, ex.prim(extent) - tirx.const(1, "int64")
         held = tirx.max(tirx.min(place, last.astype(dtype)), tirx.const(0, dtype))
-        low = tirx.floor(held).astype("int64")
+        low = position_near(place, extent)
         fraction = held - tirx.floor(held)
         axes.append(
             [
@@ -230,7 +240,9 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale
                 )
                 inside += [taps[axis] >= start, taps[axis] < stop]
             return reducer(
-                tirx.if_then_else(tirx.all(*inside), image(images.at(entry(r)), c, *taps), lowest),
+                tirx.if_then_else(
+                    tirx.all(*inside), image(images.address(entry(r)), c, *taps), lowest
+                ),
                 axis=taps,
             )
 

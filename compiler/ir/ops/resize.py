@@ -28,6 +28,8 @@ from compiler.ir.ops.positions import (
 from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Tensor, Value
 
+_FAR = float(1 << 22)
+"""Elements beyond an end, of which float32 still has every one."""
 UNROLLED = 4
 """Windows of at most so many taps are written out; longer ones become a reduction."""
 
@@ -106,9 +108,18 @@ def _sources(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tens
     """
 
     def entry(o: Any, *tensors: te.Tensor) -> Any:
-        return source(along, given.named(tensors), given.lanes, sampling.coordinates, o)
+        position = source(along, given.named(tensors), given.lanes, sampling.coordinates, o)
+        return _finite(position, as_float(along.have)) if tensors else position
 
     return _table(b, along, "float32", entry, *given.tensors, name="sources")
+
+
+def _finite(position: Any, have: Any) -> Any:
+    """A position by run-time scales and regions as one that has an integer: so far outside, NaN
+    being before the first element, elements and weights are those of the end.
+    """
+    low, high = number(-_FAR), have + number(_FAR)
+    return tirx.Select(position > low, tirx.Select(position < high, position, high), low)
 
 
 def _outside(b: Builder, along: Along, sources: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def angles(b: Builder, cache: Value, positions: Value) -> Value:
     def compute(table: te.Tensor, place: te.Tensor) -> te.Tensor:
         return te.compute(
             [ex.prim(e) for e in shape],
-            lambda n, s, d: table(checked.at(place(n, s)), d),
+            lambda n, s, d: table(checked.address(place(n, s)), d),
             name="angles",
         )
 

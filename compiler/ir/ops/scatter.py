@@ -71,7 +71,7 @@ def scatter_elements(
         loops.copy(data, out, size)
 
         def write(*i: Any) -> None:
-            place = [positions.at(index[i]) if d == axis else step for d, step in enumerate(i)]
+            place = [positions.address(index[i]) if d == axis else step for d, step in enumerate(i)]
             offset = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=True)), ex.prim(0))
             out[offset] = reduction.combine(out[offset], update[i])
 
@@ -132,7 +132,7 @@ def _scatter_rows(
             left = _COLUMNS if whole else tirx.min(ex.prim(width) - first, ex.prim(_COLUMNS))
 
             def row(*i: Any) -> None:
-                place = [*i[:-1], indices.at(index[i])]
+                place = [*i[:-1], indices.address(index[i])]
                 start = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=False)), first)
                 with loops.serial(left) as j:
                     out[start + j] = reduction.combine(out[start + j], update[(*i, first + j)])
@@ -235,7 +235,7 @@ def _scatter_slices(
         with loops.serial(count) as n:
             start = sum(
                 (
-                    along.at(index[n, ex.prim(d)]) * ex.prim(strides[d])
+                    along.address(index[n, ex.prim(d)]) * ex.prim(strides[d])
                     for d, along in enumerate(coordinates)
                 ),
                 ex.prim(0),

@@ -125,9 +125,9 @@ def _check_lengths(b: Builder, last: Value, rows: Extent, total: Extent) -> None
 
         return te.compute([ex.prim(last.shape[0]), ex.prim(2)], value, name="places")
 
-    places = b.te(compute, last, name="places")
+    ends = b.te(compute, last, name="places")
     indexing.check_within(
-        b, places, 0, total, f"seqlens_k leaves a row outside of total_sequence_length, {total}"
+        b, ends, 0, total, f"seqlens_k leaves a row outside of total_sequence_length, {total}"
     )
 
 

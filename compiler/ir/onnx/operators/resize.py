@@ -17,13 +17,15 @@ from compiler.ir.facts import UNBOUNDED
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
+from compiler.ir.ops import indexing, layout
 from compiler.ir.ops.positions import Along, Coordinates, Given
 from compiler.ir.ops.resize import Interpolation, Rounding, Sampling, resize
 from compiler.ir.values import Known, Tensor, Value
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
+_LARGEST = float(1 << 30)
+"""The largest scale of a run: what it gives for any extent is an integer of 64 bits."""
 EXACT = 64
 """A scale whose denominator is at most this gives extents by integer arithmetic, exactly."""
 
@@ -126,6 +128,7 @@ def _by_scales(
             for lane, (axis, scale) in enumerate(zip(axes, factors, strict=True))
         ]
         return resize(b, x, plan, _given(b, None, roi, len(axes)), sampling)
+    indexing.check_scales(b, scales, _LARGEST, f"a scale is not above 0 and at most {_LARGEST:.0f}")
     counts = _counts(b, x, axes, b.tensor(scales), 0.0)
     plan = [
         Along(axis, x.shape[axis], want, None, lane)

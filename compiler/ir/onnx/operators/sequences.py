@@ -55,8 +55,8 @@ def item_at(b: Builder, node: Node) -> Value:
     if isinstance(found, Items) and isinstance(position, Known) and not position.symbolic:
         return found.values[_place(node, 1, len(found.values))]
     stack = _stacked(b, node, found)
-    place = indexing.check(b, layout.reshape(b, position, []), stack.shape[0], "a position")
-    return layout.take(b, stack, place, 0)
+    index = indexing.check(b, layout.reshape(b, position, []), stack.shape[0], "a position")
+    return layout.take(b, stack, index, 0)
 
 
 @op("SequenceLength", since=11)

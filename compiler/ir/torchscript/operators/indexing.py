@@ -172,7 +172,7 @@ def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
             place = dict(zip([*before, *after], [*i[:lead], *i[lead + rank :]], strict=True))
             place.update(
                 {
-                    axis: along.at(index(*here))
+                    axis: along.address(index(*here))
                     for axis, along, index in zip(axes, positions, indices, strict=True)
                 }
             )

@@ -1,5 +1,7 @@
 """Gathers, scatters and their kin at several shapes, against ONNX Runtime and numpy."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -46,7 +48,7 @@ def test_an_index_out_of_range_is_an_error() -> None:
             built.run({"x": normal(3), "i": np.array([0, bad])})
 
 
-def assert_refused(built: Built, feed: dict[str, np.ndarray], *wrong: dict[str, list]) -> None:
+def assert_refused(built: Built, feed: dict[str, np.ndarray], *wrong: dict[str, Any]) -> None:
     """The feed runs; with any of these inputs in place of its own a check fails."""
     built.run(feed)
     for given in wrong:

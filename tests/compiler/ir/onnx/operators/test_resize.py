@@ -196,6 +196,34 @@ def test_refusals(attributes: dict[str, str], message: str) -> None:
         build(model_of([node], {"x": "float32[1,1,h,w]"}, {"sizes": np.array([1, 1, 3, 3])}))
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_scales_that_are_no_scales_fail_at_run_time(mode: str) -> None:
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode=mode)
+    built = build(model_of([node], {"x": "float32[h,w]", "s": "float32[2]"}))
+    x = normal(3, 2)
+    assert built.run({"x": x, "s": np.array([2, 1.5], np.float32)})[0].shape == (6, 3)
+    for bad in (-1.0, 0.0, np.nan, np.inf, 1e30):
+        with pytest.raises(RuntimeError, match="match_cast"):
+            built.run({"x": x, "s": np.array([1, bad], np.float32)})
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_regions_far_outside_give_what_stands_there(mode: str) -> None:
+    node = helper.make_node(
+        "Resize",
+        ["x", "r", "s"],
+        ["y"],
+        mode=mode,
+        coordinate_transformation_mode="tf_crop_and_resize",
+        extrapolation_value=7.0,
+    )
+    built = build(model_of([node], {"x": "float32[h]", "r": "float32[2]", "s": "float32[1]"}))
+    feed = {"x": normal(4), "s": np.array([1], np.float32)}
+    for ends in ((1e30, 2e30), (-np.inf, -np.inf), (np.nan, np.nan), (-1e9, -1e8)):
+        (y,) = built.run({**feed, "r": np.array(ends, np.float32)})
+        assert y.tolist() == [7.0] * 4
+
+
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_antialiasing_keeps_the_aspect(mode: str, policy: str) -> None:

@@ -114,6 +114,18 @@ def test_roi_align(samples: int) -> None:
     assert_like_onnxruntime(model, feeds, {"h": (1, None), "w": (1, None)})
 
 
+def test_a_region_of_more_samples_than_anyone_waits_for_fails_at_run_time() -> None:
+    node = helper.make_node("RoiAlign", ["x", "rois", "batch"], ["y"], output_height=2)
+    inputs = {"x": "float32[n,2,h,w]", "rois": "float32[r,4]", "batch": "int64[r]"}
+    built = build(model_of([node], inputs, opset=16), {"h": (1, None), "w": (1, None)})
+    feed = {"x": normal(1, 2, 5, 4), "batch": np.array([0])}
+    regions = ([0, 0, 1e8, 2], [0, 0, 3e3, 3e3])
+    assert built.run({**feed, "rois": np.array([[0, 0, 900, 20]], np.float32)})
+    for region in regions:
+        with pytest.raises(RuntimeError, match="match_cast"):
+            built.run({**feed, "rois": np.array([region], np.float32)})
+
+
 def test_a_region_of_an_image_that_is_not_there_fails_at_run_time() -> None:
     node = helper.make_node("RoiAlign", ["x", "rois", "batch"], ["y"])
     built = build(
