@@ -10,7 +10,7 @@ PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocess
 unexport PYTHONDONTWRITEBYTECODE
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test long robustness geometry emulation fuzz zoo stories snippets conformance images check site structure fmt lock dist clean
+.PHONY: help env demo test long robustness geometry emulation fuzz hostile zoo stories snippets conformance images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ emulation: env ## run libraries for 32-bit ARM, RISC-V and micro-controllers und
 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+hostile: env ## call a small model of every operator that takes positions, extents or lengths with hostile ones, in guarded memory; ARGS="--draws 20 --operator Gather,Resize --flavour wasm --seed 7": 200 draws of each unless asked
+	@$(BIN)/python -m tests.fuzz.hostile $(ARGS)
 
 zoo: env ## compile every model of the ONNX and TorchScript zoos and compare with ONNX Runtime and torch: hours; ARGS="--json FILE --resume" goes on where a run stopped
 	@$(BIN)/python -m tests.zoo $(ARGS)

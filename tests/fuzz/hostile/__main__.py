@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.fuzz.hostile.judge import Flavour, Judge, Judgement, Verdict
-from tests.fuzz.hostile.subject import Subject
+from tests.fuzz.hostile.subject import BaseSubject
 from tests.fuzz.hostile.table import SUBJECTS
 
 SHOWN = 3
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    flavour: Flavour, subjects: Sequence[Subject], seed: int, options: argparse.Namespace
+    flavour: Flavour, subjects: Sequence[BaseSubject], seed: int, options: argparse.Namespace
 ) -> Counter[Verdict]:
     judge = Judge(flavour)
     total: Counter[Verdict] = Counter()
@@ -48,7 +48,7 @@ def _run(
 def _judged(
     judge: Judge,
     flavour: Flavour,
-    subject: Subject,
+    subject: BaseSubject,
     seed: int,
     numbers: Sequence[int],
     verbose: bool,
@@ -65,7 +65,9 @@ def _judged(
     return counts
 
 
-def _tell(flavour: Flavour, subject: Subject, seed: int, number: int, judgement: Judgement) -> None:
+def _tell(
+    flavour: Flavour, subject: BaseSubject, seed: int, number: int, judgement: Judgement
+) -> None:
     feed = ", ".join(
         f"{name}{list(array.shape)}={array.tolist()}"[:200]
         for name, array in subject.feed(seed, number).items()
@@ -73,23 +75,24 @@ def _tell(flavour: Flavour, subject: Subject, seed: int, number: int, judgement:
     )
     print(f"{flavour.value} {subject.name} {judgement.verdict.value}: {judgement.why[:400]}")
     print(f"  {feed}")
-    print(
-        f"  python -m tests.fuzz.hostile --flavour {flavour.value} --operator {subject.name} "
-        f"--seed {seed} --draw {number}",
-        flush=True,
-    )
+    command = f"python -m tests.fuzz.hostile --operator {subject.name} --seed {seed}"
+    print(f"  {command} --draw {number} --flavour {flavour.value}", flush=True)
 
 
 def _listed(counts: Counter[Verdict]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict])
 
 
-def _chosen(asked: str | None) -> list[Subject]:
+def _chosen(asked: str | None) -> list[BaseSubject]:
     """The subjects whose names begin with one of those asked for."""
     if asked is None:
         return list(SUBJECTS.values())
     names = asked.split(",")
-    return [one for one in SUBJECTS.values() if any(one.name.startswith(name) for name in names)]
+    return [
+        subject
+        for subject in SUBJECTS.values()
+        if any(subject.name.startswith(name) for name in names)
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:

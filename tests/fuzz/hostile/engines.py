@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,14 @@ from relaxd.loader.model import Model, load
 from relaxd.loader.standalone import Code, opened_library
 from relaxd.loader.standalone import _Host as Host
 from tests.fuzz.case import Array
-from tests.fuzz.hostile.guard import Guard
+from tests.fuzz.hostile.guard import MOST, Guard
 
 Feed = Mapping[str, Array]
 SIDES = ((True, 0xAA), (False, 0x55))
 """Whether blocks end at a missing page or begin behind one, and what is around: an answer must
 depend on neither.
 """
-_STATUSES = ("dim", "check", "memory", "kernel", "usage")
+STATUSES = ("dim", "check", "memory", "kernel", "usage")
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,18 @@ class Refused:
 Answer = Sequence[Array] | Refused
 
 
+class Misshapen(Exception):
+    """An output has extents that nothing can have."""
+
+
 @dataclass(frozen=True)
 class Order:
-    """A library to build. dims: their ranges."""
+    """A library to build. model: as a subject's content; inputs: what the request says of a
+    program's; dims: their ranges.
+    """
 
-    model: bytes
+    model: bytes | str
+    inputs: Mapping[str, str]
     dims: Mapping[str, tuple[int, int]]
     flavour: str
     target: str
@@ -72,10 +80,16 @@ def make(order: Order) -> Refused | None:
     """Builds the library as `compile_model` does."""
     bundle = Path(order.bundle)
     bundle.parent.mkdir(parents=True, exist_ok=True)
-    model = bundle.with_suffix(".onnx")
-    model.write_bytes(order.model)
+    model = bundle.with_suffix(".onnx" if isinstance(order.model, bytes) else ".pt")
+    if isinstance(order.model, bytes):
+        model.write_bytes(order.model)
+    else:
+        _script(order.model).save(str(model))
     options = {"verify": False, "profile": False, "flavour": order.flavour}
-    request = CompileRequest.of(dims=order.dims, targets=(order.target,), options=options)
+    inputs = None if isinstance(order.model, bytes) else dict(order.inputs)
+    request = CompileRequest.of(
+        inputs=inputs, dims=order.dims, targets=(order.target,), options=options
+    )
     try:
         build(CompileJob(str(model), request.to_json(), order.target, str(bundle), "model"))
     except CompileError as error:
@@ -95,13 +109,15 @@ def _direct(question: Question, at_end: bool, byte: int) -> Answer:
         arrays = binding.arrays(question.feed)
         dims = binding.solve(tuple(array.shape for array in arrays))
         return _Call(code, guard, len(manifest.outputs)).run(
-            [guard.copy(array) for array in arrays],
+            [guard.copy(np.asarray(array)) for array in arrays],
             [dims[name] for name in sorted(dims)],
             [np.dtype(storage_of(spec.dtype)) for spec in manifest.outputs],
             [len(spec.shape) for spec in manifest.outputs],
         )
     except MemoryError as error:
         return Refused("memory", str(error))
+    except Misshapen as error:
+        return Refused("shape", str(error), typed=False)
     finally:
         guard.close()
 
@@ -158,18 +174,20 @@ class _Call:
             if status:
                 return self._failed(status)
             return [
-                self._found(i, dtypes[i], ranks[i]) if one is None else one.copy()
-                for i, one in enumerate(own)
+                self._fetch(i, dtypes[i], ranks[i]) if array is None else array.copy()
+                for i, array in enumerate(own)
             ]
         finally:
             code.close(context)
 
     def _failed(self, status: int) -> Refused:
-        return Refused(_STATUSES[status - 1], self._code.failure(self._context).decode())
+        return Refused(STATUSES[status - 1], self._code.failure(self._context).decode())
 
-    def _found(self, output: int, dtype: np.dtype, rank: int) -> Array:
+    def _fetch(self, output: int, dtype: np.dtype, rank: int) -> Array:
         shape = tuple(self._code.shape(self._context, output)[:rank]) if rank else ()
-        size = int(np.prod(shape)) * dtype.itemsize
+        size = prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or size > MOST:
+            raise Misshapen(f"an output is of {list(shape)}")
         content = ctypes.string_at(self._code.output(self._context, output), size)
         return np.frombuffer(content, np.uint8).view(dtype).reshape(shape)
 
@@ -179,8 +197,8 @@ def _pointer(array: Array | None) -> ctypes.c_void_p | None:
 
 
 def _vector(arrays: Sequence[Array | None]) -> Any:
-    places = [None if array is None else array.ctypes.data for array in arrays]
-    return (ctypes.c_void_p * max(len(places), 1))(*places)
+    addresses = [None if array is None else array.ctypes.data for array in arrays]
+    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
 
 
 def vm(question: Question) -> list[Answer]:
@@ -211,10 +229,12 @@ def _machine(path: str) -> Model:
     return load(path, threads=1)
 
 
-def runtime(question: tuple[bytes, Feed]) -> Answer:
-    """ONNX Runtime's answer for a model."""
+def runtime(question: tuple[bytes | str, Feed]) -> Answer:
+    """The answer of ONNX Runtime for a graph, of torch for a program."""
     model, feed = question
     try:
+        if isinstance(model, str):
+            return _by_torch(model, feed)
         return list(_session(model).run(None, dict(feed)))
     except Exception as error:
         return Refused(type(error).__name__, str(error)[:300])
@@ -231,3 +251,19 @@ def _session(model: bytes) -> onnxruntime.InferenceSession:
         providers=["CPUExecutionProvider"],
         disabled_optimizers=WRONG_OPTIMIZERS,
     )
+
+
+def _by_torch(source: str, feed: Feed) -> list[Array]:
+    import torch
+
+    new = _script(source)(*(torch.from_numpy(np.array(array)) for array in feed.values()))
+    return [tensor.numpy() for tensor in (new if isinstance(new, tuple) else (new,))]
+
+
+@cache
+def _script(source: str) -> Any:
+    import torch
+
+    module = torch.jit.script(type("Program", (torch.nn.Module,), {})())
+    module.define(source)
+    return module

@@ -11,55 +11,36 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tests.fuzz.case import Array
-from tests.fuzz.hostile.values import Drawing, Mood, Place, normal
+from tests.fuzz.hostile.values import Drawing, Mood, Sample, normal
 
-MOODS = (Mood.NONE, Mood.ONE, Mood.ONE, Mood.ALL)
+MOODS = (Mood.NONE, Mood.SINGLE, Mood.SINGLE, Mood.ALL)
 DOMAINS = {"": 21, "ai.onnx.ml": 3, "com.microsoft": 1}
 
 
-@dataclass(frozen=True)
-class Subject:
-    """nodes: the graph; inputs: spelled as requests do (`float32[n,3]`), every dim of 1 to 5
-    unless `dims` say otherwise; hostile: how inputs are drawn whose values are an operator's
-    positions, extents, lengths or divisors, the others being harmless.
+class BaseSubject:
+    """inputs: spelled as requests do (`float32[n,3]`), every dim of 1 to 5 unless `dims` say
+    otherwise; hostile: how inputs are drawn whose values are an operator's positions, extents,
+    lengths or divisors, the others being harmless.
 
-    reference: whether ONNX Runtime's answer is the defined one, where it gives one.
+    reference: whether the answer of ONNX Runtime, or torch, is the defined one, where it gives one.
     """
 
     name: str
-    nodes: Sequence[onnx.NodeProto]
     inputs: Mapping[str, str]
     hostile: Mapping[str, Drawing]
-    constants: Mapping[str, Array] = field(default_factory=dict)
-    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    outputs: Sequence[str] | None = None
-    opset: int = DOMAINS[""]
-    reference: bool = True
+    dims: Mapping[str, tuple[int, int]]
+    reference: bool
 
     @property
-    def model(self) -> onnx.ModelProto:
-        """The graph with its inputs' symbolic shapes."""
-        names = self.outputs or [name for node in self.nodes for name in node.output if name]
-        infos = [_info(name, spec) for name, spec in self.inputs.items()]
-        graph = helper.make_graph(
-            list(self.nodes),
-            "hostile",
-            infos,
-            [helper.make_empty_tensor_value_info(name) for name in names],
-            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
-        )
-        versions = {**DOMAINS, "": self.opset}
-        opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    def content(self) -> bytes | str:
+        """The model: an ONNX file's bytes, or the source of a TorchScript method."""
+        raise NotImplementedError
 
     @property
     def ranges(self) -> dict[str, tuple[int, int]]:
         """Each dim of the inputs: its least and its greatest extent."""
         named = {
-            axis
-            for spec in self.inputs.values()
-            for axis in _axes(spec)
-            if isinstance(axis, str) and axis.isidentifier()
+            axis for spec in self.inputs.values() for axis in _axes(spec) if isinstance(axis, str)
         }
         return {name: self.dims.get(name, (1, 5)) for name in sorted(named)}
 
@@ -77,7 +58,57 @@ class Subject:
         dtype = np.dtype(spec.partition("[")[0])
         mood = MOODS[random.integers(len(MOODS))]
         draw = self.hostile.get(name, normal)
-        return np.asarray(draw(Place(random, dims, shape, dtype, mood)), dtype).reshape(shape)
+        return np.asarray(draw(Sample(random, dims, shape, dtype, mood)), dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Program(BaseSubject):
+    """A TorchScript method; source: its body's lines, of which the last is what it gives."""
+
+    name: str
+    source: str
+    inputs: Mapping[str, str]
+    hostile: Mapping[str, Drawing]
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    reference: bool = True
+
+    @property
+    def content(self) -> str:
+        """The method."""
+        *before, result = self.source.splitlines()
+        lines = "".join(f"    {line}\n" for line in (*before, f"return {result}"))
+        return f"def forward(self, {', '.join(self.inputs)}):\n{lines}"
+
+
+@dataclass(frozen=True)
+class Subject(BaseSubject):
+    """An ONNX graph of those nodes."""
+
+    name: str
+    nodes: Sequence[onnx.NodeProto]
+    inputs: Mapping[str, str]
+    hostile: Mapping[str, Drawing]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    outputs: Sequence[str] | None = None
+    opset: int = DOMAINS[""]
+    reference: bool = True
+
+    @property
+    def content(self) -> bytes:
+        """The graph with its inputs' symbolic shapes."""
+        names = self.outputs or [name for node in self.nodes for name in node.output if name]
+        infos = [_info(name, spec) for name, spec in self.inputs.items()]
+        graph = helper.make_graph(
+            list(self.nodes),
+            "hostile",
+            infos,
+            [helper.make_empty_tensor_value_info(name) for name in names],
+            [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
+        )
+        versions = {**DOMAINS, "": self.opset}
+        opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
 
 def subject(
@@ -88,12 +119,12 @@ def subject(
     given: the node's inputs, where they are not the graph's; makes: how many outputs it has, of
     which the graph has all; domain: of the operator; label: what is added to the subject's name.
     """
-    own = {key: more.pop(key) for key in Subject.__dataclass_fields__ if key in more}
-    given, makes = more.pop("given", list(inputs)), more.pop("makes", 1)
+    fields = {key: more.pop(key) for key in Subject.__dataclass_fields__ if key in more}
+    arguments, makes = more.pop("given", list(inputs)), more.pop("makes", 1)
     label, domain = more.pop("label", ""), more.pop("domain", "")
-    made = [f"y{i}" for i in range(makes)]
-    node = helper.make_node(op, given, made, "node", domain=domain, **more)
-    return Subject(f"{op}{label and '-' + label}", [node], inputs, hostile, **own)
+    new = [f"y{i}" for i in range(makes)]
+    node = helper.make_node(op, arguments, new, "node", domain=domain, **more)
+    return Subject(f"{op}{label and '-' + label}", [node], inputs, hostile, **fields)
 
 
 def _axes(spec: str) -> list[str | int]:

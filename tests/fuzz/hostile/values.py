@@ -15,13 +15,13 @@ class Mood(StrEnum):
     """How many elements of an input are hostile."""
 
     NONE = "none"
-    ONE = "one"
+    SINGLE = "single"
     ALL = "all"
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a drawing is for: the dims of the call, and the input's shape and element type."""
+class Sample:
+    """An input that is drawn: the dims of the call, and the input's shape and element type."""
 
     random: np.random.Generator
     dims: Mapping[str, int]
@@ -33,19 +33,19 @@ class Place:
         """An extent at these dims."""
         return extent if isinstance(extent, int) else eval(extent, {}, dict(self.dims))
 
-    def mixed(self, legal: Array, hostile: Array) -> Array:
-        """Of the two, as many hostile ones as the mood asks for."""
+    def mix(self, legal: Array, hostile: Array) -> Array:
+        """Replace as many legal elements by hostile ones as the mood asks for."""
         chosen = np.zeros(prod(self.shape), bool)
         if self.mood is Mood.ALL:
             chosen[:] = True
-        elif self.mood is Mood.ONE and chosen.size:
+        elif self.mood is Mood.SINGLE and chosen.size:
             chosen[self.random.integers(chosen.size)] = True
         return np.where(chosen.reshape(self.shape), hostile, legal).astype(self.dtype)
 
 
 Extent: TypeAlias = int | str
 """A number, or an expression of dims."""
-Drawing: TypeAlias = Callable[[Place], Array]
+Drawing: TypeAlias = Callable[[Sample], Array]
 
 _FAR = (1 << 31, 1 << 32, 1 << 40, 1 << 62, 1 << 63)
 
@@ -57,17 +57,19 @@ def edges(low: int, high: int, dtype: np.dtype) -> Array:
     near = {e + step for e in (low, high, 0) for step in (-2, -1, 0, 1, 2)}
     far = {sign * e + step for e in _FAR for sign in (1, -1) for step in (-1, 0, 1)}
     info = np.iinfo(dtype)
-    held = sorted(e for e in near | far | {2 * high} if info.min <= e <= info.max)
-    return np.array(held, dtype)
+    numbers = sorted(e for e in near | far | {2 * high} if info.min <= e <= info.max)
+    return np.array(numbers, dtype)
 
 
 def integer(low: Extent, high: Extent) -> Drawing:
     """Integers that may be from low to high, both included."""
 
-    def draw(place: Place) -> Array:
-        least, most = place.value(low), place.value(high)
-        legal = place.random.integers(least, max(least, most) + 1, place.shape)
-        return place.mixed(legal, place.random.choice(edges(least, most, place.dtype), place.shape))
+    def draw(sample: Sample) -> Array:
+        least, most = sample.value(low), sample.value(high)
+        legal = sample.random.integers(least, max(least, most) + 1, sample.shape)
+        return sample.mix(
+            legal, sample.random.choice(edges(least, most, sample.dtype), sample.shape)
+        )
 
     return draw
 
@@ -93,17 +95,17 @@ _FLOATS = (
 def real(low: float, high: float) -> Drawing:
     """Floats that may be from low to high."""
 
-    def draw(place: Place) -> Array:
-        legal = place.random.uniform(low, high, place.shape)
-        return place.mixed(legal, place.random.choice(_FLOATS, place.shape))
+    def draw(sample: Sample) -> Array:
+        legal = sample.random.uniform(low, high, sample.shape)
+        return sample.mix(legal, sample.random.choice(_FLOATS, sample.shape))
 
     return draw
 
 
-def normal(place: Place) -> Array:
+def normal(sample: Sample) -> Array:
     """Harmless numbers of any element type."""
-    if place.dtype == bool:
-        return np.asarray(place.random.random(place.shape) < 0.5)
-    if place.dtype.kind in "iu":
-        return place.random.integers(0, 4, place.shape).astype(place.dtype)
-    return place.random.standard_normal(place.shape).astype(place.dtype)
+    if sample.dtype == bool:
+        return np.asarray(sample.random.random(sample.shape) < 0.5)
+    if sample.dtype.kind in "iu":
+        return sample.random.integers(0, 4, sample.shape).astype(sample.dtype)
+    return sample.random.standard_normal(sample.shape).astype(sample.dtype)

@@ -1,8 +1,13 @@
 """Every operator whose inputs hold positions, extents, lengths or divisors."""
 
-from tests.fuzz.hostile.subject import Subject
-from tests.fuzz.hostile.table import extents, positions, tokens, windows
+from itertools import chain
 
-SUBJECTS: dict[str, Subject] = {
-    one.name: one for module in (positions, windows, tokens, extents) for one in module.SUBJECTS
+from tests.fuzz.hostile.subject import BaseSubject
+from tests.fuzz.hostile.table import extents, positions, programs, tokens, windows
+
+SUBJECTS: dict[str, BaseSubject] = {
+    subject.name: subject
+    for subject in chain(
+        positions.SUBJECTS, windows.SUBJECTS, tokens.SUBJECTS, extents.SUBJECTS, programs.SUBJECTS
+    )
 }

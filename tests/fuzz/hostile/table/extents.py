@@ -61,6 +61,8 @@ SUBJECTS = (
         {"a": integer(-9, 9), "b": integer(1, 9)},
         fmod=1,
         label="fmod",
+        # ONNX Runtime divides as float64, which holds no integers of 64 bits.
+        reference=False,
     ),
     subject(
         "BitShift",

@@ -10,13 +10,19 @@ _NODE = helper.make_node
 _PAIR = {"x": "float32[n,c]", "i": "int64[n,k]"}
 
 
-def _written(op: str, label: str, **more: object) -> Subject:
+def _written(label: str, axis: int, reduction: str) -> Subject:
     inputs = {"x": "float32[n,c]", "i": "int64[a,b]", "u": "float32[a,b]"}
     # The indices' other axis may be no longer than the data's.
     dims = {"a": (1, 2), "b": (1, 2), "n": (2, 5), "c": (2, 5)}
-    axis = more.get("axis", 0)
     return subject(
-        op, inputs, {"i": index(("n", "c")[axis])}, label=label, dims=dims, reference=False, **more
+        "ScatterElements",
+        inputs,
+        {"i": index(("n", "c")[axis])},
+        label=label,
+        dims=dims,
+        reference=False,
+        axis=axis,
+        reduction=reduction,
     )
 
 
@@ -36,8 +42,8 @@ SUBJECTS = (
         label="batch",
     ),
     *(
-        _written("ScatterElements", f"{r}-{axis}", axis=axis, reduction=r)
-        for r in ("none", "add")
+        _written(f"{reduction}-{axis}", axis, reduction)
+        for reduction in ("none", "add")
         for axis in (0, 1)
     ),
     *(

@@ -15,15 +15,15 @@ def _resize(what: str, label: str, opset: int = 21, **more: object) -> Subject:
     draws = {"s": real(0.3, 3), "z": integer(1, 6), "r": real(0, 1)}
     if what == "roi":
         inputs |= {"r": "float32[8]", "s": "float32[4]"}
-        given = ["x", "r", "s"]
+        arguments = ["x", "r", "s"]
     else:
         inputs |= {"s": "float32[4]"} if what == "scales" else {"z": "int64[4]"}
-        given = ["x", "", "s"] if what == "scales" else ["x", "", "", "z"]
+        arguments = ["x", "", "s"] if what == "scales" else ["x", "", "", "z"]
     return subject(
         "Resize",
         inputs,
         draws,
-        given=given,
+        given=arguments,
         label=f"{what}-{label}",
         opset=opset,
         reference=False,
