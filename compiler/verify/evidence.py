@@ -56,12 +56,14 @@ class Evidence:
     """Answers of others where the reference answered, for an output.
 
     exact: in float64; perturbed: by the reference with inputs and weights moved by some ulp, or
-    with numbers moved before they are quantized. strict: the request states its own tolerance, to
-    which nothing is added.
+    with numbers moved before they are quantized. inexactness: the greatest distance of the
+    reference from float64 at other points, and its root mean square. strict: the request states its
+    own tolerance, to which nothing is added.
     """
 
     exact: tuple[Array, ...] = ()
     perturbed: tuple[Array, ...] = ()
+    inexactness: tuple[float, float] = (0.0, 0.0)
     strict: bool = False
 
 
@@ -95,7 +97,8 @@ def judge_beside(
     exact = [cast_like(answer, want) for answer in evidence.exact if answer.shape == want.shape]
     inexact = bool(exact) and bool(compare(want, exact[0], tolerance).problem)
     if _has_distances(want, tolerance):
-        reference = _Reference.of(want, alike, tolerance, spread, strict=evidence.strict)
+        alike_only = replace(evidence, perturbed=tuple(alike))
+        reference = _Reference.of(want, alike_only, tolerance, spread)
         by_float64 = [_name(reference.judge(got, answer), inexact=inexact) for answer in exact]
         findings = [reference.judge(got, want), *by_float64]
         measures = reference.measures(got, exact)
@@ -153,13 +156,15 @@ class _Reference:
     """The reference's output `want`, of floats, and how far it is uncertain.
 
     sides: the distances of perturbed references from it; noise: the greatest of them in each row,
-    or in all where many rows are noisy; columns: elements of a row.
+    or in all where many rows are noisy; columns: elements of a row; least: the root mean square of
+    noise that the reference is known to have.
     """
 
     want: Array
     sides: tuple[Array, ...]
     noise: Array
     columns: int
+    least: float
     tolerance: Tolerance
     spread: Spread
     strict: bool
@@ -168,24 +173,22 @@ class _Reference:
     def of(
         cls,
         want: Array,
-        perturbed: Sequence[Array],
+        evidence: Evidence,
         tolerance: Tolerance,
         spread: Spread,
-        *,
-        strict: bool,
     ) -> "_Reference":
         """Measure the noise of perturbed references."""
-        sides, columns = (
-            tuple(_distances(answer, want) for answer in perturbed),
-            _columns(want.shape),
-        )
-        noise = np.zeros(want.size // columns, np.float32)
+        sides = tuple(_distances(answer, want) for answer in evidence.perturbed)
+        columns, (largest, square) = _columns(want.shape), evidence.inexactness
+        share = 0.0 if evidence.strict else EXACT_TIMES / NOISE_TIMES
+        noise = np.full(want.size // columns, share * largest, np.float32)
         for side in sides:
             noise = np.maximum(noise, side.reshape(-1, columns).max(axis=1))
         usual = tolerance.steps + tolerance.atol * _largest(want)
         if (NOISE_TIMES * noise > usual).mean() > FEW_ROWS:
             noise = np.full_like(noise, noise.max())
-        return cls(want, sides, noise, columns, tolerance, spread, strict)
+        least = EXACT_TIMES / RMS_TIMES * square
+        return cls(want, sides, noise, columns, least, tolerance, spread, evidence.strict)
 
     def judge(self, got: Array, target: Array) -> Finding:
         """Judge by the reference itself, or by an evaluation in float64 in the output's dtype: its
@@ -201,7 +204,7 @@ class _Reference:
             noise = np.maximum(noise, np.float32(EXACT_TIMES / NOISE_TIMES) * rows)
             own = EXACT_TIMES * _rms(beside)
         error, noises = _rms(apart), [_rms(side) for side in self.sides]
-        most = RMS_TIMES * (1 + 2 / math.sqrt(got.size)) * max(noises, default=0.0)
+        most = RMS_TIMES * (1 + 2 / math.sqrt(got.size)) * max([self.least, *noises])
         counted = self._count(apart, target, noise)
         if not counted.outside and error <= max(most, own, counted.usual):
             slack = min(NOISE_TIMES * float(noise.max()), self.tolerance.most)
@@ -266,6 +269,7 @@ class _Reference:
             ours, theirs = (_distances(side, exact[0]) for side in (got, self.want))
             result["library_error"] = _finite(float(ours.max(initial=0.0)))
             result["reference_error"] = _finite(float(theirs.max(initial=0.0)))
+            result["reference_rms"] = _finite(_rms(theirs))
         return result
 
 

@@ -163,6 +163,22 @@ def _tolerance(output: TensorSpec, signature: Signature, options: CompileOptions
     return tolerance_of(output.dtype, options.atol, options.rtol, quantized)
 
 
+def inexactness_of(judged: Sequence[Judged], name: str) -> tuple[float, float]:
+    """Return how far the reference of an output is from float64 at points where the library is
+    right: at most, and in the root mean square.
+    """
+    measures = [
+        item.measures
+        for item in judged
+        if item.output.name == name and item.verdict in (Verdict.PASSED, Verdict.REFERENCE_INEXACT)
+    ]
+    largest, square = (
+        max((each.get(key) or 0.0 for each in measures), default=0.0)
+        for key in ("reference_error", "reference_rms")
+    )
+    return largest, square
+
+
 def is_strict(options: CompileOptions) -> bool:
     """Tell whether the request states tolerances of its own, to which nothing is added."""
     return options.atol is not None or options.rtol is not None

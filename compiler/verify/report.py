@@ -3,15 +3,18 @@ numerics.json.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
 from compiler.targets import TargetStatus
+from compiler.verify.evidence import Evidence
 from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
 from compiler.verify.judged import (
     Judged,
+    inexactness_of,
     is_strict,
     judge_again,
     judge_all,
@@ -141,16 +144,19 @@ def _judged(
         indices = {item.trial.index for item in judged if not item.settled}
         return [trial for trial in ran if trial.index in indices]
 
-    def again() -> list[Judged]:
-        return judge_again(judged, lambda trial, name: known.evidence(trial, name, strict=strict))
+    def evidence(trial: Trial, name: str) -> Evidence:
+        answers = known.evidence(trial, name)
+        return replace(answers, inexactness=inexactness_of(judged, name), strict=strict)
 
     if unsettled() and not strict:
         known = perturb(unsettled(), reference, rounded, folder, budget)
-        judged = again()
+        judged = judge_again(judged, evidence)
     for name in exact_engines(reference):
         if unsettled():
             known = evaluate(known, unsettled(), reference, folder, budget, name)
-            judged = again()
+            judged = judge_again(judged, evidence)
+            # Once more by how inexact the reference is at the points that float64 had time for.
+            judged = judge_again(judged, evidence)
     return judged, known
 
 

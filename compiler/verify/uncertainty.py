@@ -64,7 +64,7 @@ class Answers:
     late: frozenset[int] = frozenset()
     float64: str | None = None
 
-    def evidence(self, trial: Trial, output: str, *, strict: bool) -> Evidence:
+    def evidence(self, trial: Trial, output: str) -> Evidence:
         """Return what was answered so far of an output of the trial."""
 
         def of(sides: Iterable[str]) -> tuple[Array, ...]:
@@ -73,7 +73,7 @@ class Answers:
 
         exact = of(self.exact.get(trial.index, ()))
         perturbed = of(self.perturbed.get(trial.index, ()))
-        return Evidence(exact, perturbed, strict)
+        return Evidence(exact, perturbed)
 
 
 def perturb(

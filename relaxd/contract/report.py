@@ -94,7 +94,8 @@ class Evidence:
     why: the conclusion, in half a sentence. samples: how many references with perturbed inputs and
     weights answered; noise, noise_rms: how far they are from the reference at most and in the root
     mean square; error_rms: how far the library is. library_error, reference_error: the distances
-    from float64, None where it was not evaluated. correlation: of library and reference. changed,
+    from float64 at most, reference_rms: in the root mean square; None where it was not evaluated.
+    correlation: of library and reference. changed,
     perturbed_changed: of integers, the share in which the library, and a perturbed reference,
     differs from the reference.
     """
@@ -106,6 +107,7 @@ class Evidence:
     error_rms: float | None = None
     library_error: float | None = None
     reference_error: float | None = None
+    reference_rms: float | None = None
     correlation: float | None = None
     changed: float | None = None
     perturbed_changed: float | None = None

@@ -41,7 +41,7 @@ def judge(
     spread = Spread.of(want)
     own = tolerance_of(want.dtype.name, None, None)
     tolerance = spread.bound(own) if want.dtype.kind == "f" else own
-    evidence = Evidence(() if exact is None else (exact,), tuple(perturbed), strict)
+    evidence = Evidence(() if exact is None else (exact,), tuple(perturbed), strict=strict)
     return judge_beside(got, want, evidence, tolerance, spread)
 
 
@@ -330,3 +330,22 @@ def test_steps_of_small_integers_are_bound_in_the_mean(dtype: str) -> None:
     assert verdict(moved(7, 0.06)) in AGREED
     assert verdict(moved(7, 1.0)) is Verdict.FAILED
     assert verdict(np.full_like(want, 2)) is Verdict.FAILED
+
+
+def test_a_reference_that_is_inexact_at_other_points_may_be_at_this_one() -> None:
+    """As a fast sigmoid is by 2^-24, of outputs that are hardly greater."""
+    want, (*perturbed, got) = sides(1e-6)
+    got = got + np.float32(0.01) * np.random.default_rng(7).standard_normal(SHAPE).astype("f4")
+    spread = Spread.of(want)
+    tolerance = spread.bound(tolerance_of("float32", None, None))
+
+    def verdict(array: Array, inexactness: tuple[float, float]) -> Verdict:
+        evidence = Evidence((), tuple(perturbed), inexactness)
+        return judge_beside(array, want, evidence, tolerance, spread).verdict
+
+    assert verdict(got, (0.0, 0.0)) is Verdict.FAILED
+    assert verdict(got, (0.03, 0.01)) in AGREED
+    for fault in FAULTS:
+        wrong = got.copy()
+        fault(wrong)
+        assert verdict(wrong, (0.03, 0.01)) is Verdict.FAILED

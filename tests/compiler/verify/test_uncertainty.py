@@ -99,6 +99,6 @@ def test_evidence_is_of_one_output_of_the_sides_that_answered(tmp_path: Path) ->
     for side, outputs in arrays.items():
         npz.write(trial.outputs(side), outputs)
     answers = Answers({0: ("float64",)}, {0: ("perturbed0", "perturbed1")})
-    result = answers.evidence(trial, "y", strict=False)
+    result = answers.evidence(trial, "y")
     assert [each.tolist() for each in (*result.exact, *result.perturbed)] == [[1, 1], [3, 3]]
-    assert not answers.evidence(trials_of(tmp_path, 2)[1], "y", strict=False).exact
+    assert not answers.evidence(trials_of(tmp_path, 2)[1], "y").exact
