@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,6 +22,7 @@ from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
+from relaxd.loader.bundle import read_manifest
 from tests.compiler.building import DIMS, QUICK, build, failing, report
 from tests.compiler.graphs import WIDTH, add_and_divide, endless, sigmoid, vanishing
 
@@ -177,6 +179,94 @@ def test_a_build_that_compared_nothing_is_not_published(
         builder.build(job)
     assert caught.value.code == "verify.nothing_ran"
     assert not (tmp_path / "out").exists()
+
+
+RESIZES = {
+    "crop": (
+        """(float[n,2,h,w] x, float[8] roi) => (float[n,2,7,5] y) <int64[2] hw = {7, 5}> {
+            space = Shape<start = 0, end = 2>(x)
+            size = Concat<axis = 0>(space, hw)
+            y = Resize<mode = "linear", extrapolation_value = 9.0,
+                coordinate_transformation_mode = "tf_crop_and_resize">(x, roi, , size)
+        }""",
+        {"n": (1, 2), "h": (1, 12), "w": (1, 12)},
+    ),
+    "nearest": (
+        """(float[n,2,h,w] x) => (float[n,2,p,q] y) <float[4] scales = {1, 1, 2, 0.6}> {
+            y = Resize<mode = "nearest", nearest_mode = "round_prefer_floor",
+                coordinate_transformation_mode = "align_corners">(x, , scales)
+        }""",
+        {"n": (1, 2), "h": (1, 20), "w": (2, 21)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(RESIZES))
+def test_a_reference_that_float64_shows_to_be_wrong_refuses_no_build(
+    name: str, tmp_path: Path
+) -> None:
+    """ONNX Runtime 1.31 departs from the specification where an axis keeps its extent."""
+    text, dims = RESIZES[name]
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["": 18]> g {text}')
+    build(tmp_path / "out", model, dims=dims, options=UNTIMED)
+    numerics = report(tmp_path / "out", "numerics.json")
+    assert (numerics["verdict"], numerics["float64"]) == ("reference_inexact", "float64")
+    (output,) = numerics["outputs"]
+    assert output["max_abs"] > 0.1
+    assert output["evidence"]["library_error"] < 1e-5 < output["evidence"]["reference_error"]
+
+
+def test_a_tolerance_of_the_request_that_is_no_tolerance_is_said_so(tmp_path: Path) -> None:
+    """A library with another bias passes by atol=10, and its verdict says why."""
+    bundle = tmp_path / "out"
+    build(bundle, add_and_divide(), options=UNTIMED | {"atol": 10.0})
+    numerics = report(bundle, "numerics.json")
+    assert numerics["verdict"] == "passed"
+    found = _verify(bundle, _biased(), tmp_path, CompileOptions(atol=10.0))
+    assert found["verdict"] == "tolerated"
+    with pytest.raises(verify.Mismatch, match="float64 agrees with the reference") as caught:
+        _verify(bundle, _biased(), tmp_path, CompileOptions())
+    assert "atol" not in str(caught.value.hint)
+    with pytest.raises(verify.Mismatch) as strict:
+        _verify(bundle, _biased(), tmp_path, CompileOptions(atol=1e-3))
+    assert "leave options.atol and options.rtol out" in str(strict.value.hint)
+
+
+def test_another_shape_is_wrong_at_once_and_no_tolerance_is_hinted_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "out"
+    build(bundle, add_and_divide(), options=UNTIMED)
+    turned = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["": 17]> g (float[batch,16] x) => (float[16,batch] y) '
+        "{ y = Transpose<perm = [1, 0]>(x) }"
+    )
+    monkeypatch.setattr(verify, "perturb", None)
+    monkeypatch.setattr(verify, "evaluate", None)
+    with pytest.raises(verify.Mismatch, match="where the reference has") as caught:
+        _verify(bundle, turned, tmp_path, CompileOptions())
+    assert "atol" not in str(caught.value.hint)
+
+
+def _biased() -> onnx.ModelProto:
+    model = add_and_divide()
+    bias = numpy_helper.to_array(model.graph.initializer[0])
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(bias + np.float32(1), "w"))
+    return model
+
+
+def _verify(
+    bundle: Path, model: onnx.ModelProto, folder: Path, options: CompileOptions
+) -> dict[str, Any]:
+    """What verification makes of a bundle beside another model."""
+    from compiler.verify.inputs import Signature, prepare
+
+    onnx.save(model, folder / "beside.onnx")
+    manifest = read_manifest(bundle)
+    signature = Signature(manifest.inputs, manifest.outputs, manifest.dims, {})
+    trials = prepare(signature, None, 0, folder, 1 << 20)
+    reference = sides.Reference(folder / "beside.onnx", {})
+    return verify.verify(bundle, reference, signature, trials, options, folder, sides.Budget())
 
 
 def test_outputs_too_small_to_prove_anything_fail(tmp_path: Path) -> None:

@@ -80,6 +80,12 @@ def departs(folder: Path, fault: str) -> bool:
     return False
 
 
+@pytest.mark.parametrize("seconds", [0.5, 20.0, 600.0, 5000.0])
+def test_a_search_takes_less_time_than_the_build_and_a_quarter_of_an_hour(seconds: float) -> None:
+    assert 0 < locate.budget(seconds) < seconds
+    assert locate.budget(seconds) <= 900
+
+
 @pytest.mark.parametrize(
     ("model", "dims", "fault", "node", "op", "least"),
     [

@@ -333,7 +333,7 @@ def test_steps_of_small_integers_are_bound_in_the_mean(dtype: str) -> None:
 
 
 def test_a_reference_that_is_inexact_at_other_points_may_be_at_this_one() -> None:
-    """As a fast sigmoid is by 2^-24, of outputs that are hardly greater."""
+    """A fast sigmoid is, by 2^-24, of outputs that are hardly greater."""
     want, (*perturbed, got) = sides(1e-6)
     got = got + np.float32(0.01) * np.random.default_rng(7).standard_normal(SHAPE).astype("f4")
     spread = Spread.of(want)
