@@ -16,8 +16,8 @@ The options `atol` and `rtol` of a build take numbers of your own, as in `--opti
 Every report states the tolerances that it was judged by; `of_tolerance` is the largest part of
 what is allowed that an element used."""
 _BOUND = """\
-No element may be off by more than {most:g} of the output's spread, or of its own distance from the
-median, whatever these numbers say. Where activations are quantized to some eight bits on the way,
+No element may be off by more than {most:g} of the output's spread, or of its own distance from
+the median, whatever these numbers say. Where activations are quantized to some eight bits on the way,
 integers of 16 bits and fewer may be one step off, and in the mean by as much of their spread.
 Outputs that exceed their tolerance are judged
 [beside perturbed references and float64](../explanation/verification.md#where-an-output-deviates)."""

@@ -10,7 +10,7 @@ from benchmarks.judge.faults import MODEL_FAULTS, OUTPUT_FAULTS
 from benchmarks.judge.subjects import QUICK
 from benchmarks.judge.trial import Outcome
 
-FEEDS = {
+FEEDS: dict[str, dict[str, tuple[int, ...]]] = {
     "convolutions": {"x": (2, 3, 9, 8)},
     "encoder": {"x": (2, 7, 32), "mask": (2, 7)},
     "quantized": {"x": (5, 64)},
