@@ -23,6 +23,7 @@ _ELEMENTS = 3 * 96 * 96
 _SECONDS = 20.0
 _ENOUGH = 0.05
 """Outputs that deviate so far from their mean say enough; more may be a matter of scale."""
+_LITTLE = 1e-3
 _BETTER = 1.25
 """How much more than noise another distribution must say, where noise says little."""
 
@@ -66,6 +67,12 @@ def choose(
     _, answered, _ = ask_reference(reference, trials, folder, limited)
     outputs = {Distribution(t.point.label): npz.read(t.outputs("reference")) for t in answered}
     return best({name: spreads_of(arrays) for name, arrays in outputs.items()})
+
+
+def says_little(numerics: Record) -> bool:
+    """True where the reference's outputs of floats, which there are, are about 0 at all points."""
+    ranges = [one["range"] for one in numerics.get("outputs", ()) if "float" in one["dtype"]]
+    return bool(ranges) and max(ranges) < _LITTLE
 
 
 def best(spreads: Mapping[Distribution, Sequence[float]]) -> Choice:

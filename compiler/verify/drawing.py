@@ -84,6 +84,8 @@ def objection(point: Point, inputs: Iterable[TensorSpec], limits: Limits) -> str
 def within(array: Array, point: Point, limits: Sequence[Limit]) -> Array:
     """The array with every value moved to the nearest legal one at the point."""
     limits = demands(limits)
+    if not limits:
+        return array
     low, high = _ends(limits, point, array.shape)
     scale = _scale(limits)
     return np.asarray(array.clip(low * scale, high * scale)).astype(array.dtype)
