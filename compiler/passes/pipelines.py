@@ -34,6 +34,7 @@ from compiler.passes.graph.fold_layout import FoldLayout
 from compiler.passes.graph.fuse_attention import FuseAttention
 from compiler.passes.graph.gather_products import GatherProducts
 from compiler.passes.graph.legalize_concat import legalize_concat
+from compiler.passes.graph.legalize_not import legalize_not
 from compiler.passes.graph.legalize_relu import legalize_relu
 from compiler.passes.graph.legalize_softmax import legalize_softmax
 from compiler.passes.graph.lift_views import LiftViews
@@ -139,6 +140,7 @@ def for_processors(
                 {
                     "relax.reshape": legalize_reshape,
                     "relax.concat": legalize_concat,
+                    "relax.logical_not": legalize_not,
                     "relax.nn.relu": legalize_relu,
                     "relax.nn.softmax": legalize_softmax,
                 }
@@ -202,7 +204,11 @@ def for_grids(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _pack(transform.DeadCodeElimination()),
         _programs(relax.backend.DispatchSampling()),
         _programs(relax.backend.DispatchSortScan()),
-        _programs(transform.LegalizeOps({"relax.nn.relu": legalize_relu, **legal})),
+        _programs(
+            transform.LegalizeOps(
+                {"relax.logical_not": legalize_not, "relax.nn.relu": legalize_relu, **legal}
+            )
+        ),
         _programs(transform.AnnotateTIROpPattern()),
         *((FewBuffers(),) if in_browser else ()),
         SimplifyExtents(),

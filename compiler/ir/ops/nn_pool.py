@@ -51,6 +51,7 @@ def max_pool_indices(
     b: Builder, x: Value, window: Window, ceil: bool, column_major: bool
 ) -> tuple[Tensor, Tensor]:
     """`max_pool` and, as int64, where in the flattened x each element stands (the first of equals).
+    A NaN is greater than any number, and the last of several is taken.
 
     column_major: count the spatial axes with the first one fastest.
     """
@@ -64,6 +65,12 @@ def max_pool_indices(
             p[1] > q[1],
             tirx.And(tirx.EQ(p[1], q[1]), tirx.Or(tirx.And(p[0] >= 0, p[0] <= q[0]), q[0] < 0)),
         )
+        if ew.is_float(x.dtype):
+            known, other = tirx.isnan(_wide(p[1])), tirx.isnan(_wide(q[1]))
+            keep = tirx.Or(
+                tirx.And(known, tirx.Or(tirx.Not(other), p[0] >= q[0])),
+                tirx.And(tirx.Not(other), keep),
+            )
         return tirx.Select(keep, p[0], q[0]), tirx.Select(keep, p[1], q[1])
 
     reducer = te.comm_reducer(better, lambda *_: (none, lowest), name="argmax")
@@ -84,6 +91,11 @@ def max_pool_indices(
 
     value, index = b.te_many(compute, x, name="max_pool")
     return value, index
+
+
+def _wide(value: Any) -> Any:
+    """TVM has no isnan of bfloat16."""
+    return value.astype("float32") if value.ty.dtype == "bfloat16" else value
 
 
 def _flat(

@@ -12,7 +12,7 @@ from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import division, layout
+from compiler.ir.ops import division, extremes, layout
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Value
 
@@ -48,6 +48,14 @@ def reduce(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool)
     kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
     shape = kept if keepdims else [extent for axis, extent in enumerate(kept) if axis not in places]
     return _emit(b, x, kind, places, keepdims, shape)
+
+
+def extreme_or_nan(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool) -> Value:
+    """max or min over axes as `reduce` gives it, but NaN where one of the elements is."""
+    extreme = reduce(b, x, kind, axes, keepdims)
+    if isinstance(x, Known) or not axes:
+        return extreme
+    return extremes.or_nan(b, x, extreme, lambda flags: reduce(b, flags, "max", axes, keepdims))
 
 
 def _fold_symbols(b: Builder, x: Known, kind: str, keepdims: bool) -> Value:
@@ -100,7 +108,7 @@ def _extreme(
     b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
 ) -> Value:
     wide = "int8" if x.dtype == "bool" else x.dtype
-    reducer = _EXTREMES[kind]
+    reducer = EXTREMES[kind]
 
     def compute(data: te.Tensor) -> te.Tensor:
         reduced = {axis: te.reduce_axis((0, ex.prim(x.shape[axis])), f"r{axis}") for axis in places}
@@ -192,7 +200,7 @@ def _walk(
         else x.dtype
     )
     base = "sum" if kind == "mean" else kind
-    reducer = _EXTREMES[base] if base in _EXTREMES else {"sum": te.sum, "prod": _prod}[base]
+    reducer = EXTREMES[base] if base in EXTREMES else {"sum": te.sum, "prod": _prod}[base]
 
     def compute(data: te.Tensor) -> te.Tensor:
         axes = [
@@ -222,17 +230,25 @@ def _extreme_of(kind: str) -> Any:
     where all are infinite.
     """
     combine = tirx.max if kind == "max" else tirx.min
-
-    def identity(dtype: str) -> Any:
-        if ew.is_float(dtype):
-            return tirx.const(IDENTITY[kind], dtype)
-        info = np.iinfo(np.dtype(dtype))
-        return tirx.const(int(info.min if kind == "max" else info.max), dtype)
-
+    identity = lowest if kind == "max" else _highest
     return te.comm_reducer(lambda p, q: combine(p, q), identity, name=kind)
 
 
-_EXTREMES = {kind: _extreme_of(kind) for kind in ("max", "min")}
+def lowest(dtype: str) -> Any:
+    """The maximum of no elements."""
+    if ew.is_float(dtype):
+        return tirx.const(IDENTITY["max"], dtype)
+    return tirx.const(int(np.iinfo(np.dtype(dtype)).min), dtype)
+
+
+def _highest(dtype: str) -> Any:
+    if ew.is_float(dtype):
+        return tirx.const(IDENTITY["min"], dtype)
+    return tirx.const(int(np.iinfo(np.dtype(dtype)).max), dtype)
+
+
+EXTREMES = {kind: _extreme_of(kind) for kind in ("max", "min")}
+"""Reducers for TE by kind."""
 _prod = te.comm_reducer(lambda p, q: p * q, lambda dtype: tirx.const(1, dtype), name="prod")
 
 

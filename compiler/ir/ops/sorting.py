@@ -221,9 +221,11 @@ def _renumber(count: Extent, first: Any, inverse: Any, counts: Any, rank: Any, s
         inverse[i] = rank[inverse[i]]
 
 
-def arg_extreme(b: Builder, x: Value, axis: int, greatest: bool, last: bool) -> Value:
+def arg_extreme(
+    b: Builder, x: Value, axis: int, greatest: bool, last: bool, nan: bool = False
+) -> Value:
     """The index of the extreme element along an axis, which stays with extent 1; of equal ones the
-    first or the last.
+    first or the last. nan: whether it is that of the first NaN, where there is one.
     """
     axis = layout.axis_of(axis, len(x.shape))
     extent = x.shape[axis]
@@ -236,8 +238,12 @@ def arg_extreme(b: Builder, x: Value, axis: int, greatest: bool, last: bool) -> 
         if x.dtype in ("float16", "bfloat16"):
             new, old = new.astype("float32"), old.astype("float32")
         if greatest:
-            return new >= old if last else new > old
-        return new <= old if last else new < old
+            wins = new >= old if last else new > old
+        else:
+            wins = new <= old if last else new < old
+        if not nan or not ew.is_float(x.dtype):
+            return wins
+        return tirx.Or(wins, tirx.And(tirx.isnan(new), tirx.Not(tirx.isnan(old))))
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         def one(i: Any) -> None:

@@ -4,11 +4,9 @@ a named axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.ir.builder import Builder
-from compiler.ir.onnx.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators import arithmetic, linear, normalization, unary
 from compiler.ir.onnx.registry import Handler, Result, op
@@ -72,7 +70,7 @@ def prelu(b: Builder, node: Node) -> Result:
 
 
 @op("Dropout", since=1)
-def dropout(b: Builder, node: Node) -> Sequence[Content | None]:
+def dropout(b: Builder, node: Node) -> Result:
     """The input, with a mask of trues, unless the node trains."""
     if not node.attr("is_test", 0):
         node.fail(

@@ -144,8 +144,14 @@ _pointwise(
 _pointwise("mish", lambda node, v: fn.mish(v))
 _pointwise("log_sigmoid", lambda node, v: -fn.softplus(-v))
 _pointwise("tanhshrink", lambda node, v: v - tirx.tanh(v))
-_pointwise("hardshrink", lambda node, v: fn.shrink(v, 0, node.float("lambd")))
-_pointwise("softshrink", lambda node, v: fn.shrink(v, node.float("lambd"), node.float("lambd")))
+
+
+def _shrink(v: Any, bias: float, limit: float) -> Any:
+    return tirx.Select(tirx.isnan(v), v, fn.shrink(v, bias, limit))
+
+
+_pointwise("hardshrink", lambda node, v: _shrink(v, 0, node.float("lambd")))
+_pointwise("softshrink", lambda node, v: _shrink(v, node.float("lambd"), node.float("lambd")))
 _pointwise("logit", lambda node, v: _logit(node, v))
 
 
@@ -158,10 +164,10 @@ def _logit(node: Node, v: Any) -> Any:
 
 @op("threshold")
 def threshold(b: Builder, node: Node) -> Value:
-    """self above the threshold, `value` elsewhere."""
+    """`value` up to the threshold, self elsewhere, which a NaN is."""
     x = node.value("self")
-    above = ew.compare(b, x, operand(b, node, node.get("threshold"), x.dtype), "greater")
-    return ew.where(b, above, x, operand(b, node, node.get("value"), x.dtype))
+    below = ew.compare(b, x, operand(b, node, node.get("threshold"), x.dtype), "less_equal")
+    return ew.where(b, below, operand(b, node, node.get("value"), x.dtype), x)
 
 
 @op("glu")

@@ -155,7 +155,7 @@ def _nowhere(b: Builder, x: Value) -> Value:
 
 @op("isclose")
 def isclose(b: Builder, node: Node) -> Value:
-    """Whether |self - other| <= atol + rtol * |other|, or both are equal."""
+    """Whether |self - other| is finite and <= atol + rtol * |other|, or both are equal."""
     x, y = pair(b, node, floating=True)
     if node.bool("equal_nan", False):
         node.fail("isclose with equal_nan is not supported", reason="unsupported_form")
@@ -166,8 +166,14 @@ def isclose(b: Builder, node: Node) -> Value:
             b, scalar(b, node.float("rtol"), x.dtype), ew.unary(b, y, relax.op.abs, numpy=np.abs)
         ),
     )
-    near = ew.compare(
-        b, ew.unary(b, ew.subtract(b, x, y), relax.op.abs, numpy=np.abs), bound, "less_equal"
+    apart = ew.unary(b, ew.subtract(b, x, y), relax.op.abs, numpy=np.abs)
+    finite = ew.compare(b, apart, scalar(b, np.inf, x.dtype), "less")
+    near = ew.binary(
+        b,
+        ew.compare(b, apart, bound, "less_equal"),
+        finite,
+        relax.op.logical_and,
+        numpy=np.logical_and,
     )
     return ew.binary(
         b, near, ew.compare(b, x, y, "equal"), relax.op.logical_or, numpy=np.logical_or

@@ -10,8 +10,9 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, nn_pool
+from compiler.ir.ops import extremes, layout, nn_pool
 from compiler.ir.ops.nn_window import Window
+from compiler.ir.ops.reduce import EXTREMES, lowest
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operators.convolution import per_axis
 from compiler.ir.torchscript.registry import op
@@ -118,7 +119,12 @@ def adaptive_max_pool(b: Builder, node: Node) -> list[Any]:
         )
     rank = _rank(node)
     x, single = _batched(b, node.value("self"), rank)
-    pooled = _adaptive(b, x, _sizes(node, x, rank), mean=False)
+    out = _sizes(node, x, rank)
+
+    def greatest(values: Value) -> Value:
+        return _adaptive(b, values, out, mean=False)
+
+    pooled = extremes.or_nan(b, x, greatest(x), greatest)
     return [layout.squeeze(b, pooled, [0]) if single else pooled, None]
 
 
@@ -167,9 +173,9 @@ def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
             inside = tirx.all(
                 *(place < stop for place, (_, stop) in zip(places, bounds(position), strict=True))
             )
-            fill = tirx.const(0, work.dtype) if mean else tirx.min_value(work.dtype)
+            fill = tirx.const(0, work.dtype) if mean else lowest(work.dtype)
             value = tirx.if_then_else(inside, data(n, c, *places), fill)
-            return te.sum(value, axis=taps) if mean else te.max(value, axis=taps)
+            return te.sum(value, axis=taps) if mean else EXTREMES["max"](value, axis=taps)
 
         shape = [*x.shape[:2], *out]
         total = te.compute([ex.prim(e) for e in shape], at, name="adaptive_pool")

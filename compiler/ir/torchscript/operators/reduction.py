@@ -75,14 +75,14 @@ def mean(b: Builder, node: Node) -> Value:
 def amax(b: Builder, node: Node) -> Value:
     """The greatest element."""
     x = node.value("self")
-    return rd.reduce(b, x, "max", reduced_axes(node, x), node.bool("keepdim", False))
+    return rd.extreme_or_nan(b, x, "max", reduced_axes(node, x), node.bool("keepdim", False))
 
 
 @op("amin")
 def amin(b: Builder, node: Node) -> Value:
     """The least element."""
     x = node.value("self")
-    return rd.reduce(b, x, "min", reduced_axes(node, x), node.bool("keepdim", False))
+    return rd.extreme_or_nan(b, x, "min", reduced_axes(node, x), node.bool("keepdim", False))
 
 
 @op("max")
@@ -106,18 +106,19 @@ def least(b: Builder, node: Node) -> Any:
 def _extreme(b: Builder, node: Node, greatest: bool) -> Any:
     x, kind = node.value("self"), "max" if greatest else "min"
     if "dim" not in node.names:
-        return rd.reduce(b, x, kind, list(range(len(x.shape))), False)
+        return rd.extreme_or_nan(b, x, kind, list(range(len(x.shape))), False)
     axis = node.axis("dim", len(x.shape))
     index = _position(b, x, axis, greatest, node.bool("keepdim"))
-    return [rd.reduce(b, x, kind, [axis] if x.shape else [], node.bool("keepdim")), index]
+    found = rd.extreme_or_nan(b, x, kind, [axis] if x.shape else [], node.bool("keepdim"))
+    return [found, index]
 
 
 def _position(b: Builder, x: Value, axis: int, greatest: bool, keepdim: bool) -> Value:
-    """The first index of the extreme element along an axis."""
+    """The first index of the extreme element along an axis, or of the first NaN."""
     if not x.shape:
         return Known(np.asarray(0, np.int64), "int64")
     source = ew.cast(b, x, "int8") if x.dtype == "bool" else x
-    found = sorting.arg_extreme(b, source, axis, greatest, False)
+    found = sorting.arg_extreme(b, source, axis, greatest, False, nan=True)
     return found if keepdim else layout.squeeze(b, found, [axis])
 
 
@@ -151,7 +152,7 @@ def aminmax(b: Builder, node: Node) -> list[Value]:
         if node.has("dim") and x.shape
         else list(range(len(x.shape)))
     )
-    return [rd.reduce(b, x, kind, axes, node.bool("keepdim")) for kind in ("min", "max")]
+    return [rd.extreme_or_nan(b, x, kind, axes, node.bool("keepdim")) for kind in ("min", "max")]
 
 
 @op("nansum", "nanmean")
@@ -292,11 +293,17 @@ def running_extreme(b: Builder, node: Node) -> Any:
     if any(list(output.uses()) for output in list(node.raw.outputs())[1:]):
         node.fail("the indices of running extremes are not supported", reason="unsupported_form")
     x = node.value("self")
-    combine, dtype = (tirx.max, x.dtype) if node.kind == "aten::cummax" else (tirx.min, x.dtype)
+    kind, dtype = ("max", x.dtype) if node.kind == "aten::cummax" else ("min", x.dtype)
     info = np.finfo(np.dtype(dtype)) if ew.is_float(dtype) else np.iinfo(np.dtype(dtype))
     start = (
-        float("-inf" if combine is tirx.max else "inf")
+        float("-inf" if kind == "max" else "inf")
         if ew.is_float(dtype)
-        else int(info.min if combine is tirx.max else info.max)
+        else int(info.min if kind == "max" else info.max)
     )
+
+    def combine(p: Any, q: Any) -> Any:
+        extreme = tirx.max(p, q) if kind == "max" else tirx.min(p, q)
+        # Of an unordered pair TVM's extreme is the second one.
+        return tirx.Select(tirx.isnan(p), p, extreme) if ew.is_float(dtype) else extreme
+
     return [scan.cumulate(b, x, node.axis("dim", len(x.shape)), combine, start, False, False), None]  # type: ignore[arg-type]

@@ -67,11 +67,9 @@ def kth(b: Builder, node: Node) -> Any:
         flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
         values, _ = sorting.top_k(b, flat, flat.shape[0], 0, False)
         middle = b.facts.simplify(ex.floordiv(ex.sub(flat.shape[0], 1), 2))
-        return layout.squeeze(
-            b,
-            layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1),
-            [0],
-        )
+        found = layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1)
+        last = _last(b, values, 0)
+        return layout.squeeze(b, _where_nan(b, last, last, found), [0])
     values, indices = _ordered(b, node, x, None, False)
     axis = node.axis("dim", len(x.shape))
     place = (
@@ -85,4 +83,23 @@ def kth(b: Builder, node: Node) -> Any:
         )
         for v in (values, indices)
     ]
+    if node.kind == "aten::median" and ew.is_float(x.dtype):
+        last = _last(b, values, axis)
+        first = sorting.arg_extreme(b, x, axis, True, False, nan=True)
+        picked = [
+            _where_nan(b, last, other, found)
+            for other, found in zip((last, first), picked, strict=True)
+        ]
     return picked if node.bool("keepdim", False) else [layout.squeeze(b, v, [axis]) for v in picked]
+
+
+def _last(b: Builder, values: Value, axis: int) -> Value:
+    """The last element along an axis in order, which is NaN where one is."""
+    end = values.shape[axis]
+    return layout.strided_slice(b, values, axis, b.facts.simplify(ex.sub(end, 1)), end, 1)
+
+
+def _where_nan(b: Builder, last: Value, other: Value, found: Value) -> Value:
+    if not ew.is_float(last.dtype):
+        return found
+    return ew.where(b, ew.compare(b, last, last, "not_equal"), other, found)

@@ -47,7 +47,8 @@ def _logaddexp(base: float) -> Callable[[Any, Any], Any]:
         high, low = tirx.max(p, q), tirx.min(p, q)
         scale = pw.like(p, math.log(base))
         apart = tirx.Select(tirx.EQ(high, low), pw.like(p, 0), (low - high) * scale)
-        return high + tirx.log(pw.like(p, 1) + tirx.exp(apart)) / scale
+        total = high + tirx.log(pw.like(p, 1) + tirx.exp(apart)) / scale
+        return tirx.Select(tirx.isnan(p), p, tirx.Select(tirx.isnan(q), q, total))
 
     return at
 
@@ -55,6 +56,13 @@ def _logaddexp(base: float) -> Callable[[Any, Any], Any]:
 def _xlogy(p: Any, q: Any) -> Any:
     zero = pw.like(p, 0)
     return tirx.Select(tirx.isnan(q), q, tirx.Select(tirx.EQ(p, zero), zero, p * tirx.log(q)))
+
+
+def _hypot(p: Any, q: Any) -> Any:
+    """Infinite where one side is, whatever the other."""
+    infinity = pw.like(p, math.inf)
+    endless = tirx.Or(tirx.EQ(tirx.abs(p), infinity), tirx.EQ(tirx.abs(q), infinity))
+    return tirx.Select(endless, infinity, tirx.sqrt(p * p + q * q))
 
 
 def _heaviside(p: Any, q: Any) -> Any:
@@ -70,7 +78,7 @@ _one("erfc", lambda v: pw.like(v, 1) - tirx.erf(v), "special_erfc")
 _one("deg2rad", lambda v: v * pw.like(v, math.pi / 180))
 _one("rad2deg", lambda v: v * pw.like(v, 180 / math.pi))
 _one("sinc", _sinc, "special_sinc")
-_two("hypot", lambda p, q: tirx.sqrt(p * p + q * q))
+_two("hypot", _hypot)
 _two("logaddexp", _logaddexp(math.e))
 _two("logaddexp2", _logaddexp(2))
 _two("xlogy", _xlogy)

@@ -102,7 +102,10 @@ def expm1(b: Builder, node: Node) -> Value:
     return pw.in_float(
         b,
         lambda v: tirx.Select(
-            v > pw.like(v, 40), tirx.exp(v), fn.expm1(tirx.min(v, pw.like(v, 40)))
+            # Of an unordered pair TVM's minimum is the second one.
+            v > pw.like(v, 40),
+            tirx.exp(v),
+            fn.expm1(tirx.min(pw.like(v, 40), v)),
         ),
         x,
         name="expm1",
