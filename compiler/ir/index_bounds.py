@@ -28,7 +28,7 @@ class Limit:
     ones are. total: what the values add up to; product: what they multiply up to. length: how
     many there may be along the last axis. scale: of both ends, where values are floats; integral:
     floats are to be whole numbers. usual: other values are legal too, and these are drawn
-    where no other use limits them.
+    where no other use limits them. nonzero: 0 is illegal.
 
     An end in terms of a dim that no input carries counts as 0.
     """
@@ -44,6 +44,12 @@ class Limit:
     scale: float = 1.0
     integral: bool = True
     usual: bool = False
+    nonzero: bool = False
+
+    @property
+    def signed(self) -> bool:
+        """True where negative values are usual."""
+        return self.usual and (not isinstance(self.low, int) or self.low < 0)
 
     def evaluate(self, dims: Mapping[str, int]) -> tuple[int, int]:
         """Both ends at these dims, before `scale`."""

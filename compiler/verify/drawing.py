@@ -14,7 +14,7 @@ from compiler.verify.distributions import (
     sample_tokens,
     takes_tokens,
 )
-from compiler.verify.points import Point, shape_at
+from compiler.verify.points import NEGATIVE, ZERO, Point, shape_at
 from relaxd.contract.tensors import TensorSpec
 from relaxd.loader.narrow import dtype_of
 
@@ -149,6 +149,8 @@ def _legal(
     """Values that every limit allows."""
     shape, dtype = shape_at(spec, point), dtype_of(spec.dtype)
     low, high = _ends(limits, point, shape)
+    if all(limit.signed for limit in limits):
+        low, high = _signed_ends(point, low, high)
     if "float" in spec.dtype and not all(one.integral for one in limits):
         real = np.asarray(random.uniform(low, high, size=shape)) * _scale(limits)
         return _round_coordinates(real, limits).astype(dtype)
@@ -164,10 +166,22 @@ def _legal(
     values = _distinct(low, high, shape, limits, random)
     if values is None:
         values = np.asarray(random.integers(low, high, size=shape, endpoint=True))
+    if any(limit.nonzero for limit in limits):
+        values = np.where(values == 0, np.where(high > 0, 1, -1), values).reshape(shape)
     if all(one.from_end for one in limits):
         backward = random.random(shape) < _FROM_END
         values = np.where(backward, values - high - 1, values)
     return values.astype(dtype)
+
+
+def _signed_ends(point: Point, low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends for integers of either sign at the point."""
+    if point.label == NEGATIVE:
+        return low, np.maximum(low, np.minimum(high, -1))
+    if point.label == ZERO:
+        zero = np.clip(0, low, high)
+        return zero, zero
+    return low, high
 
 
 def _ends(limits: Sequence[Limit], point: Point, shape: Sequence[int]) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from compiler.verify.distributions import Distribution
 from compiler.verify.drawing import Arrays, draw
 from compiler.verify.effort import Note, effort
 from compiler.verify.filling import agreeing, filled, objection
-from compiler.verify.points import Point, bytes_of, points, points_nearby, shape_at
+from compiler.verify.points import NEGATIVE, ZERO, Point, bytes_of, points, points_nearby, shape_at
 from compiler.verify.samples import fitted, from_npz
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
@@ -262,7 +262,13 @@ def _points(signature: Signature, seed: int, *, slow: bool) -> tuple[Point, ...]
     for point in chosen:
         agreed = agreeing(point, signature.dims, signature.caches)
         once.setdefault(tuple(agreed.dims.values()), agreed)
-    return tuple(sorted(once.values(), key=lambda point: bytes_of(point, signature.inputs)))
+    ordered = sorted(once.values(), key=lambda point: bytes_of(point, signature.inputs))
+    if ordered and any(limit.signed for limits in signature.bounds.values() for limit in limits):
+        # Behind the point in the middle, where there is room for bounds of either sign.
+        middle = len(ordered) // 2
+        dims = ordered[middle].dims
+        ordered[middle + 1 : middle + 1] = [Point(NEGATIVE, dims), Point(ZERO, dims)]
+    return tuple(ordered)
 
 
 def _elements(point: Point, inputs: Sequence[TensorSpec]) -> int:

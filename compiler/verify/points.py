@@ -15,6 +15,9 @@ TILE_EDGES = (4, 8, 16, 32, 48, 64)
 """Sizes around which a kernel changes its path where its tiles are not known: rows of a register
 tile, one to four vectors, blocks of rows."""
 
+NEGATIVE, ZERO = "negative", "zero"
+"""Labels of points at which integers of either sign are negative, and 0."""
+
 _RANDOM_POINTS = 2
 _MOST_SINGLE_DIMS = 4
 _STEPS_OFF = (3, 4)

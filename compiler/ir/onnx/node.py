@@ -106,17 +106,24 @@ class Node(NodeErrors):
         return self.builder.known_extents(self.value(index), what)
 
     def known_integers(
-        self, index: int, what: str, least: Extent = -USUAL, most: Extent = USUAL
+        self,
+        index: int,
+        what: str,
+        least: Extent = -USUAL,
+        most: Extent = USUAL,
+        nonzero: bool = False,
     ) -> Known:
         """A required integer input as symbols of either sign (see Builder.known_integers); sample
-        inputs lie between the two ends.
+        inputs lie between the two ends, and are not 0 with `nonzero`.
         """
-        limit_values(self.builder, self, index, least, most, usual=True)
+        limit_values(self.builder, self, index, least, most, usual=True, nonzero=nonzero)
         return self.builder.known_integers(self.value(index), what)
 
-    def known_positions(self, index: int, what: str) -> Known:
-        """A required integer input as bounds along an axis (see Builder.known_positions)."""
-        limit_values(self.builder, self, index, -USUAL, USUAL, usual=True)
+    def known_positions(self, index: int, what: str, nonzero: bool = False) -> Known:
+        """A required integer input as bounds along an axis (see Builder.known_positions); sample
+        inputs are not 0 with `nonzero`.
+        """
+        limit_values(self.builder, self, index, -USUAL, USUAL, usual=True, nonzero=nonzero)
         return self.builder.known_positions(self.value(index), what)
 
     def declared_rank(self, index: int) -> int | None:

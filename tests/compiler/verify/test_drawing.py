@@ -1,12 +1,18 @@
 """Inputs drawn within what their uses allow."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from compiler.ir.index_bounds import Limit, collect
+from compiler.verify import npz
 from compiler.verify.drawing import draw, objection, within
+from compiler.verify.inputs import Signature, prepare
 from compiler.verify.points import Point
 from relaxd.contract.axes import Axis
+from relaxd.contract.dims import Dim
 from tests import declared
 
 N = Axis("n")
@@ -41,6 +47,22 @@ def test_usual_values_are_drawn_where_no_use_demands_others() -> None:
     )
     sample = np.array([224])
     assert within(sample, Point("p", {}), [usual]).tolist() == [224]
+
+
+@pytest.mark.parametrize(("label", "ends"), [("negative", (-9, -1)), ("zero", (0, 0))])
+def test_integers_of_either_sign_are_negative_and_zero_on_purpose(
+    label: str, ends: tuple[int, int]
+) -> None:
+    spec, point = declared.spec("k=int64[999]"), Point(label, {})
+    signed, size = Limit(-9, 9, usual=True), Limit(0, 9, usual=True)
+    array = draw(point, [spec], {"k": [signed]}, 0)["k"]
+    assert (array.min(), array.max()) == ends
+    array = draw(point, [spec], {"k": [signed, size]}, 0)["k"]
+    assert (array.min(), array.max()) == (0, 9)
+    delta = declared.spec("k=int64[]")
+    array = draw(point, [delta], {"k": [Limit(-9, 9, usual=True, nonzero=True)]}, 0)["k"]
+    assert array.shape == ()
+    assert array != 0
 
 
 def test_indices_count_from_the_end_where_every_use_allows_it() -> None:
@@ -150,3 +172,16 @@ def test_a_seed_decides() -> None:
 def test_limits_are_collected_by_input_each_once() -> None:
     uses = [("a", Limit(0, 3)), ("b", Limit(0, 1)), ("a", Limit(0, 3)), (None, Limit(0, 2))]
     assert collect(uses, {"a"}) == {"a": (Limit(0, 3),)}
+
+
+def test_points_at_which_integers_are_negative_and_zero(tmp_path: Path) -> None:
+    k, x = declared.spec("k=int64[]"), declared.spec("x=float32[n]")
+    n = Dim("n", 1, 9)
+    signed = Signature((k, x), (), (n,), {"k": [Limit(-9, 9, usual=True)]})
+    trials = prepare(signed, None, 0, tmp_path, 1 << 20).chosen
+    values = {trial.point.label: int(npz.read(trial.inputs)["k"]) for trial in trials}
+    assert values["zero"] == 0
+    assert -9 <= values["negative"] < 0
+    usual = replace(signed, bounds={"k": [Limit(0, 9, usual=True)]})
+    labels = {trial.point.label for trial in prepare(usual, None, 0, tmp_path, 1 << 20).chosen}
+    assert not labels & {"zero", "negative"}

@@ -236,7 +236,11 @@ def slice_inputs(b: Builder, node: Node) -> Value:
     starts, ends = (
         node.known_positions(index, name).scalars() for index, name in ((1, "start"), (2, "end"))
     )
-    steps = node.known_positions(4, "step").scalars() if node.has(4) else [1] * len(starts)
+    steps = (
+        node.known_positions(4, "step", nonzero=True).scalars()
+        if node.has(4)
+        else [1] * len(starts)
+    )
     along = axes_of(node, 3, len(node.value(0).shape))
     return _slice(b, node, along, starts, ends, steps)
 
@@ -301,7 +305,7 @@ def arange(b: Builder, node: Node) -> Value:
         work = stash if dtype in ("float16", "bfloat16") else dtype
         return windows.float_range(b, node.value(0), node.value(1), node.value(2), work)
     start, limit, delta = (
-        node.known_integers(index, name).scalars()[0]
+        node.known_integers(index, name, nonzero=name == "delta").scalars()[0]
         for index, name in enumerate(("start", "limit", "delta"))
     )
     if all(isinstance(item, int) for item in (start, limit, delta)):
