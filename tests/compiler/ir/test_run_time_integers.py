@@ -16,6 +16,10 @@ def _messages(b: Builder) -> list[str]:
     return list(b.checks.messages.values())
 
 
+def _scalars(known: Known) -> list[Any]:
+    return known.scalars()
+
+
 def _inside(use: Any, dtype: str = "int64") -> Builder:
     """The builder of a function of a vector of two, after `use`."""
     b = Builder()
@@ -28,11 +32,11 @@ def _inside(use: Any, dtype: str = "int64") -> Builder:
 
 def test_extents_are_read_once_and_checked_once() -> None:
     def use(b: Builder, x: Tensor) -> None:
-        first, second = (b.known_extents(x, "size").scalars() for _ in range(2))
+        first, second = (_scalars(b.known_extents(x, "size")) for _ in range(2))
         assert all(lhs.same_as(rhs) for lhs, rhs in zip(first, second, strict=True))
         assert all(b.facts.is_nonnegative(extent) for extent in first)
         # What is no less than 0 serves where any sign would do.
-        assert b.known_integers(x, "number").scalars()[0].same_as(first[0])
+        assert _scalars(b.known_integers(x, "number"))[0].same_as(first[0])
 
     assert _messages(_inside(use)) == ["size is not in [0, 2^40]"]
 
@@ -53,9 +57,9 @@ def test_what_an_extent_is_made_of_is_checked() -> None:
 
     def use(b: Builder, x: Tensor) -> None:
         number = b.known_integers(x, "number").scalars()[0]
-        (named,) = b.extents([ex.add(number, 1)], "rows")
+        named: Any = b.extents([ex.add(number, 1)], "rows")[0]
         assert b.facts.is_nonnegative(named)
-        assert b.extents([ex.add(number, 1)], "again")[0].same_as(named)
+        assert named.same_as(b.extents([ex.add(number, 1)], "again")[0])
         broadcast.expand(b, Known.of(1.0, "float32"), [ex.sub(number, 3)])
 
     assert _messages(_inside(use))[1:] == ["rows is not in [0, 2^40]", "expand is not in [0, 2^40]"]
@@ -69,7 +73,7 @@ def test_a_constant_that_is_negative_is_no_extent() -> None:
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int32"])
 def test_of_any_dtype(dtype: str) -> None:
     def use(b: Builder, x: Tensor) -> None:
-        item = b.known_integers(x, "flag").scalars()[0]
+        item = _scalars(b.known_integers(x, "flag"))[0]
         assert item.ty.dtype == ("bool" if dtype == "bool" else "int64")
 
     assert len(_messages(_inside(use, dtype))) == (dtype != "bool")
