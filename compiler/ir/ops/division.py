@@ -212,6 +212,6 @@ def _of_extents(b: Builder, p: Extent, q: Extent, operation: _Operation) -> Exte
     if low >= 0:
         return operation.extents(p, b.symbol(ex.maximum(q, 1), "divisor"))
     wraps = ex.both(ex.equal(p, LEAST), ex.equal(q, -1))
-    safe = b.facts.fresh("divisor", low, high)
-    b.define(safe, ex.select(ex.either(ex.equal(q, 0), wraps), 1, q))
-    return operation.extents(p, safe)
+    safe = ex.select(ex.either(ex.equal(q, 0), wraps), 1, q)
+    divisor = b.known_integers(b.tensor(Known.of([safe])), "divisor").scalars()[0]
+    return operation.extents(p, divisor)
