@@ -14,6 +14,7 @@ from compiler.ir import formats
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import pointwise as pw
+from compiler.ir.ops.conversion import convert
 from compiler.ir.values import Known, Tensor, Value
 from relaxd.contract.tensors import STORAGE, storage_of
 
@@ -64,7 +65,7 @@ def cast(b: Builder, x: Value, dtype: str, *, saturate: bool = True, rounding: s
         return x
     wide = widened(b, x)
     if not is_narrow(dtype):
-        return ew.cast(b, wide, dtype)
+        return convert(b, wide, dtype)
     b.quantized = b.quantized or ew.is_float(wide.dtype)
     if dtype in formats.WIDTHS:
         return typed(_to_integer(b, wide, dtype), dtype)

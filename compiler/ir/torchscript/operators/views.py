@@ -11,7 +11,7 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import broadcast, layout
-from compiler.ir.ops import elementwise as ew
+from compiler.ir.ops.conversion import convert
 from compiler.ir.torchscript.memory import Ref, Step
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op, view
@@ -353,4 +353,4 @@ def to(b: Builder, node: Node) -> Any:
     dtype = node.value("other").dtype if "other" in node.names else node.dtype("dtype", x.dtype)
     if dtype == x.dtype and not (node.has("copy") and node.bool("copy")):
         return node.ref("self")
-    return ew.cast(b, x, dtype)
+    return convert(b, x, dtype)
