@@ -51,8 +51,8 @@ def of_axis(node: ast.expr, dims: Mapping[str, Range]) -> Range:
         case ast.Name(id=name):
             return dims[name]
         case ast.BinOp(left=left, op=op, right=right):
-            found = combined(_AXES[type(op)], of_axis(left, dims), of_axis(right, dims))
-            return max(found[0], ANY[0]), min(found[1], ANY[1])
+            result = combine(_AXES[type(op)], of_axis(left, dims), of_axis(right, dims))
+            return max(result[0], ANY[0]), min(result[1], ANY[1])
         case ast.Call(func=ast.Name(id=name), args=args):
             parts = [of_axis(arg, dims) for arg in args]
             choose = min if name == "min" else max
@@ -67,7 +67,7 @@ def range_of(expr: Any, ranges: Mapping[Any, Range]) -> Range:
 
 
 def needs_more_bits(expr: Any, ranges: Mapping[Any, Range]) -> bool:
-    """Whether the result of an operation may leave 64 bits."""
+    """True where the result of an operation may leave 64 bits."""
     low, high = _unclipped(expr, ranges)
     return low < ANY[0] or high > ANY[1]
 
@@ -86,11 +86,11 @@ def _unclipped(expr: Any, ranges: Mapping[Any, Range]) -> Range:
         return min(low, least), max(high, greatest)
     if isinstance(expr, prim.Not) or not hasattr(expr, "b"):
         return ANY
-    return combined(type(expr), range_of(expr.a, ranges), range_of(expr.b, ranges))
+    return combine(type(expr), range_of(expr.a, ranges), range_of(expr.b, ranges))
 
 
 def is_small(extents: Iterable[Range], item: int) -> bool:
-    """Whether a tensor of these extents keeps the rule whatever they are."""
+    """True where a tensor of these extents keeps the rule whatever they are."""
     size = item
     for low, high in extents:
         if low < 0:
@@ -99,41 +99,41 @@ def is_small(extents: Iterable[Range], item: int) -> bool:
     return size <= MOST_BYTES
 
 
-def combined(kind: type, one: Range, other: Range) -> Range:
+def combine(kind: type, lhs: Range, rhs: Range) -> Range:
     """The range of an operation's result, which may lie beyond 64 bits."""
-    (low, high), (least, greatest) = one, other
+    (low, high), (least, greatest) = lhs, rhs
     if kind is prim.Add:
         return low + least, high + greatest
     if kind is prim.Sub:
         return low - greatest, high - least
     if kind is prim.Mul:
-        corners = [x * y for x in one for y in other]
+        corners = [x * y for x in lhs for y in rhs]
         return min(corners), max(corners)
     if kind is prim.Min:
         return min(low, least), min(high, greatest)
     if kind is prim.Max:
         return max(low, least), max(high, greatest)
     if kind in (prim.FloorDiv, prim.Div):
-        return _quotient(one, other)
+        return _quotient(lhs, rhs)
     if kind in (prim.FloorMod, prim.Mod):
-        return _remainder(kind, one, other)
+        return _remainder(kind, lhs, rhs)
     return (0, 1) if issubclass(kind, _CONDITIONS) else ANY
 
 
 _CONDITIONS = (prim.EQ, prim.NE, prim.LT, prim.LE, prim.GT, prim.GE, prim.And, prim.Or)
 
 
-def _quotient(one: Range, other: Range) -> Range:
-    if other[0] >= 1:
-        corners = [x // y for x in one for y in other]
+def _quotient(lhs: Range, rhs: Range) -> Range:
+    if rhs[0] >= 1:
+        corners = [x // y for x in lhs for y in rhs]
         # Rounded to zero, a negative quotient may be 0.
         return min(corners), max(*corners, 0)
-    most = max(abs(one[0]), abs(one[1]))
+    most = max(abs(lhs[0]), abs(lhs[1]))
     return -most, most
 
 
-def _remainder(kind: type, one: Range, other: Range) -> Range:
-    if other[0] < 1:
-        most = max(abs(other[0]), abs(other[1]))
+def _remainder(kind: type, lhs: Range, rhs: Range) -> Range:
+    if rhs[0] < 1:
+        most = max(abs(rhs[0]), abs(rhs[1]))
         return -most, most
-    return (0 if kind is prim.FloorMod or one[0] >= 0 else 1 - other[1]), other[1] - 1
+    return (0 if kind is prim.FloorMod or lhs[0] >= 0 else 1 - rhs[1]), rhs[1] - 1

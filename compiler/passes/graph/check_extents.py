@@ -103,11 +103,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if not distinct:
             return
         self.checks += 1
-        held = tirx.Select(
+        number = tirx.Select(
             reduce(tirx.And, distinct.values()), self._number, tirx.IntImm("int64", 0)
         )
-        found = self.builder_.emit(relax.ShapeExpr([held]))
-        self.builder_.match_cast(found, relax.ShapeType([self._number]))
+        shape = self.builder_.emit(relax.ShapeExpr([number]))
+        self.builder_.match_cast(shape, relax.ShapeType([self._number]))
 
     def _rules(self, call: Any, *, early: bool) -> list[Any]:
         """The conditions on what a call allocates by the dims of parameters alone, or by others."""
@@ -130,12 +130,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         size: Any = tirx.FloatImm("float64", float(item))
         rules = []
         for extent, (low, high) in zip(extents, within, strict=True):
-            real = _in_reals(extent)
+            approximate = _as_float64(extent)
             if low < 0:
-                rules += [extent >= least, real >= tirx.FloatImm("float64", -1.0)]
+                rules += [extent >= least, approximate >= tirx.FloatImm("float64", -1.0)]
             if high > ranges.MOST_BYTES:
-                rules.append(real <= most)
-            size = size * tirx.max(real, tirx.FloatImm("float64", 1.0))
+                rules.append(approximate <= most)
+            size = size * tirx.max(approximate, tirx.FloatImm("float64", 1.0))
         return [*rules, size <= most]
 
 
@@ -151,11 +151,11 @@ def _dims_of(params: Sequence[Any]) -> set[Any]:
     }
 
 
-def _in_reals(expr: Any) -> Any:
+def _as_float64(expr: Any) -> Any:
     """An extent as float64, whose sums and products are near the true ones where those of 64 bits
     have wrapped around.
     """
     kinds = (prim.Add, prim.Sub, prim.Mul, prim.Min, prim.Max)
     if isinstance(expr, kinds):
-        return type(expr)(_in_reals(expr.a), _in_reals(expr.b))
+        return type(expr)(_as_float64(expr.a), _as_float64(expr.b))
     return tirx.Cast("float64", expr)

@@ -79,16 +79,16 @@ _binary(("sub",), operator.sub, ex.sub, ew.subtract)
 def _division(
     names: tuple[str, ...],
     on_numbers: Callable[..., Any],
-    on_reals: Callable[..., Any],
+    on_floats: Callable[..., Any],
     on_extents: Callable[..., Any],
-    rounding: Rounding,
+    mode: Rounding,
 ) -> None:
     @plain(*names)
     def handler(b: Builder, node: Node) -> Any:
         def on_exprs(p: Any, q: Any) -> Any:
             if kind_of(p) is Number.FLOAT:
-                return on_reals(p, q)
-            return on_extents(b, p, q, rounding)
+                return on_floats(p, q)
+            return on_extents(b, p, q, mode)
 
         return _apply(b, node, on_numbers, on_exprs, None, *node.args[:2])
 

@@ -1,4 +1,4 @@
-"""Floats that no integer of the type is, converted as numpy does on x86, in vectors and alone."""
+"""Floats that no integer of the type is: Cast gives what NumPy gives, in vectors and alone."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def floats(dtype: str) -> Array:
         return np.array([*SPECIAL, *EDGES, *near, info.max, info.min, info.tiny], dtype)
 
 
-def converted(x: Array, dtype: str) -> Array:
+def convert_by_numpy(x: Array, dtype: str) -> Array:
     """By numpy, through the signed integer that holds the type."""
     with np.errstate(invalid="ignore"):
         if dtype == "uint64":
@@ -44,7 +44,7 @@ def test_every_float_becomes_what_numpy_makes_of_it(dtype: str) -> None:
     for x in (every, every[:1], every[5:6], np.tile(every, 3), every[:0]):
         for name, got in zip(INTEGERS, machine.run({"x": x}), strict=True):
             wide = x.astype("float32") if dtype == "float16" else x
-            np.testing.assert_array_equal(got, converted(wide, name), err_msg=name)
+            np.testing.assert_array_equal(got, convert_by_numpy(wide, name), err_msg=name)
 
 
 @pytest.mark.slow
@@ -63,4 +63,4 @@ def test_every_vector_unit_gives_the_same(target: str, tmp_path: Path) -> None:
     )
     x = floats("float32")
     for name, got in relaxd.load(folder).run({"x": x}).items():
-        np.testing.assert_array_equal(got, converted(x, name), err_msg=name)
+        np.testing.assert_array_equal(got, convert_by_numpy(x, name), err_msg=name)

@@ -25,13 +25,13 @@ def allocating(late: bool = False) -> tuple[tvm.IRModule, dict[Any, Dim]]:
         )
 
     with builder.function("main", [x, count]):
-        made = allocate(n * m)
-        made = allocate(n * m)
+        new = allocate(n * m)
+        new = allocate(n * m)
         if late:
             shape = builder.emit(relax.op.tensor_to_shape(count))
             builder.match_cast(shape, relax.ShapeType([k]))
-            made = allocate(k)
-        builder.emit_func_output(made)
+            new = allocate(k)
+        builder.emit_func_output(new)
     return builder.get(), {n: Dim("n"), m: Dim("m")}
 
 
