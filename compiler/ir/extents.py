@@ -79,6 +79,11 @@ def ceildiv(a: Extent, b: Extent) -> Extent:
     return floordiv(add(a, sub(b, 1)), b)
 
 
+def divisor(extent: Extent) -> PrimExpr:
+    """An extent by which the place of an element is divided: 1 where no element has a place."""
+    return prim(1 if plain(extent) == 0 else extent)
+
+
 def negate(condition: Scalar) -> Scalar:
     """Logical not."""
     condition = plain(condition)

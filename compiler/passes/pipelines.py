@@ -28,6 +28,7 @@ from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.check_extents import CheckExtents
 from compiler.passes.graph.combine_projections import CombineProjections
 from compiler.passes.graph.define_first import DefineFirst
+from compiler.passes.graph.drop_empty import DropEmpty
 from compiler.passes.graph.flush_weights import FlushWeights
 from compiler.passes.graph.fold_constants import FoldConstants
 from compiler.passes.graph.fold_layout import FoldLayout
@@ -109,6 +110,7 @@ def for_processors(
         _graph(transform.DecomposeOpsForInference()),
         FoldLayout(),
         FoldConstants(),
+        DropEmpty(),
         OneHotRows(),
         SliceEarly(),
         # Weights are compared with those of the file, so before any is changed or joined.
@@ -199,6 +201,7 @@ def for_grids(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         UnpackNBits(),
         FoldLayout(),
         FoldConstants(),
+        DropEmpty(),
         FlattenRows(),
         _pack(transform.CanonicalizeBindings()),
         _pack(transform.DeadCodeElimination()),

@@ -224,6 +224,25 @@ def _heavy(expr: Expr) -> bool:
     )
 
 
+def drop_empty_stages(program: Program) -> Program:
+    """The stages that write something, at known extents; a reduction of nothing writes its initial
+    value, and nothing is read of buffers without elements.
+    """
+
+    def visit(node: Expr) -> Expr | None:
+        empty = isinstance(node, tvm.ir.TensorLoad) and 0 in map(as_int, node.source.shape)
+        return tirx.const(0, dtype_of(node)) if empty else None
+
+    stages = []
+    for stage in program.stages:
+        if any(as_int(axis.extent) == 0 for axis in stage.spatial):
+            continue
+        if any(as_int(axis.extent) == 0 for axis in stage.reduced):
+            stage = replace(stage, axes=stage.spatial, value=stage.init, init=None)
+        stages.append(stage.map_value(rewrite(stage.value, visit)))
+    return replace(program, stages=tuple(stages))
+
+
 def inline_stages(program: Program) -> Program:
     """Spatial stages moved into their readers: always when read at one place, when cheap otherwise.
     Results stay the same.

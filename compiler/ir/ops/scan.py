@@ -52,7 +52,7 @@ def cumulate(
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         def one(i: Any) -> None:
-            row, column = tirx.floordiv(i, ex.prim(inner)), tirx.floormod(i, ex.prim(inner))
+            row, column = tirx.floordiv(i, ex.divisor(inner)), tirx.floormod(i, ex.divisor(inner))
             so_far = loops.cell(work, start)
             with loops.serial(count) as step:
                 place = (

@@ -47,14 +47,14 @@ def nonzero(b: Builder, x: Value) -> Value:
     flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
     found = places(b, ew.cast(b, flat, "bool"), "nonzero")
     rank = len(x.shape)
-    strides = [ex.prim(ex.product(x.shape[axis + 1 :])) for axis in range(rank)]
+    strides = [ex.divisor(ex.product(x.shape[axis + 1 :])) for axis in range(rank)]
 
     def compute(index: te.Tensor) -> te.Tensor:
         def at(axis: Any, column: Any) -> Any:
             result = ex.prim(0)
             for place in reversed(range(rank)):
                 coordinate = tirx.floormod(
-                    tirx.floordiv(index(column), strides[place]), ex.prim(x.shape[place])
+                    tirx.floordiv(index(column), strides[place]), ex.divisor(x.shape[place])
                 )
                 result = tirx.Select(tirx.EQ(axis, ex.prim(place)), coordinate, result)
             return result

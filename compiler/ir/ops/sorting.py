@@ -247,7 +247,7 @@ def arg_extreme(
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         def one(i: Any) -> None:
-            row, column = tirx.floordiv(i, ex.prim(inner)), tirx.floormod(i, ex.prim(inner))
+            row, column = tirx.floordiv(i, ex.divisor(inner)), tirx.floormod(i, ex.divisor(inner))
             place, value = (
                 loops.cell("int64", 0),
                 loops.cell(x.dtype, inputs[0][row, ex.prim(0), column]),

@@ -14,11 +14,15 @@ from compiler.passes.cpu.families.table import FAMILIES
 from compiler.passes.framework.base import Phase
 from compiler.passes.framework.kernel_notes import GIVEN, OBJECT, KernelNote
 from compiler.targets.vector_unit import VectorUnit
+from compiler.tir.exprs import const
 from compiler.tir.loops import Stmt, product, root, with_body
-from compiler.tir.stages import Program, inline_stages, read_program
+from compiler.tir.stages import Program, drop_empty_stages, inline_stages, read_program
 
 VIEW = "view"
 """The family of programs that need no code: TVM turns their calls into reshapes."""
+
+EMPTY = "empty"
+"""The family of programs whose results have no elements."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,10 @@ class ScheduleKernels:
         program = read_program(func)
         if program is None:
             return KernelNote(GIVEN).onto(func)
+        program = drop_empty_stages(program)
+        if not program.stages:
+            done = with_body(func, root(tirx.Evaluate(const(0))))
+            return KernelNote(EMPTY).onto(done.with_attr("tirx.is_scheduled", True))
         choice, body = self._emit(inline_stages(program))
         return choice.note(self.unit).onto(
             with_body(func, root(body)).with_attr("tirx.is_scheduled", True)

@@ -105,7 +105,7 @@ def test_a_convolution_behind_a_concatenation(
 ) -> None:
     """As streaming and causal convolutions have it: the last columns go into the next cache."""
     inputs, constants = parts_of(parts, ("5",) * (rank - 1))
-    window = {
+    window: dict[str, Any] = {
         "kernel_shape": [1] * (rank - 1) + [3],
         "group": groups,
         "strides": [1] * (rank - 1) + [stride],
