@@ -66,13 +66,16 @@ class Value:
 
 @dataclass
 class Draft:
-    """quantized: whether values are rounded to few bits on the way."""
+    """quantized: whether values are rounded to few bits on the way; inputs: the axes of the graph's
+    inputs, names of dims or extents, to which operators may add.
+    """
 
     random: np.random.Generator
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
     values: list[Value] = field(default_factory=list)
     quantized: bool = False
+    inputs: dict[str, tuple[str | int, ...]] = field(default_factory=dict)
     _count: int = 0
 
     def chance(self, share: float) -> bool:

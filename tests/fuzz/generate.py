@@ -24,6 +24,7 @@ def generate(seed: int) -> Case:
     """
     draft = Draft(np.random.default_rng(seed))
     inputs, extents = _inputs(draft)
+    draft.inputs = inputs
     names, shares = zip(*((name, share) for name, (_, share) in OPERATORS.items()), strict=True)
     chances = np.array(shares) / sum(shares)
     wanted = min(int(draft.random.geometric(SHARE_OF_LAST)), MOST_OPERATORS)

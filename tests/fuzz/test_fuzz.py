@@ -82,7 +82,7 @@ def test_seeds_draw_graphs_that_run() -> None:
 
 def test_a_seed_draws_a_graph_where_no_operator_fits_in() -> None:
     """Its one input has more elements than operators may leave."""
-    assert [node.op_type for node in generate(4298).model.graph.node] == ["Relu"]
+    assert [node.op_type for node in generate(1148).model.graph.node] == ["Relu"]
 
 
 def test_graphs_side_by_side_are_a_graph() -> None:

@@ -10,9 +10,14 @@ from tests.fuzz.registry import operator
 
 
 def body(
-    nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], inputs: Mapping[str, int] | None = None
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Sequence[str],
+    inputs: Mapping[str, int] | None = None,
+    rank: int | None = None,
 ) -> onnx.GraphProto:
-    """A graph inside a node; inputs: their types."""
+    """A graph inside a node; inputs: their types; rank: of its outputs, floats, where it must be
+    stated: ONNX Runtime does not find it in a Scan behind a Split by sizes of a run.
+    """
     return helper.make_graph(
         list(nodes),
         outputs[0],
@@ -21,7 +26,12 @@ def body(
             helper.make_tensor_value_info(name, kind, None if kind == TensorProto.FLOAT else [])
             for name, kind in (inputs or {}).items()
         ],
-        [helper.make_empty_tensor_value_info(name) for name in outputs],
+        [
+            helper.make_empty_tensor_value_info(name)
+            if rank is None
+            else helper.make_tensor_value_info(name, TensorProto.FLOAT, [None] * rank)
+            for name in outputs
+        ],
     )
 
 
@@ -128,7 +138,7 @@ def scan(draft: Draft) -> None:
     direction = int(draft.chance(0.4))
     names = draft.node(
         "Scan", [start, x.name], count=2, num_scan_inputs=1,
-        body=body(nodes, [bent, out], dict.fromkeys((state, row), TensorProto.FLOAT)),
+        body=body(nodes, [bent, out], dict.fromkeys((state, row), TensorProto.FLOAT), x.rank - 1),
         scan_input_directions=[direction],
     )  # fmt: skip
     draft.keep(names[0], x.shape[1:])

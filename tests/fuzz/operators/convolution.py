@@ -130,3 +130,65 @@ def conv_transpose(draft: Draft) -> None:
         pads=[before, before, after, after],
         output_padding=[extra, extra],
     )
+
+
+STREAMS = (
+    ("cache", "x"), ("x", "cache"), ("constant", "x"), ("x", "constant"), ("cache", "x", "cache"),
+    ("constant", "cache", "x"), ("constant", "x", "cache"), ("x", "x", "cache"), ("none", "x"),
+)  # fmt: skip
+"""The parts of a concatenation in front of a convolution: as streams have a cache of what came
+before, or zeros.
+"""
+
+
+def _part(draft: Draft, kind: str, x: Value) -> tuple[str, Extent]:
+    """The name of a part, and its extent along the last axis."""
+    if kind == "x":
+        return x.name, x.shape[-1]
+    width = 0 if kind == "none" else int(draft.choose((1, 2, 3, 8)))
+    if kind == "cache":
+        name = draft.fresh("cache")
+        draft.inputs[name] = (*draft.inputs[x.name][:-1], width)
+        return name, width
+    shape = [extent for extent in x.shape[:-1] if isinstance(extent, int)]
+    if len(shape) < x.rank - 1:
+        raise Inapplicable
+    return draft.weight(*shape, width), width
+
+
+def _finish(draft: Draft, y: Value) -> None:
+    """An epilogue behind a convolution."""
+    channels, ones = y.fixed(1), [1] * (y.rank - 2)
+    kind = draft.choose(("none", "Relu", "Clip", "norm", "bias", "gate", "HardSwish", "residual"))
+    if kind in ("Relu", "HardSwish"):
+        draft.apply(kind, [y.name], y.shape)
+    elif kind == "Clip":
+        draft.apply("Clip", [y.name, draft.constant(0), draft.constant(6)], y.shape)
+    elif kind == "norm":
+        scale, shift, mean = (draft.weight(channels) for _ in range(3))
+        variance = draft.constant(draft.random.uniform(0.5, 2, channels))
+        inputs = [y.name, scale, shift, mean, variance]
+        draft.apply("BatchNormalization", inputs, y.shape)
+    elif kind == "bias":
+        draft.apply("Add", [y.name, draft.weight(1, channels, *ones)], y.shape)
+    elif kind == "gate":
+        draft.apply("Mul", [y.name, draft.node("Sigmoid", [y.name])[0]], y.shape)
+    elif kind == "residual":
+        draft.apply("Add", [y.name, draft.node("Tanh", [y.name])[0]], y.shape)
+
+
+@operator(3)
+def streaming(draft: Draft) -> None:
+    """A convolution over a stream behind its cache, and the next cache."""
+    x = draft.given(3, 4)
+    channels = x.fixed(1)
+    names, extents = zip(*(_part(draft, kind, x) for kind in draft.choose(STREAMS)), strict=True)
+    shape = (*x.shape[:-1], each(lambda *sizes: sum(sizes), *extents))
+    joined = draft.apply("Concat", names, shape, axis=x.rank - 1)
+    kernel = draft.choose(((1,), (3,), (5,)) if x.rank == 3 else KERNELS)
+    depthwise = draft.chance(0.4)
+    out = channels if depthwise else draft.channels()
+    _finish(draft, convolve(draft, joined, out, channels if depthwise else 1, kernel))
+    if draft.chance(0.5) and least(shape[-1]) >= 2:
+        start, end, axis = (draft.constant([value], "int64") for value in (-2, 1 << 40, x.rank - 1))
+        draft.apply("Slice", [joined.name, start, end, axis], (*shape[:-1], 2))

@@ -211,3 +211,12 @@ def to_size(draft: Draft) -> None:
     sizes = draft.node("Concat", [shape, rest], axis=0)[0]
     kind = draft.choose(RESIZES[1:5])
     draft.apply("Resize", [x.name, "", "", sizes], (x.shape[0], channels, size, size), **kind)
+
+
+@operator(0.5)
+def nothing(draft: Draft) -> None:
+    """A slice without elements, whatever the dims are."""
+    x = draft.pick(2, 3, 4)
+    axis = draft.axis(x)
+    start, along = draft.constant([0], "int64"), draft.constant([axis], "int64")
+    draft.apply("Slice", [x.name, start, start, along], (*x.shape[:axis], 0, *x.shape[axis + 1 :]))

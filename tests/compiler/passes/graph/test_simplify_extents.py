@@ -11,7 +11,7 @@ from onnx import NodeProto, helper
 from tvm import relax, te, tirx
 
 from compiler.passes.graph.simplify_extents import SimplifyExtents
-from tests.compiler.ir.onnx.running import Arrays, model_of
+from tests.compiler.ir.onnx.running import model_of
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 
 CHANNELS = 8
@@ -53,11 +53,12 @@ def test_simple_functions_stay() -> None:
         assert tvm_ffi.structural_equal(func, given[gvar])
 
 
-def parts_of(kinds: str, axes: tuple[str, ...]) -> tuple[dict[str, str], Arrays]:
+def parts_of(kinds: str, axes: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
     """Inputs and constants of a concatenation along the last axis: x and y are streams of dims of
     their own, c a cache of two columns, k a constant of three.
     """
-    inputs, constants = {}, {}
+    inputs: dict[str, str] = {}
+    constants: dict[str, Any] = {}
     lead = ",".join(("1", str(CHANNELS), *axes))
     for place, kind in enumerate(kinds):
         if kind == "k":
