@@ -25,7 +25,7 @@ class Limit:
     coordinate: the position on the last axis whose values are meant, None for all of them.
     distinct: the axis along which no value may occur twice; of coordinates, which belong together,
     no tuple may. from_end: negative values count from the end, and are legal as far as the positive
-    ones are. total: what the values add up to; product: what they multiply up to. length: how
+    ones are. total: what the values add up to; elements: of the shape that they are. length: how
     many there may be along the last axis. scale: of both ends, where values are floats; integral:
     floats are to be whole numbers. usual: other values are legal too, and these are drawn
     where no other use limits them. nonzero: 0 is illegal.
@@ -39,7 +39,7 @@ class Limit:
     distinct: int | None = None
     from_end: bool = False
     total: End | None = None
-    product: End | None = None
+    elements: End | None = None
     length: End | None = None
     scale: float = 1.0
     integral: bool = True
@@ -82,7 +82,7 @@ def demands(limits: Sequence[Limit]) -> list[Limit]:
 
 def without_coordinates(limit: Limit) -> Limit:
     """The limit for values whose positions a graph has changed: it holds for all of them."""
-    return replace(limit, coordinate=None, distinct=None, total=None, product=None, length=None)
+    return replace(limit, coordinate=None, distinct=None, total=None, elements=None, length=None)
 
 
 def ends_at(

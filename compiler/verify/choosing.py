@@ -18,8 +18,8 @@ from compiler.verify.inputs import Signature, prepare_each
 from compiler.verify.points import Point
 from compiler.verify.sides import Budget, Reference, ask_reference
 
-_ELEMENTS = 3 * 96 * 96
-"""Smaller pictures show too little."""
+_ELEMENTS = 3 * 160 * 160
+"""Smaller pictures show too little: one of 96 x 96 has room for three lines of text."""
 _SECONDS = 20.0
 _ENOUGH = 0.05
 """Outputs that deviate so far from their mean say enough; more may be a matter of scale."""
@@ -71,7 +71,8 @@ def choose(
 
 def says_little(numerics: Record) -> bool:
     """True where the reference's outputs of floats, which there are, are about 0 at all points."""
-    ranges = [one["range"] for one in numerics.get("outputs", ()) if "float" in one["dtype"]]
+    outputs = numerics.get("outputs", ())
+    ranges = [output["range"] for output in outputs if "float" in output["dtype"]]
     return bool(ranges) and max(ranges) < _LITTLE
 
 

@@ -151,16 +151,16 @@ def _legal(
     low, high = _ends(limits, point, shape)
     if all(limit.signed for limit in limits):
         low, high = _signed_ends(point, low, high)
-    if "float" in spec.dtype and not all(one.integral for one in limits):
+    if "float" in spec.dtype and not all(limit.integral for limit in limits):
         real = np.asarray(random.uniform(low, high, size=shape)) * _scale(limits)
         return _round_coordinates(real, limits).astype(dtype)
     for limit in limits:
         if limit.total is not None:
             total = evaluate_end(limit.total, point.dims)
             return _draw_terms(total, shape, random).astype(dtype)
-        if limit.product is not None:
-            product = evaluate_end(limit.product, point.dims)
-            return _draw_factors(product, shape, random).astype(dtype)
+        if limit.elements is not None:
+            elements = evaluate_end(limit.elements, point.dims)
+            return _draw_factors(elements, shape, random).astype(dtype)
     if wanted is Distribution.TEXT and low.size == 1 and takes_tokens(int(low[0]), int(high[0])):
         return sample_tokens(int(low[0]), int(high[0]), shape, random).astype(dtype)
     values = _distinct(low, high, shape, limits, random)
@@ -168,7 +168,7 @@ def _legal(
         values = np.asarray(random.integers(low, high, size=shape, endpoint=True))
     if any(limit.nonzero for limit in limits):
         values = np.where(values == 0, np.where(high > 0, 1, -1), values).reshape(shape)
-    if all(one.from_end for one in limits):
+    if all(limit.from_end for limit in limits):
         backward = random.random(shape) < _FROM_END
         values = np.where(backward, values - high - 1, values)
     return values.astype(dtype)
@@ -193,8 +193,8 @@ def _ends(limits: Sequence[Limit], point: Point, shape: Sequence[int]) -> tuple[
 
 def _scale(limits: Sequence[Limit]) -> Array:
     """The scale of each coordinate's values."""
-    last = max((one.coordinate or 0 for one in limits), default=0)
-    scale = np.ones(last + 1 if any(one.coordinate is not None for one in limits) else 1)
+    last = max((limit.coordinate or 0 for limit in limits), default=0)
+    scale = np.ones(last + 1 if any(limit.coordinate is not None for limit in limits) else 1)
     for limit in limits:
         if limit.scale != 1:
             scale[slice(None) if limit.coordinate is None else limit.coordinate] = limit.scale
@@ -208,13 +208,13 @@ def _round_coordinates(real: Array, limits: Sequence[Limit]) -> Array:
     return real
 
 
-def _draw_factors(product: int, shape: Sequence[int], random: np.random.Generator) -> Array:
-    """Numbers that multiply up to the product: its prime factors in random positions."""
+def _draw_factors(elements: int, shape: Sequence[int], random: np.random.Generator) -> Array:
+    """A shape of so many elements: their prime factors in random positions."""
     factors = np.ones(shape, np.int64)
-    rest, prime = product, 2
+    rest, prime = elements, 2
     if not factors.size:
         return factors
-    if product == 0:
+    if elements == 0:
         factors.flat[0] = 0
         return factors
     while rest > 1:
@@ -245,7 +245,7 @@ def _distinct(
     """Values that do not occur twice along the axis that the limits name; None where none does, or
     there are too few or too many values.
     """
-    axis = next((one.distinct for one in limits if one.distinct is not None), None)
+    axis = next((limit.distinct for limit in limits if limit.distinct is not None), None)
     if axis is None:
         return None
     extents = high - low + 1

@@ -115,9 +115,9 @@ def test_sizes_add_up() -> None:
 
 def test_factors_multiply_up() -> None:
     for count in (0, 1, 2, 360, 997):
-        sizes = draw_values("to=int64[3]", Limit(1, N, product=N), n=count)
+        sizes = draw_values("to=int64[3]", Limit(1, N, elements=N), n=count)
         assert sizes.prod() == count
-    assert draw_values("to=int64[0]", Limit(1, N, product=N), n=1).size == 0
+    assert draw_values("to=int64[0]", Limit(1, N, elements=N), n=1).size == 0
 
 
 def test_more_values_than_are_legal_leave_a_point_out() -> None:

@@ -107,7 +107,7 @@ def reshape(b: Builder, node: Node) -> Value:
     x = node.value(0)
     if isinstance(node.value(1), Tensor):
         elements = ex.product(x.shape)
-        limit_values(b, node, 1, 1, elements, product=end_of(b.facts, elements))
+        limit_values(b, node, 1, 1, elements, elements=end_of(b.facts, elements))
     wanted = node.known_integers(1, "reshape").scalars()
     return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))
 
