@@ -24,8 +24,14 @@ _SECONDS = 20.0
 _ENOUGH = 0.05
 """Outputs that deviate so far from their mean say enough; more may be a matter of scale."""
 _LITTLE = 1e-3
+"""Outputs whose values reach less are about 0."""
 _BETTER = 1.25
 """How much more than noise another distribution must say, where noise says little."""
+
+_PRIOR = {Distribution.BRIGHT_PAGES: 0.25, Distribution.LOUD: 0.25}
+"""Distributions beyond what most models normalize to, where rounding is amplified: they must say so
+much more.
+"""
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,9 @@ def says_little(numerics: Record) -> bool:
 def best(spreads: Mapping[Distribution, Sequence[float]]) -> Choice:
     """The choice by the spreads of all outputs on each distribution."""
     scores = {
-        name: float(np.mean([min(spread, _ENOUGH) for spread in each])) if each else 0.0
+        name: _PRIOR.get(name, 1.0) * float(np.mean([min(spread, _ENOUGH) for spread in each]))
         for name, each in spreads.items()
+        if each
     }
     noise = scores.get(Distribution.NOISE, 0.0)
     chosen = max(scores, key=lambda name: scores[name], default=Distribution.NOISE)

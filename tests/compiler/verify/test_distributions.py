@@ -132,6 +132,9 @@ def test_noise_is_kept_unless_something_says_more() -> None:
     assert best({noise: [0.01], pages: [0.011]}).distribution is noise
     assert best({noise: [0.01, 0.0], quiet: [0.02, 0.04]}).distribution is quiet
     assert best({}).distribution is noise
+    bright = Distribution.BRIGHT_PAGES
+    assert best({noise: [1e-3], pages: [2e-3], bright: [6e-3]}).distribution is pages
+    assert best({noise: [1e-4], pages: [1e-4], bright: [0.3]}).distribution is bright
     assert best({noise: [1e-6], pages: [0.3]}).to_json() == {
         "distribution": "pages",
         "spread": {"noise": 1e-06, "pages": 0.3},
