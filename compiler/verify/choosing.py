@@ -18,8 +18,11 @@ from compiler.verify.inputs import Signature, prepare_each
 from compiler.verify.points import Point
 from compiler.verify.sides import Budget, Reference, ask_reference
 
-_ELEMENTS = 3 * 160 * 160
-"""Smaller pictures show too little: one of 96 x 96 has room for three lines of text."""
+_ELEMENTS = {Distribution.PAGES: 3 * 160 * 160, Distribution.TONES: 1 << 13}
+_FEW_ELEMENTS = 64
+"""The elements of inputs that show enough: a picture of 96 x 96 has room for three lines of text;
+of tokens and other numbers a few do, and points with more may take long.
+"""
 _SECONDS = 20.0
 _ENOUGH = 0.05
 """Outputs that deviate so far from their mean say enough; more may be a matter of scale."""
@@ -68,7 +71,8 @@ def choose(
     if len(wanted) == 1:
         return Choice()
     folder.mkdir(exist_ok=True)
-    trials = prepare_each(signature, wanted, seed, folder, _ELEMENTS)
+    elements = max(_ELEMENTS.get(name, _FEW_ELEMENTS) for name in wanted)
+    trials = prepare_each(signature, wanted, seed, folder, elements)
     limited = replace(budget, seconds=min(budget.seconds, 2 * _SECONDS))
     _, answered, _ = ask_reference(reference, trials, folder, limited)
     outputs = {Distribution(t.point.label): npz.read(t.outputs("reference")) for t in answered}

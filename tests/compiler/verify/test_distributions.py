@@ -1,13 +1,18 @@
 """Distributions of inputs, and how one is chosen."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from compiler.ir.index_bounds import Limit
+from compiler.verify import npz
 from compiler.verify.choosing import best, spreads_of
 from compiler.verify.distributions import Distribution, Image, candidates, is_audio, sample
 from compiler.verify.drawing import draw
+from compiler.verify.inputs import Signature, prepare_each
 from compiler.verify.points import Point
+from relaxd.contract.dims import Dim
 from tests import declared
 
 PICTURES = (Distribution.PAGES, Distribution.SMOOTH, Distribution.BRIGHT_PAGES)
@@ -156,3 +161,15 @@ def test_masks_lengths_and_positions_are_plausible() -> None:
     assert values["position_ids"][3].tolist() == list(range(30))
     assert values["audio_len"][0] == 30
     assert values["audio_len"].min() >= 1
+
+
+def test_trials_of_tokens_are_cheap_and_those_of_pictures_large_enough(tmp_path: Path) -> None:
+    dims = (Dim("n", 1, 8), Dim("t", 1, 512))
+    ids = Signature((declared.spec("ids=int64[n,t]"),), (), dims, {"ids": [Limit(0, 29999)]})
+    both = [Distribution.NOISE, Distribution.TEXT]
+    trials = prepare_each(ids, both, 0, tmp_path, 64)
+    assert [trial.point.label for trial in trials] == ["noise", "text"]
+    assert 64 <= trials[0].point.dims["n"] * trials[0].point.dims["t"] < 512
+    image = Signature((declared.spec("x=float32[n,3,t,t]"),), (), dims, {})
+    (trial,) = prepare_each(image, [Distribution.PAGES], 0, tmp_path, 3 * 160 * 160)
+    assert npz.read(trial.inputs)["x"].size >= 3 * 160 * 160
