@@ -17,10 +17,11 @@ Every report states the tolerances that it was judged by; `of_tolerance` is the 
 what is allowed that an element used."""
 _BOUND = """\
 No element may be off by more than {most:g} of the output's spread, or of its own distance from
-the median, whatever these numbers say. Where activations are quantized to some eight bits on the way,
-integers of 16 bits and fewer may be one step off, and in the mean by as much of their spread.
+the median, whatever these numbers say. Where activations are quantized to some eight bits on the
+way, integers of 16 bits and fewer may be one step off, and in the mean by as much of their spread.
 Outputs that exceed their tolerance are judged
-[beside perturbed references and float64](../explanation/verification.md#where-an-output-deviates)."""
+[beside perturbed references and float64](../explanation/verification.md#where-an-output-deviates).
+"""
 
 
 def page() -> str:
@@ -34,7 +35,7 @@ def page() -> str:
         "An output agrees with the reference if of every element",
         _FORMULA,
         table(("dtype", "atol", "rtol"), rows).rstrip(),
-        _BOUND.format(most=MOST),
+        _BOUND.format(most=MOST).rstrip(),
         _OPTIONS,
     )
     return "\n\n".join(parts) + "\n"
