@@ -109,6 +109,8 @@ def judge_beside(
     best = min(findings, key=lambda finding: _ORDER.index(finding.verdict))
     if best.verdict is Verdict.FAILED:
         best = replace(findings[0], why=_who(exact, inexact=inexact))
+    if best.verdict is Verdict.STATISTICAL and "float" in want.dtype.name:
+        best = replace(best, measures=_argmax_measures(got, want, alike))
     problem = difference.problem if best.verdict is Verdict.FAILED else None
     shown = replace(difference, problem=problem, of_tolerance=best.difference.of_tolerance)
     reported = {"samples": len(alike), **measures, **best.measures}
@@ -285,6 +287,17 @@ def _judge_integers(got: Array, want: Array, perturbed: Sequence[Array]) -> Find
     verdict = Verdict.INCONCLUSIVE if changed > MOST_CHANGED else Verdict.STATISTICAL
     why = "perturbed inputs and weights change as many of its elements"
     return Finding(verdict, difference, why=why, measures=measures)
+
+
+def _argmax_measures(got: Array, want: Array, perturbed: Sequence[Array]) -> dict[str, Any]:
+    """Return in how many rows the greatest element is at the reference's index: of the library, and
+    the least of perturbed references; nothing where there are no rows.
+    """
+    if want.ndim < 2 or want.shape[-1] < 2:
+        return {}
+    indices = [side.reshape(-1, want.shape[-1]).argmax(axis=1) for side in (want, got, *perturbed)]
+    shares = [float((rows == indices[0]).mean()) for rows in indices[1:]]
+    return {"argmax": shares[0], "perturbed_argmax": min(shares[1:])}
 
 
 def _judge_equal(got: Array, exact: Array) -> Finding:

@@ -21,6 +21,7 @@ from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, Tim
 from relaxd.contract.report import (
     ComparedPoint,
     DimReport,
+    Evidence,
     NarrowReport,
     NumericsReport,
     OutputReport,
@@ -305,10 +306,20 @@ def _evidence_lines(numerics: NumericsReport) -> Iterator[str]:
             if shares
             else "",
             f"largest distance from float64: {', '.join(far)}" if far else "",
+            _argmax(evidence),
         ]
         yield f"{output.name}: {'; '.join(filter(None, parts))}"
     if numerics.float64:
         yield f"float64: {numerics.float64}"
+
+
+def _argmax(evidence: Evidence) -> str:
+    if evidence.argmax is None or evidence.perturbed_argmax is None:
+        return ""
+    return (
+        f"the greatest element is the reference's in {evidence.argmax:.1%} of the rows, in "
+        f"perturbed references {evidence.perturbed_argmax:.1%}"
+    )
 
 
 def _tolerance(output: OutputReport) -> str:

@@ -97,7 +97,9 @@ class Evidence:
     from float64 at most, reference_rms: in the root mean square; None where it was not evaluated.
     correlation: of library and reference. changed,
     perturbed_changed: of integers, the share in which the library, and a perturbed reference,
-    differs from the reference.
+    differs from the reference. argmax, perturbed_argmax: of a statistical verdict, the share of
+    rows along the last axis whose greatest element is at the reference's index, in the library and
+    at least in perturbed references.
     """
 
     why: str = ""
@@ -111,6 +113,8 @@ class Evidence:
     correlation: float | None = None
     changed: float | None = None
     perturbed_changed: float | None = None
+    argmax: float | None = None
+    perturbed_argmax: float | None = None
 
 
 @dataclass(frozen=True)

@@ -349,3 +349,12 @@ def test_a_reference_that_is_inexact_at_other_points_may_be_at_this_one() -> Non
         wrong = got.copy()
         fault(wrong)
         assert verdict(wrong, (0.03, 0.01)) is Verdict.FAILED
+
+
+def test_of_rows_it_is_told_how_often_the_greatest_element_is_the_same() -> None:
+    want, (*perturbed, got) = sides(_NOISES["coarse"], shape=(200, 64))
+    finding = judge(got, want, perturbed)
+    assert finding.verdict is Verdict.STATISTICAL
+    assert 0.8 < finding.measures["argmax"] <= 1
+    assert 0.8 < finding.measures["perturbed_argmax"] <= 1
+    assert "argmax" not in judge(want + np.float32(1), want, perturbed).measures

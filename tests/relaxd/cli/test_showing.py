@@ -170,6 +170,8 @@ def test_what_decided_for_departing_outputs_is_shown(relaxd: Any, bundle: Path) 
         "samples": 3,
         "error_rms": 0.02,
         "noise_rms": 0.018,
+        "argmax": 0.985,
+        "perturbed_argmax": 0.98,
     }
     exact = {"library_error": 1e-7, "reference_error": 2.5, "error_rms": None}
     outputs = [
@@ -183,6 +185,7 @@ def test_what_decided_for_departing_outputs_is_shown(relaxd: Any, bundle: Path) 
     assert "reference inexact" in shown
     assert "logits: it cannot be compared element by element; root mean square" in shown
     assert "the library 0.01, perturbed references 0.009" in shown
+    assert "reference's in 98.5% of the rows, in perturbed references 98.0%" in shown
     assert "boxes: largest distance from float64: the library 1e-07, the reference 2.5" in shown
     assert "plain:" not in shown
     assert "float64: float64" in shown
