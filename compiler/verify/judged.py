@@ -5,6 +5,7 @@ them.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,16 @@ def judge_all(
         judged += (
             _judge(trial, output, got, want, signature, options) for output in signature.outputs
         )
-    return [_judge_by_all(item, judged, signature, options) for item in judged]
+
+    @cache
+    def joint(output: TensorSpec) -> Spread:
+        wanted = (npz.read(trial.outputs("reference"), [output.name]) for trial in trials)
+        return Spread.of(*(_narrowed(arrays[output.name], output) for arrays in wanted))
+
+    return [
+        _judge_by_all(item, joint(item.output), signature, options) if _is_small(item) else item
+        for item in judged
+    ]
 
 
 def judge_again(
@@ -143,18 +153,17 @@ def _judge(
     return Judged(output, trial, tolerance, difference, verdict, spread)
 
 
-def _judge_by_all(
-    item: Judged, judged: Sequence[Judged], signature: Signature, options: CompileOptions
-) -> Judged:
-    """Judge by the spread over all points, where the output has few values at its own."""
+def _is_small(item: Judged) -> bool:
+    """Tell whether an output with a bound tolerance has too few values to tell its spread."""
     bounded = item.tolerance.most < math.inf
-    if item.spread.tells or not bounded or item.difference.structural:
-        return item
-    name = item.output.name
-    alike = [each.trial for each in judged if each.output.name == name]
-    wanted = [npz.read(trial.outputs("reference"), [name])[name] for trial in alike]
-    got, want = (npz.read(item.trial.outputs(side), [name]) for side in SIDES)
-    joint = Spread.of(*(_narrowed(array, item.output) for array in wanted))
+    return bounded and not item.spread.tells and not item.difference.structural
+
+
+def _judge_by_all(
+    item: Judged, joint: Spread, signature: Signature, options: CompileOptions
+) -> Judged:
+    """Judge by the spread over all points."""
+    got, want = (npz.read(item.trial.outputs(side), [item.output.name]) for side in SIDES)
     return _judge(item.trial, item.output, got, want, signature, options, joint)
 
 
