@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import onnx
 
-from benchmarks.judge.faults import LEAST_RANKS, MODEL_FAULTS, OUTPUT_FAULTS
+from benchmarks.judge.faults import MODEL_FAULTS, OUTPUT_FAULTS, is_applicable
 from benchmarks.judge.subjects import QUICK, SUBJECTS
 from benchmarks.judge.trial import Judge, Outcome
 from relaxd.contract.numerics import AGREED
@@ -82,7 +82,7 @@ def judge(name: str, seeds: int, count: int) -> Iterator[Row]:
             yield Row(name, seed, "", tool.verify(folder / "right", seed))
         outputs = [spec for spec in tool.signature.outputs if "float" in spec.dtype]
         for number, fault in enumerate(OUTPUT_FAULTS):
-            able = [spec.name for spec in outputs if len(spec.shape) >= LEAST_RANKS.get(fault, 1)]
+            able = [spec.name for spec in outputs if is_applicable(fault, spec)]
             if able:
                 output = able[number % len(able)]
                 planted = {"fault": fault, "output": output}

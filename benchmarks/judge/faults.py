@@ -12,6 +12,8 @@ import onnx
 from numpy.random import Generator
 from onnx import helper, numpy_helper
 
+from relaxd.contract.tensors import TensorSpec
+
 Array = np.ndarray[Any, Any]
 ModelFault = Callable[[onnx.ModelProto, Generator], bool]
 """Changes the model in place; False where it has nothing to change."""
@@ -140,8 +142,14 @@ OUTPUT_FAULTS: dict[str, OutputFault] = {
     fault.__name__: fault
     for fault in (last_column, last_of_tile, last_row, mask_edge, shift_columns, hold_constant)
 }
-LEAST_RANKS = {"last_row": 2, "mask_edge": 3}
-"""Of outputs that have the part which a fault changes, where that is more than 1."""
+_LEAST_RANKS = {"last_row": 2, "mask_edge": 3}
+
+
+def is_applicable(fault: str, spec: TensorSpec) -> bool:
+    """Tell whether an output of that kind has the part that the fault changes."""
+    rank, columns = len(spec.shape), spec.shape[-1].size if spec.shape else 1
+    least = _LANES if fault == "last_of_tile" else 2
+    return rank >= _LEAST_RANKS.get(fault, 1) and (columns is None or columns >= least)
 
 
 def _of(model: onnx.ModelProto, *operators: str) -> Iterator[onnx.NodeProto]:

@@ -6,9 +6,10 @@ import onnxruntime
 import pytest
 
 from benchmarks.judge.__main__ import Row, rates
-from benchmarks.judge.faults import MODEL_FAULTS, OUTPUT_FAULTS
+from benchmarks.judge.faults import MODEL_FAULTS, OUTPUT_FAULTS, is_applicable
 from benchmarks.judge.subjects import QUICK
 from benchmarks.judge.trial import Outcome
+from tests import declared
 
 FEEDS: dict[str, dict[str, tuple[int, ...]]] = {
     "convolutions": {"x": (2, 3, 9, 8)},
@@ -49,6 +50,23 @@ def test_a_fault_of_an_output_changes_it(fault: str) -> None:
     before = array.copy()
     OUTPUT_FAULTS[fault](array)
     assert not np.array_equal(array, before)
+
+
+@pytest.mark.parametrize(
+    ("fault", "text", "applicable"),
+    [
+        ("last_of_tile", "y=float32[n,15]", False),
+        ("last_of_tile", "y=float32[n,16]", True),
+        ("last_of_tile", "y=float32[16,n]", True),
+        ("mask_edge", "y=float32[n,16]", False),
+        ("mask_edge", "y=float32[n,4,16]", True),
+        ("last_column", "y=float32[n,1]", False),
+    ],
+)
+def test_faults_are_planted_where_outputs_have_what_they_change(
+    fault: str, text: str, applicable: bool
+) -> None:
+    assert is_applicable(fault, declared.spec(text)) is applicable
 
 
 def test_rates_count_refused_builds_and_missed_faults() -> None:

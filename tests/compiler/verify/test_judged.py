@@ -44,8 +44,8 @@ SCORES = [np.array([0.5 + 0.001 * index], np.float32) for index in range(8)]
 def test_single_numbers_are_judged_by_their_spread_over_all_points(tmp_path: Path) -> None:
     assert set(verdicts(trials_of(tmp_path, SCORES, SCORES))) == {Verdict.PASSED}
     same = [SCORES[3]] * len(SCORES)
-    found = verdicts(trials_of(tmp_path, same, SCORES))
-    assert found.count(Verdict.FAILED) >= 6
+    result = verdicts(trials_of(tmp_path, same, SCORES))
+    assert result.count(Verdict.FAILED) >= 6
 
 
 def test_a_constant_that_agrees_passes_with_a_warning(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_constant_that_agrees_passes_with_a_warning(tmp_path: Path) -> None:
     judged = judge_all(trials_of(tmp_path, same, same), SIGNATURE, CompileOptions())
     assert verdict_of(judged) is Verdict.PASSED
     assert unproven(judged) == ["output 'y' proves little: the reference is 0.5 throughout"]
-    other = [array + np.float32(0.1) for array in same]
-    assert set(verdicts(trials_of(tmp_path, other, same))) == {Verdict.FAILED}
+    moved = [array + np.float32(0.1) for array in same]
+    assert set(verdicts(trials_of(tmp_path, moved, same))) == {Verdict.FAILED}
 
 
 def test_what_only_the_request_tolerates_is_named_so(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def judged_as(verdict: Verdict, tmp_path: Path, **measures: float) -> Judged:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "whole"),
+    ("verdicts", "verdict"),
     [
         ("passed passed", "passed"),
         ("passed statistical reference_inexact", "statistical"),
@@ -101,9 +101,9 @@ def judged_as(verdict: Verdict, tmp_path: Path, **measures: float) -> Judged:
         ("", "passed"),
     ],
 )
-def test_a_build_has_the_least_that_was_shown(verdicts: str, whole: str, tmp_path: Path) -> None:
+def test_a_build_has_the_least_that_was_shown(verdicts: str, verdict: str, tmp_path: Path) -> None:
     judged = [judged_as(Verdict(name), tmp_path) for name in verdicts.split()]
-    assert verdict_of(judged) == whole
+    assert verdict_of(judged) == verdict
 
 
 def test_an_output_has_the_evidence_of_its_worst_point(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_an_output_has_the_evidence_of_its_worst_point(tmp_path: Path) -> None:
         judged_as(Verdict.PASSED, tmp_path),
         judged_as(Verdict.STATISTICAL, tmp_path, samples=3, noise_rms=0.2, error_rms=0.1),
     ]
-    found = read_typed(OutputReport, summary(judged), "output")
-    assert (found.verdict, found.worst and found.worst.verdict) == ("statistical", "statistical")
-    assert found.evidence is not None
-    assert (found.evidence.samples, found.evidence.noise_rms) == (3, 0.2)
+    result = read_typed(OutputReport, summary(judged), "output")
+    assert (result.verdict, result.worst and result.worst.verdict) == ("statistical", "statistical")
+    assert result.evidence is not None
+    assert (result.evidence.samples, result.evidence.noise_rms) == (3, 0.2)
     assert summary(judged[:1])["evidence"] is None
     assert set(AGREED) == {
         name for name in Verdict if name not in ("inconclusive", "failed", "not_run")
