@@ -48,26 +48,26 @@ PROFILE = Kind(profile.ARTIFACT, profile.MEDIA_TYPE, profile.FILENAME)
 _MOST_READ = 32
 
 
-def attached(
+def read_attached(
     store: Artifacts, kind: Kind, bundle: str, repository: str, largest: int
 ) -> dict[str, bytes]:
     """The documents of that kind that refer to the bundle in a repository, by the digest of the
     artifact; no more than a few, and none above `largest` bytes: anyone may attach more.
     """
-    found: dict[str, bytes] = {}
+    documents: dict[str, bytes] = {}
     for digest in store.references.referrers(repository, bundle):
         if not is_complete(store.blobs, digest):
             continue
         document = read_document(store.blobs, digest)
         if document.artifact_type != kind.artifact_type or len(document.layers) != 1:
             continue
-        if document.layers[0].size <= largest and len(found) < _MOST_READ:
-            found[digest] = store.blobs.read(document.layers[0].digest)
-    return found
+        if document.layers[0].size <= largest and len(documents) < _MOST_READ:
+            documents[digest] = store.blobs.read(document.layers[0].digest)
+    return documents
 
 
 def is_attestation(blobs: BlobStore, digest: str) -> bool:
-    """Whether the manifest is that of such a document, and in the store with all its parts."""
+    """True if the manifest is that of such a document, and in the store with all its parts."""
     types = {kind.artifact_type for kind in (PROVENANCE, SBOM, PROFILE)}
     return is_complete(blobs, digest) and read_document(blobs, digest).artifact_type in types
 

@@ -27,7 +27,7 @@ class ActionCache:
         return record.value if record and self._usable(record.value) else None
 
     def names(self, key: str, manifest: str) -> bool:
-        """Whether the record names that manifest, usable or not; raises InvalidDigest."""
+        """True if the record names that manifest, usable or not; raises InvalidDigest."""
         record = self._records.get(_name(key))
         return record is not None and record.value == manifest
 

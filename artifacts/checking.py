@@ -1,16 +1,16 @@
-"""Reads a whole store: whether every blob is sound, and everything that is needed is there."""
+"""Checks a store: that no blob is corrupt, and that everything that is needed is there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from artifacts.collection import Roots, reached
+from artifacts.collection import Roots, find_reachable
 from artifacts.errors import BlobCorrupt, BlobNotFound
 from artifacts.store import Artifacts
 
 
 @dataclass
 class Soundness:
-    """What a check found; `corrupt` blobs have been set aside, and are `missing` where needed."""
+    """The result of a check; `corrupt` blobs were set aside, and are `missing` where needed."""
 
     blobs: int = 0
     bytes: int = 0
@@ -22,18 +22,18 @@ def check(store: Artifacts, roots: Roots, beat: Callable[[], None] = lambda: Non
     """Read every blob, then look for all that the roots, tags and action records need; `beat` is
     called between blobs and may raise to end early. Raises StorageFailed.
     """
-    found = Soundness()
-    for held in store.blobs.listing():
+    soundness = Soundness()
+    for blob in store.blobs.listing():
         beat()
         try:
-            for chunk in store.blobs.open(held.digest):
-                found.bytes += len(chunk)
-            found.blobs += 1
+            for chunk in store.blobs.open(blob.digest):
+                soundness.bytes += len(chunk)
+            soundness.blobs += 1
         except BlobCorrupt:
-            found.corrupt.append(held.digest)
+            soundness.corrupt.append(blob.digest)
         except BlobNotFound:  # collected meanwhile
             continue
     built = (manifest for _, manifest, _ in store.actions.entries())
-    needed = reached(store, (*roots(), *built))
-    found.missing = sorted(digest for digest in needed if not store.blobs.has(digest))
-    return found
+    needed = find_reachable(store, (*roots(), *built))
+    soundness.missing = sorted(digest for digest in needed if not store.blobs.has(digest))
+    return soundness

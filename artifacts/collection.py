@@ -26,7 +26,7 @@ from functools import partial
 
 from artifacts.documents import MAX_MANIFEST, Document, read_document
 from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidDigest, InvalidManifest
-from artifacts.store import Artifacts, BlobStore, Held
+from artifacts.store import Artifacts, BlobStore, ListedBlob
 
 Roots = Callable[[], Iterable[str]]
 """Digests that stay, with all that they refer to; called once the candidates are known."""
@@ -44,7 +44,7 @@ class Limits:
 
 @dataclass
 class Report:
-    """What a collection found and removed; with `dry_run`, what it would have removed."""
+    """Counts of what a collection saw and removed; with `dry_run`, of what it would remove."""
 
     dry_run: bool
     blobs: int = 0
@@ -68,7 +68,7 @@ def collect(
     Raises StorageFailed, and then has removed nothing that is needed.
     """
     report = Report(dry_run)
-    candidates, young = _listed(store.blobs, limits, report)
+    candidates, young = _list_by_age(store.blobs, limits, report)
     marking = _Marking(store, candidates | young)
     for digest in (*roots(), *_recent(store, limits)):
         beat()
@@ -81,29 +81,29 @@ def collect(
     return report
 
 
-def reached(store: Artifacts, roots: Iterable[str]) -> set[str]:
+def find_reachable(store: Artifacts, roots: Iterable[str]) -> set[str]:
     """The roots and all that they refer to, whether it is there or not; raises StorageFailed."""
-    marking = _Marking(store, {held.digest: held.size for held in store.blobs.listing()})
+    marking = _Marking(store, {blob.digest: blob.size for blob in store.blobs.listing()})
     for digest in roots:
         marking.reach(digest)
     return marking.reached
 
 
-def _listed(
+def _list_by_age(
     blobs: BlobStore, limits: Limits, report: Report
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Sizes of old blobs, and of young ones."""
     old: dict[str, int] = {}
     young: dict[str, int] = {}
-    for held in blobs.listing():
-        _count(report, held)
-        (old if held.touched < limits.before else young)[held.digest] = held.size
+    for blob in blobs.listing():
+        _count(report, blob)
+        (old if blob.touched < limits.before else young)[blob.digest] = blob.size
     return old, young
 
 
-def _count(report: Report, held: Held) -> None:
+def _count(report: Report, blob: ListedBlob) -> None:
     report.blobs += 1
-    report.bytes += held.size
+    report.bytes += blob.size
 
 
 def _recent(store: Artifacts, limits: Limits) -> Iterable[str]:
@@ -115,7 +115,7 @@ def _recent(store: Artifacts, limits: Limits) -> Iterable[str]:
 
 
 class _Marking:
-    """What has been reached, and what each manifest refers to."""
+    """The blobs that are reachable from the roots, and what each manifest refers to."""
 
     def __init__(self, store: Artifacts, sizes: dict[str, int]) -> None:
         self._blobs = store.blobs

@@ -23,8 +23,8 @@ class _Nowhere:
 
 
 def bundle_digest(directory: Path, action_key: str, target: str) -> str:
-    """As a service publishes the bundle, whose digest is that of its manifest; the profile, which
-    differs from run to run, is an artifact of its own there.
+    """The digest of the manifest under which a service publishes the bundle. The profile, which
+    differs from run to run, is left out: there it is an artifact of its own.
     """
     nowhere: Any = _Nowhere()
     annotations = bundle_annotations(action_key, target)

@@ -37,7 +37,7 @@ class Descriptor:
     def from_json(cls, document: Any) -> "Descriptor":
         """Read a descriptor; raises InvalidManifest."""
         try:
-            found = cls(
+            descriptor = cls(
                 document["mediaType"],
                 document["digest"],
                 document["size"],
@@ -48,21 +48,21 @@ class Descriptor:
                 f"a descriptor is malformed: {error!r}", hint="give it mediaType, digest and size"
             ) from error
         typed = (
-            isinstance(found.media_type, str)
-            and isinstance(found.digest, str)
-            and type(found.size) is int
+            isinstance(descriptor.media_type, str)
+            and isinstance(descriptor.digest, str)
+            and type(descriptor.size) is int
         )
         if (
             not typed
-            or not _is_text_map(found.annotations)
-            or found.size < 0
-            or not is_digest(found.digest)
+            or not _is_text_map(descriptor.annotations)
+            or descriptor.size < 0
+            or not is_digest(descriptor.digest)
         ):
             raise InvalidManifest(
-                f"a descriptor has a wrong mediaType, digest or size: {found}",
+                f"a descriptor has a wrong mediaType, digest or size: {descriptor}",
                 hint="digests are sha256:<64 hex>",
             )
-        return found
+        return descriptor
 
     def to_json(self) -> dict[str, Any]:
         """The document, without empty annotations."""
@@ -212,26 +212,26 @@ def index_bytes(manifests: list[dict[str, Any]]) -> bytes:
 
 
 def is_complete(blobs: BlobStore, digest: str) -> bool:
-    """Whether the manifest and everything that it refers to is in the store."""
-    return _all_there(blobs, digest, blobs.has)
+    """True if the manifest and everything that it refers to is in the store."""
+    return _has_all_parts(blobs, digest, blobs.has)
 
 
 def keep(blobs: BlobStore, digest: str) -> bool:
-    """As `is_complete`, for whoever is about to refer to the manifest: it stays for the grace
-    period of collections, which keep what it refers to as long as the manifest. Raises as
-    BlobStore.touch.
+    """Do what `is_complete` does, for a caller that is about to refer to the manifest: it stays for
+    the grace period of collections, which keep what it refers to as long as the manifest. Raises
+    what BlobStore.touch raises.
     """
-    return _all_there(blobs, digest, blobs.touch)
+    return _has_all_parts(blobs, digest, blobs.touch)
 
 
-def _all_there(blobs: BlobStore, digest: str, look: Callable[[str], bool]) -> bool:
+def _has_all_parts(blobs: BlobStore, digest: str, has_blob: Callable[[str], bool]) -> bool:
     # Collections remove a manifest before what it refers to, so it comes first here too.
     try:
-        if not look(digest):
+        if not has_blob(digest):
             return False
         document = read_document(blobs, digest)
     except (BlobNotFound, BlobCorrupt, InvalidManifest, InvalidDigest):
         return False
     return all(blobs.has(blob.digest) for blob in document.blobs) and all(
-        _all_there(blobs, child.digest, blobs.has) for child in document.children
+        _has_all_parts(blobs, child.digest, blobs.has) for child in document.children
     )

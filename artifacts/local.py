@@ -21,7 +21,7 @@ from typing import BinaryIO
 from artifacts.errors import BlobNotFound, DigestMismatch
 from artifacts.files import commit, ensure_folder, storage_errors, sweep, temporary
 from artifacts.reading import VerifyingReader
-from artifacts.store import CHUNK, FRESH_S, Blob, Held, Listed, Record, hex_of
+from artifacts.store import CHUNK, FRESH_S, Blob, Listed, ListedBlob, Record, hex_of
 from relaxd.contract.canonical import digest_of
 
 
@@ -45,8 +45,8 @@ class LocalStore(VerifyingReader):
             sweep(self._tmp)
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
-        """As BlobStore.put; a blob that is there with this content is touched, and one that has
-        gone bad is replaced.
+        """Implement BlobStore.put; a blob that is there with this content is touched, and a
+        corrupt one is replaced.
         """
         if expected is not None:
             hex_of(expected)
@@ -67,15 +67,15 @@ class LocalStore(VerifyingReader):
             with storage_errors(f"cannot write to {self._tmp}"):
                 file.flush()
                 with open(file.name, "rb") as written:
-                    kept = self._keeps(digest, written)
-            new = not kept and self._commit(file, self._path(digest))
+                    is_stored = self._keeps(digest, written)
+            new = not is_stored and self._commit(file, self._path(digest))
         return Blob(digest, size, new)
 
     def _keeps(self, digest: str, content: BinaryIO) -> bool:
-        """Whether the blob is there with this content, and touched: nothing has to be written."""
+        """True if the blob is there with this content, and touched: nothing has to be written."""
         try:
-            with self._open(digest) as kept:
-                same = _are_equal(kept, content)
+            with self._open(digest) as stored:
+                same = _are_equal(stored, content)
         except (BlobNotFound, OSError):  # what cannot be read is replaced
             return False
         return same and self.touch(digest)
@@ -91,22 +91,22 @@ class LocalStore(VerifyingReader):
         return new
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """As BlobStore.put_file."""
+        """Implement BlobStore.put_file."""
         with open(path, "rb") as file:
             return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
     def has(self, digest: str) -> bool:
-        """As BlobStore.has."""
+        """Implement BlobStore.has."""
         path = self._path(digest)
         with storage_errors(f"cannot look up {digest}"):
             return path.is_file()
 
     def size(self, digest: str) -> int:
-        """As BlobStore.size."""
+        """Implement BlobStore.size."""
         return self._stat(digest).st_size
 
     def touch(self, digest: str) -> bool:
-        """As BlobStore.touch."""
+        """Implement BlobStore.touch."""
         path = self._path(digest)
         try:
             with (
@@ -121,17 +121,17 @@ class LocalStore(VerifyingReader):
             return False
         return True
 
-    def listing(self) -> Iterator[Held]:
-        """As BlobStore.listing."""
+    def listing(self) -> Iterator[ListedBlob]:
+        """Implement BlobStore.listing."""
         with storage_errors("cannot list the blobs"):
             for shard in self._blobs.iterdir():
                 for entry in os.scandir(shard):
                     with suppress(FileNotFoundError):
-                        found = entry.stat()
-                        yield Held(f"sha256:{entry.name}", found.st_size, found.st_mtime)
+                        status = entry.stat()
+                        yield ListedBlob(f"sha256:{entry.name}", status.st_size, status.st_mtime)
 
     def discard(self, digest: str, before: float) -> bool:
-        """As BlobStore.discard."""
+        """Implement BlobStore.discard."""
         path = self._path(digest)
         try:
             with (
@@ -145,17 +145,17 @@ class LocalStore(VerifyingReader):
             return True
         return True
 
-    def quarantine(self) -> Iterator[Held]:
-        """As BlobStore.quarantine."""
+    def quarantine(self) -> Iterator[ListedBlob]:
+        """Implement BlobStore.quarantine."""
         with storage_errors("cannot list the quarantine"):
             for entry in os.scandir(self._quarantine):
                 with suppress(FileNotFoundError):
-                    found = entry.stat()
+                    status = entry.stat()
                     digest = f"sha256:{entry.name.partition('-')[0]}"
-                    yield Held(digest, found.st_size, found.st_mtime)
+                    yield ListedBlob(digest, status.st_size, status.st_mtime)
 
     def clear_quarantine(self, before: float) -> int:
-        """As BlobStore.clear_quarantine."""
+        """Implement BlobStore.clear_quarantine."""
         removed = 0
         with storage_errors("cannot clear the quarantine"):
             for path in self._quarantine.iterdir():
@@ -166,7 +166,7 @@ class LocalStore(VerifyingReader):
         return removed
 
     def free(self) -> int | None:
-        """As BlobStore.free."""
+        """Implement BlobStore.free."""
         with storage_errors("cannot look at the disk"):
             return shutil.disk_usage(self._blobs).free
 
@@ -183,8 +183,8 @@ class LocalStore(VerifyingReader):
             raise BlobNotFound(digest) from None
 
     def _version(self, digest: str) -> str:
-        found = self._stat(digest)
-        return f"{found.st_ino}.{found.st_mtime_ns}.{found.st_ctime_ns}.{found.st_size}"
+        status = self._stat(digest)
+        return f"{status.st_ino}.{status.st_mtime_ns}.{status.st_ctime_ns}.{status.st_size}"
 
     def _chunks(self, digest: str, start: int, end: int | None) -> Iterator[bytes]:
         with storage_errors(f"cannot read {digest}"), self._open(digest) as file:
@@ -223,7 +223,7 @@ class LocalRecords:
             self._lock.touch()
 
     def get(self, name: str) -> Record | None:
-        """As Records.get; the version is the text itself."""
+        """Implement Records.get; the version is the text itself."""
         try:
             with storage_errors(f"cannot read the record {name}", absence=False):
                 value = (self._records / name).read_text(errors="replace")
@@ -232,7 +232,7 @@ class LocalRecords:
         return Record(value, version=value)
 
     def swap(self, name: str, value: str, current: Record | None) -> bool:
-        """As Records.swap."""
+        """Implement Records.swap."""
         with self._alone(f"cannot write the record {name}"):
             if self.get(name) != current:
                 return False
@@ -240,7 +240,7 @@ class LocalRecords:
             return True
 
     def set(self, name: str, value: str) -> None:
-        """As Records.set."""
+        """Implement Records.set."""
         with self._alone(f"cannot write the record {name}"):
             self._write(name, value)
 
@@ -250,7 +250,7 @@ class LocalRecords:
             commit(file, self._records / name)
 
     def names(self, folder: str) -> list[str]:
-        """As Records.names."""
+        """Implement Records.names."""
         try:
             with storage_errors(f"cannot list the records in {folder}", absence=False):
                 return sorted(
@@ -260,7 +260,7 @@ class LocalRecords:
             return []
 
     def walk(self, folder: str) -> Iterator[Listed]:
-        """As Records.walk."""
+        """Implement Records.walk."""
         with storage_errors(f"cannot list the records in {folder}"):
             for parent, _, names in os.walk(self._records / folder):
                 for path in (Path(parent, name) for name in names):
@@ -269,7 +269,7 @@ class LocalRecords:
                         yield Listed(path.relative_to(self._records).as_posix(), written)
 
     def remove(self, name: str, value: str) -> bool:
-        """As Records.remove."""
+        """Implement Records.remove."""
         with self._alone(f"cannot remove the record {name}"):
             current = self.get(name)
             if current is None or current.value != value:
@@ -295,9 +295,9 @@ def _locked(folder: Path, kind: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _are_equal(one: BinaryIO, other: BinaryIO) -> bool:
-    """Whether two files have the same content from here on."""
-    while (part := one.read(CHUNK)) == other.read(CHUNK):
+def _are_equal(first: BinaryIO, second: BinaryIO) -> bool:
+    """True if two files have the same content from here on."""
+    while (part := first.read(CHUNK)) == second.read(CHUNK):
         if not part:
             return True
     return False

@@ -107,7 +107,9 @@ def publish_files(
     subject: Descriptor | None = None,
     without: frozenset[str] = frozenset(),
 ) -> Published:
-    """As `publish_bundle`, for artifacts of any type; subject: the manifest that it belongs to."""
+    """Publish a folder as `publish_bundle` does, as an artifact of any type; subject: the manifest
+    that it belongs to.
+    """
     files = [path for path in _files(directory) if str(path.relative_to(directory)) not in without]
     layers = [_publish_file(blobs, directory, path) for path in files]
     config = blobs.put(EMPTY_CONTENT)

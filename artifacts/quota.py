@@ -7,7 +7,7 @@ from typing import Protocol
 
 from artifacts.errors import StoreFull
 from artifacts.files import MAKE_ROOM
-from artifacts.store import CHUNK, Blob, BlobStore, Held
+from artifacts.store import CHUNK, Blob, BlobStore, ListedBlob
 
 
 class Usage(Protocol):
@@ -32,7 +32,7 @@ class LimitedStore:
     reserve: int = 0
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
-        """As BlobStore.put."""
+        """Implement BlobStore.put."""
         chunks = [data] if isinstance(data, bytes) else data
         blob = self.inner.put(self._metered(chunks), expected)
         if blob.new and self.quota is not None:
@@ -40,7 +40,7 @@ class LimitedStore:
         return blob
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """As BlobStore.put_file."""
+        """Implement BlobStore.put_file."""
         with open(path, "rb") as file:
             return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
@@ -60,41 +60,41 @@ class LimitedStore:
         return min(rooms, default=None)
 
     def has(self, digest: str) -> bool:
-        """As BlobStore.has."""
+        """Implement BlobStore.has."""
         return self.inner.has(digest)
 
     def touch(self, digest: str) -> bool:
-        """As BlobStore.touch."""
+        """Implement BlobStore.touch."""
         return self.inner.touch(digest)
 
     def size(self, digest: str) -> int:
-        """As BlobStore.size."""
+        """Implement BlobStore.size."""
         return self.inner.size(digest)
 
     def read(self, digest: str) -> bytes:
-        """As BlobStore.read."""
+        """Implement BlobStore.read."""
         return self.inner.read(digest)
 
     def open(self, digest: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """As BlobStore.open."""
+        """Implement BlobStore.open."""
         return self.inner.open(digest, start, end)
 
-    def listing(self) -> Iterator[Held]:
-        """As BlobStore.listing."""
+    def listing(self) -> Iterator[ListedBlob]:
+        """Implement BlobStore.listing."""
         return self.inner.listing()
 
     def discard(self, digest: str, before: float) -> bool:
-        """As BlobStore.discard."""
+        """Implement BlobStore.discard."""
         return self.inner.discard(digest, before)
 
-    def quarantine(self) -> Iterator[Held]:
-        """As BlobStore.quarantine."""
+    def quarantine(self) -> Iterator[ListedBlob]:
+        """Implement BlobStore.quarantine."""
         return self.inner.quarantine()
 
     def clear_quarantine(self, before: float) -> int:
-        """As BlobStore.clear_quarantine."""
+        """Implement BlobStore.clear_quarantine."""
         return self.inner.clear_quarantine(before)
 
     def free(self) -> int | None:
-        """As BlobStore.free."""
+        """Implement BlobStore.free."""
         return self.inner.free()

@@ -1,4 +1,4 @@
-"""Reads that never hand out a corrupt blob whole."""
+"""Verified reads: the last chunk of a corrupt blob is never returned."""
 
 import hashlib
 import logging
@@ -42,19 +42,19 @@ class VerifyingReader(ABC):
 
     def _verified(self, digest: str) -> Iterator[bytes]:
         version = self._version(digest)
-        content, held = hashlib.sha256(), b""
+        content, pending = hashlib.sha256(), b""
         for chunk in self._chunks(digest, 0, None):
             content.update(chunk)
-            if held:
-                yield held
-            held = chunk
+            if pending:
+                yield pending
+            pending = chunk
         if f"sha256:{content.hexdigest()}" != digest:
             raise self._corrupt(digest, version)
         if len(self._sound) >= REMEMBERED:
             self._sound.clear()
         self._sound[digest] = version
-        if held:
-            yield held
+        if pending:
+            yield pending
 
     def _corrupt(self, digest: str, version: str) -> BlobCorrupt:
         """The error to raise for a corrupt blob, once it is out of reach."""

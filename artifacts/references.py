@@ -44,17 +44,19 @@ class References:
 
     def tags(self, repository: str, after: str = "", most: int | None = None) -> list[str]:
         """The repository's tags that sort after that text, sorted, the first `most` of them."""
-        found = {name for name in self._records.names(_tags(repository)) if name > after}
-        found.update(self._others.tags(repository, after, most) if self._others else ())
-        return sorted(found)[:most]
+        later = {name for name in self._records.names(_tags(repository)) if name > after}
+        later.update(self._others.tags(repository, after, most) if self._others else ())
+        return sorted(later)[:most]
 
     def all_tags(self, below: str = "") -> Iterator[tuple[str, str]]:
         """Every repository and tag, of the repositories below a folder, or of all; reads no
         record.
         """
         for entry in self._records.walk(f"references/{below}" if below else "references"):
-            repository, found, tag = entry.name.removeprefix("references/").rpartition("/_tags/")
-            if found:
+            repository, separator, tag = entry.name.removeprefix("references/").rpartition(
+                "/_tags/"
+            )
+            if separator:
                 yield repository, tag
 
     def untag(self, repository: str, tag: str, digest: str) -> bool:
@@ -67,8 +69,8 @@ class References:
         """
         for entry in self._records.walk(f"references/{below}" if below else "references"):
             name = entry.name.removeprefix("references/")
-            repository, found, rest = name.rpartition("/_referrers/")
-            if found and (record := self._records.get(entry.name)):
+            repository, separator, rest = name.rpartition("/_referrers/")
+            if separator and (record := self._records.get(entry.name)):
                 yield repository, f"sha256:{rest.partition('/')[0]}", record.value, entry.written
 
     def forget(self, repository: str, subject: str, digest: str) -> None:

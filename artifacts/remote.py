@@ -29,7 +29,7 @@ from obstore.store import from_url
 
 from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed
 from artifacts.reading import VerifyingReader
-from artifacts.store import CHUNK, FRESH_S, Blob, Held, Listed, Record, hex_of
+from artifacts.store import CHUNK, FRESH_S, Blob, Listed, ListedBlob, Record, hex_of
 from relaxd.contract.canonical import digest_of
 
 IN_MEMORY = 8 << 20
@@ -73,7 +73,7 @@ class ObjectStore(VerifyingReader):
         self._touches: dict[str, float] = {}
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
-        """As BlobStore.put; the content is spooled first, since its name is its digest."""
+        """Implement BlobStore.put; the content is spooled first, since its name is its digest."""
         if expected is not None:
             hex_of(expected)
         content, size = hashlib.sha256(), 0
@@ -101,12 +101,12 @@ class ObjectStore(VerifyingReader):
         return replace(blob, new=new)
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """As BlobStore.put_file."""
+        """Implement BlobStore.put_file."""
         with open(path, "rb") as file:
             return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
     def has(self, digest: str) -> bool:
-        """As BlobStore.has."""
+        """Implement BlobStore.has."""
         try:
             self._head(digest)
         except BlobNotFound:
@@ -114,12 +114,12 @@ class ObjectStore(VerifyingReader):
         return True
 
     def size(self, digest: str) -> int:
-        """As BlobStore.size."""
+        """Implement BlobStore.size."""
         return int(self._head(digest)["size"])
 
     def touch(self, digest: str) -> bool:
-        """As BlobStore.touch; what this process has touched just now is not looked up again, since
-        no collection may remove it: it is missing only if a reader has set it aside.
+        """Implement BlobStore.touch; what this process has just touched is not looked up again:
+        no collection may remove it, and it is missing only if a reader has set it aside.
         """
         hex_of(digest)
         if self._is_fresh(digest):
@@ -154,8 +154,8 @@ class ObjectStore(VerifyingReader):
                 raise StorageFailed(f"{digest} is being removed", hint="try again in a while")
             time.sleep(POLL_S)
 
-    def listing(self) -> Iterator[Held]:
-        """As BlobStore.listing; takes the marks away that a dead process left."""
+    def listing(self) -> Iterator[ListedBlob]:
+        """Implement BlobStore.listing; takes the marks away that a dead process left."""
         for entry in self._entries("doomed/sha256"):
             self.discard(f"sha256:{entry['path'].rpartition('/')[2]}", before=0)
         touched = {
@@ -165,10 +165,10 @@ class ObjectStore(VerifyingReader):
         for entry in self._entries("blobs/sha256"):
             name = entry["path"].rpartition("/")[2]
             modified = entry["last_modified"].timestamp()
-            yield Held(f"sha256:{name}", entry["size"], max(modified, touched.get(name, 0)))
+            yield ListedBlob(f"sha256:{name}", entry["size"], max(modified, touched.get(name, 0)))
 
     def discard(self, digest: str, before: float) -> bool:
-        """As BlobStore.discard; False too where another process is at it."""
+        """Implement BlobStore.discard; False too where another process is at it."""
         began = time.monotonic()
         if not self._doom(digest):
             return False
@@ -192,14 +192,14 @@ class ObjectStore(VerifyingReader):
                 return marked is not None and marked < time.time() - TAKE_OVER_S
         return True
 
-    def quarantine(self) -> Iterator[Held]:
-        """As BlobStore.quarantine."""
+    def quarantine(self) -> Iterator[ListedBlob]:
+        """Implement BlobStore.quarantine."""
         for entry in self._entries("quarantine"):
             name = entry["path"].rpartition("/")[2].partition("-")[0]
-            yield Held(f"sha256:{name}", entry["size"], entry["last_modified"].timestamp())
+            yield ListedBlob(f"sha256:{name}", entry["size"], entry["last_modified"].timestamp())
 
     def clear_quarantine(self, before: float) -> int:
-        """As BlobStore.clear_quarantine."""
+        """Implement BlobStore.clear_quarantine."""
         old = [
             entry["path"]
             for entry in self._entries("quarantine")
@@ -210,7 +210,7 @@ class ObjectStore(VerifyingReader):
         return len(old)
 
     def free(self) -> int | None:
-        """As BlobStore.free: object stores have no end."""
+        """Implement BlobStore.free: object stores have no end."""
         return None
 
     def _entries(self, folder: str) -> Iterator[Any]:
@@ -241,16 +241,16 @@ class ObjectStore(VerifyingReader):
                 raise BlobNotFound(digest) from None
 
     def read(self, digest: str) -> bytes:
-        """As BlobStore.read, in one request."""
+        """Implement BlobStore.read, in one request."""
         path = _path(digest)
         with _translated(f"cannot read {digest}"):
             try:
-                found = obstore.get(self._store, path)
-                content = bytes(found.bytes())
+                response = obstore.get(self._store, path)
+                content = bytes(response.bytes())
             except FileNotFoundError:
                 raise BlobNotFound(digest) from None
         if digest_of(content) != digest:
-            raise self._corrupt(digest, _version_of(found.meta))
+            raise self._corrupt(digest, _version_of(response.meta))
         return content
 
     def _version(self, digest: str) -> str:
@@ -293,22 +293,22 @@ class RemoteRecords:
         self._store = store
 
     def get(self, name: str) -> Record | None:
-        """As Records.get."""
+        """Implement Records.get."""
         with _translated(f"cannot read the record {name}"):
             try:
-                found = obstore.get(self._store, f"records/{name}")
+                response = obstore.get(self._store, f"records/{name}")
                 version = {
-                    key: found.meta[key]
+                    key: response.meta[key]
                     for key in ("e_tag", "version")
-                    if found.meta[key] is not None
+                    if response.meta[key] is not None
                 }
-                value = bytes(found.bytes()).decode(errors="replace")
+                value = bytes(response.bytes()).decode(errors="replace")
                 return Record(value, version=json.dumps(version))
             except FileNotFoundError:
                 return None
 
     def swap(self, name: str, value: str, current: Record | None) -> bool:
-        """As Records.swap, by the store's own conditional write."""
+        """Implement Records.swap, by the store's own conditional write."""
         mode: Any = json.loads(current.version) if current else "create"
         with _translated(f"cannot write the record {name}"):
             try:
@@ -318,12 +318,12 @@ class RemoteRecords:
         return True
 
     def set(self, name: str, value: str) -> None:
-        """As Records.set."""
+        """Implement Records.set."""
         with _translated(f"cannot write the record {name}"):
             obstore.put(self._store, f"records/{name}", value.encode())
 
     def names(self, folder: str) -> list[str]:
-        """As Records.names."""
+        """Implement Records.names."""
         path = f"records/{folder}"
         with _translated(f"cannot list the records in {folder}"):
             listed = obstore.list_with_delimiter(self._store, f"{path}/")
@@ -332,7 +332,7 @@ class RemoteRecords:
         )
 
     def walk(self, folder: str) -> Iterator[Listed]:
-        """As Records.walk."""
+        """Implement Records.walk."""
         with _translated(f"cannot list the records in {folder}"):
             for chunk in obstore.list(self._store, f"records/{folder}/"):
                 for entry in _inside(f"records/{folder}", chunk):
@@ -340,8 +340,8 @@ class RemoteRecords:
                     yield Listed(name, entry["last_modified"].timestamp())
 
     def remove(self, name: str, value: str) -> bool:
-        """As Records.remove, as far as a store without conditional deletes can: what is written
-        between the look and the removal is lost.
+        """Implement Records.remove, as far as a store without conditional deletes can: what is
+        written between the read and the removal is lost.
         """
         current = self.get(name)
         if current is None or current.value != value:

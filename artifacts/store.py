@@ -1,6 +1,4 @@
-"""What a blob store and a record store promise, and the bundle of parts that make one artifact
-store.
-"""
+"""Interfaces of a blob store and a record store, and the parts of one artifact store."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -33,7 +31,7 @@ class Blob:
 
 
 @dataclass(frozen=True)
-class Held:
+class ListedBlob:
     """A blob as a listing shows it; `touched` is the time of its last `put` or `touch`, in seconds
     since the epoch.
     """
@@ -68,7 +66,7 @@ class BlobStore(Protocol):
         """Store a file's content; as `put`."""
 
     def has(self, digest: str) -> bool:
-        """Whether the blob is there (its content is not checked)."""
+        """True if the blob is there (its content is not checked)."""
 
     def size(self, digest: str) -> int:
         """Size in bytes; raises BlobNotFound."""
@@ -82,11 +80,11 @@ class BlobStore(Protocol):
         """
 
     def touch(self, digest: str) -> bool:
-        """As `has`, for whoever is about to refer to the blob: a blob that is there stays for the
-        grace period of collections. Raises StorageFailed where it is being removed.
+        """Do what `has` does, for a caller that is about to refer to the blob: a blob that is there
+        stays for the grace period of collections. Raises StorageFailed where it is being removed.
         """
 
-    def listing(self) -> Iterator[Held]:
+    def listing(self) -> Iterator[ListedBlob]:
         """Every blob, in no order; one that comes or goes meanwhile may be left out."""
 
     def discard(self, digest: str, before: float) -> bool:
@@ -94,7 +92,7 @@ class BlobStore(Protocol):
         No `put` or `touch` that has returned is undone.
         """
 
-    def quarantine(self) -> Iterator[Held]:
+    def quarantine(self) -> Iterator[ListedBlob]:
         """The blobs that were set aside as corrupt, `touched` when they were; a digest may occur
         more than once.
         """

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from artifacts.attestations import PROFILE, attached
+from artifacts.attestations import PROFILE, read_attached
 from artifacts.documents import Descriptor, read_document
 from artifacts.errors import InvalidManifest
 from artifacts.oci import REPOSITORY, bundle_files
@@ -44,7 +44,7 @@ def profiles_of(store: Artifacts, digest: str, repository: str) -> list[Profile]
 
 def measurements(store: Artifacts, digest: str, repository: str) -> list[tuple[Profile, bytes]]:
     """As `profiles_of`, each with the document it was read from."""
-    found = attached(store, PROFILE, digest, repository, profile.MAX_BYTES)
+    found = read_attached(store, PROFILE, digest, repository, profile.MAX_BYTES)
     profiles = [(Profile.read(content, referrer), content) for referrer, content in found.items()]
     files = bundle_files(read_document(store.blobs, digest))
     if profile.FILENAME in files:

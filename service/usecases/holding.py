@@ -29,7 +29,7 @@ from sqlalchemy.exc import IntegrityError
 from artifacts.attestations import is_attestation
 from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import BlobNotFound
-from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, Held, hex_of
+from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, ListedBlob, hex_of
 from relaxd.contract.canonical import digest_of
 from service.core import Core
 from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
@@ -266,7 +266,7 @@ class TenantBlobs:
         if not holds(self.core, self.tenant, digest):
             raise BlobNotFound(digest)
 
-    def listing(self) -> Iterator[Held]:
+    def listing(self) -> Iterator[ListedBlob]:
         """As BlobStore.listing."""
         return (held for held in self._inner.listing() if self.has(held.digest))
 
@@ -274,7 +274,7 @@ class TenantBlobs:
         """Removes nothing: only collections do, and they see the whole store."""
         return False
 
-    def quarantine(self) -> Iterator[Held]:
+    def quarantine(self) -> Iterator[ListedBlob]:
         """Nothing: what was set aside is the operator's to look at."""
         return iter(())
 

@@ -30,10 +30,10 @@ def path_of(tmp_path, digest):
 
 def test_a_whole_store_is_sound(store, bundle):
     store.actions.put(KEY, bundle)
-    found = check(store, lambda: [bundle])
-    assert found.blobs == len(list(store.blobs.listing()))
-    assert found.bytes == sum(held.size for held in store.blobs.listing())
-    assert (found.corrupt, found.missing) == ([], [])
+    soundness = check(store, lambda: [bundle])
+    assert soundness.blobs == len(list(store.blobs.listing()))
+    assert soundness.bytes == sum(blob.size for blob in store.blobs.listing())
+    assert (soundness.corrupt, soundness.missing) == ([], [])
 
 
 @pytest.mark.parametrize("root", ["job", "action"])
@@ -42,8 +42,8 @@ def test_a_layer_that_is_gone_is_missed(store, bundle, tmp_path, root):
     path_of(tmp_path, layer).unlink()
     if root == "action":
         store.actions.put(KEY, bundle)
-    found = check(store, lambda: [bundle] if root == "job" else [])
-    assert (found.corrupt, found.missing) == ([], [layer])
+    soundness = check(store, lambda: [bundle] if root == "job" else [])
+    assert (soundness.corrupt, soundness.missing) == ([], [layer])
 
 
 def test_a_root_that_is_gone_is_missed(store):
@@ -54,13 +54,13 @@ def test_a_root_that_is_gone_is_missed(store):
 def test_a_flipped_bit_is_found_and_the_blob_is_set_aside(store, bundle, tmp_path):
     layer = digest_of(b"a library")
     path_of(tmp_path, layer).write_bytes(b"b library")
-    found = check(store, lambda: [bundle])
-    assert (found.corrupt, found.missing) == ([layer], [layer])
+    soundness = check(store, lambda: [bundle])
+    assert (soundness.corrupt, soundness.missing) == ([layer], [layer])
     with pytest.raises(BlobNotFound):
         store.blobs.read(layer)
 
 
 def test_a_blob_that_nothing_needs_may_be_anything(store):
     store.blobs.put(b"no manifest")
-    found = check(store, list)
-    assert (found.blobs, found.missing) == (1, [])
+    soundness = check(store, list)
+    assert (soundness.blobs, soundness.missing) == (1, [])

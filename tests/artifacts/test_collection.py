@@ -1,4 +1,4 @@
-"""What a collection removes and what it spares, and each race with it by a fixed interleaving."""
+"""The blobs that a collection removes or spares, and each race by a fixed interleaving."""
 
 import contextlib
 import math
@@ -59,7 +59,7 @@ def soon(backend):
 
 
 def everything(store):
-    return {held.digest for held in store.blobs.listing()}
+    return {blob.digest for blob in store.blobs.listing()}
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def sweep(soon):
 
 
 def test_what_no_root_reaches_is_removed_and_the_rest_stays(store, sweep):
-    kept, lost = push(store, b"one", b"two"), push(store, b"two", b"three")
-    report = sweep(store, kept)
-    assert everything(store) == {kept, *map(digest_of, (b"one", b"two", b"{}"))}
+    retained, lost = push(store, b"one", b"two"), push(store, b"two", b"three")
+    report = sweep(store, retained)
+    assert everything(store) == {retained, *map(digest_of, (b"one", b"two", b"{}"))}
     assert set(report.removed) == {lost, digest_of(b"three")}
     assert (report.blobs, report.removed_blobs) == (6, 2)
     assert report.removed_bytes == report.bytes - sum(

@@ -54,8 +54,8 @@ def test_the_bundle_stays_what_it_was(store, bundle, tmp_path):
 
 
 def test_other_referrers_and_dumps_that_lost_a_file_do_not_count(store, bundle, tmp_path):
-    other = publish_bundle(store.blobs, folder(tmp_path / "other", signature="s")).digest
-    store.references.refer(REPOSITORY, bundle, other)
+    second = publish_bundle(store.blobs, folder(tmp_path / "other", signature="s")).digest
+    store.references.refer(REPOSITORY, bundle, second)
     assert dump_of(store, bundle) is None
     published = publish_dump(store, folder(tmp_path / "dump", a="one"), bundle)
     assert dump_of(store, bundle) == published

@@ -44,7 +44,7 @@ def files(root: Path) -> set[str]:
 @pytest.mark.parametrize("filled", range(8))
 def test_a_disk_with_less_and_less_room(small_disk, filled):
     store = open_store(small_disk / "store")
-    kept = store.blobs.put(b"kept").digest
+    stored = store.blobs.put(b"kept").digest
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(filled * MIB))
     before, data = files(small_disk), os.urandom(7 * MIB + MIB // 2)
@@ -56,7 +56,7 @@ def test_a_disk_with_less_and_less_room(small_disk, filled):
         assert not store.blobs.has(digest_of(data))
     ballast.unlink()
     assert store.blobs.read(store.blobs.put(data).digest) == data
-    assert store.blobs.read(kept) == b"kept"
+    assert store.blobs.read(stored) == b"kept"
 
 
 def test_records_on_a_full_disk(small_disk):

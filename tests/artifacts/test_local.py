@@ -1,4 +1,4 @@
-"""What only the local store promises: durability through kill -9, and no leftovers."""
+"""Promises of the local store alone: durability through kill -9, and no leftovers."""
 
 import os
 import signal

@@ -89,13 +89,13 @@ def test_the_manifest_is_an_oci_artifact(blobs, bundle):
 
 
 def test_the_same_bundle_has_the_same_digest(blobs, bundle, tmp_path):
-    other = write(tmp_path / "elsewhere", dict(reversed(FILES.items())))
-    os.utime(other / "model.so", (1, 1))
+    elsewhere = write(tmp_path / "elsewhere", dict(reversed(FILES.items())))
+    os.utime(elsewhere / "model.so", (1, 1))
     annotations = {"a": "1", "b": "2"}
     first = publish_bundle(blobs, bundle, annotations)
-    assert publish_bundle(blobs, other, dict(reversed(annotations.items()))) == first
-    (other / "model.so").write_bytes(b"changed")
-    assert publish_bundle(blobs, other, annotations).digest != first.digest
+    assert publish_bundle(blobs, elsewhere, dict(reversed(annotations.items()))) == first
+    (elsewhere / "model.so").write_bytes(b"changed")
+    assert publish_bundle(blobs, elsewhere, annotations).digest != first.digest
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "dangling"])
@@ -134,18 +134,18 @@ def test_an_index_says_what_each_bundle_needs(blobs, bundle):
 
 
 def test_an_index_lists_the_targets_in_order(blobs, bundle):
-    one = publish_bundle(blobs, bundle, {"t": "1"}).digest
-    other = publish_bundle(blobs, bundle, {"t": "2"}).digest
+    first = publish_bundle(blobs, bundle, {"t": "1"}).digest
+    second = publish_bundle(blobs, bundle, {"t": "2"}).digest
     entries = [
-        IndexEntry(one, "x86-64-v3", "x86_64", variant="v3", features=("avx2", "fma")),
-        IndexEntry(other, "aarch64", "aarch64"),
+        IndexEntry(first, "x86-64-v3", "x86_64", variant="v3", features=("avx2", "fma")),
+        IndexEntry(second, "aarch64", "aarch64"),
     ]
     index = publish_index(blobs, entries)
     assert publish_index(blobs, reversed(entries)) == index
     document = json.loads(blobs.read(index))
     assert document["mediaType"] == INDEX
     arm, x86 = document["manifests"]
-    assert arm["digest"] == other
+    assert arm["digest"] == second
     assert (arm["platform"], arm["annotations"]) == (
         {"os": "linux", "architecture": "arm64"},
         {"org.relaxd.target": "aarch64"},
@@ -155,8 +155,8 @@ def test_an_index_lists_the_targets_in_order(blobs, bundle):
         "org.relaxd.target": "x86-64-v3",
         "org.relaxd.features": "avx2,fma",
     }
-    assert (x86["mediaType"], x86["size"]) == (MANIFEST, blobs.size(one))
-    assert [child.digest for child in read_document(blobs, index).children] == [other, one]
+    assert (x86["mediaType"], x86["size"]) == (MANIFEST, blobs.size(first))
+    assert [child.digest for child in read_document(blobs, index).children] == [second, first]
 
 
 def test_an_index_needs_its_bundles(blobs):

@@ -73,12 +73,12 @@ def test_whoever_meets_a_blob_that_is_being_deleted_waits_and_then_looks(
     collector.put(b"x")
     waiting, results = threading.Event(), []
     calls = {"put": lambda: client.put(b"x").new, "touch": lambda: client.touch(DIGEST)}
-    other = threading.Thread(target=lambda: results.append(calls[use]()))
+    thread = threading.Thread(target=lambda: results.append(calls[use]()))
     delete, sleep = obstore.delete, time.sleep
 
     def late(store: Any, path: str) -> None:
         if path.startswith("blobs/"):
-            other.start()
+            thread.start()
             assert waiting.wait(10)
         delete(store, path)
 
@@ -89,7 +89,7 @@ def test_whoever_meets_a_blob_that_is_being_deleted_waits_and_then_looks(
     monkeypatch.setattr(obstore, "delete", late)
     monkeypatch.setattr("artifacts.remote.time.sleep", pause)
     assert collector.discard(DIGEST, math.inf)
-    other.join(10)
+    thread.join(10)
     assert results == [use == "put"]
     assert client.has(DIGEST) == (use == "put")
     assert {path["path"] for chunk in obstore.list(handle) for path in chunk} <= {

@@ -23,7 +23,7 @@ def client(url: str, seed: int, until: float) -> int:
     """Put and touch at random, each time on a connection that remembers nothing; how often a touch
     found a blob.
     """
-    chance, found = random.Random(seed), 0
+    chance, touches = random.Random(seed), 0
     while time.monotonic() < until:
         store, content = ObjectStore(url), chance.choice(CONTENTS)
         began = time.monotonic()
@@ -33,13 +33,13 @@ def client(url: str, seed: int, until: float) -> int:
             time.sleep(chance.random())
             continue
         else:
-            found += 1
-        held = store.has(digest_of(content))
+            touches += 1
+        is_stored = store.has(digest_of(content))
         if time.monotonic() - began < PROMISED_S:
-            assert held, "what was put or touched is gone"
+            assert is_stored, "what was put or touched is gone"
             assert store.read(digest_of(content)) == content
         time.sleep(chance.random() * 2 * AGE_S)
-    return found
+    return touches
 
 
 def collector(url: str, stop: threading.Event) -> int:
@@ -48,8 +48,8 @@ def collector(url: str, stop: threading.Event) -> int:
     store = ObjectStore(url)
     while not stop.is_set():
         before = time.time() - AGE_S
-        for held in list(store.listing()):
-            if held.touched < before and store.discard(held.digest, before):
+        for blob in list(store.listing()):
+            if blob.touched < before and store.discard(blob.digest, before):
                 removed += 1
     return removed
 
@@ -62,9 +62,9 @@ def test_what_is_put_or_touched_stays_beside_collections(s3_url, monkeypatch):
         collectors = [pool.submit(collector, s3_url, stop) for _ in range(2)]
         clients = [pool.submit(client, s3_url, seed, until) for seed in range(8)]
         try:
-            found = sum(task.result() for task in clients)
+            touches = sum(task.result() for task in clients)
         finally:
             stop.set()
         removed = sum(task.result() for task in collectors)
-    assert found > 0
+    assert touches > 0
     assert removed > 0

@@ -1,4 +1,4 @@
-"""What every blob store promises."""
+"""The promises of every blob store."""
 
 import itertools
 import math
@@ -130,7 +130,7 @@ def test_what_was_set_aside_is_reported_and_can_be_cleared(backend, caplog):
         with pytest.raises(BlobCorrupt):
             backend.blobs.read(digest)
         backend.blobs.put(b"content!")
-    assert [(held.digest, held.size) for held in backend.blobs.quarantine()] == [(digest, 8)] * 2
+    assert [(blob.digest, blob.size) for blob in backend.blobs.quarantine()] == [(digest, 8)] * 2
     assert caplog.text.count(f"blob {digest} is corrupt") == 2
     assert backend.blobs.clear_quarantine(before=time.time() - 60) == 0
     assert backend.blobs.clear_quarantine(before=time.time() + 60) == 2
@@ -162,9 +162,9 @@ def test_a_blob_is_discarded_unless_it_was_touched_meanwhile(blobs):
 def test_a_listing_has_every_blob_with_its_size_and_last_touch(blobs):
     began = time.time()
     sizes = {blobs.put(data).digest: len(data) for data in (b"", b"one", b"three")}
-    held = list(blobs.listing())
-    assert {entry.digest: entry.size for entry in held} == sizes
-    assert all(began - 2 <= entry.touched <= time.time() + 2 for entry in held)
+    listed = list(blobs.listing())
+    assert {entry.digest: entry.size for entry in listed} == sizes
+    assert all(began - 2 <= entry.touched <= time.time() + 2 for entry in listed)
 
 
 def test_writers_of_one_digest_do_not_disturb_each_other(blobs):
@@ -196,9 +196,9 @@ def test_a_record_that_is_no_text_gives_way(backend):
     records, name = backend.records, "actions/aa/record"
     records.set(name, "value")
     backend.garble(name, b"sha256:\xff\x00")
-    found = records.get(name)
-    assert not is_digest(found.value)
-    assert records.swap(name, "another", found)
+    record = records.get(name)
+    assert not is_digest(record.value)
+    assert records.swap(name, "another", record)
     assert records.get(name).value == "another"
 
 

@@ -20,7 +20,7 @@ CONTENTS = {
 }
 
 
-def stored(blobs: BlobStore) -> dict[str, Descriptor]:
+def store_contents(blobs: BlobStore) -> dict[str, Descriptor]:
     return {
         name: Descriptor("application/octet-stream", blobs.put(data).digest, len(data))
         for name, data in CONTENTS.items()
@@ -28,20 +28,20 @@ def stored(blobs: BlobStore) -> dict[str, Descriptor]:
 
 
 def test_every_file_comes_back(blobs: BlobStore) -> None:
-    data = b"".join(bundle_tar(blobs, stored(blobs)))
+    data = b"".join(bundle_tar(blobs, store_contents(blobs)))
     assert len(data) % tarfile.BLOCKSIZE == 0
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        found = {
+        contents = {
             member.name: file.read()
             for member in tar.getmembers()
             if (file := tar.extractfile(member))
         }
-    assert found == CONTENTS
-    assert b"".join(bundle_tar(blobs, stored(blobs))) == data
+    assert contents == CONTENTS
+    assert b"".join(bundle_tar(blobs, store_contents(blobs))) == data
 
 
 def test_a_corrupt_file_ends_the_tar(backend: Backend) -> None:
-    files = stored(backend.blobs)
+    files = store_contents(backend.blobs)
     backend.corrupt(files["block"].digest, b"z" * 512)
     with pytest.raises(BlobCorrupt):
         b"".join(bundle_tar(backend.blobs, files))
