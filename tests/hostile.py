@@ -12,6 +12,7 @@ import onnx
 
 import relaxd
 from compiler import api
+from compiler.verify import npz
 from compiler.verify.emulation import engine
 from compiler.verify.point_loop import PointFailed
 from compiler.verify.run.wasm import Module
@@ -69,7 +70,7 @@ def outcomes(
     if str(manifest.target["arch"]).startswith("wasm"):
         return [_in_node(Module(str(engine.find()), bundle, manifest, scratch), f) for f in feeds]
     for number, feed in enumerate(feeds):
-        np.savez(scratch / f"{number}.npz", **feed)
+        npz.write(scratch / f"{number}.npz", feed)
     command = [sys.executable, "-m", "tests.hostile", str(bundle), str(scratch), str(len(feeds))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     ended = done.stdout.splitlines()
@@ -87,7 +88,7 @@ def _outcome(path: Path, line: str) -> dict[str, np.ndarray[Any, Any]] | Refused
 
 def _in_node(module: Module, feed: Arrays) -> dict[str, np.ndarray[Any, Any]] | Refused:
     try:
-        return module.run(dict(feed))
+        return dict(module.run(dict(feed)))
     except PointFailed as error:
         if "RuntimeError" in str(error):
             raise AssertionError(f"the engine trapped: {error}") from error
@@ -98,8 +99,7 @@ def _main(bundle: str, folder: str, count: str) -> None:
     """Writes a line for each feed: null, or the message of its error."""
     model = relaxd.load(bundle, threads=1)
     for number in range(int(count)):
-        with np.load(Path(folder, f"{number}.npz")) as feed:
-            arrays = dict(feed)
+        arrays = npz.read(Path(folder, f"{number}.npz"))
         message = None
         try:
             np.savez(Path(folder, f"{number}.out.npz"), **model.run(arrays))

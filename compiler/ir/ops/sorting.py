@@ -181,8 +181,8 @@ def _row_precedes(matrix: Any, width: Extent, dtype: str, p: Any, q: Any) -> Any
     """Lexicographic order of two rows: decided by the first column where they differ."""
     verdict = loops.cell("int64", 0)
     with loops.serial(width) as column, loops.when(tirx.EQ(verdict[0], ex.prim(0))):
-        one, other = matrix[p, column], matrix[q, column]
-        less, greater = precedes(one, other, dtype, False), precedes(other, one, dtype, False)
+        lhs, rhs = matrix[p, column], matrix[q, column]
+        less, greater = precedes(lhs, rhs, dtype, False), precedes(rhs, lhs, dtype, False)
         verdict[0] = tirx.Select(less, ex.prim(1), tirx.Select(greater, ex.prim(-1), ex.prim(0)))
     return tirx.EQ(verdict[0], ex.prim(1))
 

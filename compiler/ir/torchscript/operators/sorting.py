@@ -99,7 +99,7 @@ def _last(b: Builder, values: Value, axis: int) -> Value:
     return layout.strided_slice(b, values, axis, b.facts.simplify(ex.sub(end, 1)), end, 1)
 
 
-def _where_nan(b: Builder, last: Value, other: Value, found: Value) -> Value:
+def _where_nan(b: Builder, last: Value, replacement: Value, usual: Value) -> Value:
     if not ew.is_float(last.dtype):
-        return found
-    return ew.where(b, ew.compare(b, last, last, "not_equal"), other, found)
+        return usual
+    return ew.where(b, ew.compare(b, last, last, "not_equal"), replacement, usual)

@@ -45,9 +45,9 @@ def draws(n: int, m: int) -> Iterator[np.ndarray]:
     draw = np.random.default_rng([n, m])
     plain = draw.normal(size=(n, m)).astype("f4")
     yield plain
-    one = plain.copy()
-    one[np.arange(n), draw.integers(m, size=n)] = np.nan
-    yield one
+    sparse = plain.copy()
+    sparse[np.arange(n), draw.integers(m, size=n)] = np.nan
+    yield sparse
     yield draw.choice(SPECIAL, size=(n, m))
     for value in (np.nan, np.inf, -np.inf):
         yield np.full((n, m), value, np.float32)
@@ -100,18 +100,18 @@ def test_torchscript_keeps_nan(function: Any, geometry: str, tmp_path: Path) -> 
     inputs = dict.fromkeys(names, "float32[n,m]")
     model = build_at(tmp_path, geometry, saved(script), "pt", inputs=inputs, dims={"m": (2, 64)})
     for size in SIZES:
-        other = np.random.default_rng(7).choice(SPECIAL, size=size)
+        y = np.random.default_rng(7).choice(SPECIAL, size=size)
         for x in draws(*size):
-            feed = dict(zip(names, (x, other), strict=True))
+            feed = dict(zip(names, (x, y), strict=True))
             with torch.inference_mode():
                 wanted = script(*(torch.from_numpy(value.copy()) for value in feed.values()))
             _agree(list(model.run(feed).values()), [value.numpy() for value in wanted])
 
 
-def _agree(found: list[Any], wanted: list[Any]) -> None:
-    for place, (got, want) in enumerate(zip(found, wanted, strict=True)):
+def _agree(outputs: list[Any], wanted: list[Any]) -> None:
+    for index, (got, want) in enumerate(zip(outputs, wanted, strict=True)):
         assert got.dtype == want.dtype
-        np.testing.assert_allclose(got, want, 1e-5, 1e-6, equal_nan=True, err_msg=str(place))
+        np.testing.assert_allclose(got, want, 1e-5, 1e-6, equal_nan=True, err_msg=str(index))
 
 
 def negations() -> onnx.ModelProto:
@@ -139,7 +139,7 @@ def test_onnx_compares_as_onnxruntime(geometry: str, tmp_path: Path) -> None:
     session = session_of(onnx_model)
     model = build_at(tmp_path, geometry, onnx_model.SerializeToString(), "onnx")
     for size in SIZES:
-        other = np.random.default_rng(7).choice(SPECIAL, size=size)
+        y = np.random.default_rng(7).choice(SPECIAL, size=size)
         for x in draws(*size):
             feed = {"x": x, "y": other}
             _agree(list(model.run(feed).values()), session.run(None, feed))
