@@ -141,5 +141,5 @@ def test_onnx_compares_as_onnxruntime(geometry: str, tmp_path: Path) -> None:
     for size in SIZES:
         y = np.random.default_rng(7).choice(SPECIAL, size=size)
         for x in draws(*size):
-            feed = {"x": x, "y": other}
+            feed = {"x": x, "y": y}
             _agree(list(model.run(feed).values()), session.run(None, feed))
