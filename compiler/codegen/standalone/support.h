@@ -128,7 +128,8 @@ static inline RD_UNUSED int rd_mul(int64_t a, int64_t b, int64_t *product) {
 #else
   /* By halves: compilers call a function of their library for the whole. */
   uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
-  uint64_t high = (x >> 32) != 0 ? (x >> 32) * y : (y >> 32) * x, low = (uint32_t)x * (y & UINT32_MAX);
+  uint64_t high = (x >> 32) != 0 ? (x >> 32) * y : (y >> 32) * x,
+           low = (uint32_t)x * (y & UINT32_MAX);
   uint64_t all = low + (high << 32);
   if (((x >> 32) != 0 && (y >> 32) != 0) || (high >> 32) != 0 || all < low || all > INT64_MAX)
     return 1;
@@ -171,7 +172,7 @@ static RD_UNUSED int rd_fail(rd_context *c, int status, const char *why) {
 
 /* The sentence behind the name of the node, where one is known. */
 static RD_UNUSED __attribute__((cold, noinline)) int rd_fail_at(rd_context *c, int status,
-                                                               const char *why) {
+                                                                const char *why) {
   const char *end = c->text + sizeof c->text - 1;
   char *at = c->text;
   if (c->node == NULL) return rd_fail(c, status, why);
