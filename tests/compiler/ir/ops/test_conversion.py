@@ -64,3 +64,25 @@ def test_every_vector_unit_gives_the_same(target: str, tmp_path: Path) -> None:
     x = floats("float32")
     for name, got in relaxd.load(folder).run({"x": x}).items():
         np.testing.assert_array_equal(got, convert_by_numpy(x, name), err_msg=name)
+
+
+def test_what_is_clipped_to_the_type_stays_a_plain_cast() -> None:
+    """Kernels of int8 recognise it."""
+    codes = helper.np_dtype_to_tensor_dtype(np.dtype("int8"))
+
+    def programs(low: float, shift: float) -> int:
+        nodes = [
+            helper.make_node("Max", ["x", "low"], ["above"]),
+            helper.make_node("Min", ["above", "high"], ["clipped"]),
+            helper.make_node("Round", ["clipped"], ["whole"]),
+            helper.make_node("Add", ["whole", "shift"], ["shifted"]),
+            helper.make_node("Cast", ["shifted"], ["y"], to=codes),
+        ]
+        numbers = {"low": low, "high": 127 - shift, "shift": shift}
+        constants = {name: np.float32(value) for name, value in numbers.items()}
+        model = model_of(nodes, {"x": "float32[n]"}, constants, outputs=["y"])
+        functions = build(model).imported.module.functions
+        return sum("convert" in gvar.name_hint for gvar in functions)
+
+    assert programs(-128 - 3, 3) == 0
+    assert programs(-128 - 4, 3) == 1
