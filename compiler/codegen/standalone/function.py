@@ -176,8 +176,15 @@ class Function:
         return TensorValue(data, tuple(map(self.text, extents)))
 
     def _write(self, lines: Sequence[str], kernel: str) -> None:
-        """Statements; where they check extents, an error names the nodes of the kernel."""
-        checks = any(mark in line for line in lines for mark in _CHECKS)
+        """Statements; where they check extents that follow from values of inputs, an error names
+        the nodes of the kernel. What shapes alone decide leaves models of other names one library.
+        """
+        late = {text for dim, text in self.names.items() if dim not in self.bound}
+        checks = any(
+            mark in line and any(text in line for text in late)
+            for line in lines
+            for mark in _CHECKS
+        )
         nodes = ", ".join(self.driver.nodes.get(kernel, ()))
         if checks and nodes:
             self.lines.append(f"  c->own.node = {quoted(nodes)};")

@@ -69,7 +69,8 @@ def test_rows_that_are_gathered_are_written_where_they_are_joined(
         for gvar, func in to_kernels(imported.module, HOST, imported.ranges).functions.items()
         if isinstance(func, tirx.PrimFunc)
     }
-    assert names == {"check_indices", "fused_take_take_concatenate"}
+    # Each check has the number of its node's message.
+    assert names == {"check_indices", "check_indices1", "fused_take_take_concatenate"}
     feeds = [
         {
             "x": draw.standard_normal((n, 20)).astype("float32"),
