@@ -50,7 +50,8 @@ def _bounds(b: Builder, expr: relax.Expr, steps: int) -> tuple[float, float]:
         array = expr.value.numpy().astype(np.float64)
         return float(array.min(initial=math.inf)), float(array.max(initial=-math.inf))
     call: Any = b.bb.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-    name, args = getattr(getattr(call, "op", None), "name", ""), getattr(call, "args", ())
+    name = getattr(getattr(call, "op", None), "name", "")
+    args: Any = getattr(call, "args", ())
     if name == "relax.call_tir":
         name, args = str(args[0].name_hint).rstrip("0123456789"), args[1].fields
     if not steps or name not in _MONOTONE:
