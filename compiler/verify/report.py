@@ -32,7 +32,15 @@ from compiler.verify.sides import (
     run_library,
     where,
 )
-from compiler.verify.uncertainty import Answers, Rounded, evaluate, exact_engines, perturb
+from compiler.verify.uncertainty import (
+    MORE_SEEDS,
+    Answers,
+    Rounded,
+    evaluate,
+    exact_engines,
+    perturb,
+    perturb_more,
+)
 from compiler.verify.unrounded import changes, check_error, check_likeness
 from relaxd.contract.numerics import Verdict
 from relaxd.contract.options import CompileOptions
@@ -151,6 +159,11 @@ def _judged(
     if unsettled() and not strict:
         known = perturb(unsettled(), reference, rounded, folder, budget)
         judged = judge_again(judged, evidence)
+        quantizes = signature.quantized or any(one.nudged for one in rounded)
+        for seeds in MORE_SEEDS if quantizes else ():
+            if unsettled():
+                known = perturb_more(known, unsettled(), reference, seeds, folder, budget)
+                judged = judge_again(judged, evidence)
     for name in exact_engines(reference):
         if unsettled():
             known = evaluate(known, unsettled(), reference, folder, budget, name)

