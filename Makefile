@@ -10,7 +10,9 @@ PARALLEL = -n $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --maxprocess
 unexport PYTHONDONTWRITEBYTECODE
 FAMILIES := tests/compiler/passes/cpu/families
 
-.PHONY: help env demo test long robustness geometry emulation fuzz hostile zoo stories snippets conformance images check site structure fmt lock dist clean
+UNITS ?= 128/16 128/32 256/16 512/32
+
+.PHONY: help env demo test long robustness geometry units emulation fuzz hostile zoo stories snippets conformance images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +37,12 @@ geometry: env ## run the tests of kernels at the vector units of every class of 
 	@for unit in 128/16 128/32 256/16 512/32; do \
 		echo "geometry $$unit"; \
 		RELAXD_GEOMETRY=$$unit $(BIN)/python -m pytest $(PARALLEL) -m '' $(FAMILIES) --ignore $(FAMILIES)/test_families.py $(ARGS) || exit 1; \
+	done
+
+units: env ## run `make test` whole as on each class of processor, one after another; UNITS=256/16 for one, ARGS for pytest
+	@for unit in $(UNITS); do \
+		echo "vector unit $$unit"; \
+		$(BIN)/python -m tests.vector_unit $$unit $(PARALLEL) $(ARGS) || exit 1; \
 	done
 
 emulation: env ## run libraries for 32-bit ARM, RISC-V and micro-controllers under emulators: minutes, of which most are spent once on their C libraries

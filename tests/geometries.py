@@ -12,16 +12,8 @@ from compiler import targets
 from compiler.build import build
 from compiler.isolation.messages import CompileJob
 from compiler.targets import Target
+from tests.vector_unit.hook import GEOMETRIES, at_geometry
 
-GEOMETRIES = {
-    "128/16": (128, 16, False),
-    "128/32": (128, 32, True),
-    "256/16": (256, 16, True),
-    "512/32": (512, 32, True),
-}
-"""Bits of a vector, how many registers hold one, and whether the processor has fused products: SSE,
-NEON and RISC-V's vectors, AVX2, AVX-512.
-"""
 NATIVE = "native"
 NAMES = (*GEOMETRIES, NATIVE)
 _VARIABLE = "RELAXD_GEOMETRY"
@@ -30,14 +22,9 @@ _VARIABLE = "RELAXD_GEOMETRY"
 def geometry(name: str) -> Target:
     """This machine's instructions, scheduled for the vectors and registers of another processor;
     `native` is this machine as it is.
-
-    Products of small integers take their portable form: their instructions are of one width each.
     """
-    host = targets.resolve(NATIVE)
-    if name == NATIVE:
-        return host
-    bits, registers, fma = GEOMETRIES[name]
-    return replace(host, vector_bits=bits, vector_registers=registers, fma=fma, isa=())
+    native = targets.resolve(NATIVE)
+    return native if name == NATIVE else at_geometry(native, name)
 
 
 def host() -> Target:
