@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("relaxd", "service", "compiler", "artifacts", "tests", "tools", "benchmarks")
-MOST_FILE_LINES = 400
+MOST_FILE_LINES = 600
 MOST_FUNCTION_LINES = 25
 """The limit for nine functions of ten in a root package; single ones may be longer."""
 

@@ -63,10 +63,10 @@ def test_long_files_and_functions_are_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = "    x = 1\n" * 30
-    tree = plant(tmp_path, house__long="y = 1\n" * 401, house__slow=f"def slow():\n{body}" * 9)
+    tree = plant(tmp_path, house__long="y = 1\n" * 601, house__slow=f"def slow():\n{body}" * 9)
     status, text = run(tree, capsys)
     assert status == 1
-    assert "house.long: 401 lines, over 400" in text
+    assert "house.long: 601 lines, over 600" in text
     assert "house: functions' p90 is 31 lines, over 25" in text
 
 

@@ -69,7 +69,7 @@ def find(source: Source, rules: Rules) -> Iterator[Finding]:
             yield Finding(source.path, name.line, "participle", instead)
         parts = [part.lower() for part in _PART.findall(name.name)]
         for _, refusal in rules.names.find(parts):
-            if not refusal.alone or len(parts) == len(refusal.words):
+            if refusal.covers(parts, name.local) and name.name not in rules.terms:
                 rule = f"name: {refusal.phrase}"
                 yield Finding(source.path, name.line, rule, f"{name.name!r}: {refusal.instead}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 _TERMS = ("Term", "Meaning", "Not in text", "Not in names")
 _WORDS = ("Rule", "Words")
 _PAGES = ("Instead of", "Say")
-_REFUSED = re.compile(r"`([^`]+)`( alone)?")
+_REFUSED = re.compile(r"`([^`]+)`( alone)?( in definitions)?")
 
 
 @dataclass(frozen=True)
@@ -16,17 +16,23 @@ class Refusal:
     """A word or phrase that is refused, and what to say instead.
 
     words: in lower case; the last may end in `*`, which stands for any ending. alone: the words
-    have to be the whole name.
+    have to be the whole name. locals_too: variables of a function may not have that name either.
     """
 
     words: tuple[str, ...]
     instead: str
     alone: bool = False
+    locals_too: bool = True
 
     @property
     def phrase(self) -> str:
         """The words as the glossary has them."""
         return " ".join(self.words)
+
+    def covers(self, parts: Sequence[str], is_local: bool) -> bool:
+        """Tell whether the refusal holds for a name of these parts, in which its words occur."""
+        is_covered = not self.alone or len(parts) == len(self.words)
+        return is_covered and (self.locals_too or not is_local)
 
 
 @dataclass
@@ -65,6 +71,7 @@ class Rules:
     participles: frozenset[str] = frozenset()
     no_participles: frozenset[str] = frozenset()
     openings: frozenset[str] = frozenset()
+    terms: frozenset[str] = frozenset()
 
     def is_participle(self, name: str) -> bool:
         """Whether the name is one word, and a participle."""
@@ -87,11 +94,13 @@ def read_rules(page: Path) -> Rules:
             for refusal in _refusals(cells[0], cells[1]):
                 rules.pages.add(refusal)
         elif header == _WORDS:
-            words[cells[0]] = frozenset(word for word, _ in _REFUSED.findall(cells[1]))
-    kinds = ("irregular participle", "no participle", "docstring opening")
+            words[cells[0]] = frozenset(word for word, *_ in _REFUSED.findall(cells[1]))
+    kinds = ("irregular participle", "no participle", "docstring opening", "term in names")
     if words.keys() != {*kinds} or not rules.text.refusals:
         raise ValueError(f"{page} has to have tables of terms, and the rules {', '.join(kinds)}")
-    rules.participles, rules.no_participles, rules.openings = (words[kind] for kind in kinds)
+    rules.participles, rules.no_participles, rules.openings, rules.terms = (
+        words[kind] for kind in kinds
+    )
     return rules
 
 
@@ -110,8 +119,9 @@ def _rows(text: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
 
 
 def _refusals(cell: str, instead: str) -> Iterator[Refusal]:
-    for phrase, alone in _REFUSED.findall(cell):
-        yield Refusal(tuple(re.split(r"[\s_]+", phrase.lower())), instead, bool(alone))
+    for phrase, alone, in_definitions in _REFUSED.findall(cell):
+        words = tuple(re.split(r"[\s_]+", phrase.lower()))
+        yield Refusal(words, instead, bool(alone), not in_definitions)
 
 
 def _matches(words: Sequence[str], pattern: Sequence[str]) -> bool:

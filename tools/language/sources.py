@@ -32,11 +32,16 @@ class Text:
 
 @dataclass(frozen=True)
 class Name:
-    """A name that is defined in a line; public_function: others may call it by that name."""
+    """A name that is defined in a line.
+
+    public_function: others may call it by that name. local: only one function, comprehension or
+    lambda sees it, or it is a parameter that Python's own methods (`__eq__`) name.
+    """
 
     line: int
     name: str
     public_function: bool = False
+    local: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,17 +138,40 @@ def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[Text]:
 
 
 def _names(tree: ast.Module, nodes: Iterable[ast.AST]) -> Iterator[Name]:
-    """Functions, classes, parameters and variables, each name once."""
+    """Functions, classes, parameters and variables, each name once: as a local if only that."""
     public = {id(node) for node in _public_functions(tree)}
+    local = {id(node) for node in _locals(nodes)}
     seen = set[str]()
-    for node in nodes:
-        name, line = _defined(node)
+    for node in sorted(nodes, key=lambda node: id(node) in local):
+        name, line = _define(node)
         if name and (id(node) in public or name not in seen):
-            yield Name(line, name, id(node) in public)
+            yield Name(line, name, id(node) in public, id(node) in local)
             seen.add(name)
 
 
-def _defined(node: ast.AST) -> tuple[str, int]:
+def _locals(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Variables of functions, comprehensions and lambdas, and parameters of `__eq__` and such."""
+    for node in nodes:
+        if isinstance(node, _Function):
+            yield from (each for body in node.body for each in _variables(body))
+            if node.name.startswith("__") and node.name != "__init__":
+                yield from ast.walk(node.args)
+        elif isinstance(node, ast.comprehension):
+            yield from ast.walk(node.target)
+        elif isinstance(node, ast.Lambda):
+            yield from ast.walk(node.args)
+
+
+def _variables(body: ast.AST) -> Iterator[ast.Name]:
+    """Names that a statement binds; fields of a class inside of it are none."""
+    if isinstance(body, ast.Name):
+        yield body
+    if not isinstance(body, ast.ClassDef):
+        for child in ast.iter_child_nodes(body):
+            yield from _variables(child)
+
+
+def _define(node: ast.AST) -> tuple[str, int]:
     """The name that a node defines and its line; an empty one if it defines none."""
     if isinstance(node, ast.ClassDef | _Function):
         return node.name, node.lineno

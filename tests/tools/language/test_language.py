@@ -16,6 +16,7 @@ GLOSSARY = """# Glossary
 | perturb | change a little | `nudg*` | `nudg*` |
 | position | an index | `places` | `place` |
 | result | what came out | | `found` alone |
+| lhs | left operand | | `one` alone in definitions |
 | memory-bound | slow memory | `few  words` | `outruns_cache` |
 
 | Rule | Words |
@@ -23,6 +24,7 @@ GLOSSARY = """# Glossary
 | irregular participle | `kept` |
 | no participle | `seed` |
 | docstring opening | `Whether` |
+| term in names | `in_place` |
 
 | Instead of | Say |
 |---|---|
@@ -56,6 +58,28 @@ def test_names_are_refused_by_their_parts(tmp_path: Path) -> None:
     ]
 
 
+def test_locals_may_have_a_name_that_definitions_may_not(tmp_path: Path) -> None:
+    code = (
+        "def add(one):\n    one = [one for one in one]\n"
+        "class Two:\n"
+        "    one: int\n"
+        "    def __eq__(self, one): ...\n"
+        "total = lambda one: sum(one for one in one)\n"
+        "def build():\n"
+        "    class Three:\n"
+        "        one: int\n"
+    )
+    assert rules_of(plant(tmp_path, code)) == [(1, "name: one")]
+    assert rules_of(plant(tmp_path, code.replace("def add(one)", "def add(two)"))) == [
+        (4, "name: one")
+    ]
+
+
+def test_terms_of_the_field_may_have_a_refused_part(tmp_path: Path) -> None:
+    code = "def run(in_place, in_places, place): ...\n"
+    assert rules_of(plant(tmp_path, code)) == [(1, "name: place")]
+
+
 def test_prose_is_refused_in_docstrings_comments_and_messages(tmp_path: Path) -> None:
     code = (
         '"""Nudges it by few\nwords."""\n'
@@ -87,7 +111,7 @@ def test_pages_are_read_without_what_they_quote(tmp_path: Path) -> None:
 def test_public_functions_are_verbs(tmp_path: Path) -> None:
     code = (
         "def rounded(): ...\ndef kept(): ...\ndef _kept(): ...\ndef seed(): ...\n"
-        "class One:\n"
+        "class Two:\n"
         "    def joined(self): ...\n"
         "    @property\n    def shared(self): ...\n"
         "    def rounded_up(self): ...\n"
