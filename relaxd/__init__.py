@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What the package offers, imported or not."""
+    """List what the package offers, imported or not."""
     return sorted({*globals(), *__all__})
 
 

@@ -34,9 +34,9 @@ def load(
     pulling raises PullError, ServerError, ServerUnreachable.
     """
     if str(path).startswith(SCHEME):
-        from relaxd.client.kept import kept
+        from relaxd.client.bundle_cache import pull_cached
 
-        path = kept(str(path), _folder(), target)
+        path = pull_cached(str(path), _folder(), target)
     return model.load(
         path, threads=threads, trust=trust, metrics=metrics, copy_weights=copy_weights
     )

@@ -46,12 +46,12 @@ class Principal:
     method: Method
 
     def has_any(self, scopes: frozenset[Scope]) -> bool:
-        """Whether one of the scopes is among its own."""
+        """True if one of the scopes is among its own."""
         return Scope.ADMIN in self.scopes or bool(self.scopes & scopes)
 
     @property
     def operates(self) -> bool:
-        """Whether it may act for the whole service: an admin of the operator's tenant."""
+        """True if it may act for the whole service: an admin of the operator's tenant."""
         return self.tenant == DEFAULT and Scope.ADMIN in self.scopes
 
 
@@ -70,7 +70,7 @@ def bundles_of(tenant: str) -> str:
 
 
 def is_tenant_name(name: str) -> bool:
-    """Whether a new tenant may be called that."""
+    """True if a new tenant may be called that."""
     return (
         len(name) <= LONGEST_TENANT and TENANT.fullmatch(name) is not None and name not in RESERVED
     )

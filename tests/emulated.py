@@ -11,7 +11,7 @@ with_c_library = pytest.mark.skipif(not ALL, reason="`make emulation` runs it")
 
 
 def needs_c_library(arch: str) -> bool:
-    """Whether programs of that architecture bring a C library of their own: those for aarch64 are
+    """True if programs of that architecture bring a C library of their own: those for aarch64 are
     linked against the emulator's, a WebAssembly engine takes none.
     """
     return arch not in ("aarch64", "wasm32")

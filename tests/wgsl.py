@@ -22,7 +22,7 @@ def shaders(library: bytes) -> dict[str, str]:
 
 @cache
 def present() -> bool:
-    """Whether Dawn is here."""
+    """True if Dawn is here."""
     return shutil.which("node") is not None and _run().returncode == 0
 
 

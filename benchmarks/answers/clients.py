@@ -321,7 +321,7 @@ async def _refused(
 
 
 async def _overloaded(response: httpx.Response, draw: random.Random, seen: Seen) -> bool:
-    """Whether too many waited; the client then waits a little."""
+    """True if too many waited; the client then waits a little."""
     if response.status_code == 200:
         return False
     if (response.status_code, response.json()["error"]["type"]) != (429, "rate_limit_error"):

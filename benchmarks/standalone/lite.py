@@ -26,7 +26,7 @@ class LiteRow:
 
 
 def present() -> bool:
-    """Whether the interpreter is installed."""
+    """True if the interpreter is installed."""
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 

@@ -56,10 +56,10 @@ def create_token(
     json: Json = False,
 ) -> None:
     """Make a token; its text is printed this once."""
-    for given in scope:
-        if given not in SCOPES:
+    for each in scope:
+        if each not in SCOPES:
             raise DeclarationError(
-                f"there is no scope {given!r}", field="scope", hint=f"one of {', '.join(SCOPES)}"
+                f"there is no scope {each!r}", field="scope", hint=f"one of {', '.join(SCOPES)}"
             )
     with _client(server, token) as client:
         _show_issued(client.create_token(name, scope, days=days, tenant=tenant), json)
@@ -74,16 +74,16 @@ def list_tokens(
 ) -> None:
     """Every token of a tenant, without its secret."""
     with _client(server, token) as client:
-        found = client.tokens(tenant)
+        listed_tokens = client.tokens(tenant)
     if json:
-        print_json({"tokens": found})
+        print_json({"tokens": listed_tokens})
         return
     table = Table("id", "name", "scopes", "last used", "until", box=None)
-    for one in found:
+    for one in listed_tokens:
         until = "revoked" if one["revoked_at"] else one["expires_at"] or "it is revoked"
         scopes = " ".join(one["scopes"])
         table.add_row(one["id"], one["name"], scopes, one["last_used_at"] or "never", until)
-    stdout().print(table if found else "no tokens")
+    stdout().print(table if listed_tokens else "no tokens")
 
 
 @tokens.command("revoke", cls=Command)
@@ -224,13 +224,13 @@ def _number(field: str, text: str) -> float | None:
         ) from error
 
 
-def _show_tenants(found: list[dict[str, Any]], as_json: bool) -> None:
+def _show_tenants(tenants: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        print_json({"tenants": found})
+        print_json({"tenants": tenants})
         return
     columns = ("name", "stores", "of", "running", "queued", "requests/s", "weight", "cache")
     table = Table(*columns, box=None)
-    for tenant in found:
+    for tenant in tenants:
         limits = [tenant[name] for name in ("running", "queued", "requests")]
         table.add_row(
             tenant["name"],

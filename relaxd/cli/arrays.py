@@ -15,14 +15,14 @@ from relaxd.loader.samples import dim_values, draw
 
 
 def complete(
-    model: Model, given: Mapping[str, np.ndarray], chosen: Mapping[str, int], seed: int
+    model: Model, arguments: Mapping[str, np.ndarray], chosen: Mapping[str, int], seed: int
 ) -> dict[str, np.ndarray]:
-    """The given inputs and, at dims that agree with them, drawn ones for the rest."""
-    known = tuple(spec for spec in model.inputs if spec.name in given)
-    implied = Binding(known, model.dims).solve(tuple(given[spec.name].shape for spec in known))
-    rest = tuple(spec for spec in model.inputs if spec.name not in given)
+    """The arguments, and random inputs for the rest at dims that agree with them."""
+    known = tuple(spec for spec in model.inputs if spec.name in arguments)
+    implied = Binding(known, model.dims).solve(tuple(arguments[spec.name].shape for spec in known))
+    rest = tuple(spec for spec in model.inputs if spec.name not in arguments)
     values = dim_values(model.dims, {**chosen, **implied})
-    return {**draw(rest, values, seed, model.manifest.state), **given}
+    return {**draw(rest, values, seed, model.manifest.state), **arguments}
 
 
 def read(path: Path) -> np.ndarray:
@@ -69,7 +69,7 @@ def save(path: Path, outputs: Mapping[str, np.ndarray]) -> None:
 
 
 def _portable(array: np.ndarray) -> np.ndarray:
-    """What an .npz cannot name is widened: floats to float32, integers of few bits to 8."""
+    """Widen types that an .npz cannot name: floats to float32, 2- and 4-bit integers to 8 bits."""
     name = array.dtype.name
     if name in STORAGE and "float" not in name:
         return array.astype(STORAGE[name])

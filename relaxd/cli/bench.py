@@ -48,7 +48,7 @@ def bench(
     with extras.runtime():
         model = load(bundle, threads=threads)
     load_seconds = time.perf_counter() - began
-    points = [dim_values(model.dims, point) for point in product_of(choices)]
+    points = [dim_values(model.dims, point) for point in all_points(choices)]
     results = [_measure(model, point, runs, warmup, seed) for point in points]
     if json:
         print_json(
@@ -120,7 +120,7 @@ def choices_of(texts: list[str] | None) -> dict[str, list[int]]:
     return choices
 
 
-def product_of(choices: dict[str, list[int]]) -> list[Point]:
+def all_points(choices: dict[str, list[int]]) -> list[Point]:
     """Every combination of the values."""
     return [
         dict(zip(choices, sizes, strict=True)) for sizes in itertools.product(*choices.values())

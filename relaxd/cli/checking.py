@@ -70,7 +70,7 @@ def ci_command(
     _write(checks, summary, junit_file, sarif_file)
     if move and not any(check.problems for check in checks):
         for check in checks:
-            known.move(check.model, check.target, str(check.digest), run.place(check))
+            known.move(check.model, check.target, str(check.digest), run.folder_of(check))
     if json:
         print_json({"baseline": baseline, "checks": [check.to_json() for check in checks]})
     else:
@@ -89,9 +89,9 @@ def _write(
     if summary is not None:
         with summary.open("a") as file:
             file.write(markdown(checks))
-    for place, text in ((junit_file, junit), (sarif_file, sarif)):
-        if place is not None:
-            place.write_text(text(checks))
+    for path, text in ((junit_file, junit), (sarif_file, sarif)):
+        if path is not None:
+            path.write_text(text(checks))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _Run:
     server: str | None
     token: str | None
 
-    def place(self, check: Check) -> Path:
+    def folder_of(self, check: Check) -> Path:
         """The folder of the check's bundle."""
         return self.output / check.model / re.sub(r"[^\w.-]", "_", check.target)
 
@@ -113,15 +113,15 @@ class _Run:
         check = Check(model.name, str(model.path), target)
         stderr().print(f"{model.name}: {target}", markup=False)
         try:
-            bundle = self._compiled(model, target, self.place(check))
+            bundle = self._compiled(model, target, self.folder_of(check))
         except RelaxdError as error:
             return Check(model.name, str(model.path), target, error=str(error))
         return self._compared(check, model, bundle)
 
-    def _compiled(self, model: ProjectModel, target: str, place: Path) -> CompiledBundle:
+    def _compiled(self, model: ProjectModel, target: str, output: Path) -> CompiledBundle:
         bundle = compile_request(
             model.path,
-            place,
+            output,
             replace(model.request, targets=(target,)),
             samples=model.samples,
             server=self.server,
@@ -136,10 +136,10 @@ class _Run:
     def _compared(self, check: Check, model: ProjectModel, bundle: CompiledBundle) -> Check:
         facts = (check.model, check.path, check.target, bundle.digest, bundle.size)
         with tempfile.TemporaryDirectory(prefix="relaxd-ci-") as scratch:
-            found = self.baselines.find(check.model, check.target, Path(scratch, "base"))
-            if found is None:
+            baseline = self.baselines.find(check.model, check.target, Path(scratch, "base"))
+            if baseline is None:
                 return Check(*facts)
-            digest, folder = found
+            digest, folder = baseline
             if digest == bundle.digest or not model.fail_if:
                 return Check(*facts, baseline=digest)
             try:

@@ -1,4 +1,4 @@
-"""What a run of `relaxd ci` found, as a step summary, JUnit and SARIF."""
+"""Reports of `relaxd ci`: a step summary, JUnit and SARIF."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """A condition of `relaxd diff`, whether it failed the check, and what was found."""
+    """A condition of `relaxd diff`, whether it failed the check, and the measured value."""
 
     gate: str
     failed: bool
@@ -35,7 +35,7 @@ class Check:
 
     @property
     def regressed(self) -> bool:
-        """Whether any gate failed."""
+        """True if any gate failed."""
         return any(gate.failed for gate in self.gates)
 
     @property
@@ -53,14 +53,14 @@ def markdown(checks: Sequence[Check]) -> str:
     """A table with a row a check, then the reasons of those that failed."""
     lines = ["### relaxd", "", "| | Model | Target | Bytes | Found |", "|---|---|---|---:|---|"]
     for check in checks:
-        found = "; ".join(check.problems) or _held(check)
+        outcome = "; ".join(check.problems) or _outcome(check)
         mark = "failed" if check.problems else "passed"
-        cells = (mark, check.model, check.target, str(check.size or ""), found)
+        cells = (mark, check.model, check.target, str(check.size or ""), outcome)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _held(check: Check) -> str:
+def _outcome(check: Check) -> str:
     if check.baseline is None:
         return "no baseline yet"
     if check.baseline == check.digest:

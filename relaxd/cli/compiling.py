@@ -18,7 +18,7 @@ from relaxd.cli.views import size, status_mark, warning_lines
 from relaxd.client import Client, JobHandle, extras
 from relaxd.client.compiling import digest_here
 from relaxd.client.errors import JobFailed, PullError, WaitTimeout
-from relaxd.client.folder import emptied, replacing
+from relaxd.client.folder import clear_folder, replacing
 from relaxd.client.job import failure_of, reproducer_of
 from relaxd.contract import numerics
 from relaxd.contract.model_folder import require_model
@@ -173,8 +173,8 @@ def compile_command(
         )
     if dump:
         request = replace(request, options=replace(request.options, dump=True))
-    kept = dump if dump or not request.options.dump else _beside(output, "dump")
-    delivery = _Delivery(output, kept, require_verified)
+    dump_folder = dump if dump or not request.options.dump else _beside(output, "dump")
+    delivery = _Delivery(output, dump_folder, require_verified)
     if server is None:
         if detach:
             raise DeclarationError(
@@ -228,19 +228,19 @@ def _delivered(
 
 def _pulled(job: JobHandle, build: dict[str, Any], delivery: "_Delivery") -> Result:
     target = build["target"]
-    place, dump = delivery.of(target, len(job.builds))
+    output, dump = delivery.of(target, len(job.builds))
     if not build["artifact"]:
-        return Result(target, error=_failure(job, build, _beside(place, "reproducer")))
+        return Result(target, error=_failure(job, build, _beside(output, "reproducer")))
     report = Numerics.from_json(build.get("numerics"))
     try:
         delivery.admit(report)
     except UnverifiedError as error:
         return Result(target, error=error)
-    job.pull(target, place)
+    job.pull(target, output)
     if dump:
         job.pull_dump(target, dump)
     artifact = build["artifact"]
-    return Result(target, place, artifact["size"], artifact["digest"], report)
+    return Result(target, output, artifact["size"], artifact["digest"], report)
 
 
 def _failure(job: JobHandle, build: dict[str, Any], reproducer: Path) -> JobFailed:
@@ -318,17 +318,17 @@ def _build(
     verbose: bool,
 ) -> Result:
     api = extras.load("compiler.api", extra="compiler")
-    place, dump = delivery.of(target, len(request.targets))
+    output, dump = delivery.of(target, len(request.targets))
     try:
-        with replacing(place) as fresh:
+        with replacing(output) as fresh:
             manifest = api.compile_request(
                 model,
                 request,
                 output=fresh,
                 target=target,
                 samples=samples,
-                dump=emptied(dump) if dump else None,
-                reproducer=_beside(place, "reproducer"),
+                dump=clear_folder(dump) if dump else None,
+                reproducer=_beside(output, "reproducer"),
                 on_event=lambda event: _show(event.to_json(), target, progress, verbose),
             )
             report = _report_in(fresh)
@@ -339,7 +339,7 @@ def _build(
         return Result(target, error=error)
     progress.end(target, State.SUCCEEDED)
     size = sum(entry.size for entry in manifest.files.values())
-    return Result(target, place, size, digest, report)
+    return Result(target, output, size, digest, report)
 
 
 def _report_in(bundle: Path) -> Numerics:

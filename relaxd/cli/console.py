@@ -65,12 +65,12 @@ def error_document(error: RelaxdError) -> dict[str, Any]:
     document = {"message": error.message, "hint": error.hint, **error.details}
     match error:
         case ServerError(problem=problem):
-            kept = {
+            details = {
                 key: value
                 for key, value in problem.items()
                 if key not in ("detail", "title", "status", "type", "retryable", "errors")
             }
-            document |= {**kept, **kept.get("details", {})}
+            document |= {**details, **details.get("details", {})}
         case JobFailed(failure=failure):
             document |= {**failure, **failure.get("details", {})}
         case RelaxdError(failure=Failure() as failure):  # type: ignore[misc]

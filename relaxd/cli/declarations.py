@@ -73,7 +73,7 @@ Flavours = Annotated[
     Flavour | None,
     typer.Option(
         "--flavour",
-        help="What runs the graph: TVM's runtime, or the library alone.",
+        help="The backend: vm (needs TVM's runtime), or standalone (a plain C library).",
         show_default="the target's",
     ),
 ]
@@ -81,7 +81,7 @@ Weights = Annotated[
     WeightForm | None,
     typer.Option(
         "--weights",
-        help="What to store large weights as; numerics.json says what it changes.",
+        help="The type that large weights are stored in; numerics.json reports the error.",
         show_default="float32",
     ),
 ]
@@ -91,7 +91,7 @@ WeightsError = Annotated[
         "--weights-error",
         metavar="SHARE",
         min=0,
-        help="Fail where rounded weights change an output by more, as 0.05 of its values.",
+        help="Fail if quantized weights change an output by more than this share, as 0.05.",
         show_default=False,
     ),
 ]
@@ -99,7 +99,7 @@ PrecisionOption = Annotated[
     Precision | None,
     typer.Option(
         "--precision",
-        help="What matmuls and convolutions multiply; numerics.json says what it changes.",
+        help="The type that matmuls and convolutions multiply; numerics.json reports the error.",
         show_default="float32",
     ),
 ]
@@ -109,7 +109,7 @@ PrecisionError = Annotated[
         "--precision-error",
         metavar="SHARE",
         min=0,
-        help="Fail where rounded operands change an output by more, as 0.02 of its values.",
+        help="Fail if quantized operands change an output by more than this share, as 0.02.",
         show_default=False,
     ),
 ]
@@ -117,7 +117,7 @@ PrecisionOverOption = Annotated[
     PrecisionOver | None,
     typer.Option(
         "--precision-over",
-        help="Where the error is greater: fail, or keep the most sensitive layers in float32.",
+        help="If the error is greater: fail, or keep the most sensitive layers in float32.",
         show_default="fail",
     ),
 ]
@@ -186,7 +186,7 @@ def read_request(
     """The request that the options spell; raises DeclarationError for a malformed or
     repeated one.
     """
-    given = {
+    flags = {
         "flavour": flavour,
         "weights": weights,
         "weights_error": weights_error,
@@ -196,7 +196,7 @@ def read_request(
     }
     options = [
         *(options or []),
-        *(f"{name}={value}" for name, value in given.items() if value is not None),
+        *(f"{name}={value}" for name, value in flags.items() if value is not None),
     ]
     return CompileRequest.of(
         dims=_table("dim", dims, Dim.of),

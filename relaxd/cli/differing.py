@@ -12,13 +12,13 @@ import typer
 
 from relaxd.cli import declarations as declare
 from relaxd.cli.asking import asking
-from relaxd.cli.bench import choices_of, product_of
+from relaxd.cli.bench import all_points, choices_of
 from relaxd.cli.console import Exit, stderr, stdout
 from relaxd.contract.diff import BuildDiff, LatencyChange, OutputChange
 from relaxd.errors import DeclarationError, LoadContractError
 from relaxd.reports.diff_formats import FORMATS, markdown
 from relaxd.reports.differ import compare
-from relaxd.reports.gates import Gate, judged
+from relaxd.reports.gates import Gate, judge_all
 
 _REFERENCE = "A bundle's folder or tar, its digest, or the job that built it."
 
@@ -74,21 +74,21 @@ def diff_command(
     gates = [Gate.of(text) for text in fail_if or []]
     with ExitStack() as stack:
         folders = [_local(ref, stack, target, server, token) for ref in (base, head)]
-        found = _compared(folders, (base, head), dim, seconds, threads)
-    found = dataclasses.replace(found, gates=judged(gates, found))
+        diff = _compared(folders, (base, head), dim, seconds, threads)
+    diff = dataclasses.replace(diff, gates=judge_all(gates, diff))
     if format == "text":
         # It brings a parser that no other command needs.
         from rich.markdown import Markdown
 
-        stdout().print(Markdown(markdown(found)))
+        stdout().print(Markdown(markdown(diff)))
     else:
-        sys.stdout.write(FORMATS[format](found))
-    if found.not_run:
-        stderr().print(f"neither is run: {found.not_run}", markup=False)
-    for gate in found.gates:
+        sys.stdout.write(FORMATS[format](diff))
+    if diff.not_run:
+        stderr().print(f"neither is run: {diff.not_run}", markup=False)
+    for gate in diff.gates:
         if gate.failed:
             stderr().print(f"[bold red]regression:[/] {gate.gate}: {gate.said}")
-    if found.failed:
+    if diff.failed:
         raise typer.Exit(Exit.REGRESSED)
 
 
@@ -111,29 +111,29 @@ def _compared(
     from relaxd.loader.samples import dim_values, draw
 
     reports = [report_of(folder) for folder in folders]
-    found = compare(reports[0], reports[1], names)
+    diff = compare(reports[0], reports[1], names)
     try:
         base, head = (load(folder, threads=threads) for folder in folders)
     except LoadContractError as error:
-        return dataclasses.replace(found, not_run=str(error))
-    # Of one thread, the processor time: what neighbours take is no part of it.
+        return dataclasses.replace(diff, not_run=str(error))
+    # With one thread, processor time: it excludes what other processes take.
     clock = time.thread_time if threads == 1 else time.perf_counter
     latency: list[LatencyChange] = []
     outputs: list[OutputChange] = []
-    for chosen in product_of(choices_of(dim)):
+    for chosen in all_points(choices_of(dim)):
         point = dim_values(base.dims, chosen)
         inputs = draw(base.inputs, point, 0, base.manifest.state)
         outputs += output_changes(base.run(inputs), head.run(inputs), point)
         if seconds:
             latency.append(
                 contest(
-                    lambda given=inputs: base.run(given),  # type: ignore[misc]
-                    lambda given=inputs: head.run(given),  # type: ignore[misc]
+                    lambda arrays=inputs: base.run(arrays),  # type: ignore[misc]
+                    lambda arrays=inputs: head.run(arrays),  # type: ignore[misc]
                     point,
                     seconds,
                     clock,
                 )
             )
     return dataclasses.replace(
-        found, latency=tuple(latency), outputs=tuple(outputs), confidence=CONFIDENCE
+        diff, latency=tuple(latency), outputs=tuple(outputs), confidence=CONFIDENCE
     )

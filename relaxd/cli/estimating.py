@@ -42,17 +42,17 @@ def estimate_command(
     report = build_report(ref, target, server, token)
     profile = _profile(report)
     _check_declared(report, dims)
-    found = profile.estimate(dims)
+    estimate = profile.estimate(dims)
     if json:
-        print_json({**found.to_json(), "machine": profile.to_json()["machine"]})
+        print_json({**estimate.to_json(), "machine": profile.to_json()["machine"]})
         return
-    at = (
-        ", ".join(f"{quote_name(name)}={value}" for name, value in found.dims.items())
+    point = (
+        ", ".join(f"{quote_name(name)}={value}" for name, value in estimate.dims.items())
         or "its only shape"
     )
-    stdout().print(f"{found.ms:.3g} ms at {at}{where(profile.machine)}", markup=False)
+    stdout().print(f"{estimate.ms:.3g} ms at {point}{where(profile.machine)}", markup=False)
     stdout().print(
-        f"error {found.error_median:.1%} at the median and {found.error_max:.1%} at most, of "
+        f"error {estimate.error_median:.1%} at the median and {estimate.error_max:.1%} at most, of "
         f"{profile.cost.points if profile.cost else 0} measured points, each left out of the fit",
         style="dim",
     )
@@ -61,8 +61,8 @@ def estimate_command(
 def _profile(report: Report) -> Profile:
     """The newest profile that has a cost model, else the newest."""
     with_cost = [one for one in report.profiles if one.cost is not None]
-    found = with_cost[-1] if with_cost else report.profile
-    return found or (report.profiles[-1] if report.profiles else Profile())
+    newest = with_cost[-1] if with_cost else report.profile
+    return newest or (report.profiles[-1] if report.profiles else Profile())
 
 
 def _check_declared(report: Report, dims: dict[str, int]) -> None:

@@ -70,17 +70,17 @@ def _is_bundle(source: Path) -> bool:
 
 
 def _of_bundle(source: Path) -> dict[str, Any]:
-    from relaxd.loader.bundle import opened
+    from relaxd.loader.bundle import open_bundle
     from relaxd.loader.report import kernels_of
 
-    with opened(source) as bundle:
-        found = kernels_of(bundle)
-        if not found and FILENAME not in bundle.manifest.files:
+    with open_bundle(source) as bundle:
+        kernels = kernels_of(bundle)
+        if not kernels and FILENAME not in bundle.manifest.files:
             raise BundleError(
                 f"{source} does not name the families of its kernels",
                 hint="compile the model again, or give the model instead of the bundle",
             )
-        return {"target": bundle.manifest.target.get("name"), "kernels": found}
+        return {"target": bundle.manifest.target.get("name"), "kernels": kernels}
 
 
 def _of_model(source: Path, request: CompileRequest, target: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def llm_command(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="What clients call the model.", show_default="the bundle's name"),
+        typer.Option(help="The name of the model in the API.", show_default="the bundle's name"),
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8485,
@@ -30,55 +30,58 @@ def llm_command(
         int | None,
         typer.Option(
             min=1,
-            help="How many requests are answered at once.",
-            show_default="8, or what the model's batch admits",
+            help="The number of requests that are batched.",
+            show_default="8, or the model's largest batch",
         ),
     ] = None,
     capacity: Annotated[
         int | None,
         typer.Option(
             min=2,
-            help="Tokens of a prompt and its answer together.",
-            show_default="what the bundle admits",
+            help="The maximum number of tokens of a prompt and its completion.",
+            show_default="the bundle's maximum",
         ),
     ] = None,
     waiting: Annotated[
-        int, typer.Option(min=0, help="How many more requests may wait before one is refused.")
+        int, typer.Option(min=0, help="The number of requests that may wait; more are refused.")
     ] = 64,
     sharing: Annotated[
         bool,
         typer.Option(
             "--sharing/--no-sharing",
-            help="Let a prompt take the rows of another with the same beginning.",
+            help="Reuse the KV cache of another prompt with the same beginning.",
         ),
     ] = True,
     speculate: Annotated[
         str | None,
         typer.Option(
             metavar="SOURCE[:N]",
-            help="Guess up to N tokens at once, 4 by default: ngram takes what stood behind the "
-            "same words, draft asks the bundle of --draft.",
-            show_default="no guesses",
+            help="Speculative decoding with up to N draft tokens (default 4): ngram copies what "
+            "followed the same tokens before, draft runs the model of --draft.",
+            show_default="off",
         ),
     ] = None,
     draft: Annotated[
         Path | None,
-        typer.Option(metavar="BUNDLE", help="A smaller model with the same tokenizer."),
+        typer.Option(
+            metavar="BUNDLE", help="The draft model: a smaller one with the same tokenizer."
+        ),
     ] = None,
     threads: Threads = None,
     port_file: PortFile = None,
 ) -> None:
-    """Serve BUNDLE, a language model compiled with state=lifted, to clients of OpenAI's API.
+    """Serve a language model, compiled with an in-place KV cache, to clients of the OpenAI API.
 
-    /v1/chat/completions, /v1/completions and /v1/models; Prometheus' metrics at /metrics. Anybody
-    who reaches the address may use it.
+    Compile the model with the option `state=lifted`. The server answers /v1/chat/completions,
+    /v1/completions, /v1/models and, for Prometheus, /metrics. It has no access control: anyone who
+    reaches the address can use it.
 
-    A bundle made of a GGUF file or a folder of Hugging Face's brings its tokenizer; --tokenizer
-    names the folder of another.
+    The bundle of a GGUF file or a Hugging Face folder includes its tokenizer; --tokenizer overrides
+    it.
 
-    Guesses change no answer: a call computes them with the token that they follow, and those that
-    the model would not have chosen are dropped. Text that repeats, such as code or what stands in
-    the prompt, comes sooner.
+    With --speculate, draft tokens are verified in one call, and those that the model would not have
+    generated are dropped: the output is the same, and repetitive text, such as code or quotes of
+    the prompt, is generated faster.
 
     Example: [bold]relaxd llm out --tokenizer export --speculate ngram:4[/]
     """

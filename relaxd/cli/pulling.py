@@ -45,9 +45,9 @@ def pull_command(
 ) -> None:
     """Fetch a bundle, every file checked against its digest."""
     with Client(server or DEFAULT_URL, token=token) as client, transfer("pulling") as moved:
-        place = client.pull(ref, output, target, best=best, report=moved)
-    total = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+        folder = client.pull(ref, output, target, best=best, report=moved)
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if json:
-        print_json({"ref": ref, "output": str(place), "size": total})
+        print_json({"ref": ref, "output": str(folder), "size": total})
     else:
-        stdout().print(f"{place} ({size(total)})")
+        stdout().print(f"{folder} ({size(total)})")

@@ -72,12 +72,12 @@ def run(
         from relaxd.loader.model import load
 
     chosen = {name: _size(name, text) for name, text in _pairs("dim", dim)}
-    given = {name: files.read(Path(text)) for name, text in _pairs("input", input)}
+    provided = {name: files.read(Path(text)) for name, text in _pairs("input", input)}
     if inputs is not None:
-        given = {**files.read_all(inputs), **given}
+        provided = {**files.read_all(inputs), **provided}
     with extras.runtime():
         model = load(bundle, threads=threads)
-    arrays = files.complete(model, given, chosen, seed)
+    arrays = files.complete(model, provided, chosen, seed)
     began = time.perf_counter()
     outputs = model.run(arrays)
     seconds = time.perf_counter() - began

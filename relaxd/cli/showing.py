@@ -15,7 +15,7 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.asking import asking
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
-from relaxd.cli.views import count, plain_table, shortened, size, status_mark, unfolded
+from relaxd.cli.views import count, keep_names_whole, plain_table, shorten_list, size, status_mark
 from relaxd.contract.dims import point_text
 from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
 from relaxd.contract.report import (
@@ -30,9 +30,10 @@ from relaxd.contract.report import (
     WeightsReport,
 )
 from relaxd.errors import DeclarationError
-from relaxd.reports.kernels import gathered
+from relaxd.reports.kernels import rank_kernels
 
 MOST_KERNELS, MOST_OUTPUTS, MOST_KEPT = 12, 4, 4
+NOT_MEASURED = "-"
 
 Build = Annotated[
     str,
@@ -113,7 +114,7 @@ def render(report: Report) -> Group:
     parts += _titled("Numerics", _numerics(report.numerics))
     parts += _titled("Weights", _weights(report, report.stored)) if report.stored else []
     parts += _titled("Precision", _precision(report, report.narrow)) if report.narrow else []
-    parts += _titled("Caches", _caches(report.numerics.cache)) if report.numerics.cache else []
+    parts += _titled("KV cache", _caches(report.numerics.cache)) if report.numerics.cache else []
     return Group(*parts)
 
 
@@ -166,13 +167,15 @@ def _latency(profile: Profile) -> RenderableType:
     for point in usual:
         table.add_row(*_timed(point, references))
     for skipped in profile.left_out:
-        table.add_row(_point(skipped.dims), Text(skipped.reason, style="dim"))
+        table.add_row(_point(skipped.dims), NOT_MEASURED)
     rest = len(profile.points) - len(usual)
     notes = (
         [Text(f"and {rest} point{'' if rest == 1 else 's'} of a grid", style="dim")] if rest else []
     )
+    reasons = dict.fromkeys(skipped.reason for skipped in profile.left_out)
+    notes += [Text(f"{NOT_MEASURED} not measured: {reason}", style="dim") for reason in reasons]
     notes += [_cost(profile.cost)] if profile.cost else []
-    return Group(unfolded(table), *notes)
+    return Group(keep_names_whole(table), *notes)
 
 
 def _cost(cost: CostModel) -> Text:
@@ -212,7 +215,7 @@ def _kernels(profile: Profile) -> list[RenderableType]:
     if profile.operators is None:
         return []
     table = plain_table("SHARE", "CALLS", "FLOP", "BYTES", "OF PEAK", "KERNEL")
-    rows = gathered(profile.operators.rows, MOST_KERNELS)
+    rows = rank_kernels(profile.operators.rows, MOST_KERNELS)
     for row in rows:
         table.add_row(
             f"{row.share:.1%}",
@@ -229,7 +232,7 @@ def _kernels(profile: Profile) -> list[RenderableType]:
 
 def _named(row: KernelTime) -> Text:
     scheduled = f"{row.family} {row.tile or ''}".strip() if row.family else ""
-    about = ": ".join(part for part in (scheduled, shortened(row.nodes)) if part)
+    about = ": ".join(part for part in (scheduled, shorten_list(row.nodes)) if part)
     return Text.assemble(row.name, (f"\n{about}" if about else "", "dim"))
 
 
@@ -281,7 +284,7 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
         )
     against = [Text(f"against {numerics.reference}", style="dim")] if numerics.reference else []
     evidence = [Text(line, style="dim") for line in _evidence_lines(numerics)]
-    return Group(unfolded(table), *against, *evidence, *_by_point(numerics.outputs))
+    return Group(keep_names_whole(table), *against, *evidence, *_by_point(numerics.outputs))
 
 
 def _evidence_lines(numerics: NumericsReport) -> Iterator[str]:
@@ -330,7 +333,7 @@ def _tolerance(output: OutputReport) -> str:
 
 
 def _weights(report: Report, stored: StoredReport) -> RenderableType:
-    """What rounding saves, and what it changes of each output."""
+    """Describe what quantizing the weights saves, and the error of each output."""
     blocks = f" in blocks of {stored.block}" if stored.block > 1 else ""
     lines: list[RenderableType] = [
         Text(
@@ -340,47 +343,53 @@ def _weights(report: Report, stored: StoredReport) -> RenderableType:
     ]
     if stored.calibration != "none":
         calibrated = stored.layers - len(stored.nearest)
-        lines.append(Text(f"{calibrated} of them are rounded by {stored.calibration}"))
+        lines.append(Text(f"{calibrated} of them are quantized with {stored.calibration}"))
     reasons = Counter(stored.nearest.values()).most_common(MOST_KEPT)
-    lines += [Text(f"{number} to nearest: {why}", style="dim") for why, number in reasons]
-    kept = list(stored.kept.items())
-    lines += [Text(f"{name} stays: {why}", style="dim") for name, why in kept[:MOST_KEPT]]
-    if len(kept) > MOST_KEPT:
-        lines.append(Text(f"and {len(kept) - MOST_KEPT} others stay", style="dim"))
+    lines += [Text(f"{number} rounded to nearest: {why}", style="dim") for why, number in reasons]
+    float32_layers = list(stored.kept.items())
+    lines += [
+        Text(f"{name} is not quantized: {why}", style="dim")
+        for name, why in float32_layers[:MOST_KEPT]
+    ]
+    if len(float32_layers) > MOST_KEPT:
+        lines.append(
+            Text(f"and {len(float32_layers) - MOST_KEPT} others are not quantized", style="dim")
+        )
     if report.numerics.weights is not None:
         lines += [Text(), *_changed(report.numerics.weights, "the model's own weights")]
     return Group(*lines)
 
 
-def _precision(report: Report, narrow: NarrowReport) -> RenderableType:
-    """How much of the model multiplies rounded numbers, why the rest does not, and what it
-    changes.
-    """
-    count = narrow.layers + narrow.bfloat16 + len(narrow.kept)
-    beside = f", {narrow.bfloat16} bfloat16" if narrow.bfloat16 else ""
+def _precision(report: Report, quantized: NarrowReport) -> RenderableType:
+    """Describe which layers are quantized, why the others are not, and the error of each output."""
+    count = quantized.layers + quantized.bfloat16 + len(quantized.kept)
+    beside = f", {quantized.bfloat16} bfloat16" if quantized.bfloat16 else ""
     lines: list[RenderableType] = [
-        Text(f"{narrow.layers} of {count} matmuls and convolutions multiply {narrow.form}{beside}")
+        Text(
+            f"{quantized.layers} of {count} matmuls and convolutions multiply "
+            f"{quantized.form}{beside}"
+        )
     ]
-    found = report.numerics.precision
-    fallback = None if found is None else found.fallback
+    effect = report.numerics.precision
+    fallback = None if effect is None else effect.fallback
     groups = () if fallback is None else fallback.groups
     measured = {name for group in groups if group.kept for name in group.layers}
-    others = (why for name, why in narrow.kept.items() if name not in measured)
+    others = (why for name, why in quantized.kept.items() if name not in measured)
     reasons = Counter(others).most_common(MOST_KEPT)
     lines += [Text(f"{number} stay float32: {why}", style="dim") for why, number in reasons]
     if fallback is not None and measured:
         share = "infinitely" if fallback.error is None else f"by {fallback.error:.2%}"
         why = f"{len(measured)} stay float32 for their error: all layers change an output {share}"
         lines.append(Text(why, style="dim"))
-    if found is not None:
-        lines += [Text(), *_changed(found, "the model in its own precision")]
+    if effect is not None:
+        lines += [Text(), *_changed(effect, "the model in its own precision")]
     return Group(*lines)
 
 
 def _caches(cache: WeightsReport) -> RenderableType:
-    """What rows of caches are stored as, and what it changes."""
-    stored = Text(f"rows of lifted caches are stored as {cache.form}")
-    return Group(stored, Text(), *_changed(cache, "the model with caches of float32"))
+    """Describe the type of the in-place KV cache, and the error of each output."""
+    stored = Text(f"the KV cache is stored as {cache.form}")
+    return Group(stored, Text(), *_changed(cache, "the model with a float32 KV cache"))
 
 
 def _changed(weights: WeightsReport, against: str) -> list[RenderableType]:
@@ -412,8 +421,8 @@ def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:
     more = [Text(f"and {rest} outputs with smaller errors", style="dim")] if rest else []
     return [
         Text(),
-        Text("Part of the tolerance that was used", style="dim"),
-        unfolded(table),
+        Text("Share of the tolerance used", style="dim"),
+        keep_names_whole(table),
         *more,
     ]
 
@@ -422,11 +431,11 @@ def _worst(output: OutputReport) -> float:
     return max((point.of_tolerance or 0.0 for point in output.points), default=0.0)
 
 
-def _used(at: tuple[ComparedPoint, ...]) -> str:
-    """Of the one point, if the output was compared there."""
-    part = at[0].of_tolerance if at else None
+def _used(points: tuple[ComparedPoint, ...]) -> str:
+    """The share of the tolerance at a point, empty if the output was not compared there."""
+    part = points[0].of_tolerance if points else None
     if part is None:
-        return escape(at[0].verdict) if at else ""
+        return escape(points[0].verdict) if points else ""
     return "exact" if part == 0 else f"{part:.2%}"
 
 

@@ -55,7 +55,7 @@ def duration(began: str | None, ended: str | None) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
 
 
-def shortened(names: Sequence[str], most: int = 3) -> str:
+def shorten_list(names: Sequence[str], most: int = 3) -> str:
     """The first names, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
@@ -69,7 +69,7 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def unfolded(table: Table) -> Table:
+def keep_names_whole(table: Table) -> Table:
     """The table, whose first column keeps names whole where the terminal is narrow, unless they are
     very long themselves.
     """

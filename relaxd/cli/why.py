@@ -38,13 +38,15 @@ def why_command(
 ) -> None:
     """Name the parts in which two action keys differ, so why the second build was no cache hit."""
     with Client(server or DEFAULT_URL, token=token) as client:
-        one, other = (_key(ref, target, client) for ref in (key_a, key_b))
-    found = differences(one.parts, other.parts)
+        first, second = (_key(ref, target, client) for ref in (key_a, key_b))
+    differing = differences(first.parts, second.parts)
     if json:
-        rows = [{"part": each.part, "a": each.have, "b": each.want} for each in found]
-        print_json({"a": one.digest, "b": other.digest, "differences": rows})
+        rows = [{"part": each.part, "a": each.have, "b": each.want} for each in differing]
+        print_json({"a": first.digest, "b": second.digest, "differences": rows})
         return
-    stdout().print(_table(found) if found else f"the keys are equal: {one.digest}", soft_wrap=True)
+    stdout().print(
+        _table(differing) if differing else f"the keys are equal: {first.digest}", soft_wrap=True
+    )
 
 
 def _key(ref: str, target: str | None, client: Client) -> ActionKey:
@@ -61,9 +63,9 @@ def _key(ref: str, target: str | None, client: Client) -> ActionKey:
     raise BundleError(f"{ref} records no action key", hint="compile it again")
 
 
-def _table(found: list[Difference]) -> Table:
+def _table(differing: list[Difference]) -> Table:
     table = Table("part", "first", "second", box=None)
-    for each in found:
+    for each in differing:
         table.add_row(each.part, _shown(each.have), _shown(each.want))
     return table
 

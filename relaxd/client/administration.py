@@ -8,7 +8,7 @@ from relaxd.client.transport import Transport
 
 
 class Administration:
-    """What administrators of a tenant, and operators of the service, do; `tenant` is by default
+    """Operations of a tenant's administrators and the service's operators; `tenant` is by default
     one's own. Raises as `relaxd.Client`.
     """
 

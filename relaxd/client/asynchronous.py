@@ -44,17 +44,17 @@ class AsyncJob:
         return self
 
     async def wait(self, timeout: float | None = None) -> "AsyncJob":
-        """As `JobHandle.wait`; a task that is cancelled meanwhile leaves the job running."""
+        """See `JobHandle.wait`; a task that is cancelled meanwhile leaves the job running."""
         await asyncio.to_thread(self.handle.wait, timeout)
         return self
 
     async def cancel(self) -> "AsyncJob":
-        """As `JobHandle.cancel`."""
+        """See `JobHandle.cancel`."""
         await asyncio.to_thread(self.handle.cancel)
         return self
 
     async def events(self, after: int = 0, timeout: float | None = None) -> AsyncIterator[JobEvent]:
-        """As `JobHandle.events`."""
+        """See `JobHandle.events`."""
         events = self.handle.events(after, timeout)
         try:
             while (event := await asyncio.to_thread(_next, events)) is not None:
@@ -65,18 +65,18 @@ class AsyncJob:
                 await asyncio.to_thread(close)
 
     async def logs(self, target: str | None = None) -> str:
-        """As `JobHandle.logs`."""
+        """See `JobHandle.logs`."""
         return await asyncio.to_thread(self.handle.logs, target)
 
     async def pull(
         self, target: str | None = None, directory: str | Path = "out", *, best: bool = False
     ) -> Path:
-        """As `JobHandle.pull`."""
+        """See `JobHandle.pull`."""
         return await asyncio.to_thread(self.handle.pull, target, directory, best=best)
 
 
 class AsyncClient:
-    """As `relaxd.Client`, for asyncio; use it with `async with`."""
+    """The asyncio counterpart of `relaxd.Client`; use it with `async with`."""
 
     def __init__(
         self, url: str | None = None, token: str | None = None, timeout: float = 30.0
@@ -94,17 +94,17 @@ class AsyncClient:
         await asyncio.to_thread(self.client.close)
 
     async def compile(self, model: Model, **declared: Any) -> AsyncJob:
-        """As `Client.compile`."""
+        """See `Client.compile`."""
         return AsyncJob(await asyncio.to_thread(lambda: self.client.compile(model, **declared)))
 
     async def submit(self, model: Model, request: CompileRequest, **options: Any) -> AsyncJob:
-        """As `Client.submit`."""
+        """See `Client.submit`."""
         return AsyncJob(
             await asyncio.to_thread(lambda: self.client.submit(model, request, **options))
         )
 
     async def inspect(self, model: Model, **declared: Any) -> dict[str, Any]:
-        """As `Client.inspect`."""
+        """See `Client.inspect`."""
         return await asyncio.to_thread(lambda: self.client.inspect(model, **declared))
 
     async def job(self, job_id: str) -> AsyncJob:
@@ -120,7 +120,7 @@ class AsyncClient:
         return await asyncio.to_thread(self.client.targets)
 
     async def pull(self, ref: str, directory: str | Path, **options: Any) -> Path:
-        """As `Client.pull`."""
+        """See `Client.pull`."""
         return await asyncio.to_thread(lambda: self.client.pull(ref, directory, **options))
 
 

@@ -58,17 +58,17 @@ class FolderBaselines:
 
     def find(self, model: str, target: str, folder: Path) -> tuple[str, Path] | None:
         """See Baselines."""
-        place = self._root / _name(model) / _name(target)
-        if not (place / _DIGEST).is_file():
+        root = self._root / _name(model) / _name(target)
+        if not (root / _DIGEST).is_file():
             return None
-        return (place / _DIGEST).read_text().strip(), place / "bundle"
+        return (root / _DIGEST).read_text().strip(), root / "bundle"
 
     def move(self, model: str, target: str, digest: str, bundle: Path) -> None:
         """See Baselines."""
-        place = self._root / _name(model) / _name(target)
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(bundle, place / "bundle")
-        (place / _DIGEST).write_text(digest + "\n")
+        root = self._root / _name(model) / _name(target)
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(bundle, root / "bundle")
+        (root / _DIGEST).write_text(digest + "\n")
 
 
 def tag_of(branch: str, model: str, target: str) -> str:

@@ -20,7 +20,7 @@ from relaxd.client.pull import (
     document_of,
     find,
     pull,
-    pull_found,
+    pull_artifact,
     targets_of,
 )
 from relaxd.client.reference import BUNDLES, JobReference, parse
@@ -112,7 +112,7 @@ class Client(Administration):
         wait_for_worker: bool = True,
         on_upload: Report | None = None,
     ) -> JobHandle:
-        """As `compile`, with the declarations already read."""
+        """Do what `compile` does, with declarations that were read before."""
         document = self._document(model, request, samples, on_upload)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         name = name_of(model)
@@ -143,7 +143,7 @@ class Client(Administration):
     def examine(
         self, model: Model, request: CompileRequest, *, timeout: float = 120.0
     ) -> dict[str, Any]:
-        """As `inspect`, with the declarations already read."""
+        """Do what `inspect` does, with declarations that were read before."""
         document = self._document(model, request, None)
         wait = {"wait": f"{timeout:g}"}
         return dict(
@@ -216,12 +216,12 @@ class Client(Administration):
         Raises TrustError, which names the part that is wrong, and as `pull`.
         """
         with self._located(ref, target) as (source, name, version):
-            found = find(source, name, version, target)
-            folder = pull_found(source, name, found, Path(directory))
-        return check_folder(folder, trust, found.digest)
+            artifact = find(source, name, version, target)
+            folder = pull_artifact(source, name, artifact, Path(directory))
+        return check_folder(folder, trust, artifact.digest)
 
     def report(self, ref: str, target: str | None = None) -> BuildReport:
-        """What the service knows of a bundle, by what `pull` takes; raises PullError for one of
+        """The service's report on a bundle; ref: as `pull` takes it. Raises PullError for one of
         another registry.
         """
         with self._located(ref, target) as (source, name, version):
@@ -229,9 +229,9 @@ class Client(Administration):
                 raise PullError(
                     f"{source.url} gives no reports", hint="pull the bundle, and show the folder"
                 )
-            found = find(source, name, version, target)
+            artifact = find(source, name, version, target)
         return BuildReport.from_json(
-            self._transport.json("GET", f"/v1/artifacts/{found.digest}/report")
+            self._transport.json("GET", f"/v1/artifacts/{artifact.digest}/report")
         )
 
     def model(self, digest: str) -> bytes:

@@ -97,7 +97,7 @@ def compile_request(
     wait_for_worker: bool = False,
     on_progress: Progress = lambda target, message: None,
 ) -> dict[str, CompiledBundle]:
-    """As `compile`, with the declarations already read."""
+    """Do what `compile` does, with declarations that were read before."""
     server = server or os.environ.get(SERVER)
     if server is None:
         return _here(model, request, samples, Path(output), on_progress)
@@ -105,15 +105,15 @@ def compile_request(
         job = client.submit(model, request, samples=samples, wait_for_worker=wait_for_worker)
         for event in job.events(timeout=timeout):
             if event.target is not None:
-                said = (
+                news = (
                     event.data.get("stage") or event.data.get("state") or event.data.get("reason")
                 )
-                if said:
-                    on_progress(event.target, str(said))
+                if news:
+                    on_progress(event.target, str(news))
         return _pulled(job.refresh().wait(timeout), Path(output))
 
 
-def _place(output: Path, target: str, count: int) -> Path:
+def _folder(output: Path, target: str, count: int) -> Path:
     return output if count == 1 else output / target
 
 
@@ -121,7 +121,7 @@ def _pulled(job: JobHandle, output: Path) -> dict[str, CompiledBundle]:
     bundles = {}
     for build in job.results:
         digest = job.bundle(build.target)
-        path = job.pull(build.target, _place(output, build.target, len(job.results)))
+        path = job.pull(build.target, _folder(output, build.target, len(job.results)))
         size = build.artifact.size if build.artifact else 0
         bundles[build.target] = CompiledBundle(build.target, path, size, digest, build.numerics)
     return bundles
@@ -137,8 +137,8 @@ def _here(
     api = extras.load("compiler.api", extra="compiler")
     bundles = {}
     for target in request.targets:
-        place = _place(output, target, len(request.targets))
-        with replacing(place) as fresh, TemporaryDirectory(prefix="relaxd-") as scratch:
+        folder = _folder(output, target, len(request.targets))
+        with replacing(folder) as fresh, TemporaryDirectory(prefix="relaxd-") as scratch:
             manifest = api.compile_request(
                 _file(model, Path(scratch, "model")),
                 request,
@@ -150,27 +150,27 @@ def _here(
             report = Numerics.from_json(json.loads((fresh / numerics.FILENAME).read_bytes()))
             digest = digest_here(fresh, target, manifest)
         size = sum(entry.size for entry in manifest.files.values())
-        bundles[target] = CompiledBundle(target, place, size, digest, report)
+        bundles[target] = CompiledBundle(target, folder, size, digest, report)
     return bundles
 
 
-def _file(source: Model | Path | bytes, place: Path) -> Path:
-    """The model's file: the given one, or one with the bytes."""
+def _file(source: Model | Path | bytes, path: Path) -> Path:
+    """The model's file: the source, or `path` with its bytes."""
     if isinstance(source, str | Path):
         require_model(Path(source))
         return Path(source)
-    place.write_bytes(source if isinstance(source, bytes) else source.SerializeToString())
-    return place
+    path.write_bytes(source if isinstance(source, bytes) else source.SerializeToString())
+    return path
 
 
-def _samples(samples: Samples | None, place: Path) -> Path | None:
+def _samples(samples: Samples | None, path: Path) -> Path | None:
     if samples is None or not isinstance(samples, Mapping):
-        return None if samples is None else _file(samples, place)
+        return None if samples is None else _file(samples, path)
     import numpy as np
 
     arrays: dict[str, Any] = {name: np.asarray(value) for name, value in samples.items()}
-    np.savez(place, **arrays)
-    return place
+    np.savez(path, **arrays)
+    return path
 
 
 def digest_here(bundle: Path, target: str, manifest: Any) -> str:

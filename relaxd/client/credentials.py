@@ -24,24 +24,24 @@ def credentials(host: str) -> tuple[str, str] | None:
     for config in _configurations():
         helpers = config.get("credHelpers")
         helper = (helpers or {}).get(host) if isinstance(helpers, dict) else None
-        if helper and (found := _asked(str(helper), host)):
-            return found
-        if found := _written(config, host):
-            return found
-        if config.get("credsStore") and (found := _asked(str(config["credsStore"]), host)):
-            return found
+        if helper and (login := _asked(str(helper), host)):
+            return login
+        if login := _written(config, host):
+            return login
+        if config.get("credsStore") and (login := _asked(str(config["credsStore"]), host)):
+            return login
     return None
 
 
 def _configurations() -> Iterator[dict[str, Any]]:
-    places = [
+    paths = [
         os.environ.get("REGISTRY_AUTH_FILE"),
         os.path.join(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker", "config.json"),
         os.path.join(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent", "containers/auth.json"),
     ]
-    for place in places:
+    for path in paths:
         try:
-            document = json.loads(Path(place).read_bytes()) if place else None
+            document = json.loads(Path(path).read_bytes()) if path else None
         except (OSError, ValueError):
             continue
         if isinstance(document, dict):
@@ -71,7 +71,7 @@ def _host_of(name: str) -> str:
 
 
 def _asked(helper: str, host: str) -> tuple[str, str] | None:
-    """What `docker-credential-HELPER get` answers."""
+    """Run `docker-credential-HELPER get`; None where it knows no credentials."""
     try:
         done = subprocess.run(
             [f"docker-credential-{helper}", "get"],

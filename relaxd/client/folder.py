@@ -11,9 +11,10 @@ from relaxd.client.errors import PullError
 from relaxd.contract.manifest import DUMP_START, FILENAME, REPRODUCER_START
 
 
-def emptied(directory: Path) -> Path:
-    """Removes an older dump or reproducer, so that its files do not mix with those of the next;
-    raises PullError as `replacing`.
+def clear_folder(directory: Path) -> Path:
+    """Remove an older dump or reproducer, so that its files do not mix with those of the next.
+
+    Raises PullError as `replacing` does.
     """
     _check_free(directory)
     shutil.rmtree(directory, ignore_errors=True)

@@ -142,7 +142,7 @@ class JobHandle:
                 ) as answer:
                     if answer.status_code == httpx.codes.NO_CONTENT:
                         return
-                    for event in _parse(deadline.watched(answer.iter_lines())):
+                    for event in _parse(deadline.read(answer.iter_lines())):
                         failures, after = 0, event.seq
                         yield event
                 if not deadline.passed:
@@ -261,7 +261,7 @@ class _Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether it is over."""
+        """True if the moment is over."""
         return self._until is not None and time.monotonic() >= self._until
 
     def within(self, seconds: float) -> float:
@@ -270,8 +270,8 @@ class _Deadline:
             return seconds
         return max(0.01, min(seconds, self._until - time.monotonic()))
 
-    def watched(self, lines: Iterator[str]) -> Iterator[str]:
-        """The lines until it is over."""
+    def read(self, lines: Iterator[str]) -> Iterator[str]:
+        """Yield lines until the deadline has passed."""
         for line in lines:
             if self.passed:
                 return

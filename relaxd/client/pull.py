@@ -60,7 +60,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Found:
+class Artifact:
     """A manifest or an index, and its digest."""
 
     digest: str
@@ -83,14 +83,18 @@ def pull(
     `target` picks one of an index; `report` gets the bytes received and the bytes in all. Raises
     PullError, ServerError, ServerUnreachable.
     """
-    return pull_found(transport, name, find(transport, name, version, target), directory, report)
+    return pull_artifact(transport, name, find(transport, name, version, target), directory, report)
 
 
-def pull_found(
-    transport: Transport, name: str, found: Found, directory: Path, report: Report | None = None
+def pull_artifact(
+    transport: Transport,
+    name: str,
+    artifact: Artifact,
+    directory: Path,
+    report: Report | None = None,
 ) -> Path:
-    """As `pull`, once the manifest is there."""
-    layers = _layers(found.document)
+    """Do what `pull` does, with a manifest that was fetched before."""
+    layers = _layers(artifact.document)
     total, done = sum(layer.size for layer in layers), 0
     tell = report or (lambda received, total: None)
     with replacing(directory) as fresh:
@@ -105,10 +109,10 @@ def pull_found(
             done += layer.size
             tell(done, total)
         if any(layer.path.as_posix() == FILENAME for layer in layers):
-            lines = envelopes(transport, name, found.digest)
+            lines = envelopes(transport, name, artifact.digest)
             if lines:
                 (fresh / PROVENANCE).write_bytes(b"".join(line + b"\n" for line in lines))
-            _write_profiles(transport, name, found.digest, fresh)
+            _write_profiles(transport, name, artifact.digest, fresh)
     return directory
 
 
@@ -138,10 +142,10 @@ def _layers(manifest: dict[str, Any]) -> list[Layer]:
 
 def document_of(transport: Transport, name: str, version: str) -> dict[str, Any]:
     """The manifest or index of that digest or tag; raises PullError for a damaged one."""
-    return _found(transport, name, version).document
+    return _get(transport, name, version).document
 
 
-def _found(transport: Transport, name: str, version: str) -> Found:
+def _get(transport: Transport, name: str, version: str) -> Artifact:
     answer = transport.request(
         "GET",
         f"/v2/{name}/manifests/{version}",
@@ -153,7 +157,7 @@ def _found(transport: Transport, name: str, version: str) -> Found:
             f"the server's manifest does not match {version}",
             hint="the content was damaged on its way; try again",
         )
-    return Found(digest, _document(answer.content, version))
+    return Artifact(digest, _document(answer.content, version))
 
 
 def _document(content: bytes, version: str) -> dict[str, Any]:
@@ -163,41 +167,41 @@ def _document(content: bytes, version: str) -> dict[str, Any]:
         raise PullError(f"{version} is no artifact: {error.message}") from error
 
 
-def find(transport: Transport, name: str, version: str, target: str | None = None) -> Found:
+def find(transport: Transport, name: str, version: str, target: str | None = None) -> Artifact:
     """The manifest of that digest or tag, for an index that of one of its targets; raises
     PullError.
     """
-    found = _found(transport, name, version)
-    if "manifests" not in found.document:
-        return found
-    return _found(transport, name, _choose(targets_of(found.document), target))
+    artifact = _get(transport, name, version)
+    if "manifests" not in artifact.document:
+        return artifact
+    return _get(transport, name, _choose(targets_of(artifact.document), target))
 
 
 def envelopes(transport: Transport, name: str, bundle: str) -> list[bytes]:
     """The signed statements about a bundle that the registry lists as its referrers."""
-    found = _referring(transport, name, bundle, ARTIFACT, DSSE, MAX_ENVELOPE)
-    return sorted(content for content in found.values() if _is_envelope(content))
+    contents = _referring(transport, name, bundle, ARTIFACT, DSSE, MAX_ENVELOPE)
+    return sorted(content for content in contents.values() if _is_envelope(content))
 
 
 def _write_profiles(transport: Transport, name: str, bundle: str, folder: Path) -> None:
     """The newest profile under its plain name, others beside it; a file of the bundle stays."""
-    found = _referring(
+    profiles = _referring(
         transport, name, bundle, profile.ARTIFACT, profile.MEDIA_TYPE, profile.MAX_BYTES
     )
-    read = {digest: Profile.read(content) for digest, content in found.items()}
+    read = {digest: Profile.read(content) for digest, content in profiles.items()}
     order = sorted(read, key=lambda digest: (read[digest].measured_at or "", digest), reverse=True)
     for position, digest in enumerate(order):
         short = digest.partition(":")[2][:12]
         path = folder / (f"profile-{short}.json" if position else profile.FILENAME)
         if not path.exists():
-            path.write_bytes(found[digest])
+            path.write_bytes(profiles[digest])
 
 
 def _referring(
     transport: Transport, name: str, bundle: str, artifact: str, media_type: str, largest: int
 ) -> dict[str, bytes]:
     """The documents of one type that refer to a bundle, by the digest of their artifact."""
-    found = {}
+    documents = {}
     for digest in _referrers(transport, name, bundle, artifact)[:MAX_REFERRERS]:
         match document_of(transport, name, digest).get("layers"):
             case [{"mediaType": str(kind), "digest": str(blob), "size": int(size)}] if (
@@ -205,12 +209,12 @@ def _referring(
             ):
                 content = transport.request("GET", f"/v2/{name}/blobs/{blob}").content
                 if digest_of(content) == blob:
-                    found[digest] = content
-    return found
+                    documents[digest] = content
+    return documents
 
 
 def _is_envelope(content: bytes) -> bool:
-    """Whether the content is in the form of our envelopes, a line each; someone else may have
+    """True if the content is in the form of our envelopes, a line each; someone else may have
     attached anything.
     """
     try:
@@ -240,26 +244,26 @@ def _referrers(transport: Transport, name: str, bundle: str, artifact: str) -> l
     if not answer.is_success:
         return []
     listed = _document(answer.content, f"the list of referrers of {bundle}").get("manifests")
-    found = []
+    digests = []
     for entry in listed if isinstance(listed, list) else ():
         match entry:
             case {"digest": str(digest), "artifactType": str(kind)} if kind == artifact:
-                found.append(digest)
-    return found
+                digests.append(digest)
+    return digests
 
 
 def targets_of(document: dict[str, Any]) -> dict[str, str]:
     """Digests of an index's bundles by target; of a single bundle, none."""
-    found = {}
+    targets = {}
     listed = document.get("manifests", [])
     for entry in listed if isinstance(listed, list) else [None]:
         match entry:
             case {"digest": str(digest), **rest} if is_digest(digest):
                 notes = rest.get("annotations")
-                found[str(notes.get(TARGET) if isinstance(notes, dict) else None)] = digest
+                targets[str(notes.get(TARGET) if isinstance(notes, dict) else None)] = digest
             case _:
                 raise PullError("the index lists something that is no manifest")
-    return found
+    return targets
 
 
 def content_of(transport: Transport, name: str, manifest: dict[str, Any], filename: str) -> bytes:
@@ -275,18 +279,18 @@ def content_of(transport: Transport, name: str, manifest: dict[str, Any], filena
     raise PullError(f"the artifact has no {filename}, so it is no bundle")
 
 
-def _choose(found: dict[str, str], target: str | None) -> str:
-    if target is None and len(found) == 1:
-        return next(iter(found.values()))
-    if target is None or target not in found:
-        known = ", ".join(sorted(found))
+def _choose(targets: dict[str, str], target: str | None) -> str:
+    if target is None and len(targets) == 1:
+        return next(iter(targets.values()))
+    if target is None or target not in targets:
+        known = ", ".join(sorted(targets))
         why = (
             f"the artifact has no target {target!r}"
             if target
             else "the artifact has several targets"
         )
         raise PullError(why, hint=f"name one: {known}")
-    return found[target]
+    return targets[target]
 
 
 def _fetch(

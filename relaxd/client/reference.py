@@ -44,9 +44,9 @@ def parse(text: str) -> JobReference | ArtifactReference:
     """Read a reference; raises PullError for anything else."""
     if is_digest(text):
         return ArtifactReference(None, REPOSITORY, text)
-    if (found := _OCI.fullmatch(text)) and found["name"] != "sha256":
+    if (match := _OCI.fullmatch(text)) and match["name"] != "sha256":
         return ArtifactReference(
-            _url(found["scheme"], found["host"]), found["name"], found["digest"] or found["tag"]
+            _url(match["scheme"], match["host"]), match["name"], match["digest"] or match["tag"]
         )
     if _JOB.fullmatch(text):
         return JobReference(text)

@@ -156,5 +156,5 @@ def _send(transport: Transport, file: BinaryIO, size: int, digest: str, report: 
 
 def _received(answer: httpx.Response) -> int:
     """How many bytes of an upload the service holds: `Range: 0-N` names the last one."""
-    found = re.fullmatch(r"(?:bytes=)?0-(\d+)", answer.headers.get("Range", ""))
-    return int(found[1]) + 1 if found and int(found[1]) else 0
+    match = re.fullmatch(r"(?:bytes=)?0-(\d+)", answer.headers.get("Range", ""))
+    return int(match[1]) + 1 if match and int(match[1]) else 0

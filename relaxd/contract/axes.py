@@ -92,7 +92,7 @@ def _write(tree: ast.expr) -> str:
 
 
 def _has_dims(node: ast.expr) -> bool:
-    """Whether the expression depends on dims; raises ValueError where it is none of this module's
+    """True if the expression depends on dims; raises ValueError where it is none of this module's
     or divides by a constant 0.
     """
     match node:
@@ -175,7 +175,7 @@ def _combine(
 
 
 def _is_bare(text: str) -> bool:
-    """Whether it is a dim or a size and nothing else, as most axes are: parsing takes long."""
+    """True if it is a dim or a size and nothing else, as most axes are: parsing takes long."""
     return (is_plain(text) or _SIZE.fullmatch(text) is not None) and len(text) <= _LONGEST_TEXT
 
 

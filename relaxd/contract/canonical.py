@@ -21,5 +21,5 @@ def digest_of(data: bytes) -> str:
 
 
 def is_digest(text: str) -> bool:
-    """Whether `text` is a well-formed sha256 digest."""
+    """True if `text` is a well-formed sha256 digest."""
     return DIGEST.fullmatch(text) is not None

@@ -48,7 +48,7 @@ class OutputChange:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A condition that must not hold; `said` is what was found."""
+    """A condition that must not hold; `said` is the measured value."""
 
     gate: str
     failed: bool
@@ -83,5 +83,5 @@ class BuildDiff:
 
     @property
     def failed(self) -> bool:
-        """Whether a gate failed."""
+        """True if a gate failed."""
         return any(gate.failed for gate in self.gates)

@@ -81,11 +81,11 @@ class Dim:
 
     @property
     def fixed(self) -> bool:
-        """Whether exactly one value is allowed."""
+        """True if exactly one value is allowed."""
         return self.highest is not None and self.lowest == self.highest
 
     def admits(self, value: int) -> bool:
-        """Whether `value` is allowed."""
+        """True if `value` is allowed."""
         return (
             self.min <= value
             and (self.max is None or value <= self.max)

@@ -97,7 +97,7 @@ def _check(name: str, value: int | None, low: int, high: int) -> None:
 
 
 def _reached(profile: Profile, at: Mapping[str, int]) -> bool:
-    """Whether some measured point has every dim as large; a grid's largest may be left out."""
+    """True if some measured point has every dim as large; a grid's largest may be left out."""
     return any(
         all(point.dims.get(name, value) >= value for name, value in at.items())
         for point in profile.points

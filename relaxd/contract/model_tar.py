@@ -37,7 +37,7 @@ _MOST_IN_MEMORY = 1 << 16
 
 
 def is_tar(start: bytes) -> bool:
-    """Whether a file of these first bytes is a tar that is not packed."""
+    """True if a file of these first bytes is a tar that is not packed."""
     return start[_MAGIC_AT:START] == _MAGIC
 
 

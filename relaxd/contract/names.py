@@ -30,7 +30,7 @@ _IDENTIFIER_OF_OTHER = re.compile(rf"(?<![A-Za-z0-9_]){_PREFIX}(?:[A-Za-z0-9]|_(
 
 
 def is_plain(name: str) -> bool:
-    """Whether axis expressions have the name without quotes: it is an identifier of ASCII letters,
+    """True if axis expressions have the name without quotes: it is an identifier of ASCII letters,
     and no keyword of Python.
     """
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)

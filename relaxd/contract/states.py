@@ -15,11 +15,11 @@ class State(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing follows this state."""
+        """True if nothing follows this state."""
         return not TRANSITIONS[self]
 
     def may_become(self, other: "State") -> bool:
-        """Whether the table allows the transition."""
+        """True if the table allows the transition."""
         return other in TRANSITIONS[self]
 
 

@@ -38,7 +38,7 @@ class Batch:
 
     @property
     def free(self) -> bool:
-        """Whether a prompt may enter."""
+        """True if a prompt may enter."""
         return self._entering is None and len(self._running) < self._seats.count
 
     def __iter__(self) -> Iterator[Generation]:

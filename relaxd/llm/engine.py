@@ -233,7 +233,7 @@ class Engine:
         return not self._closed
 
     def _room(self, following: Generation) -> bool:
-        """Whether a prompt may enter, in the place of a less important answer if need be."""
+        """True if a prompt may enter, in the place of a less important answer if need be."""
         if not self._batch.free:
             interrupted = self._batch.give_way(following.priority)
             if interrupted is not None:

@@ -97,7 +97,7 @@ class Generation:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants the rest."""
+        """True if nobody wants the rest."""
         return self._cancelled
 
     @property

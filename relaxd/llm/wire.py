@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def chat(self) -> bool:
-        """Whether the prompt is a conversation."""
+        """True if the prompt is a conversation."""
         return self.messages is not None
 
 

@@ -299,7 +299,7 @@ def _listed(axis: Axis, values: dict[str, int]) -> str:
 
 
 def _linear(axis: Axis, name: str, values: dict[str, int]) -> bool:
-    """Whether the axis is linear in the dim, so that no solution means no value fits."""
+    """True if the axis is linear in the dim, so that no solution means no value fits."""
     try:
         size = axis.evaluate({**values, name: _PROBE})
     except ZeroDivisionError:

@@ -230,7 +230,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 @contextmanager
-def opened(path: str | PathLike[str]) -> Iterator[Bundle]:
+def open_bundle(path: str | PathLike[str]) -> Iterator[Bundle]:
     """The bundle of a directory, or of a tar or an image layout unpacked into a temporary directory
     that is gone afterwards.
     """

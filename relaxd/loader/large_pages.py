@@ -13,7 +13,7 @@ _PART = 1 << 24
 
 
 def available(setting: Path = _SETTING) -> bool:
-    """Whether the kernel gives large pages to whoever asks for them."""
+    """True if the kernel gives large pages to whoever asks for them."""
     try:
         return "[never]" not in setting.read_text()
     except OSError:

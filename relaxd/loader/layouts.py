@@ -27,12 +27,12 @@ _TARGET = "org.relaxd.target"
 
 
 def is_index(directory: str | PathLike[str]) -> bool:
-    """Whether the folder is an OCI image layout."""
+    """True if the folder is an OCI image layout."""
     return os.path.isfile(f"{directory}/{LAYOUT}")
 
 
 def is_image(document: Any) -> bool:
-    """Whether a manifest.json is that of an image, beside which blobs lie by their digests, and
+    """True if a manifest.json is that of an image, beside which blobs lie by their digests, and
     not that of a bundle.
     """
     return "layers" in mapping(document, FILENAME)

@@ -17,7 +17,7 @@ from relaxd.errors import ExecutionError, InputError
 from relaxd.loader import large_pages, narrow
 from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.borrowed import check_out, store
-from relaxd.loader.bundle import Bundle, opened
+from relaxd.loader.bundle import Bundle, open_bundle
 from relaxd.loader.check import check_contract
 from relaxd.loader.engine import Engine, VirtualMachine
 from relaxd.loader.failures import Failed, explain
@@ -64,7 +64,7 @@ def load(
         from relaxd.provenance.checking import check_folder
 
         check_folder(Path(path), trust)
-    with opened(path) as bundle:
+    with open_bundle(path) as bundle:
         check_contract(bundle.manifest, this_host())
         try:
             bundle.verify(HELD)

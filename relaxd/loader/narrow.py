@@ -14,7 +14,7 @@ _BITS = {"float4_e2m1fn": 4, "int4": 4, "uint4": 4, "int2": 2, "uint2": 2}
 
 
 def is_held(array: np.ndarray, dtype: str) -> bool:
-    """Whether the array holds elements of a narrow type: as ml_dtypes' own, as their bytes, or as
+    """True if the array holds elements of a narrow type: as ml_dtypes' own, as their bytes, or as
     the raw bytes that numpy reads from a file for ml_dtypes' arrays.
     """
     return array.dtype.name in (dtype, STORAGE[dtype]) or array.dtype == np.dtype("V1")

@@ -9,13 +9,13 @@ from relaxd.contract.documents import MAX_BYTES, read_json
 from relaxd.contract.profile import Profile
 from relaxd.contract.report import Report
 from relaxd.errors import BundleError
-from relaxd.loader.bundle import Bundle, opened
+from relaxd.loader.bundle import Bundle, open_bundle
 from relaxd.reports.assemble import assemble
 
 
 def report_of(path: Path) -> Report:
     """Everything known of the bundle, a folder or a tar; raises BundleError."""
-    with opened(path) as bundle:
+    with open_bundle(path) as bundle:
         profiles = sorted(
             (Profile.from_json(_document(file)) for file in profile_files(Path(bundle.directory))),
             key=lambda one: one.measured_at or "",

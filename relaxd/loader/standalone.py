@@ -125,7 +125,7 @@ class Code:
 
     @property
     def parallel(self) -> bool:
-        """Whether kernels share out loops among threads."""
+        """True if kernels share out loops among threads."""
         return bool(self.interface_of.parallel)
 
 

@@ -59,7 +59,7 @@ class State:
 
     @property
     def ragged(self) -> bool:
-        """Whether entries of different lengths may take a step together."""
+        """True if entries of different lengths may take a step together."""
         return self._described.ragged
 
     @property

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from relaxd.contract import profile
-from relaxd.provenance.envelope import FILENAME, MAX_ENVELOPE, opened, signers
+from relaxd.provenance.envelope import FILENAME, MAX_ENVELOPE, open_envelope, signers
 from relaxd.provenance.errors import TrustError
-from relaxd.provenance.keys import PublicKey, Trust, trusted
+from relaxd.provenance.keys import PublicKey, Trust, read_public_keys
 from relaxd.provenance.statement import Subjects, subjects_of
 
 _UNSIGNED = "pull it again from a service that signs (RELAXD_SIGNING_KEY), with its provenance"
@@ -22,7 +22,7 @@ def check_folder(folder: Path, trust: Trust, manifest: str | None = None) -> dic
     Every file must be signed and every signed file must be there. Raises TrustError, KeyInvalid,
     TrustUnavailable.
     """
-    keys = trusted(trust)
+    keys = read_public_keys(trust)
     if not folder.is_dir():
         raise TrustError(
             f"{folder} is no folder, and tars carry no provenance", part="envelope", hint=_UNSIGNED
@@ -61,7 +61,7 @@ def _statements(lines: list[bytes], keys: Mapping[str, PublicKey]) -> list[dict[
     for line in lines:
         signers(line)
         try:
-            statements.append(opened(line, keys))
+            statements.append(open_envelope(line, keys))
         except TrustError as error:
             refusals.append(error)
     if not statements:

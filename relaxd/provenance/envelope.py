@@ -47,8 +47,8 @@ def signers(envelope: bytes) -> list[str]:
     return [keyid for keyid, _ in _parts(envelope)[1]]
 
 
-def opened(envelope: bytes, keys: Mapping[str, PublicKey]) -> dict[str, Any]:
-    """The statement of an envelope that one of the keys has signed.
+def open_envelope(envelope: bytes, keys: Mapping[str, PublicKey]) -> dict[str, Any]:
+    """Check an envelope's signatures, and return its statement.
 
     Envelopes are taken in canonical bytes alone, so that none has parts that no signature covers.
     Raises TrustError.

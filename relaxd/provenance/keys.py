@@ -28,7 +28,7 @@ class PublicKey:
 
     @property
     def pem(self) -> str:
-        """The key as `trusted` reads it."""
+        """The key as `read_public_keys` reads it."""
         serialization, _ = _library()
         pem: bytes = self.key.public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -36,7 +36,7 @@ class PublicKey:
         return pem.decode()
 
     def accepts(self, signature: bytes, message: bytes) -> bool:
-        """Whether the signature is this key's over the message."""
+        """True if the signature is this key's over the message."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -54,19 +54,19 @@ class Signer:
     sign: Callable[[bytes], bytes]
 
 
-def trusted(keys: Trust) -> dict[str, PublicKey]:
-    """The public keys by id; raises KeyInvalid where there are none or one is no ed25519 key,
+def read_public_keys(keys: Trust) -> dict[str, PublicKey]:
+    """Read public keys, by id; raises KeyInvalid where there are none or one is no ed25519 key,
     TrustUnavailable without the package that checks signatures.
     """
     sources = [keys] if isinstance(keys, (str, bytes, PathLike)) else list(keys)
-    found = [key for source in sources for key in _public_keys(source)]
-    if not found:
+    public = [key for source in sources for key in _public_keys(source)]
+    if not public:
         raise KeyInvalid("no key is trusted", hint="give the PEM file of a public key")
-    return {key.id: key for key in found}
+    return {key.id: key for key in public}
 
 
 def signer_of(path: Path) -> Signer:
-    """What signs with the private key of a PEM file; raises KeyInvalid, TrustUnavailable."""
+    """Read the private key of a PEM file; raises KeyInvalid, TrustUnavailable."""
     serialization, ed25519 = _library()
     try:
         private = serialization.load_pem_private_key(_read(path), password=None)

@@ -18,7 +18,7 @@ _RUNTIME = ("libtvm_runtime", "tvm_runtime")
 
 @dataclass(frozen=True)
 class Contents:
-    """What the document is about: the bundle's digests, and the toolchain's versions by part."""
+    """The subject of the document: the bundle's digests, and the toolchain's versions by part."""
 
     subjects: Subjects
     toolchain: Mapping[str, str]
@@ -116,5 +116,5 @@ def _file(name: str, digest: str) -> dict[str, Any]:
     }
 
 
-def _relation(one: str, kind: str, other: str) -> dict[str, Any]:
-    return {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
+def _relation(subject: str, kind: str, related: str) -> dict[str, Any]:
+    return {"spdxElementId": subject, "relationshipType": kind, "relatedSpdxElement": related}

@@ -16,7 +16,7 @@ OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 @dataclass(frozen=True)
 class Subjects:
-    """What a statement is about: digests of the bundle's OCI manifest and, by name, of its
+    """The subjects of a statement: digests of the bundle's OCI manifest and, by name, of its
     files.
     """
 
@@ -61,11 +61,11 @@ def provenance(
 
 
 def _materials(parts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = [{"name": "model", "digest": _sha256(parts["model"])}]
+    materials = [{"name": "model", "digest": _sha256(parts["model"])}]
     if samples := parts["request"].get("samples"):
-        found.append({"name": "samples", "digest": _sha256(samples)})
+        materials.append({"name": "samples", "digest": _sha256(samples)})
     toolchain = parts.get("toolchain", {})
-    return found + [
+    return materials + [
         {"name": package, "uri": f"pkg:pypi/{package}@{toolchain[part]}"}
         for part, package in TOOLCHAIN.items()
         if part in toolchain

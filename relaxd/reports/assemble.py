@@ -52,7 +52,7 @@ def assemble(
         sizes=_sizes(manifest),
         memory=read_typed(Memory, manifest.memory, "memory"),
         stored=None if manifest.stored is None else _stored(manifest.stored),
-        narrow=None if manifest.narrow is None else _narrow(manifest.narrow),
+        narrow=None if manifest.narrow is None else _quantized(manifest.narrow),
         numerics=compared,
         kernels=notes,
         profiles=named,
@@ -112,8 +112,10 @@ def _stored(weights: StoredWeights) -> StoredReport:
     )
 
 
-def _narrow(found: NarrowLayers) -> NarrowReport:
-    return NarrowReport(found.form.value, len(found.layers), dict(found.kept), len(found.bfloat16))
+def _quantized(report: NarrowLayers) -> NarrowReport:
+    return NarrowReport(
+        report.form.value, len(report.layers), dict(report.kept), len(report.bfloat16)
+    )
 
 
 def _sizes(manifest: Manifest) -> Sizes:

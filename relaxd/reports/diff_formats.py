@@ -48,7 +48,7 @@ def markdown(diff: BuildDiff) -> str:
 
 
 def sections(diff: BuildDiff) -> Iterable[tuple[str, tuple[Change, ...]]]:
-    """What changed, by heading; equal sizes are left out."""
+    """The changes by heading; equal sizes are left out."""
     yield "bytes", tuple(one for one in diff.sizes if one.base != one.head)
     yield "kernel", diff.kernels
     yield "slower kernel, ms", diff.slower

@@ -47,11 +47,11 @@ def _scheduled(kernel: Kernel) -> str:
 
 
 def _nodes(report: Report) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    nodes_by_name: dict[str, list[str]] = {}
     for kernel in report.kernels:
         for node in kernel.nodes:
-            found.setdefault(node, []).append(kernel.name)
-    return found
+            nodes_by_name.setdefault(node, []).append(kernel.name)
+    return nodes_by_name
 
 
 def _dims(report: Report) -> dict[str, str]:

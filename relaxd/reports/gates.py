@@ -23,22 +23,22 @@ class Gate:
     @classmethod
     def of(cls, text: str) -> "Gate":
         """Read a condition; raises DeclarationError."""
-        found = _FORM.fullmatch(text)
+        match = _FORM.fullmatch(text)
         try:
-            if found and _SIGNS.get(found["what"]) == (found["sign"], bool(found["part"])):
-                limit = float(found["number"]) / (100 if found["part"] else 1)
-                return cls(text, found["what"], limit)
+            if match and _SIGNS.get(match["what"]) == (match["sign"], bool(match["part"])):
+                limit = float(match["number"]) / (100 if match["part"] else 1)
+                return cls(text, match["what"], limit)
         except ValueError:
             pass
         raise DeclarationError(f"{text!r} is no condition", field="fail-if", hint=_HINT)
 
     @property
     def timed(self) -> bool:
-        """Whether it takes measured latencies to judge it."""
+        """True if judging it needs measured latencies."""
         return self.what == "latency"
 
     def judge(self, diff: BuildDiff) -> GateResult:
-        """Whether it holds; a latency only where it does with confidence."""
+        """Compare the difference with the limit; a latency fails only with confidence."""
         return _JUDGES[self.what](self, diff)
 
 
@@ -46,8 +46,8 @@ def _latency(gate: Gate, diff: BuildDiff) -> GateResult:
     worst = max(diff.latency, key=lambda one: one.low, default=None)
     if worst is None:
         return GateResult(gate.text, False, _not_compared("latency", diff))
-    said = f"{worst.ratio - 1:+.1%} ({worst.low - 1:+.1%} to {worst.high - 1:+.1%})"
-    return GateResult(gate.text, worst.low - 1 > gate.limit, f"{said} at {point_text(worst.dims)}")
+    text = f"{worst.ratio - 1:+.1%} ({worst.low - 1:+.1%} to {worst.high - 1:+.1%})"
+    return GateResult(gate.text, worst.low - 1 > gate.limit, f"{text} at {point_text(worst.dims)}")
 
 
 def _size(gate: Gate, diff: BuildDiff) -> GateResult:
@@ -60,11 +60,13 @@ def _size(gate: Gate, diff: BuildDiff) -> GateResult:
 
 def _output(field: str, below: bool) -> Callable[[Gate, BuildDiff], GateResult]:
     def judge(gate: Gate, diff: BuildDiff) -> GateResult:
-        found = [(value, one) for one in diff.outputs if (value := getattr(one, field)) is not None]
-        if not found:
+        values = [
+            (value, one) for one in diff.outputs if (value := getattr(one, field)) is not None
+        ]
+        if not values:
             return GateResult(gate.text, False, _not_compared("outputs", diff))
-        value, one = (min if below else max)(found, key=lambda pair: pair[0])
-        # What is no number is no agreement either.
+        value, one = (min if below else max)(values, key=lambda pair: pair[0])
+        # NaN is a failure.
         failed = not (value >= gate.limit if below else value <= gate.limit)
         return GateResult(
             gate.text, failed, f"{value:.6g} of {one.name!r} at {point_text(one.dims)}"
@@ -95,6 +97,6 @@ _JUDGES: dict[str, Callable[[Gate, BuildDiff], GateResult]] = {
 }
 
 
-def judged(gates: Sequence[Gate], diff: BuildDiff) -> tuple[GateResult, ...]:
-    """Each condition and whether it failed."""
+def judge_all(gates: Sequence[Gate], diff: BuildDiff) -> tuple[GateResult, ...]:
+    """Judge each condition."""
     return tuple(gate.judge(diff) for gate in gates)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from relaxd.contract.profile import KernelTime
 
 MACHINE = "vm."
-"""What the names of the virtual machine's own functions begin with."""
+"""The prefix of the names of the virtual machine's own functions."""
 
 
-def gathered(rows: Sequence[KernelTime], most: int) -> list[KernelTime]:
-    """The longest kernels first; what the virtual machine does by itself is one row, and so is what
-    would come after `most` rows.
+def rank_kernels(rows: Sequence[KernelTime], most: int) -> list[KernelTime]:
+    """Sort kernels by time, longest first; the virtual machine's own functions are merged into one
+    row, and so are all after the first `most` rows.
     """
     own = [row for row in rows if not row.name.startswith(MACHINE)]
     machine = [row for row in rows if row.name.startswith(MACHINE)]

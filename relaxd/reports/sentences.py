@@ -1,4 +1,4 @@
-"""Says in at most three sentences why a build is slow, and what would help."""
+"""Explains in at most three sentences why a build is slow, and what would help."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,14 +25,14 @@ _ROOFS = {"memory": "memory delivers", "compute": "the processor computes"}
 def sentences(
     dims: Sequence[DimReport], numerics: NumericsReport, profiles: Sequence[Profile]
 ) -> tuple[str, ...]:
-    """What matters most comes first: numbers that were not checked, then time, then ranges."""
+    """Say what matters most first: unverified outputs, then latency, then untested ranges."""
     measured = [profile for profile in profiles if profile.measured]
-    found = [
+    ranked = [
         *_unchecked(numerics),
         *(_slow(measured[-1], dims) if measured else _unmeasured(profiles)),
         *_untested(dims),
     ]
-    return tuple(found[:MOST])
+    return tuple(ranked[:MOST])
 
 
 def _unchecked(numerics: NumericsReport) -> Iterator[str]:
@@ -62,8 +62,8 @@ def _slow(profile: Profile, dims: Sequence[DimReport]) -> Iterator[str]:
     if behind and (worst := max(behind, key=lambda pair: pair[0]))[0] > _BEHIND:
         times, point = worst
         assert point.reference is not None
-        said = f"At {_at(point.dims)} it takes {times:.1f} times as long as "
-        yield f"{said}{point.reference.engine}{_favouring(point.dims, dims)}."
+        text = f"At {_point(point.dims)} it takes {times:.1f} times as long as "
+        yield f"{text}{point.reference.engine}{_favouring(point.dims, dims)}."
 
 
 def _favouring(point: dict[str, int], dims: Sequence[DimReport]) -> str:
@@ -124,14 +124,14 @@ def _untested(dims: Sequence[DimReport]) -> Iterator[str]:
     for dim in dims:
         top = dim.verified_up_to
         if top is not None and dim.max is None:
-            said = f"{quote_name(dim.name)} was tested to {top} only: declare its maximum, as in "
-            yield f"{said}{option_name(dim.name)}={dim.min}:{top}."
+            text = f"{quote_name(dim.name)} was tested to {top} only: declare its maximum, as in "
+            yield f"{text}{option_name(dim.name)}={dim.min}:{top}."
         elif top is not None and dim.max is not None and top < dim.max:
             help = "declare a smaller maximum, or give samples"
             yield f"{quote_name(dim.name)} was tested to {top} of {dim.max}: {help}."
 
 
-def _at(dims: dict[str, int]) -> str:
+def _point(dims: dict[str, int]) -> str:
     return (
         ", ".join(f"{quote_name(name)}={value}" for name, value in dims.items()) or "its only shape"
     )

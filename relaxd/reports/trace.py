@@ -24,8 +24,8 @@ def trace(report: Report, measured: str | None = None) -> dict[str, Any]:
             "the report has no profile that tells when kernels ran",
             hint="build again with the option profile on, for a target that this machine runs",
         )
-    at = point_text(profile.operators.dims) if profile.operators.dims else ""
-    title = f"{report.name} for {report.target.name}{f' at {at}' if at else ''}"
+    point = point_text(profile.operators.dims) if profile.operators.dims else ""
+    title = f"{report.name} for {report.target.name}{f' at {point}' if point else ''}"
     return {
         "traceEvents": [
             _named("process_name", title),
@@ -44,10 +44,10 @@ def trace(report: Report, measured: str | None = None) -> dict[str, Any]:
 def _profile(report: Report, digest: str | None) -> Profile | None:
     if digest is None:
         return report.profile
-    found = next((one for one in report.profiles if one.digest == digest), None)
-    if found is None:
+    profile = next((one for one in report.profiles if one.digest == digest), None)
+    if profile is None:
         raise BundleError(f"the build has no profile {digest}")
-    return found
+    return profile
 
 
 def _named(what: str, name: str) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def _events(profile: Profile) -> list[dict[str, Any]]:
 
 
 def _arguments(row: KernelTime | None) -> dict[str, Any]:
-    """What is known of the kernel; counts are of one call."""
+    """The facts known about a kernel; counts are of one call."""
     if row is None:
         return {}
     known = {name: getattr(row, name) for name in _ARGUMENTS}
     for name in ("flops", "bytes"):
         if known[name] is not None and row.calls:
             known[name] = known[name] / row.calls
-    given = {name: value for name, value in known.items() if value not in (None, "")}
-    return {**given, **({"nodes": list(row.nodes)} if row.nodes else {})}
+    arguments = {name: value for name, value in known.items() if value not in (None, "")}
+    return {**arguments, **({"nodes": list(row.nodes)} if row.nodes else {})}

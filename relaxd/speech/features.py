@@ -10,12 +10,12 @@ from relaxd.errors import InputError
 RATE = 16_000
 """Samples a second."""
 SECONDS = 30
-"""What an encoder hears at once: shorter sounds are followed by silence."""
+"""The length of an encoder's input: shorter sounds are padded with silence."""
 _WINDOW, _HOP = 400, 160
 _FRAMES = RATE * SECONDS // _HOP
 _LEAST = 1e-10
 _DECADES = 8.0
-"""What lies further below the loudest band is cut off."""
+"""The dynamic range below the loudest band; values below it are clamped."""
 
 Array = np.ndarray[Any, Any]
 
@@ -29,12 +29,12 @@ def log_mel(samples: Any, bands: int = 80) -> Array:
     silence = RATE * SECONDS - len(sound)
     padded = np.pad(np.pad(sound, (0, silence)), _WINDOW // 2, mode="reflect")
     # Frames beyond these hold silence alone.
-    heard = min(_FRAMES, (len(sound) + _WINDOW) // _HOP + 1)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_HOP][:heard]
+    frame_count = min(_FRAMES, (len(sound) + _WINDOW) // _HOP + 1)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_HOP][:frame_count]
     turns = 2 * np.pi * np.arange(_WINDOW) / _WINDOW
     power = np.abs(np.fft.rfft(frames * (0.5 - 0.5 * np.cos(turns)), axis=1)) ** 2
     spectra = np.full((bands, _FRAMES), np.log10(_LEAST))
-    spectra[:, :heard] = np.log10(np.maximum(_bands(bands) @ power.T, _LEAST))
+    spectra[:, :frame_count] = np.log10(np.maximum(_bands(bands) @ power.T, _LEAST))
     spectra = np.maximum(spectra, spectra.max() - _DECADES)
     scaled: Array = ((spectra + 4.0) / 4.0).astype(np.float32)
     return scaled[None]

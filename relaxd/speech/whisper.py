@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said; tokens: without those before and behind the text."""
+    """The text of a recording; tokens: without the prompt and the end-of-text token."""
 
     text: str
     tokens: tuple[int, ...]
@@ -41,8 +41,11 @@ class Vocabulary:
         settings = folder / "generation_config.json"
         self._settings = json.loads(settings.read_text()) if settings.is_file() else {}
         self.end = self._token("<|endoftext|>")
-        self.barred = list(self._settings.get("suppress_tokens") or ())
-        self.barred_first = [*self.barred, *(self._settings.get("begin_suppress_tokens") or ())]
+        self.suppressed = list(self._settings.get("suppress_tokens") or ())
+        self.suppressed_first = [
+            *self.suppressed,
+            *(self._settings.get("begin_suppress_tokens") or ()),
+        ]
 
     def prompt(self, language: str | None, task: str) -> list[int]:
         """The tokens that a text begins behind; language: "en", None for a model of English alone.
@@ -60,18 +63,18 @@ class Vocabulary:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True)).strip()
 
     def _token(self, word: str) -> int:
-        found = self._tokenizer.token_to_id(word)
-        if found is None:
+        token = self._tokenizer.token_to_id(word)
+        if token is None:
             raise InputError(f"the tokenizer has no {word}")
-        return int(found)
+        return int(token)
 
 
 class Whisper:
-    """An encoder and a decoder compiled with state=lifted; for one thread at a time.
+    """An encoder, and a decoder with an in-place KV cache; for one thread at a time.
 
-    What the encoder gives has the names of the decoder's inputs, or `present` in place of their
-    `past_key_values`. first: a decoder without a past that gives these in the encoder's place, as
-    optimum exports it.
+    Compile the decoder with `state=lifted`. The encoder's outputs have the names of the decoder's
+    inputs, with `present` in place of `past_key_values`. first: a decoder without a KV cache that
+    computes them instead of the encoder, as optimum exports it.
     """
 
     def __init__(
@@ -81,17 +84,17 @@ class Whisper:
         self._encoder, self._first, self._state = encoder, first, decoder.state()
         self._bands = _bands_of(encoder)
         wanted = {spec.name for spec in self._state.free}
-        given = {
+        offered = {
             spec.name: spec.name.replace("present", "past_key_values")
             for spec in (first or encoder).outputs
         }
-        self._handed = {name: taken for name, taken in given.items() if taken in wanted}
+        self._handed = {name: taken for name, taken in offered.items() if taken in wanted}
         missing = sorted(wanted - set(self._handed.values()))
         if len(missing) != 1:
             raise InputError(
                 f"the decoder takes {', '.join(missing)}: one of them may be tokens, the others "
-                f"have to come of the encoder, which gives {', '.join(given)}",
-                hint="give the bundle of the decoder without a past as `first`",
+                f"have to come of the encoder, which gives {', '.join(offered)}",
+                hint="give the bundle of the decoder without a KV cache as `first`",
             )
 
     @classmethod
@@ -106,8 +109,9 @@ class Whisper:
     ) -> "Whisper":
         """By bundles, and the folder of tokenizer.json and generation_config.json."""
         vocabulary = Vocabulary(Path(tokenizer))
-        hears, writes = (load(path, threads=threads) for path in (encoder, decoder))
-        return cls(hears, writes, vocabulary, load(first, threads=threads) if first else None)
+        first_step = load(first, threads=threads) if first else None
+        encodes, decodes = (load(path, threads=threads) for path in (encoder, decoder))
+        return cls(encodes, decodes, vocabulary, first_step)
 
     def transcribe(
         self, samples: Any, *, language: str | None = None, task: str = "transcribe"
@@ -119,30 +123,30 @@ class Whisper:
         """
         prompt, state = self.vocabulary.prompt(language, task), self._state
         state.reset()
-        state.hold(self._heard(samples, prompt[0]))
-        scores, tokens = _step(state, prompt), list[int]()
-        scores[self.vocabulary.barred_first] = -np.inf
-        while (token := int(np.argmax(scores))) != self.vocabulary.end:
+        state.hold(self._encode(samples, prompt[0]))
+        logits, tokens = _step(state, prompt), list[int]()
+        logits[self.vocabulary.suppressed_first] = -np.inf
+        while (token := int(np.argmax(logits))) != self.vocabulary.end:
             tokens.append(token)
             if state.lengths[0] == state.capacity:
                 break
-            scores = _step(state, [token])
-            scores[self.vocabulary.barred] = -np.inf
+            logits = _step(state, [token])
+            logits[self.vocabulary.suppressed] = -np.inf
         return Transcript(self.vocabulary.decode(tokens), tuple(tokens))
 
-    def _heard(self, samples: Any, token: int) -> dict[str, Array]:
-        """The decoder's inputs that stay while it writes."""
-        made = self._encoder.run([log_mel(samples, self._bands)])
+    def _encode(self, samples: Any, token: int) -> dict[str, Array]:
+        """Compute the decoder's inputs that are constant while it generates."""
+        outputs = self._encoder.run([log_mel(samples, self._bands)])
         if self._first is not None:
-            (states,) = made.values()
-            made = self._first.run({"input_ids": [[token]], "encoder_hidden_states": states})
-        return {taken: made[name] for name, taken in self._handed.items()}
+            (states,) = outputs.values()
+            outputs = self._first.run({"input_ids": [[token]], "encoder_hidden_states": states})
+        return {taken: outputs[name] for name, taken in self._handed.items()}
 
 
 def _step(state: State, tokens: list[int]) -> Array:
-    """The scores [words] behind the last token."""
-    scores: Array = state.step([tokens])["logits"][0, -1]
-    return scores
+    """Logits [vocabulary] after the last token."""
+    logits: Array = state.step([tokens])["logits"][0, -1]
+    return logits
 
 
 def _bands_of(encoder: Model) -> int:

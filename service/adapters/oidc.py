@@ -43,7 +43,7 @@ class Issuer(BaseModel):
     jwks_url: Annotated[str, Field(pattern=r"^https?://")] | None = None
 
     def matches(self, claims: Mapping[str, Any]) -> bool:
-        """Whether every claim that the entry names is there and fits."""
+        """True if every claim that the entry names is there and fits."""
         return all(
             _fits(claims.get(name), (wanted,) if isinstance(wanted, str) else wanted)
             for name, wanted in self.claims.items()
@@ -51,7 +51,7 @@ class Issuer(BaseModel):
 
 
 def _fits(value: Any, patterns: Sequence[str]) -> bool:
-    """Whether a claim, or a member of one that is a list, fits a pattern."""
+    """True if a claim, or a member of one that is a list, fits a pattern."""
     values = value if isinstance(value, list) else [value]
     texts = [str(one) for one in values if isinstance(one, (str, int)) and one is not True]
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in patterns)

@@ -7,7 +7,7 @@ import subprocess
 from functools import partial
 
 from relaxd.provenance.errors import KeyInvalid, SigningFailed
-from relaxd.provenance.keys import PublicKey, Signer, signer_of, trusted
+from relaxd.provenance.keys import PublicKey, Signer, read_public_keys, signer_of
 from service.settings import Settings
 
 TIMEOUT_S = 60
@@ -24,7 +24,7 @@ def signer(settings: Settings) -> Signer | None:
         return None
     if settings.signing_command is None:
         return signer_of(settings.signing_key)
-    keys = list(trusted(settings.signing_key).values())
+    keys = list(read_public_keys(settings.signing_key).values())
     if len(keys) != 1:
         raise KeyInvalid(
             f"{settings.signing_key} holds {len(keys)} public keys",

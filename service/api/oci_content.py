@@ -20,7 +20,7 @@ def identity_headers(digest: str) -> dict[str, str]:
 
 
 def is_known(request: Request, digest: str) -> bool:
-    """Whether the client has the content already, by its If-None-Match."""
+    """True if the client has the content already, by its If-None-Match."""
     listed = [
         tag.strip().removeprefix("W/")
         for tag in request.headers.get("If-None-Match", "").split(",")

@@ -53,7 +53,7 @@ class Asset:
 
 
 def serves(path: str) -> bool:
-    """Whether the path is one of the page's, and so answered without signing in."""
+    """True if the path is one of the page's, and so answered without signing in."""
     return path in PAGES or path.startswith(PREFIX)
 
 

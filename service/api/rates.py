@@ -33,7 +33,7 @@ class Rates:
 
     @property
     def are_old(self) -> bool:
-        """Whether the limits have to be read again."""
+        """True if the limits have to be read again."""
         return self._clock() >= self._limits_until
 
     def take(self, tenant: str) -> None:

@@ -22,7 +22,7 @@ class Need:
     action: str | None = None
 
     def allows(self, principal: Principal) -> bool:
-        """Whether the principal may."""
+        """True if the principal may."""
         if self.home and principal.tenant != DEFAULT:
             return False
         return not self.scopes or principal.has_any(self.scopes)

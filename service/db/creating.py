@@ -87,7 +87,7 @@ def create(tx: Transaction, new: NewJob) -> Job:
 
 
 def _is_clean(document: Any) -> bool:
-    """Whether `cleaned` would leave it as it is; False also where that takes as long to say."""
+    """True if `cleaned` would leave it as it is; False also where that takes as long to say."""
     text = json.dumps(document)
     odd = ("\\u0000", "\\ud", "NaN", "Infinity")  # escapes of a NUL and of a surrogate
     deep = text.count("{") + text.count("[") > _SHALLOW

@@ -58,7 +58,7 @@ class Supervisor:
 
 
 async def _outlived(process: Process, stopping: asyncio.Event) -> bool:
-    """Whether the process ended before it was asked to."""
+    """True if the process ended before it was asked to."""
     ended, asked = asyncio.create_task(process.wait()), asyncio.create_task(stopping.wait())
     await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()

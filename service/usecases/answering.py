@@ -20,7 +20,7 @@ from relaxd.contract.action import ActionKey
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from relaxd.errors import RelaxdError
-from relaxd.provenance.keys import PublicKey, trusted
+from relaxd.provenance.keys import PublicKey, read_public_keys
 from service.core import Core
 from service.domain import Kind, Outcome
 from service.identity import bundles_of
@@ -154,7 +154,7 @@ def _known(
 
 
 def _stands(core: Core, tenant: str, flight: str, outcome: Outcome) -> bool:
-    """Whether the cache still has a result that was found before, and the tenant holds it: a later
+    """True if the cache still has a result that was found before, and the tenant holds it: a later
     one of its name does not.
     """
     try:
@@ -167,10 +167,10 @@ def _stands(core: Core, tenant: str, flight: str, outcome: Outcome) -> bool:
 
 
 def _is_signed(core: Core, tenant: str, bundle: str, signed_by: str | None) -> bool:
-    """Whether the bundle is attested as workers want it; whoever holds the key attests it."""
+    """True if the bundle is attested as workers want it; whoever holds the key attests it."""
     if signed_by is None:
         return True
-    keys: Sequence[PublicKey] = list(trusted(signed_by.encode()).values())
+    keys: Sequence[PublicKey] = list(read_public_keys(signed_by.encode()).values())
     return all(attesting.is_signed(core, bundle, bundles_of(tenant), key) for key in keys)
 
 

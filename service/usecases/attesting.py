@@ -7,7 +7,7 @@ import structlog
 from artifacts.attestations import PROFILE, PROVENANCE, SBOM, attach
 from artifacts.documents import is_complete, read_document
 from artifacts.oci import ACTION_KEY, REPOSITORY, bundle_files
-from relaxd.provenance.envelope import opened, seal
+from relaxd.provenance.envelope import open_envelope, seal
 from relaxd.provenance.errors import SigningFailed, TrustError
 from relaxd.provenance.keys import PublicKey, Signer
 from relaxd.provenance.sbom import Contents, sbom
@@ -72,7 +72,7 @@ def attest_known(core: Core, claim: Claim, bundle: str, signer: Signer | None) -
 
 
 def is_signed(core: Core, bundle: str, repository: str, key: PublicKey) -> bool:
-    """Whether the key has signed the bundle, in an attestation of the repository."""
+    """True if the key has signed the bundle, in an attestation of the repository."""
     return any(
         _names(core, referrer, bundle, key)
         for referrer in core.store.references.referrers(repository, bundle)
@@ -80,7 +80,7 @@ def is_signed(core: Core, bundle: str, repository: str, key: PublicKey) -> bool:
 
 
 def _names(core: Core, referrer: str, bundle: str, key: PublicKey) -> bool:
-    """Whether the referrer is an envelope of the key about the bundle: others may attach any."""
+    """True if the referrer is an envelope of the key about the bundle: others may attach any."""
     blobs = core.store.blobs
     if not is_complete(blobs, referrer):
         return False
@@ -88,7 +88,7 @@ def _names(core: Core, referrer: str, bundle: str, key: PublicKey) -> bool:
     if document.artifact_type != PROVENANCE.artifact_type or len(document.layers) != 1:
         return False
     try:
-        statement = opened(blobs.read(document.layers[0].digest), {key.id: key})
+        statement = open_envelope(blobs.read(document.layers[0].digest), {key.id: key})
     except TrustError:
         return False
     about = [subject.get("digest", {}).get("sha256") for subject in statement.get("subject", ())]

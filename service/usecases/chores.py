@@ -58,7 +58,7 @@ def turn(core: Core, name: str) -> Iterator[Turn]:
 
 
 def is_due(core: Core, name: str, every_s: float) -> bool:
-    """Whether the chore last began `every_s` or longer ago and nobody is at it."""
+    """True if the chore last began `every_s` or longer ago and nobody is at it."""
     with core.reading() as tx:
         row = tx.connection.execute(select(chores).where(chores.c.name == name)).one()
         return bool(row.held_until < tx.now and row.ran_at <= tx.now - every_s)

@@ -45,7 +45,7 @@ def run(
 
 
 def is_due(core: Core) -> bool:
-    """Whether the settings ask for a collection now."""
+    """True if the settings ask for a collection now."""
     every_s = core.settings.gc_s
     return every_s > 0 and chores.is_due(core, chores.GC, every_s)
 

@@ -10,7 +10,7 @@ from service.identity import bundles_of
 
 
 def lacks_dump(core: Core, tenant: str, request: CompileRequest, bundle: str) -> bool:
-    """Whether the request of a tenant asks for a dump that it has not: the bundle may come from a
+    """True if the request of a tenant asks for a dump that it has not: the bundle may come from a
     request that did not.
     """
     return request.options.dump and dump_of(core.store, bundle, bundles_of(tenant)) is None

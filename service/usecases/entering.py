@@ -34,7 +34,7 @@ class Gate:
         self._closed = self._operator is not None or verify is not None
 
     def is_open(self) -> bool:
-        """Whether requests need no credential; raises DatabaseUnavailable."""
+        """True if requests need no credential; raises DatabaseUnavailable."""
         if not self._closed and time.monotonic() >= self._open_until:
             self._closed = tokens.are_there_any(self._core)
             self._open_until = time.monotonic() + LOOK_S

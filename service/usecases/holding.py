@@ -113,14 +113,14 @@ def _held(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
 
 
 def is_held(core: Core, tenant: str, digest: str) -> bool:
-    """Whether the tenant is known to hold the blob."""
+    """True if the tenant is known to hold the blob."""
     with core.reading() as tx:
         given = {"tenant": tenant, "digest": digest}
         return bool(tx.connection.execute(_IS_HELD, given).scalar_one())
 
 
 def holds(core: Core, tenant: str, digest: str) -> bool:
-    """Whether the tenant may read the blob."""
+    """True if the tenant may read the blob."""
     with core.reading() as tx:
         given = {"tenant": tenant, "digest": digest}
         return bool(tx.connection.execute(_HOLDS, given).scalar_one())
@@ -213,7 +213,7 @@ class TenantBlobs:
         return self._keep(self._inner.put(self._metered(chunks, expected), expected))
 
     def _keeps(self, digest: str) -> bool:
-        """Whether the tenant holds the blob, which is touched first: no collection takes it any
+        """True if the tenant holds the blob, which is touched first: no collection takes it any
         more, and with it the holding.
         """
         return self._inner.touch(digest) and is_held(self.core, self.tenant, digest)

@@ -86,7 +86,7 @@ def _latest_turn(tx: Transaction) -> float:
 
 
 def enter(tx: Transaction, tenant: str) -> bool:
-    """Whether the tenant may run one build more, of which note is taken; call it once it is sure to
+    """True if the tenant may run one build more, of which note is taken; call it once it is sure to
     begin, in the transaction that claims it.
     """
     others = select(exists().where(tenants.c.name != tenant))

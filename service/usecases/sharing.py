@@ -7,7 +7,7 @@ from service.usecases import tenants
 
 
 def shares(core: Core, tenant: str) -> bool:
-    """Whether the tenant's builds share results with others, as the operator decides: those of
+    """True if the tenant's builds share results with others, as the operator decides: those of
     `default`, and of all tenants that share.
     """
     return core.settings.shared_cache or tenants.get(core, tenant).shares_cache

@@ -30,7 +30,7 @@ def get(core: Core, name: str) -> Tenant:
 
 
 def is_known(core: Core, name: str) -> bool:
-    """Whether there is such a tenant."""
+    """True if there is such a tenant."""
     with core.reading() as tx:
         query = select(tenants.c.name).where(tenants.c.name == name)
         return tx.connection.execute(query).one_or_none() is not None

@@ -152,7 +152,7 @@ def _note_use(core: Core, token_id: str) -> None:
 
 
 def are_there_any(core: Core) -> bool:
-    """Whether a token was ever made."""
+    """True if a token was ever made."""
     with core.reading() as tx:
         return tx.connection.execute(select(tokens.c.id).limit(1)).one_or_none() is not None
 

@@ -41,7 +41,7 @@ class Patience:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _wait(self, seconds: float, error: StorageFailed) -> bool:
-        """Whether the build may go on after the pause."""
+        """True if the build may go on after the pause."""
         self._pulse.hear(Log(f"[waiting {seconds:g} s for the store: {error}]"))
         until = time.monotonic() + seconds
         while self._pulse.stop is None and (left := until - time.monotonic()) > 0:

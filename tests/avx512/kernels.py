@@ -30,7 +30,7 @@ class Case:
         FAMILIES[self.family].check(got, self.inputs)
 
     def close(self, got: Array) -> bool:
-        """Whether `check` passes."""
+        """True if `check` passes."""
         try:
             self.check(got)
         except AssertionError:

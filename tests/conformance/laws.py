@@ -20,7 +20,7 @@ Run = Callable[[Sequence[Any], int], list[Any]]
 
 
 def random(case: Case) -> bool:
-    """Whether a case's expected numbers are one draw of many."""
+    """True if a case's expected numbers are one draw of many."""
     return bool(re.match("test_(bernoulli|training_dropout)", case.name)) and (
         _ZERO_RATIO not in case.name
     )

@@ -43,7 +43,7 @@ EVERY = {page: list(blocks.blocks_of(page)) for page in PAGES}
 
 
 def runs(block: Block) -> bool:
-    """Whether this test runs the block."""
+    """True if this test runs the block."""
     plain = block.language in blocks.SHELL or (block.language == "python" and not block.info)
     plain = plain or (block.language == "toml" and bool(block.info))
     return plain and not NOT_RUN & block.marks.keys() and (ALL or Kind.HEAVY not in block.marks)

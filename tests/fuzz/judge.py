@@ -113,7 +113,7 @@ class Judge:
         return replace(self._fault(case, ours, theirs, apart), apart=tuple(apart))
 
     def answered(self, case: Case) -> bool:
-        """Whether ONNX Runtime runs the case."""
+        """True if ONNX Runtime runs the case."""
         return not isinstance(self._runtime(case), (Died, Failed))
 
     def _runtime(self, case: Case) -> list[Outputs] | Died | Failed:
@@ -182,7 +182,7 @@ class Judge:
         return theirs if isinstance(found, (Died, Failed)) else found
 
     def _rounds(self, case: Case, ours: float, theirs: float) -> bool:
-        """Whether rounding alone explains errors of that size. A tolerance is of an output's own
+        """True if rounding alone explains errors of that size. A tolerance is of an output's own
         size, and what a LayerNormalization makes of equal numbers is the noise of their mean.
         """
         values = self.values.ask(case)
@@ -192,7 +192,7 @@ class Judge:
         return ours <= _NOT_WORSE * theirs and ours <= _ROUNDING * greatest
 
     def _defined(self, case: Case, ours: list[Outputs], apart: dict[str, str]) -> bool:
-        """Whether onnx.reference agrees with relaxd on these outputs: ONNX Runtime computes float64
+        """True if onnx.reference agrees with relaxd on these outputs: ONNX Runtime computes float64
         by the same code as float32, faults included.
         """
         want = self._definition.ask(case)
@@ -202,7 +202,7 @@ class Judge:
 
 
 def _departs(whole: Judgement, place: int) -> bool:
-    """Whether an output of the graph at that place of a union does."""
+    """True if an output of the graph at that place of a union does."""
     return any(name.startswith(f"g{place}_") for name in whole.apart)
 
 
@@ -255,5 +255,5 @@ def _narrow(outputs: list[Outputs]) -> list[Outputs]:
 
 
 def broken(code: str) -> bool:
-    """Whether the failure is the compiler's own and not a refusal of the model."""
+    """True if the failure is the compiler's own and not a refusal of the model."""
     return code.rpartition(".")[2] in ("internal", "failed", "crashed", "out_of_memory")

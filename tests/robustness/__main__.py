@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
 
 
 def _wanted(row: Row, options: argparse.Namespace, kept: Mapping[str, Result]) -> bool:
-    """Whether to run the row: one that is named, or any; to record, what was not kept is enough."""
+    """True if to run the row: one that is named, or any; to record, what was not kept is enough."""
     if options.row:
         return row.name in options.row
     return not (options.record and row.name in kept)

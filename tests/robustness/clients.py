@@ -56,7 +56,7 @@ class Clients:
             thread.join()
 
     def have(self, accepted: int) -> bool:
-        """Whether so many jobs were accepted."""
+        """True if so many jobs were accepted."""
         return len(self.accepted) >= accepted
 
     def _run(self, number: int) -> None:

@@ -47,7 +47,7 @@ class Measured:
 
     @property
     def held(self) -> bool:
-        """Whether every size is within tolerance, and that says something."""
+        """True if every size is within tolerance, and that says something."""
         held = all(point.held for point in self.points)
         return held and not self.error and not self.proves_nothing
 

@@ -78,7 +78,7 @@ class Case:
 
     @property
     def installed(self) -> bool:
-        """Whether the package that the case needs is there."""
+        """True if the package that the case needs is there."""
         return not self.needs or find_spec(self.needs) is not None
 
     def built(self, flavour: str | None, target: str) -> "Case":

@@ -36,7 +36,7 @@ class Judged:
 
     @property
     def faint(self) -> bool:
-        """Whether the reference is too small to prove anything here."""
+        """True if the reference is too small to prove anything here."""
         return max(self.high, -self.low) < FAINT
 
 

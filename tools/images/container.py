@@ -86,7 +86,7 @@ class Container:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
 
     def alive(self) -> bool:
-        """Whether it has not ended by itself."""
+        """True if it has not ended by itself."""
         return self.process.poll() is None
 
     def check(self, words: Iterable[str]) -> str | None:

@@ -47,7 +47,7 @@ class Exemption:
     reason: str
 
     def covers(self, finding: Finding) -> bool:
-        """Whether the finding is one of those."""
+        """True if the finding is one of those."""
         path = finding.path.as_posix()
         return fnmatchcase(path, self.path) and fnmatchcase(finding.rule, self.rule)
 

@@ -74,7 +74,7 @@ class Rules:
     terms: frozenset[str] = frozenset()
 
     def is_participle(self, name: str) -> bool:
-        """Whether the name is one word, and a participle."""
+        """True if the name is one word, and a participle."""
         if name in self.no_participles or not name.isalpha():
             return False
         return name in self.participles or name.endswith("ed")

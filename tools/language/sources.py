@@ -55,7 +55,7 @@ class Source:
 
     @property
     def is_page(self) -> bool:
-        """Whether this is a page of the documentation."""
+        """True if this is a page of the documentation."""
         return self.path.suffix == ".md"
 
 

@@ -22,7 +22,7 @@ from relaxd.contract.tensors import storage_of
 from relaxd.errors import RelaxdError
 from relaxd.loader import runtime as machine
 from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import opened
+from relaxd.loader.bundle import open_bundle
 from relaxd.loader.model import Model, load
 from relaxd.loader.standalone import Code, opened_library
 from relaxd.loader.standalone import _Host as Host
@@ -124,7 +124,7 @@ def _direct(question: Question, at_end: bool, byte: int) -> Answer:
 
 @cache
 def _code(path: str) -> tuple[Code, Any, Binding]:
-    with opened(path) as bundle:
+    with open_bundle(path) as bundle:
         code = Code(bundle, opened_library(bundle, bundle.manifest.library))
         return code, bundle.manifest, Binding(bundle.manifest.inputs, bundle.manifest.dims)
 

@@ -15,7 +15,7 @@ from compiler.verify.emulation import engine
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.tensors import storage_of
 from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import opened
+from relaxd.loader.bundle import open_bundle
 from tests.fuzz.hostile.engines import SIDES, STATUSES, Answer, Question, Refused
 
 _PROGRAM = Path(__file__).with_suffix(".mjs")
@@ -41,7 +41,7 @@ def wasm(question: Question) -> list[Answer]:
 
 @cache
 def _manifest(path: str) -> Manifest:
-    with opened(path) as bundle:
+    with open_bundle(path) as bundle:
         return bundle.manifest
 
 

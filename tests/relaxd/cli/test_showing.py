@@ -105,7 +105,7 @@ def test_errors_are_listed_by_point_and_output(relaxd: Any, bundle: Path) -> Non
     seal(bundle, "numerics.json", {"verdict": "passed", "outputs": outputs})
     lines = relaxd("show", str(bundle)).out.splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("DIMS  near"))
-    assert lines[start - 1].strip() == "Part of the tolerance that was used"
+    assert lines[start - 1].strip() == "Share of the tolerance used"
     assert lines[start].split() == ["DIMS", "near", "exact"]
     assert [line.split() for line in lines[start + 1 : start + 3]] == [
         ["n=1", "exact", "exact"],
@@ -125,8 +125,8 @@ def test_weights_in_fewer_bits_state_what_they_save_and_change(relaxd: Any, bund
     shown = relaxd("show", str(bundle)).out
     line = "3 of 9 large weights are int4 in blocks of 32: 960.0 KiB in place of 6.0 MiB"
     assert line in shown
-    assert "k0 stays: other operators read it too" in shown
-    assert "and 2 others stay" in shown
+    assert "k0 is not quantized: other operators read it too" in shown
+    assert "and 2 others are not quantized" in shown
     row = next(line for line in shown.splitlines() if "8.71%" in line)
     assert row.split() == ["y", "8.71%", "0.5", "0.99621", "97.5%"]
     assert "against the model's own weights, at most 10.00% is allowed" in shown
@@ -139,8 +139,8 @@ def test_calibrated_weights_are_counted(relaxd: Any, bundle: Path) -> None:
     stored = {"form": "int4", "block": 32, "calibration": "gptq", "layers": layers, "kept": {}}
     (bundle / "manifest.json").write_text(json.dumps({**manifest, "stored": stored}))
     shown = relaxd("show", str(bundle)).out
-    assert "2 of them are rounded by gptq" in shown
-    assert "1 to nearest: rows of it are read" in shown
+    assert "2 of them are quantized with gptq" in shown
+    assert "1 rounded to nearest: rows of it are read" in shown
     document = relaxd("show", str(bundle), "--json").json["stored"]
     assert document["calibration"] == "gptq"
     assert document["nearest"] == {"w2": "rows of it are read"}

@@ -12,7 +12,7 @@ import pytest
 import relaxd
 from relaxd.contract.manifest import FileEntry, LoadContract, Manifest
 from relaxd.errors import BundleError
-from relaxd.loader.bundle import Bundle, opened, read_manifest, sha256_of
+from relaxd.loader.bundle import Bundle, open_bundle, read_manifest, sha256_of
 from relaxd.loader.library import own_copy
 
 
@@ -111,7 +111,7 @@ def test_a_tar_cannot_write_outside(bundles: Path, tmp_path):
             info = tarfile.TarInfo(name)
             info.size = len(data)
             file.addfile(info, io.BytesIO(data))
-    with pytest.raises(BundleError, match="outside the bundle"), opened(tar):
+    with pytest.raises(BundleError, match="outside the bundle"), open_bundle(tar):
         pass
 
 
@@ -120,10 +120,10 @@ def test_a_truncated_tar(bundles: Path, tmp_path):
     with tarfile.open(tar, "w") as file:
         for name in ("manifest.json", "model.so"):
             file.add(bundles / "dims" / name, name)
-    with pytest.raises(BundleError, match="holds no libtvm_runtime"), opened(tar):
+    with pytest.raises(BundleError, match="holds no libtvm_runtime"), open_bundle(tar):
         pass
     tar.write_bytes(tar.read_bytes()[: tar.stat().st_size // 2])
-    with pytest.raises(BundleError), opened(tar):
+    with pytest.raises(BundleError), open_bundle(tar):
         pass
 
 

@@ -19,7 +19,7 @@ from relaxd.contract.documents import read_json
 from relaxd.contract.manifest import Manifest
 from relaxd.errors import BundleError, RelaxdError
 from relaxd.loader import archive
-from relaxd.loader.bundle import Bundle, opened, read_manifest
+from relaxd.loader.bundle import Bundle, open_bundle, read_manifest
 from relaxd.loader.check import check_contract
 from relaxd.loader.host import this_host
 
@@ -247,7 +247,7 @@ def test_mutated_tars_are_refused_by_a_typed_error(tmp_path, original):
             data[chance.randrange(len(data))] = chance.randrange(256)
         path.write_bytes(gzip.compress(data) if number % 2 else data[: chance.randrange(len(data))])
         try:
-            with opened(path):
+            with open_bundle(path):
                 pass
         except RelaxdError:
             continue

@@ -17,7 +17,7 @@ from securesystemslib.signer._key import SSlibKey
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.envelope import FILENAME, pre_authentication_encoding, seal
 from relaxd.provenance.errors import KeyInvalid, TrustError, TrustUnavailable
-from relaxd.provenance.keys import Signer, signer_of, trusted
+from relaxd.provenance.keys import Signer, read_public_keys, signer_of
 from tests.signing import FILES, KEY, MANIFEST, key_pair, mutate, statement, written
 
 Keys = Callable[[str], Path]
@@ -133,7 +133,7 @@ def test_keys_that_are_none_are_refused(signed: Path, trust: Path, tmp_path: Pat
         with pytest.raises(KeyInvalid):
             check_folder(signed, nothing)
     with pytest.raises(KeyInvalid, match="cannot read"):
-        trusted(tmp_path / "absent.pub")
+        read_public_keys(tmp_path / "absent.pub")
     with pytest.raises(KeyInvalid, match="private key"):
         signer_of(trust)
 

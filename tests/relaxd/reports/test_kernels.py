@@ -1,7 +1,7 @@
 """Rows of kernels are put together where a reader would not look at each."""
 
 from relaxd.contract.profile import KernelTime
-from relaxd.reports.kernels import gathered
+from relaxd.reports.kernels import rank_kernels
 
 ROWS = [
     KernelTime("vm.builtin.a", 2, 0.3, 0.3),
@@ -13,7 +13,7 @@ ROWS = [
 
 
 def test_the_virtual_machine_is_one_row_and_so_is_the_rest() -> None:
-    found = gathered(ROWS, 2)
+    found = rank_kernels(ROWS, 2)
     assert [row.name for row in found] == ["virtual machine", "matmul", "2 more"]
     assert [row.calls for row in found] == [5, 1, 2]
     assert [round(row.share, 6) for row in found] == [0.5, 0.4, 0.1]
@@ -21,5 +21,5 @@ def test_the_virtual_machine_is_one_row_and_so_is_the_rest() -> None:
 
 
 def test_few_rows_are_left_as_they_are() -> None:
-    assert gathered(ROWS[3:], 2) == ROWS[3:]
-    assert gathered([], 2) == []
+    assert rank_kernels(ROWS[3:], 2) == ROWS[3:]
+    assert rank_kernels([], 2) == []

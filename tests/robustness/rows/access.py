@@ -37,7 +37,7 @@ class _Request:
 
     @property
     def allowed(self) -> bool:
-        """Whether the table of scopes allows the route to the token."""
+        """True if the table of scopes allows the route to the token."""
         need = NEEDS[self.route]
         scoped = not need.scopes or self.scope in need.scopes or self.scope is Scope.ADMIN
         return scoped and (self.tenant == DEFAULT or not need.home)

@@ -137,7 +137,7 @@ def _flip(path: Path, draw: random.Random) -> None:
 
 
 def _is_served(service: Live, digest: str, size: int, draw: random.Random) -> bool:
-    """Whether the service gave the blob, or a part of it, as if it were sound."""
+    """True if the service gave the blob, or a part of it, as if it were sound."""
     headers = draw.choice([{}, {"Range": f"bytes=0-{size // 2}"}, {"Range": "bytes=-1"}])
     with suppress(httpx.RemoteProtocolError):  # a broken connection is how a large blob ends
         answer = service.http.get(f"/v2/relaxd/x/blobs/{digest}", headers=headers)

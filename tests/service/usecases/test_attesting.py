@@ -14,8 +14,8 @@ from artifacts.documents import read_document
 from artifacts.oci import REPOSITORY
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from relaxd.provenance.envelope import opened, signers
-from relaxd.provenance.keys import trusted
+from relaxd.provenance.envelope import open_envelope, signers
+from relaxd.provenance.keys import read_public_keys
 from service.adapters.signing import signer
 from service.identity import bundles_of
 from service.jobs import Jobs
@@ -61,7 +61,7 @@ def test_a_bundle_has_signed_provenance(core, jobs, model, keys) -> None:
     bundle = built(core, jobs, model)
     document = attached(core, bundle)[PROVENANCE.artifact_type]
     assert document.layers[0].media_type == "application/vnd.dsse.envelope.v1+json"
-    statement = opened(content(core, document), trusted(keys / "key.pub"))
+    statement = open_envelope(content(core, document), read_public_keys(keys / "key.pub"))
     assert statement["subject"][0]["digest"] == {"sha256": bundle.removeprefix("sha256:")}
     layers = {
         layer.annotations["org.opencontainers.image.title"]: layer.digest.removeprefix("sha256:")
@@ -122,7 +122,7 @@ def test_a_bundle_from_before_there_was_a_key_is_signed_at_its_next_hit(
     signatures: list[int] = []
     assert built(signing(core, keys, signatures), jobs, model) == bundle
     (envelope,) = envelopes(core, bundle)
-    statement = opened(envelope, trusted(keys / "key.pub"))
+    statement = open_envelope(envelope, read_public_keys(keys / "key.pub"))
     assert statement["subject"][0]["digest"] == {"sha256": bundle.removeprefix("sha256:")}
     built(signing(core, keys, signatures), jobs, model)
     assert len(signatures) == 1
@@ -137,7 +137,7 @@ def test_a_bundle_of_an_earlier_key_is_signed_with_the_new_one_too(
     found = envelopes(core, bundle)
     assert len(found) == 2
     for pair in (keys, new):
-        ids = trusted(pair / "key.pub")
+        ids = read_public_keys(pair / "key.pub")
         assert sum(ids.keys() <= set(signers(envelope)) for envelope in found) == 1
 
 
