@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from compiler.passes.pack.round_operands import Keep
     from compiler.passes.pack.round_weights import Calibrate
     from compiler.passes.pipelines import Rounding
-    from relaxd.contract.narrow import NarrowLayers
+    from relaxd.contract.narrow import QuantizedLayers
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Found:
     """
 
     weights: RoundedWeights | None = None
-    layers: NarrowLayers | None = None
+    layers: QuantizedLayers | None = None
     fallback: Record | None = None
     chosen: Narrowing = field(default_factory=Narrowing)
     smoothed: list[Record] | None = None
@@ -54,7 +54,7 @@ class Found:
         """Keeps it."""
         self.weights = rounded
 
-    def note_layers(self, layers: NarrowLayers) -> None:
+    def note_layers(self, layers: QuantizedLayers) -> None:
         """Keeps it."""
         self.layers = layers
 

@@ -108,4 +108,4 @@ def _answered(engine: Engine, prompt: str, tokens: int) -> _Answer:
     began = None
     for _ in made:
         began = time.process_time() if began is None else began
-    return _Answer(made.tokens, time.process_time() - (began or 0.0), made.guessed, made.kept)
+    return _Answer(made.tokens, time.process_time() - (began or 0.0), made.drafted, made.accepted)

@@ -12,7 +12,7 @@ from compiler.ir.caches import CacheUse
 from compiler.ir.index_bounds import Limits
 from compiler.ir.weights import FileWeight
 from relaxd.contract.dims import Dim
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.state import State
 from relaxd.contract.tensors import TensorSpec
 
@@ -69,5 +69,5 @@ class Imported:
     kept: Kept | None = None
     weights: Mapping[bytes, FileWeight] = field(default_factory=dict)
     products: frozenset[str] = frozenset()
-    narrow: NarrowLayers | None = None
+    narrow: QuantizedLayers | None = None
     stacks: bool = False

@@ -40,7 +40,7 @@ class Step:
     def _present(self, name: str) -> np.ndarray[Any, Any]:
         buffer = self.inputs[name]
         if in_bytes(buffer.dtype, self.dtypes[name]):
-            buffer = byte_rows.widened(buffer)
+            buffer = byte_rows.dequantize_rows(buffer)
         entries, heads, _, size = buffer.shape
         made = np.zeros((entries, heads, self.columns, size), self.dtypes[name])
         for entry, end in enumerate(self.ends):
@@ -127,7 +127,7 @@ def _buffer(
 ) -> np.ndarray[Any, Any]:
     in_rows = in_bytes(dtype, past.dtype)
     if in_rows:
-        past = byte_rows.rounded(past)
+        past = byte_rows.quantize_rows(past)
     entries, heads, rows, size = past.shape
     buffer = np.zeros((entries, heads, room, size), dtype)
     kept = min(rows, total)

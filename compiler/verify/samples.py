@@ -66,7 +66,7 @@ def _typed(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any
     if spec.dtype not in STORAGE:
         return npz.typed(array, spec.dtype)
     try:
-        return narrow.typed(narrow.bytes_of(array, spec), spec.dtype)
+        return narrow.view_as(narrow.bytes_of(array, spec), spec.dtype)
     except InputError as error:
         raise _bad_sample(str(error)) from error
 

@@ -22,9 +22,9 @@ from relaxd.contract.report import (
     ComparedPoint,
     DimReport,
     Evidence,
-    NarrowReport,
     NumericsReport,
     OutputReport,
+    QuantizedReport,
     Report,
     StoredReport,
     WeightsReport,
@@ -360,7 +360,7 @@ def _weights(report: Report, stored: StoredReport) -> RenderableType:
     return Group(*lines)
 
 
-def _precision(report: Report, quantized: NarrowReport) -> RenderableType:
+def _precision(report: Report, quantized: QuantizedReport) -> RenderableType:
     """Describe which layers are quantized, why the others are not, and the error of each output."""
     count = quantized.layers + quantized.bfloat16 + len(quantized.kept)
     beside = f", {quantized.bfloat16} bfloat16" if quantized.bfloat16 else ""

@@ -48,11 +48,11 @@ class Difference:
 
 def differences(have: dict[str, Any], want: dict[str, Any], prefix: str = "") -> list[Difference]:
     """The parts in which two keys differ, sorted by name."""
-    found = []
+    different = []
     for key in sorted(have.keys() | want.keys()):
         one, other = have.get(key), want.get(key)
         if isinstance(one, dict) and isinstance(other, dict):
-            found += differences(one, other, f"{prefix}{key}.")
+            different += differences(one, other, f"{prefix}{key}.")
         elif not (key in have and key in want and canonical_bytes(one) == canonical_bytes(other)):
-            found.append(Difference(f"{prefix}{key}", one, other))
-    return found
+            different.append(Difference(f"{prefix}{key}", one, other))
+    return different

@@ -57,8 +57,8 @@ def _read(text: str) -> ast.expr:
         raise ValueError("no arithmetic")
     names: list[str] = []
 
-    def stand_in(found: re.Match[str]) -> str:
-        names.append(_checked(unquote_name(found[0])))
+    def stand_in(match: re.Match[str]) -> str:
+        names.append(_checked(unquote_name(match[0])))
         return f" {_STAND_IN}{len(names) - 1} "
 
     tree = ast.parse(QUOTED.sub(stand_in, text).strip(), mode="eval").body
@@ -156,21 +156,25 @@ def _line(node: ast.expr, name: str, bindings: Mapping[str, int]) -> tuple[int, 
             line = _line(operand, name, bindings)
             return None if line is None else (-line[0], -line[1])
         case ast.BinOp(left=left, op=op, right=right) if name in _names(node):
-            one, other = _line(left, name, bindings), _line(right, name, bindings)
-            return None if one is None or other is None else _combine(op, one, other)
+            left_line, right_line = _line(left, name, bindings), _line(right, name, bindings)
+            return (
+                None
+                if left_line is None or right_line is None
+                else _combine(op, left_line, right_line)
+            )
     return None if name in _names(node) else (_evaluate(node, bindings), 0)
 
 
 def _combine(
-    op: ast.operator, one: tuple[int, int], other: tuple[int, int]
+    op: ast.operator, lhs: tuple[int, int], rhs: tuple[int, int]
 ) -> tuple[int, int] | None:
     match op:
         case ast.Add():
-            return one[0] + other[0], one[1] + other[1]
+            return lhs[0] + rhs[0], lhs[1] + rhs[1]
         case ast.Sub():
-            return one[0] - other[0], one[1] - other[1]
-        case ast.Mult() if not (one[1] and other[1]):
-            return one[0] * other[0], one[0] * other[1] + one[1] * other[0]
+            return lhs[0] - rhs[0], lhs[1] - rhs[1]
+        case ast.Mult() if not (lhs[1] and rhs[1]):
+            return lhs[0] * rhs[0], lhs[0] * rhs[1] + lhs[1] * rhs[0]
     return None
 
 
@@ -208,7 +212,7 @@ class Axis:
         return cls(quote_name(name))
 
     @classmethod
-    def written(cls, text: str) -> "Axis":
+    def parse(cls, text: str) -> "Axis":
         """From the text of an axis, which is checked, but not brought into its form once more: to
         write an expression takes longer than to read it.
         """

@@ -1,4 +1,4 @@
-"""What two builds differ in, in one document: `relaxd diff --json`."""
+"""The differences of two builds, in one document: `relaxd diff --json`."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any

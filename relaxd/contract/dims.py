@@ -137,26 +137,26 @@ class Dim:
 
     @classmethod
     def _parse(cls, name: str, text: str) -> "Dim":
-        found = _RANGE.fullmatch(text.strip())
-        if not found or any(len(part or "") > _DIGITS for part in _numbers(found)):
+        match = _RANGE.fullmatch(text.strip())
+        if not match or any(len(part or "") > _DIGITS for part in _numbers(match)):
             raise DeclarationError(
                 f"dim {name!r}: cannot read {text[:_SHOWN]!r}",
                 field=f"dims.{name}",
                 hint="as in batch=1:64, seq=8:512%8@128 or batch=4",
             )
-        low = int(found["min"])
-        high = (int(found["max"]) if found["max"] else None) if found["colon"] else low
+        low = int(match["min"])
+        high = (int(match["max"]) if match["max"] else None) if match["colon"] else low
         return cls(
             name,
             low,
             high,
-            int(found["multiple"] or 1),
-            int(found["opt"]) if found["opt"] else None,
+            int(match["multiple"] or 1),
+            int(match["opt"]) if match["opt"] else None,
         )
 
 
-def _numbers(found: re.Match[str]) -> tuple[str | None, ...]:
-    return found.group("min", "max", "multiple", "opt")
+def _numbers(match: re.Match[str]) -> tuple[str | None, ...]:
+    return match.group("min", "max", "multiple", "opt")
 
 
 def point_text(dims: Mapping[str, int]) -> str:

@@ -44,21 +44,21 @@ _DECODER = json.JSONDecoder(parse_constant=_no_number)
 def text(value: Any, what: str, longest: int = 4096) -> str:
     """A text of a manifest; raises BundleError."""
     if not isinstance(value, str) or len(value) > longest or "\0" in value:
-        raise malformed(f"{what} is not a text of up to {longest} characters")
+        raise manifest_error(f"{what} is not a text of up to {longest} characters")
     return value
 
 
-def whole(value: Any, what: str, highest: int = 2**62) -> int:
+def integer(value: Any, what: str, highest: int = 2**62) -> int:
     """A whole number from 0; raises BundleError."""
     if type(value) is not int or not 0 <= value <= highest:
-        raise malformed(f"{what} is not a whole number from 0 to {highest}")
+        raise manifest_error(f"{what} is not a whole number from 0 to {highest}")
     return value
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
     """An object; raises BundleError."""
     if not isinstance(value, dict):
-        raise malformed(f"{what} is not an object")
+        raise manifest_error(f"{what} is not an object")
     return value
 
 
@@ -72,24 +72,26 @@ def texts(value: Any, what: str) -> dict[str, str]:
 
 def words(value: Any, what: str) -> tuple[str, ...]:
     """A list of short texts; raises BundleError."""
-    found = tuple(sequence(value, what))
-    for word in found:
+    texts = tuple(sequence(value, what))
+    for word in texts:
         if type(word) is not str or len(word) > _LONGEST_WORD or "\0" in word:
-            raise malformed(f"{what} is not a list of texts of up to {_LONGEST_WORD} characters")
-    return found
+            raise manifest_error(
+                f"{what} is not a list of texts of up to {_LONGEST_WORD} characters"
+            )
+    return texts
 
 
 def sequence(value: Any, what: str) -> list[Any]:
     """A list; raises BundleError."""
     if not isinstance(value, (list, tuple)):
-        raise malformed(f"{what} is not a list")
+        raise manifest_error(f"{what} is not a list")
     return list(value)
 
 
 def sha256(value: Any, what: str) -> str:
     """A sha256 in lower-case hex; raises BundleError."""
     if not isinstance(value, str) or not _HEX.fullmatch(value):
-        raise malformed(f"{what} is not a sha256 in lower-case hex")
+        raise manifest_error(f"{what} is not a sha256 in lower-case hex")
     return value
 
 
@@ -111,9 +113,9 @@ def known_keys(document: Mapping[str, Any], known: frozenset[str], what: str) ->
     """Raises BundleError for a key that this version does not know."""
     if not known.issuperset(document):
         unknown = min(document.keys() - known)
-        raise malformed(f"{what} has the unknown key {unknown[:100]!r}")
+        raise manifest_error(f"{what} has the unknown key {unknown[:100]!r}")
 
 
-def malformed(why: str) -> BundleError:
+def manifest_error(why: str) -> BundleError:
     """The error for a manifest that cannot be used."""
     return BundleError(f"the manifest is malformed: {why}")

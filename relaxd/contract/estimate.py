@@ -38,27 +38,27 @@ def estimate(profile: Profile, dims: Mapping[str, int]) -> Estimate:
     cost = profile.cost
     if cost is None:
         raise _no_model(profile)
-    at = {name: value for name, value in cost.low.items() if cost.high[name] == value}
-    at |= dims
-    for name in at.keys() - cost.low.keys():
+    point = {name: value for name, value in cost.low.items() if cost.high[name] == value}
+    point |= dims
+    for name in point.keys() - cost.low.keys():
         known = ", ".join(map(quote_name, sorted(cost.low))) or "none"
         raise EstimateError(
             f"the profile has no dim {name!r}", hint=f"its dims: {known}", reason="dims"
         )
     for name, low in cost.low.items():
-        _check(name, at.get(name), low, cost.high[name])
-    if not _reached(profile, at):
+        _check(name, point.get(name), low, cost.high[name])
+    if not _reached(profile, point):
         raise EstimateError(
-            f"no measured point is as large as {_text(at)} in every dim",
+            f"no measured point is as large as {_text(point)} in every dim",
             hint="an estimate would guess beyond the grid: give smaller values, or build with a"
             " grid that reaches them",
             reason="range",
         )
-    return Estimate(milliseconds(cost, at), cost.error_median, cost.error_max, at)
+    return Estimate(milliseconds(cost, point), cost.error_median, cost.error_max, point)
 
 
 def milliseconds(cost: CostModel, dims: Mapping[str, int]) -> float:
-    """What the terms give at the dims, whether the model holds there or not."""
+    """Evaluate the terms at the dims, also outside of the measured range."""
     return sum(
         term.ms * math.prod(float(dims[name]) ** power for name, power in term.dims.items())
         for term in cost.terms
@@ -96,10 +96,10 @@ def _check(name: str, value: int | None, low: int, high: int) -> None:
         )
 
 
-def _reached(profile: Profile, at: Mapping[str, int]) -> bool:
+def _reached(profile: Profile, dims: Mapping[str, int]) -> bool:
     """True if some measured point has every dim as large; a grid's largest may be left out."""
     return any(
-        all(point.dims.get(name, value) >= value for name, value in at.items())
+        all(point.dims.get(name, value) >= value for name, value in dims.items())
         for point in profile.points
     )
 

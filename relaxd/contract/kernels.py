@@ -1,4 +1,4 @@
-"""What a bundle's kernels.json says of the library's kernels: names, families, tiles, nodes."""
+"""A bundle's kernels.json: the names, families, tiles and nodes of the library's kernels."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 from relaxd.contract.dims import Dim
 from relaxd.contract.documents import (
     file_name,
+    integer,
     known_keys,
-    malformed,
+    manifest_error,
     mapping,
     sequence,
     sha256,
     text,
     texts,
-    whole,
     words,
 )
 from relaxd.contract.names import quote_name
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Flavour
 from relaxd.contract.state import State
 from relaxd.contract.tensors import DTYPES, TensorSpec
@@ -64,7 +64,7 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True)
 class LoadContract:
-    """What the machine must have; empty or None where nothing is needed.
+    """Requirements on the machine; empty or None where there are none.
 
     arch: `x86_64`, `aarch64`...; os: `linux`...; isa: feature names as Linux spells them in
     /proc/cpuinfo.
@@ -93,14 +93,14 @@ class Manifest:
     the library holds all.
     builder: `sandbox`, how well the build was confined: `metered`, `full`, `filesystem`, `limits`
     or `none`.
-    flavour: `vm`, or `standalone`: the library needs no runtime, and `entry` begins the names of
-    its C functions.
+    `flavour`: the backend; a `standalone` library needs no runtime, and `entry` begins the names
+    of its C functions.
     alignment: bytes of which the address of every input must be a multiple; 1 where an array may
     lie wherever numpy puts it.
     state: the inputs that are caches, which a call writes; None where the library has none.
-    stored: the weights that take fewer bits than in the model; None where the build asked for none.
+    stored: the quantized weights; None where the build asked for none.
     left_out: why a file that serving takes, such as tokenizer.json, could not be made, by its name.
-    narrow: the layers that multiply rounded numbers; None where there are none.
+    narrow: the quantized layers; None where there are none.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Manifest:
     state: State | None = None
     stored: StoredWeights | None = None
     left_out: dict[str, str] = field(default_factory=dict)
-    narrow: NarrowLayers | None = None
+    narrow: QuantizedLayers | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -157,9 +157,9 @@ class Manifest:
             known_keys(document, _FIELDS[Manifest], "it")
             manifest = cls(**{**document, **_parts(document)})
         except DeclarationError as error:
-            raise malformed(str(error)) from error
+            raise manifest_error(str(error)) from error
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise malformed(f"{type(error).__name__}: {str(error)[:200]}") from error
+            raise manifest_error(f"{type(error).__name__}: {str(error)[:200]}") from error
         _check(manifest)
         return manifest
 
@@ -185,7 +185,9 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
         ),
         "left_out": texts(document.get("left_out", {}), "left_out"),
         "narrow": (
-            None if document.get("narrow") is None else NarrowLayers.from_json(document["narrow"])
+            None
+            if document.get("narrow") is None
+            else QuantizedLayers.from_json(document["narrow"])
         ),
     }
 
@@ -198,17 +200,17 @@ _WEIGHT_KEYS = frozenset(Weight._fields)
 
 
 def _specs(value: Any, what: str) -> tuple[TensorSpec, ...]:
-    found = []
+    specs = []
     for document in sequence(value, what):
         known_keys(mapping(document, f"one of {what}"), _SPEC_KEYS, what)
         axes = sequence(document["shape"], f"a shape in {what}")
         if not all(type(axis) in (int, str) for axis in axes) or len(axes) > _MAX_RANK:
-            raise malformed(f"a shape in {what} is not a list of up to {_MAX_RANK} axes")
+            raise manifest_error(f"a shape in {what} is not a list of up to {_MAX_RANK} axes")
         text(document["dtype"], "a dtype"), text(document["name"], f"a name in {what}")
         if not isinstance(document.get("default", 0), (int, float)):
-            raise malformed(f"a default in {what} is no number")
-        found.append(TensorSpec.from_json({**document, "shape": [_small(axis) for axis in axes]}))
-    return tuple(found)
+            raise manifest_error(f"a default in {what} is no number")
+        specs.append(TensorSpec.from_json({**document, "shape": [_small(axis) for axis in axes]}))
+    return tuple(specs)
 
 
 def _dim(name: str, document: Any) -> Dim:
@@ -221,7 +223,7 @@ def _dim(name: str, document: Any) -> Dim:
 def _small(value: Any) -> Any:
     """The value, unless it is a number larger than any extent."""
     if type(value) is int and abs(value) > _MAX_EXTENT:
-        raise malformed("an extent is out of range")
+        raise manifest_error("an extent is out of range")
     return value
 
 
@@ -241,26 +243,28 @@ def _load(document: dict[str, Any]) -> LoadContract:
 
 def _entry(name: str, document: Any) -> FileEntry:
     if not isinstance(document, dict) or document.keys() != _ENTRY_KEYS:
-        raise malformed(f"{name[:100]!r} has no entry of sha256 and size alone")
-    return FileEntry(sha256(document["sha256"], name), whole(document["size"], name))
+        raise manifest_error(f"{name[:100]!r} has no entry of sha256 and size alone")
+    return FileEntry(sha256(document["sha256"], name), integer(document["size"], name))
 
 
 def _weights(value: Any) -> tuple[Weight, ...]:
     """There may be hundreds, so this checks them without calls."""
-    found = []
+    weights = []
     for document in sequence(value, "weights"):
         if not isinstance(document, dict) or document.keys() != _WEIGHT_KEYS:
-            raise malformed("a weight is not an object of dtype, shape and offset")
+            raise manifest_error("a weight is not an object of dtype, shape and offset")
         dtype, shape, offset = document["dtype"], document["shape"], document["offset"]
         if dtype not in DTYPES:
-            raise malformed(f"a weight has the unknown dtype {str(dtype)[:100]!r}")
+            raise manifest_error(f"a weight has the unknown dtype {str(dtype)[:100]!r}")
         if not isinstance(shape, list) or len(shape) > _MAX_RANK:
-            raise malformed(f"the shape of a weight is not a list of up to {_MAX_RANK} extents")
+            raise manifest_error(
+                f"the shape of a weight is not a list of up to {_MAX_RANK} extents"
+            )
         for number in (offset, *shape):
             if type(number) is not int or not 0 <= number <= _MAX_EXTENT:
-                raise malformed("a weight has a number that is not a whole one from 0")
-        found.append(Weight(dtype, tuple(shape), offset))
-    return tuple(found)
+                raise manifest_error("a weight has a number that is not a whole one from 0")
+        weights.append(Weight(dtype, tuple(shape), offset))
+    return tuple(weights)
 
 
 def _check(manifest: Manifest) -> None:
@@ -269,13 +273,15 @@ def _check(manifest: Manifest) -> None:
         file_name(getattr(manifest, name))
     text(manifest.entry, "entry", 256)
     if manifest.flavour not in _FLAVOURS:
-        raise malformed("the flavour is none that this relaxd knows")
-    whole(manifest.alignment, "alignment", 1 << 20)
+        raise manifest_error(
+            f"the backend {manifest.flavour!r} is unknown to this version of relaxd"
+        )
+    integer(manifest.alignment, "alignment", 1 << 20)
     if manifest.alignment < 1 or manifest.alignment & (manifest.alignment - 1):
-        raise malformed("alignment is not a power of two")
+        raise manifest_error("alignment is not a power of two")
     for what, specs in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
         if len({spec.name for spec in specs}) < len(specs):
-            raise malformed(f"two {what} have one name")
+            raise manifest_error(f"two {what} have one name")
     _check_state(manifest)
 
 
@@ -286,12 +292,12 @@ def _check_state(manifest: Manifest) -> None:
         return
     ranks = {spec.name: len(spec.shape) for spec in manifest.inputs}
     if not state.caches or any(ranks.get(cache.input) != 4 for cache in state.caches):
-        raise malformed("a cache is no input of four axes")
+        raise manifest_error("a cache is no input of four axes")
     if not state.parts.keys() <= ranks.keys():
-        raise malformed("the state names an input that is not there")
+        raise manifest_error("the state names an input that is not there")
     names = {dim.name for dim in manifest.dims}
     if state.capacity not in names or state.rows not in {"1", *map(quote_name, names)}:
-        raise malformed("the state names a dim that is not there")
+        raise manifest_error("the state names a dim that is not there")
 
 
 _FIELDS: dict[type, frozenset[str]] = {

@@ -21,7 +21,7 @@ _PIECE = 1 << 20
 _BLOCK, _RECORD = tarfile.BLOCKSIZE, tarfile.RECORDSIZE
 
 
-def chosen(names: Collection[str], index: bytes | None) -> list[str]:
+def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
     """The names of the model's own files among those of a folder, sorted; index: what the file
     `INDEX` holds. Raises DeclarationError for a folder that lacks one.
     """
@@ -30,7 +30,7 @@ def chosen(names: Collection[str], index: bytes | None) -> list[str]:
             f"the folder has no {CONFIG}",
             "give the folder that save_pretrained of transformers writes, or a tar of it",
         )
-    weights = _shards(index) if index is not None else _whole(names)
+    weights = _shards(index) if index is not None else _complete_weights(names)
     missing = sorted(weights - {*names})
     if missing:
         raise _refused(
@@ -52,15 +52,15 @@ def _shards(index: bytes) -> set[str]:
     return shards
 
 
-def _whole(names: Collection[str]) -> set[str]:
-    found = {name for name in names if name.endswith(_TENSORS)}
-    if WEIGHTS in found:
+def _complete_weights(names: Collection[str]) -> set[str]:
+    weights = {name for name in names if name.endswith(_TENSORS)}
+    if WEIGHTS in weights:
         return {WEIGHTS}
-    if len(found) == 1:
-        return found
-    if found:
+    if len(weights) == 1:
+        return weights
+    if weights:
         raise _refused(
-            f"the folder has {len(found)} files *{_TENSORS} and no {INDEX}",
+            f"the folder has {len(weights)} files *{_TENSORS} and no {INDEX}",
             "save the model again with save_pretrained",
         )
     pickled = sorted(name for name in names if name.endswith(_PICKLES))
@@ -79,7 +79,7 @@ def files_of(folder: Path) -> dict[str, Path]:
     if INDEX in names:
         with (folder / INDEX).open("rb") as file:
             index = file.read(MOST_INDEX_BYTES)
-    return {name: folder / name for name in chosen(names, index)}
+    return {name: folder / name for name in choose_files(names, index)}
 
 
 def require_model(path: Path) -> None:
@@ -93,7 +93,7 @@ def require_model(path: Path) -> None:
 
 
 def model_name(path: Path) -> str:
-    """What to call the model in a file or a folder."""
+    """Choose the name of the model in a file or a folder."""
     if path.is_dir():
         return path.resolve().name
     suffix = next((one for one in _SUFFIXES if path.name.lower().endswith(one)), None)
@@ -126,21 +126,21 @@ def digest_of_folder(folder: Path) -> str:
 
 
 def header(name: str, size: int) -> bytes:
-    """What precedes a file in the tar: the same whoever wrote it, and whenever."""
+    """The header of a file in the tar, without owner and time."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member.tobuf(tarfile.GNU_FORMAT)
 
 
 def padding(size: int) -> bytes:
-    """What follows a file of the size."""
+    """The zeros after a file of the size."""
     return bytes(-size % _BLOCK)
 
 
 def ending(sizes: Mapping[str, int]) -> bytes:
-    """What follows the last of the files."""
-    held = sum(len(header(name, size)) + size + -size % _BLOCK for name, size in sizes.items())
-    return bytes(2 * _BLOCK + -(held + 2 * _BLOCK) % _RECORD)
+    """The zeros after the last of the files."""
+    total = sum(len(header(name, size)) + size + -size % _BLOCK for name, size in sizes.items())
+    return bytes(2 * _BLOCK + -(total + 2 * _BLOCK) % _RECORD)
 
 
 def _refused(message: str, hint: str) -> DeclarationError:

@@ -13,7 +13,7 @@ from relaxd.contract.model_folder import (
     CONFIG,
     INDEX,
     MOST_INDEX_BYTES,
-    chosen,
+    choose_files,
     ending,
     files_of,
     header,
@@ -60,13 +60,13 @@ def pieces_of_tar(file: BinaryIO, source: Path | BinaryIO) -> dict[str, Piece]:
     on. Raises DeclarationError for a tar that is malformed or leads out of itself, and for one that
     holds no model.
     """
-    found = _in_folder(_members(file))
+    members = _in_folder(_members(file))
     index = None
-    if INDEX in found:
-        start, size = found[INDEX]
+    if INDEX in members:
+        start, size = members[INDEX]
         file.seek(start)
         index = file.read(min(size, MOST_INDEX_BYTES))
-    return {name: Piece(source, *found[name]) for name in chosen(found, index)}
+    return {name: Piece(source, *members[name]) for name in choose_files(members, index)}
 
 
 class _Member(tarfile.TarInfo):
@@ -81,7 +81,7 @@ class _Member(tarfile.TarInfo):
             raise tarfile.ReadError("it has sparse files")
         return super()._proc_member(archive)  # type: ignore[misc, no-any-return]
 
-    def _proc_gnusparse_10(self, *_given: object) -> None:
+    def _proc_gnusparse_10(self, *_arguments: object) -> None:
         raise tarfile.ReadError("it has sparse files")
 
     def _block(self, count: int) -> int:
@@ -92,7 +92,7 @@ class _Member(tarfile.TarInfo):
 
 def _members(file: BinaryIO) -> dict[PurePosixPath, tuple[int, int]]:
     """The place and size of each file."""
-    found: dict[PurePosixPath, tuple[int, int]] = {}
+    members: dict[PurePosixPath, tuple[int, int]] = {}
     try:
         with tarfile.open(fileobj=file, mode="r:", tarinfo=_Member) as archive:
             for count, member in enumerate(archive):
@@ -101,9 +101,9 @@ def _members(file: BinaryIO) -> dict[PurePosixPath, tuple[int, int]]:
                 path = _checked(member)
                 if member.isdir():
                     continue
-                if path in found:
+                if path in members:
                     raise _refused(f"the tar has {str(path)!r} twice", "pack the folder again")
-                found[path] = (member.offset_data, member.size)
+                members[path] = (member.offset_data, member.size)
             file.seek(archive.offset)
             end = file.read(tarfile.BLOCKSIZE)
             if len(end) < tarfile.BLOCKSIZE or any(end):
@@ -111,7 +111,7 @@ def _members(file: BinaryIO) -> dict[PurePosixPath, tuple[int, int]]:
     except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
         # A record about the next member is followed by calling tarfile's reader in itself.
         raise _refused(f"the tar is malformed: {error}", "pack the folder again") from error
-    return found
+    return members
 
 
 def _checked(member: tarfile.TarInfo) -> PurePosixPath:
@@ -129,11 +129,11 @@ def _checked(member: tarfile.TarInfo) -> PurePosixPath:
     return path
 
 
-def _in_folder(found: Mapping[PurePosixPath, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def _in_folder(members: Mapping[PurePosixPath, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     """Those in the folder of the highest config.json, by name."""
-    configs = [path for path in found if path.name == CONFIG]
+    configs = [path for path in members if path.name == CONFIG]
     folder = min(configs, key=lambda path: len(path.parts), default=PurePosixPath("x")).parent
-    return {path.name: place for path, place in found.items() if path.parent == folder}
+    return {path.name: span for path, span in members.items() if path.parent == folder}
 
 
 class ModelTar(io.RawIOBase):
@@ -179,10 +179,10 @@ class ModelTar(io.RawIOBase):
         for start, part, size in self._parts:
             if start <= self._at < start + size:
                 count = min(len(view), start + size - self._at)
-                found = self._piece(part, self._at - start, count)
-                view[: len(found)] = found
-                self._at += len(found)
-                return len(found)
+                content = self._piece(part, self._at - start, count)
+                view[: len(content)] = content
+                self._at += len(content)
+                return len(content)
         return 0
 
     def _piece(self, part: bytes | Piece, offset: int, count: int) -> bytes:
@@ -190,10 +190,10 @@ class ModelTar(io.RawIOBase):
             return part[offset : offset + count]
         file = self._opened(part.source)
         file.seek(part.start + offset)
-        found = file.read(count)
-        if not found:
+        content = file.read(count)
+        if not content:
             raise OSError("a file became shorter while it was read")
-        return found
+        return content
 
     def _opened(self, source: Path | BinaryIO) -> BinaryIO:
         if not isinstance(source, Path):

@@ -42,8 +42,8 @@ def objection_to(name: str) -> str | None:
         return "a dim's name is not empty"
     if len(name) > LONGEST_NAME:
         return f"a dim's name has at most {LONGEST_NAME} characters"
-    found = UNPRINTABLE.search(name)
-    return found and f"a dim's name has no control character such as {found[0]!r}"
+    match = UNPRINTABLE.search(name)
+    return match and f"a dim's name has no control character such as {match[0]!r}"
 
 
 def quote_name(name: str) -> str:
@@ -73,14 +73,14 @@ def identifier_of(name: str) -> str:
     """The identifier that stands for the name inside a compiler."""
     if is_plain(name) and not name.startswith(_PREFIX):
         return name
-    return _PREFIX + _SPELLED.sub(lambda found: f"_{ord(found[0]):x}_", name)
+    return _PREFIX + _SPELLED.sub(lambda match: f"_{ord(match[0]):x}_", name)
 
 
 def name_of(identifier: str) -> str:
     """Inverse of `identifier_of`; an identifier that stands for no other name is a name."""
     if not _IDENTIFIER_OF_OTHER.fullmatch(identifier):
         return identifier
-    name = _CODE.sub(lambda found: chr(int(found[1], 16)), identifier.removeprefix(_PREFIX))
+    name = _CODE.sub(lambda match: chr(int(match[1], 16)), identifier.removeprefix(_PREFIX))
     is_one = identifier_of(name) == identifier and objection_to(name) is None
     return name if is_one else identifier
 
@@ -89,4 +89,4 @@ def with_names(message: str) -> str:
     """A message about identifiers, with the names that they stand for."""
     if _PREFIX not in message:
         return message
-    return _IDENTIFIER_OF_OTHER.sub(lambda found: quote_name(name_of(found[0])), message)
+    return _IDENTIFIER_OF_OTHER.sub(lambda match: quote_name(name_of(match[0])), message)

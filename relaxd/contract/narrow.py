@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text
+from relaxd.contract.documents import known_keys, manifest_error, mapping, sequence, text
 from relaxd.contract.options import Precision
 
 _FORMS = tuple(form for form in Precision if form is not Precision.FLOAT32)
@@ -14,7 +14,7 @@ Unit: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class NarrowLayers:
+class QuantizedLayers:
     """Matmuls and convolutions by the names of their nodes: `layers` have operands of the form;
     bfloat16: those that multiply this where `layers` multiply int8; kept: those that stay float32,
     with the reasons.
@@ -25,32 +25,34 @@ class NarrowLayers:
     kept: Mapping[str, str]
     bfloat16: tuple[str, ...] = ()
 
-    def keeping(self, kept: Mapping[str, str]) -> "NarrowLayers":
+    def keeping(self, float32_layers: Mapping[str, str]) -> "QuantizedLayers":
         """With these layers in float32 too, for the reasons given."""
-        layers = tuple(name for name in self.layers if name not in kept)
-        return replace(self, layers=layers, kept={**self.kept, **kept})
+        layers = tuple(name for name in self.layers if name not in float32_layers)
+        return replace(self, layers=layers, kept={**self.kept, **float32_layers})
 
     def to_json(self) -> dict[str, Any]:
         """The manifest's form."""
-        found = {"form": self.form.value, "layers": list(self.layers), "kept": dict(self.kept)}
-        return found | ({"bfloat16": list(self.bfloat16)} if self.bfloat16 else {})
+        document = {"form": self.form.value, "layers": list(self.layers), "kept": dict(self.kept)}
+        return document | ({"bfloat16": list(self.bfloat16)} if self.bfloat16 else {})
 
     @classmethod
-    def from_json(cls, document: Any) -> "NarrowLayers":
+    def from_json(cls, document: Any) -> "QuantizedLayers":
         """Inverse of `to_json`; raises BundleError for a malformed document."""
-        found = mapping(document, "narrow")
-        known_keys(found, frozenset({"form", "layers", "kept", "bfloat16"}), "narrow")
-        if found.get("form") not in _FORMS:
-            raise malformed("layers have a precision that this relaxd does not know")
+        fields = mapping(document, "narrow")
+        known_keys(fields, frozenset({"form", "layers", "kept", "bfloat16"}), "narrow")
+        if fields.get("form") not in _FORMS:
+            raise manifest_error("layers have a precision that this relaxd does not know")
         return cls(
-            Precision(found["form"]),
-            tuple(text(name, "a narrow layer") for name in sequence(found.get("layers"), "layers")),
+            Precision(fields["form"]),
+            tuple(
+                text(name, "a narrow layer") for name in sequence(fields.get("layers"), "layers")
+            ),
             {
                 text(name, "a layer's name"): text(why, "why a layer is kept")
-                for name, why in mapping(found.get("kept"), "narrow.kept").items()
+                for name, why in mapping(fields.get("kept"), "narrow.kept").items()
             },
             tuple(
                 text(name, "a narrow layer")
-                for name in sequence(found.get("bfloat16", []), "bfloat16")
+                for name in sequence(fields.get("bfloat16", []), "bfloat16")
             ),
         )

@@ -1,4 +1,4 @@
-"""What a bundle's numerics.json says: how the build was verified, how far, and what to mind."""
+"""A bundle's numerics.json: how the build was verified, how far, and warnings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ RUN_STATUSES = ("executed", "emulated")
 
 
 class Verdict(StrEnum):
-    """What a verification came to, of one output or of all.
+    """The result of a verification, for one output or all.
 
     passed: every element agrees with the reference within a tolerance of at most a tenth of the
     output's spread. reference_inexact: it departs from the reference, and is as near to float64 as

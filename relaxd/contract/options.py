@@ -9,17 +9,15 @@ from relaxd.errors import DeclarationError
 
 
 class Flavour(StrEnum):
-    """What runs a library's graph: TVM's virtual machine, or code of its own that needs no
-    runtime.
-    """
+    """The backend: TVM's virtual machine runs the graph, or generated C that needs no runtime."""
 
     VM = "vm"
     STANDALONE = "standalone"
 
 
 class StateForm(StrEnum):
-    """What becomes of a model's caches: they stay inputs and outputs, or the library writes new
-    rows into buffers that its caller owns.
+    """The form of a KV cache: PASSED as inputs and outputs, or `LIFTED`: an in-place KV cache that
+    the caller owns.
     """
 
     PASSED = "passed"
@@ -27,8 +25,8 @@ class StateForm(StrEnum):
 
 
 class CacheForm(StrEnum):
-    """What rows of lifted caches are stored as; FLOAT32: as the model has them. INT8: bytes with a
-    scale for each row of a head (`relaxd.contract.byte_rows`).
+    """The type of an in-place KV cache; FLOAT32: the model's own. INT8: quantized, with one scale
+    for each token and head (`relaxd.contract.byte_rows`).
     """
 
     FLOAT32 = "float32"
@@ -38,16 +36,14 @@ class CacheForm(StrEnum):
 
 
 class LogitsForm(StrEnum):
-    """Of which tokens of a call a language model's scores are computed: of all, or of each entry's
-    last.
-    """
+    """The tokens of a call whose logits are computed: all, or the last of each sequence."""
 
     ALL = "all"
     LAST = "last"
 
 
 class WeightForm(StrEnum):
-    """What a library stores its weights as; FLOAT32: as the model has them."""
+    """The type that weights are stored in; FLOAT32: the model's own."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
@@ -56,10 +52,10 @@ class WeightForm(StrEnum):
 
 
 class Calibration(StrEnum):
-    """What the request's samples are for beside verification: nothing; GPTQ: weights of few bits
-    are rounded so that outputs for the samples change least; SMOOTH: channels of what operands of
-    int8 multiply are scaled so that those of the samples are of like size; STATIC: so they are, and
-    operands of int8 are rounded by scales that the samples give, not by some that each run finds.
+    """The use of the request's samples beside verification: none; GPTQ: block-wise quantized
+    weights are chosen so that outputs for the samples change least; SMOOTH: SmoothQuant scales move
+    outliers from int8 activations to weights; STATIC: as SMOOTH, and activation scales come from
+    the samples instead of being computed at run time.
     """
 
     NONE = "none"
@@ -69,10 +65,10 @@ class Calibration(StrEnum):
 
 
 class Precision(StrEnum):
-    """What matmuls and convolutions multiply: numbers as the model has them, or rounded to
-    bfloat16, with sums in float32. INT8: of a model whose weights are in blocks of few bits, what
-    they multiply is rounded to 8 bits, block by block; of others, constant weights by column, and
-    what multiplies them by row or image.
+    """The type that matmuls and convolutions multiply; accumulators are float32 or int32.
+
+    INT8: with block-wise quantized weights, activations are quantized block by block; otherwise,
+    constant weights are quantized per column, and activations per row or image.
     """
 
     FLOAT32 = "float32"
@@ -81,8 +77,8 @@ class Precision(StrEnum):
 
 
 class PrecisionOver(StrEnum):
-    """What becomes of a build whose rounded operands change an output by more than is allowed: it
-    fails, or it keeps the most sensitive layers in float32.
+    """The reaction to a quantization error above the limit: fail, or keep the most sensitive layers
+    in float32.
     """
 
     FAIL = "fail"
@@ -100,16 +96,16 @@ class CompileOptions:
     rtol, atol: the tolerances of `verify`; None takes those of the output's dtype.
     seed: of the inputs that verify and profile draw.
     dump: keep the module after every phase of the compiler, beside the bundle.
-    flavour: None takes the target's own.
-    state: what becomes of the caches of a language model. cache: what lifted caches of float32 are
-    stored as; cache_error: as weights_error, of the rounded rows.
-    logits: of which tokens the output `logits` of a language model has the scores.
-    weights: what constant weights of matmuls and tables of embeddings are stored as; weights_error:
-    the greatest error of any output against the model's own weights at which a build is published,
-    None for any. calibration: how samples change what weights of few bits or operands of int8 are
-    rounded to.
-    precision: what matmuls and convolutions by constant weights multiply; precision_error: as
-    weights_error, of the rounded operands; precision_over: what is done where the error is greater.
+    `flavour`: the backend; None takes the target's own.
+    state: the form of the KV cache of a language model. cache: the type of an in-place KV cache of
+    float32; cache_error: as weights_error, for the cache.
+    logits: the tokens whose logits the output `logits` of a language model has.
+    weights: the type of constant weights of matmuls and of embedding tables; weights_error: the
+    greatest error of any output against the model's own weights at which a build is published, None
+    for any. calibration: how samples change quantized weights and activation scales.
+    precision: the type that matmuls and convolutions with constant weights multiply;
+    precision_error: as weights_error, for quantized operands; precision_over: the reaction to a
+    greater error.
     embed_weights: put the weights into the library; None takes what the target is for: yes for
     micro-controllers, whose programs have no files.
     """
@@ -175,7 +171,7 @@ class CompileOptions:
             raise DeclarationError(
                 f"cache={self.cache} is for caches that the library keeps, which are passed here",
                 field="options.cache",
-                hint="set state to lifted, or leave it out",
+                hint="set `state` to `lifted`, or leave it out",
             )
         blocks = WeightForm.INT8, WeightForm.INT4
         operands = Calibration.SMOOTH, Calibration.STATIC

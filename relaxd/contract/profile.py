@@ -1,4 +1,4 @@
-"""What a profile of a bundle says: the document profile.json, measured on one machine."""
+"""The profile of a bundle: the document profile.json, measured on one machine."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace

@@ -1,5 +1,5 @@
-"""What is known of one build, in one document: `GET /v1/artifacts/{digest}/report` and `relaxd
-show --json`.
+"""Everything known about one build, in one document: `GET /v1/artifacts/{digest}/report` and
+`relaxd show --json`.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -40,7 +40,7 @@ class DimReport:
 
 @dataclass(frozen=True)
 class TargetReport:
-    """What the library runs on; status: how it was verified (`executed`, `emulated`,
+    """The target of the library; status: how it was verified (`executed`, `emulated`,
     `compiled_only`, `unverified`).
     """
 
@@ -171,7 +171,7 @@ class WeightError:
 
 @dataclass(frozen=True)
 class AloneReport:
-    """Layers that were measured together: the error where they alone are rounded, None for one that
+    """Layers that were measured together: the error if only they are quantized, None for one that
     is not finite, and whether they stay float32.
     """
 
@@ -182,9 +182,9 @@ class AloneReport:
 
 @dataclass(frozen=True)
 class FallbackReport:
-    """What the reference's errors were when layers were chosen that stay float32: `error` where all
-    are rounded, `left` without those that stay; groups: the most sensitive layers first, none where
-    all could be rounded.
+    """The choice of layers that stay float32: `error` of the reference with all layers quantized,
+    `left` without those that stay; groups: the most sensitive layers first, none if all could be
+    quantized.
     """
 
     error: float | None = None
@@ -193,9 +193,9 @@ class FallbackReport:
 
 
 @dataclass(frozen=True)
-class SmoothedReport:
-    """A value whose channels are scaled before they are rounded: how much of what they differ by
-    its weights took (0 to 1), and the error of its products at the samples, before and after.
+class SmoothQuantReport:
+    """A value with SmoothQuant scales: the migration strength (0 to 1), and the error of its
+    matmuls at the samples, before and after.
     """
 
     value: str
@@ -205,10 +205,10 @@ class SmoothedReport:
 
 
 @dataclass(frozen=True)
-class PlacedReport:
-    """A value that is rounded to (byte - zero) * step, and the error of that at the samples: of its
-    products, or of a convolution's image its own; strength: as in SmoothedReport, None where its
-    channels are not scaled.
+class StaticScaleReport:
+    """A value with a static scale: (byte - zero) * step. error: that at the samples, of its
+    matmuls, or of the value itself for a convolution; strength: as in SmoothQuantReport, None
+    without it.
     """
 
     value: str
@@ -220,13 +220,12 @@ class PlacedReport:
 
 @dataclass(frozen=True)
 class WeightsReport:
-    """What it changes that weights or caches are stored in fewer bits, or that operands are
-    rounded.
+    """The error that quantized weights, KV caches or operands cause.
 
-    error: the greatest of all outputs; expected: that of the reference with the same roundings;
-    limit: what the request allows of the error, None for any; fallback: None where the request lets
-    a build fail that is above it; smoothed: the values whose channels samples had scaled; placed:
-    those that samples gave a grid.
+    error: the greatest of all outputs; expected: that of the reference with the same quantization;
+    limit: the error that the request allows, None for any; fallback: None where the request lets a
+    build fail that is above it; smoothed: values with SmoothQuant scales; placed: values with
+    static scales.
     """
 
     form: str
@@ -236,15 +235,15 @@ class WeightsReport:
     reference: str | None = None
     outputs: tuple[WeightError, ...] = ()
     fallback: FallbackReport | None = None
-    smoothed: tuple[SmoothedReport, ...] = ()
-    placed: tuple[PlacedReport, ...] = ()
+    smoothed: tuple[SmoothQuantReport, ...] = ()
+    placed: tuple[StaticScaleReport, ...] = ()
 
 
 @dataclass(frozen=True)
 class InputsReport:
-    """What inputs were drawn from where the request had no samples: noise, pages, smooth, tones,
-    quiet, bright_pages or text; spread: the standard deviation of the reference's outputs, by
-    distribution, of those that were tried.
+    """The distribution of random inputs where the request had no samples: noise, pages, smooth,
+    tones, quiet, bright_pages or text; spread: the standard deviation of the reference's outputs,
+    by distribution, of those that were tried.
     """
 
     distribution: str = "noise"
@@ -312,8 +311,8 @@ class StoredReport:
 
 
 @dataclass(frozen=True)
-class NarrowReport:
-    """Matmuls and convolutions: `layers` of them multiply numbers of the form, `bfloat16` of them
+class QuantizedReport:
+    """Quantized matmuls and convolutions: `layers` of them multiply the form, `bfloat16` of them
     bfloat16 beside int8; kept: those that multiply float32, with the reasons.
     """
 
@@ -339,7 +338,7 @@ class Report:
     sizes: Sizes = Sizes()
     memory: Memory = Memory()
     stored: StoredReport | None = None
-    narrow: NarrowReport | None = None
+    narrow: QuantizedReport | None = None
     numerics: NumericsReport = NumericsReport()
     kernels: tuple[Kernel, ...] = ()
     profiles: tuple[Profile, ...] = ()
@@ -360,7 +359,7 @@ class Report:
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that notebooks show."""
         return report_html(self)
 
     @property

@@ -1,21 +1,19 @@
-"""What a library keeps between calls: caches that its caller owns and that each call writes in
-place.
-"""
+"""In-place KV caches: buffers that the caller of a library owns and that each call extends."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text
+from relaxd.contract.documents import known_keys, manifest_error, mapping, sequence, text
 from relaxd.contract.names import LONGEST_NAME
 from relaxd.contract.options import CacheForm
 
 
 class Part(StrEnum):
-    """What an input states of a cache: for each batch entry ones where a key is, the number of its
-    keys with the new ones, or the place of the last; the greatest number of keys in any entry; the
-    places of the new tokens; by its own length, how many rows the cache held before.
+    """The meaning of an input for a KV cache: the mask of each batch entry's keys; the number of
+    its keys with the new ones; the position of its last key; the greatest number of keys of any
+    entry; the positions of the new tokens; or, by the input's length, the number of cached tokens.
     """
 
     MASK = "mask"
@@ -76,29 +74,29 @@ class State:
     @classmethod
     def from_json(cls, document: Any) -> "State":
         """Inverse of `to_json`; raises BundleError for a malformed document."""
-        found = mapping(document, "state")
-        known_keys(found, frozenset(field.name for field in fields(cls)), "state")
-        parts = mapping(found["parts"], "state.parts")
-        if type(found["ragged"]) is not bool or not set(parts.values()) <= set(Part):
-            raise malformed("the state is none that this relaxd knows")
+        entries = mapping(document, "state")
+        known_keys(entries, frozenset(field.name for field in fields(cls)), "state")
+        parts = mapping(entries["parts"], "state.parts")
+        if type(entries["ragged"]) is not bool or not set(parts.values()) <= set(Part):
+            raise manifest_error("the state is none that this relaxd knows")
         return cls(
-            tuple(_cache(entry) for entry in sequence(found["caches"], "state.caches")),
-            text(found["capacity"], "state.capacity", 256),
-            text(found["rows"], "state.rows", 2 * LONGEST_NAME + 2),
-            text(found["past"], "state.past", 256),
-            found["ragged"],
+            tuple(_cache(entry) for entry in sequence(entries["caches"], "state.caches")),
+            text(entries["capacity"], "state.capacity", 256),
+            text(entries["rows"], "state.rows", 2 * LONGEST_NAME + 2),
+            text(entries["past"], "state.past", 256),
+            entries["ragged"],
             {name: Part(part) for name, part in parts.items()},
-            _stored(found.get("stored")),
+            _stored(entries.get("stored")),
         )
 
 
 def _stored(value: Any) -> CacheForm | None:
     if value is not None and value not in list(CacheForm):
-        raise malformed("the caches are stored in a form that this relaxd does not know")
+        raise manifest_error("the caches are stored in a form that this relaxd does not know")
     return None if value is None else CacheForm(value)
 
 
 def _cache(document: Any) -> Cache:
-    found = mapping(document, "a cache")
-    known_keys(found, frozenset({"input", "output"}), "a cache")
-    return Cache(*(text(found[name], f"a cache's {name}") for name in ("input", "output")))
+    fields = mapping(document, "a cache")
+    known_keys(fields, frozenset({"input", "output"}), "a cache")
+    return Cache(*(text(fields[name], f"a cache's {name}") for name in ("input", "output")))

@@ -18,9 +18,9 @@ class State(StrEnum):
         """True if nothing follows this state."""
         return not TRANSITIONS[self]
 
-    def may_become(self, other: "State") -> bool:
+    def may_become(self, following: "State") -> bool:
         """True if the table allows the transition."""
-        return other in TRANSITIONS[self]
+        return following in TRANSITIONS[self]
 
 
 TRANSITIONS: dict[State, frozenset[State]] = {

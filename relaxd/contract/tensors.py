@@ -98,7 +98,7 @@ class TensorSpec:
         return cls(
             document["name"],
             document["dtype"],
-            tuple([Axis.written(str(axis)) for axis in document["shape"]]),
+            tuple([Axis.parse(str(axis)) for axis in document["shape"]]),
             document.get("default"),
         )
 
@@ -113,14 +113,14 @@ class TensorSpec:
                 field=f"inputs.{name}",
                 hint="as in int64[batch,seq]",
             )
-        found = _SPEC.fullmatch(value)
-        if not found:
+        match = _SPEC.fullmatch(value)
+        if not match:
             raise DeclarationError(
                 f"input {name!r}: cannot read {value!r}",
                 field=f"inputs.{name}",
                 hint="as in int64[batch,seq] or float32[n,3,2*h]",
             )
-        return cls(name, found["dtype"], axes_of(split_axes(found["axes"]), f"inputs.{name}"))
+        return cls(name, match["dtype"], axes_of(split_axes(match["axes"]), f"inputs.{name}"))
 
     def __str__(self) -> str:
         return f"{self.name}={self.text}"

@@ -16,7 +16,7 @@ def clean(text: str) -> str:
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
-def cleaned(document: Any, depth: int = 0) -> Any:
+def sanitize(document: Any, depth: int = 0) -> Any:
     """A JSON document with every text clean, and None for numbers that JSON lacks."""
     if depth > _DEEPEST:
         return _TOO_DEEP
@@ -26,11 +26,11 @@ def cleaned(document: Any, depth: int = 0) -> Any:
             return clean(str(document))
         case dict():
             return {
-                clean(key) if isinstance(key, str) else key: cleaned(value, depth + 1)
+                clean(key) if isinstance(key, str) else key: sanitize(value, depth + 1)
                 for key, value in document.items()
             }
         case list() | tuple():
-            return [cleaned(value, depth + 1) for value in document]
+            return [sanitize(value, depth + 1) for value in document]
         case float() if not math.isfinite(document):
             return None
     return document

@@ -19,13 +19,13 @@ def read_typed(kind: type[T], document: Any, what: str) -> T:
     """
     if not isinstance(document, Mapping):
         raise _wrong(what, "an object")
-    given = {
+    provided = {
         name: _value(hint, document[name], f"{what}.{name}")
         for name, hint in _hints(kind).items()  # type: ignore[arg-type]
         if name in document
     }
     try:
-        return kind(**given)
+        return kind(**provided)
     except TypeError as error:
         raise BundleError(f"{what} lacks a field: {error}") from error
 
@@ -43,7 +43,7 @@ def _value(hint: Any, value: Any, what: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise _wrong(what, "a list")
-        return tuple(_value(parts[0], item, f"{what}[{at}]") for at, item in enumerate(value))
+        return tuple(_value(parts[0], item, f"{what}[{index}]") for index, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
             raise _wrong(what, "an object")

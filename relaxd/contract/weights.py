@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.contract.documents import known_keys, malformed, mapping, sequence, text, whole
+from relaxd.contract.documents import integer, known_keys, manifest_error, mapping, sequence, text
 from relaxd.contract.options import Calibration, WeightForm
 
 _FORMS = tuple(form for form in WeightForm if form is not WeightForm.FLOAT32)
@@ -71,47 +71,47 @@ class StoredWeights:
     @classmethod
     def from_json(cls, document: Any) -> "StoredWeights":
         """Inverse of `to_json`; raises BundleError for a malformed document."""
-        found = mapping(document, "stored")
-        known_keys(found, frozenset({"form", "block", "calibration", "layers", "kept"}), "stored")
+        fields = mapping(document, "stored")
+        known_keys(fields, frozenset({"form", "block", "calibration", "layers", "kept"}), "stored")
         return cls(
-            _form(found.get("form")),
-            whole(found.get("block"), "stored.block"),
+            _form(fields.get("form")),
+            integer(fields.get("block"), "stored.block"),
             {
                 text(name, "a weight's name"): _layer(one)
-                for name, one in mapping(found.get("layers"), "stored.layers").items()
+                for name, one in mapping(fields.get("layers"), "stored.layers").items()
             },
             {
                 text(name, "a weight's name"): text(why, "why a weight is kept")
-                for name, why in mapping(found.get("kept"), "stored.kept").items()
+                for name, why in mapping(fields.get("kept"), "stored.kept").items()
             },
-            _calibration(found.get("calibration", Calibration.NONE.value)),
+            _calibration(fields.get("calibration", Calibration.NONE.value)),
         )
 
 
 def _layer(document: Any) -> StoredWeight:
-    found = mapping(document, "a stored weight")
+    fields = mapping(document, "a stored weight")
     known = frozenset({"form", "shape", "bytes", "nearest"})
-    known_keys(found, known, "a stored weight")
-    shape = sequence(found.get("shape"), "the shape of a stored weight")
+    known_keys(fields, known, "a stored weight")
+    shape = sequence(fields.get("shape"), "the shape of a stored weight")
     if len(shape) > _MAX_RANK:
-        raise malformed("a stored weight has too many axes")
-    extents = tuple(whole(size, "an extent of a stored weight") for size in shape)
-    nearest = found.get("nearest")
+        raise manifest_error("a stored weight has too many axes")
+    extents = tuple(integer(size, "an extent of a stored weight") for size in shape)
+    nearest = fields.get("nearest")
     return StoredWeight(
-        _form(found.get("form")),
+        _form(fields.get("form")),
         extents,
-        whole(found.get("bytes"), "bytes"),
+        integer(fields.get("bytes"), "bytes"),
         None if nearest is None else text(nearest, "why a weight is rounded to nearest"),
     )
 
 
 def _calibration(value: Any) -> Calibration:
     if value not in list(Calibration):
-        raise malformed("stored weights have a calibration that this relaxd does not know")
+        raise manifest_error("stored weights have a calibration that this relaxd does not know")
     return Calibration(value)
 
 
 def _form(value: Any) -> WeightForm:
     if value not in _FORMS:
-        raise malformed("a stored weight has a form that this relaxd does not know")
+        raise manifest_error("a stored weight has a form that this relaxd does not know")
     return WeightForm(value)

@@ -1,5 +1,5 @@
-"""The answers under way: sequences that get their tokens side by side, and the prompt that enters
-behind them.
+"""Continuous batching: running sequences that get their tokens together, and one prompt that is
+prefilled between their steps.
 """
 
 from collections.abc import Iterator
@@ -7,181 +7,180 @@ from collections.abc import Iterator
 from relaxd.errors import RelaxdError
 from relaxd.llm.generation import Finish, Generation
 from relaxd.llm.prefixes import Prefixes
-from relaxd.llm.seats import Logits
-from relaxd.llm.speculation import Guessing
+from relaxd.llm.slots import Logits
+from relaxd.llm.speculation import Speculator
 
 _LATELY = 0.1
-"""How much of the mean the last answer is."""
+"""The weight of the latest completion in the moving average."""
 
 
 class Batch:
-    """The answers that have a place; all but `count` for one thread alone.
+    """The sequences that have a slot; all but `count` is for one thread alone.
 
-    piece: tokens of a prompt between two tokens of other answers; guessing: what makes guesses of
-    the next tokens, which a step computes too.
+    piece: the size of a prefill chunk; one is computed between two decoding steps. speculator: the
+    source of draft tokens, which a step verifies.
     """
 
-    def __init__(self, seats: Prefixes, piece: int, guessing: Guessing | None = None) -> None:
-        self._seats = seats
+    def __init__(self, slots: Prefixes, piece: int, speculator: Speculator | None = None) -> None:
+        self._slots = slots
         self._piece = piece
-        self._guessing = guessing
+        self._speculator = speculator
         self._running: list[Generation] = []
         self._entering: Generation | None = None
         self._begun = False
         self.seconds = 0.0
-        """How long answers took lately, from their first token to their last."""
+        """The moving average of the time from a completion's first token to its last."""
 
     @property
     def count(self) -> int:
-        """How many answers are under way."""
+        """The number of sequences that run or enter."""
         return len(self._running) + (self._entering is not None)
 
     @property
     def free(self) -> bool:
         """True if a prompt may enter."""
-        return self._entering is None and len(self._running) < self._seats.count
+        return self._entering is None and len(self._running) < self._slots.count
 
     def __iter__(self) -> Iterator[Generation]:
         entering = [self._entering] if self._entering is not None else []
         return iter([*self._running, *entering])
 
-    def enter(self, made: Generation) -> None:
-        """Lets an answer begin, or go on where it was when its place was taken."""
-        self._entering = made
+    def enter(self, generation: Generation) -> None:
+        """Begin a sequence, or resume a preempted one."""
+        self._entering = generation
         self._begun = False
 
-    def give_way(self, priority: int) -> Generation | None:
-        """Takes the place of the least important answer, if it is less important than `priority`
-        and may be interrupted, so that a prompt may enter; returns that answer.
+    def preempt(self, priority: int) -> Generation | None:
+        """Preempt the sequence of lowest priority, if it is below `priority` and may be preempted,
+        so that a prompt may enter; returns that sequence.
         """
         if self._entering is not None:
             if not _yields(self._entering, priority):
                 return None
-            made, self._entering = self._entering, None
-            self._seats.ended(len(self._running))
-            made.preempted += 1
-            return made
-        others = [made for made in self._running if _yields(made, priority)]
+            generation, self._entering = self._entering, None
+            self._slots.end(len(self._running))
+            generation.preempted += 1
+            return generation
+        others = [generation for generation in self._running if _yields(generation, priority)]
         if not others:
             return None
-        made = min(others, key=lambda other: (other.priority, -(other.number or 0)))
-        self._leave(self._running.index(made))
-        made.preempted += 1
-        return made
+        generation = min(others, key=lambda other: (other.priority, -(other.number or 0)))
+        self._leave(self._running.index(generation))
+        generation.preempted += 1
+        return generation
 
     def drop(self) -> None:
-        """Ends what nobody wants any more, and empties the places of what is over, the last
-        first.
-        """
+        """End cancelled sequences, and free the slots of all that have ended, the last first."""
         if self._entering is not None and self._entering.cancelled:
             self._entering.end(Finish.CANCELLED)
-            self._seats.ended(len(self._running))
+            self._slots.end(len(self._running))
             self._entering = None
-        for seat in reversed(range(len(self._running))):
-            made = self._running[seat]
-            if made.cancelled and made.finish is None:
-                made.end(Finish.CANCELLED)
-            if made.finish is not None:
-                self._leave(seat)
+        for slot in reversed(range(len(self._running))):
+            generation = self._running[slot]
+            if generation.cancelled and generation.finish is None:
+                generation.end(Finish.CANCELLED)
+            if generation.finish is not None:
+                self._leave(slot)
 
     def read(self) -> None:
-        """Takes a piece of the prompt that enters; behind its last comes a token."""
-        made, seat = self._entering, len(self._running)
-        if made is None:
+        """Compute one prefill chunk; the last chunk of a prompt gives its first token."""
+        generation, slot = self._entering, len(self._running)
+        if generation is None:
             return
-        sequence = made.sequence
+        sequence = generation.sequence
         if not self._begun:
-            reused = self._seats.begin(seat, sequence)
-            made.reused = reused if made.reused is None else made.reused
+            reused = self._slots.begin(slot, sequence)
+            generation.reused = reused if generation.reused is None else generation.reused
             self._begun = True
-        done = self._seats.length(seat)
+        done = self._slots.length(slot)
         piece = sequence[done : done + self._piece]
-        scores = self._seats.extend(seat, piece)
+        logits = self._slots.extend(slot, piece)
         if done + len(piece) < len(sequence):
             return
-        self._take(made, scores, self._room(seat))
-        self._running.append(made)
+        self._take(generation, logits, self._room(slot))
+        self._running.append(generation)
         self._entering = None
 
     def step(self) -> None:
-        """Gives every running sequence its next token, and as many more as were guessed."""
+        """Give every running sequence its next token, and the draft tokens that are accepted."""
         self.drop()
         if not self._running:
             return
-        guesses = self._guesses()
+        draft_tokens = self._drafts()
         rows = [
-            [made.tokens[-1], *guess] for made, guess in zip(self._running, guesses, strict=True)
+            [generation.tokens[-1], *draft]
+            for generation, draft in zip(self._running, draft_tokens, strict=True)
         ]
-        before = [self._seats.length(seat) for seat in range(len(rows))]
-        scores = self._seats.step(rows)
-        for seat, made in enumerate(self._running):
-            kept = self._keep(
-                made, guesses[seat], scores[seat], self._seats.capacity - before[seat]
+        before = [self._slots.length(slot) for slot in range(len(rows))]
+        logits = self._slots.step(rows)
+        for slot, generation in enumerate(self._running):
+            accepted = self._keep(
+                generation, draft_tokens[slot], logits[slot], self._slots.capacity - before[slot]
             )
-            self._seats.truncate(seat, before[seat] + 1 + kept)
-            if self._guessing is not None:
-                self._guessing.judge(made, len(guesses[seat]), kept)
-        # What is over has no place that it could give up.
+            self._slots.truncate(slot, before[slot] + 1 + accepted)
+            if self._speculator is not None:
+                self._speculator.judge(generation, len(draft_tokens[slot]), accepted)
+        # A sequence that has ended must not be preempted.
         self.drop()
 
     def fail(self, error: RelaxdError) -> None:
-        """Ends all answers by an error."""
-        for made in self:
-            if made.finish is None:
-                made.fail(error)
-        # A call that failed may have left any rows behind.
-        self._seats.forget()
-        for made in self._running:
-            if self._guessing is not None:
-                self._guessing.forget(made)
+        """End all sequences with an error."""
+        for generation in self:
+            if generation.finish is None:
+                generation.fail(error)
+        # A call that failed may have written any part of the KV cache.
+        self._slots.forget()
+        for generation in self._running:
+            if self._speculator is not None:
+                self._speculator.forget(generation)
         self._running.clear()
         self._entering = None
 
-    def _guesses(self) -> list[list[int]]:
-        """The tokens that are computed behind the last one of each sequence."""
-        if self._guessing is None:
+    def _drafts(self) -> list[list[int]]:
+        """Draft the tokens that the next step verifies after the last one of each sequence."""
+        if self._speculator is None:
             return [[] for _ in self._running]
-        longest = max(self._seats.length(seat) for seat in range(len(self._running)))
-        room = min(self._seats.capacity - longest, self._piece) - 1
-        return self._guessing.guesses(self._running, room)
+        longest = max(self._slots.length(slot) for slot in range(len(self._running)))
+        room = min(self._slots.capacity - longest, self._piece) - 1
+        return self._speculator.draft_tokens(self._running, room)
 
-    def _keep(self, made: Generation, guess: list[int], scores: Logits, room: int) -> int:
-        """Gives an answer tokens as long as they are those that were guessed, and one more; returns
-        how many were.
+    def _keep(self, generation: Generation, draft: list[int], logits: Logits, room: int) -> int:
+        """Accept draft tokens as long as they are those that the sampler chooses, and one token
+        more; returns how many were accepted.
         """
-        for kept in range(len(guess) + 1):
-            token = self._take(made, scores[kept], room - 1 - kept)
-            if made.finish is not None or kept == len(guess) or token != guess[kept]:
+        for accepted in range(len(draft) + 1):
+            token = self._take(generation, logits[accepted], room - 1 - accepted)
+            if generation.finish is not None or accepted == len(draft) or token != draft[accepted]:
                 break
-        return kept
+        return accepted
 
-    def _take(self, made: Generation, scores: Logits, room: int) -> int | None:
-        """The next token of an answer; None where an error that is its own ended it."""
+    def _take(self, generation: Generation, logits: Logits, room: int) -> int | None:
+        """Choose the next token of a sequence; None where an error of its own ended it."""
         try:
-            return made.take(scores, room)
+            return generation.take(logits, room)
         except RelaxdError as error:
-            made.fail(error)
+            generation.fail(error)
             return None
 
-    def _leave(self, seat: int) -> None:
-        """Empties a place, and closes the gap by the last sequence, and by the one that enters."""
+    def _leave(self, slot: int) -> None:
+        """Free a slot, and close the gap with the last sequence and the one that enters."""
         last = len(self._running) - 1
-        times = self._running[seat].times
-        if self._running[seat].finish is not None and times:
+        times = self._running[slot].times
+        if self._running[slot].finish is not None and times:
             self.seconds += _LATELY * (times[-1] - times[0] - self.seconds)
-        if self._guessing is not None:
-            self._guessing.forget(self._running[seat])
-        self._seats.ended(seat)
-        self._seats.swap(last, seat)
-        self._running[seat] = self._running[last]
+        if self._speculator is not None:
+            self._speculator.forget(self._running[slot])
+        self._slots.end(slot)
+        self._slots.swap(last, slot)
+        self._running[slot] = self._running[last]
         self._running.pop()
         if self._entering is not None and self._begun:
-            self._seats.swap(last + 1, last)
+            self._slots.swap(last + 1, last)
 
-    def _room(self, seat: int) -> int:
-        """Tokens that may come behind the next one."""
-        return self._seats.capacity - self._seats.length(seat)
+    def _room(self, slot: int) -> int:
+        """The number of tokens that fit after the next one."""
+        return self._slots.capacity - self._slots.length(slot)
 
 
-def _yields(made: Generation, priority: int) -> bool:
-    return made.priority < priority and not made.settled
+def _yields(generation: Generation, priority: int) -> bool:
+    return generation.priority < priority and not generation.settled

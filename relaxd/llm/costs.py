@@ -1,32 +1,32 @@
-"""What calls of several rows take, and so how many guesses pay."""
+"""The cost of calls by their number of tokens, and how many draft tokens are profitable."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from relaxd.llm.seats import Logits, Seats
+from relaxd.llm.slots import Logits, Slots
 
 _TRIES = 3
 
 
-class _Places(Protocol):
-    def extend(self, seat: int, tokens: list[int]) -> Logits: ...
+class _Extendable(Protocol):
+    def extend(self, slot: int, tokens: list[int]) -> Logits: ...
 
-    def truncate(self, seat: int, length: int) -> None: ...
+    def truncate(self, slot: int, length: int) -> None: ...
 
 
 @dataclass(frozen=True)
 class Costs:
-    """rows: what a call of one row takes, of two, and so on, in calls of one row; guess: what a
-    guess takes in the same measure.
+    """rows: the time of a call with one token, with two, and so on, relative to one; draft: the
+    time to draft a token, in the same unit.
     """
 
     rows: tuple[float, ...]
-    guess: float = 0.0
+    draft: float = 0.0
 
     def call(self, rows: int) -> float:
-        """What a call of so many rows takes; beyond those that are known, in a straight line."""
+        """The cost of a call, extrapolated linearly beyond the measured number of tokens."""
         known = len(self.rows)
         if rows <= known:
             return self.rows[rows - 1]
@@ -34,34 +34,34 @@ class Costs:
         return self.rows[-1] + slope * (rows - known)
 
 
-def measured(seats: _Places, most: int, smaller: Seats | None = None) -> Costs:
-    """What calls of up to `most` rows take now, in an empty place; smaller: places of the model
-    that guesses.
+def measure_costs(slots: _Extendable, most: int, smaller: Slots | None = None) -> Costs:
+    """Measure calls of up to `most` tokens, in an empty slot; smaller: the slots of the draft
+    model.
     """
-    one = _seconds(seats, 1)
+    one = _seconds(slots, 1)
     rows = [1.0]
     for count in range(2, most + 1):
-        # What one run took longer than one of more rows was something else.
-        rows.append(max(_seconds(seats, count) / one, rows[-1]))
+        # A call that took longer than one of more tokens was disturbed.
+        rows.append(max(_seconds(slots, count) / one, rows[-1]))
     return Costs(tuple(rows), 0.0 if smaller is None else _seconds(smaller, 1) / one)
 
 
-def _seconds(seats: _Places, rows: int) -> float:
-    """Of a call of so many rows, the shortest of a few."""
+def _seconds(slots: _Extendable, rows: int) -> float:
+    """The shortest time of a few calls."""
     took = []
     for _ in range(_TRIES):
         began = time.perf_counter()
-        seats.extend(0, [0] * rows)
+        slots.extend(0, [0] * rows)
         took.append(time.perf_counter() - began)
-        seats.truncate(0, 0)
+        slots.truncate(0, 0)
     return min(took)
 
 
 def best_count(lengths: Sequence[int], rates: Sequence[float], costs: Costs) -> int:
-    """How many guesses each answer of one call gets at most, so that the most tokens come in the
-    time that the call takes; 0 where none pay.
+    """The number of draft tokens for each completion that accepts the most tokens per time; 0 where
+    none are profitable.
 
-    lengths: guesses that there are for each answer; rates: how probable each of them is.
+    lengths: how many draft tokens each completion has; rates: their probability of acceptance.
     """
 
     def pace(count: int) -> float:
@@ -70,7 +70,7 @@ def best_count(lengths: Sequence[int], rates: Sequence[float], costs: Costs) -> 
             for length, rate in zip(lengths, rates, strict=True)
             for i in range(min(length, count) + 1)
         )
-        guesses = costs.guess * sum(min(length, count) for length in lengths)
-        return tokens / (costs.call(len(lengths) * (count + 1)) + guesses)
+        drafting = costs.draft * sum(min(length, count) for length in lengths)
+        return tokens / (costs.call(len(lengths) * (count + 1)) + drafting)
 
     return max(range(max(lengths) + 1), key=pace)

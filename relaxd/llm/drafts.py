@@ -1,124 +1,126 @@
-"""Guesses of an answer's next tokens: what stood behind the same words before, or what a smaller
-model would say.
-"""
+"""Draft tokens: those that followed the same tokens before, or those of a smaller model."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from relaxd.llm.generation import Generation
-from relaxd.llm.seats import Logits, Seats
+from relaxd.llm.slots import Logits, Slots
 
 _LENGTHS = (3, 2)
 """How many tokens have to be the same, the best first."""
 
 
 class Drafter(Protocol):
-    """Guesses the next tokens of answers."""
+    """A source of draft tokens."""
 
-    def draft(self, made: Generation, most: int) -> list[int]:
-        """At most so many tokens; none where it knows nothing."""
+    def draft(self, generation: Generation, most: int) -> list[int]:
+        """Draft at most so many tokens, or none."""
 
-    def forget(self, made: Generation) -> None:
-        """An answer has lost its place, or is over."""
+    def forget(self, generation: Generation) -> None:
+        """Forget a completion that was preempted or has ended."""
 
 
 class Lookup:
-    """What stood behind the last two or three tokens before, in the prompt or the answer."""
+    """N-gram lookup: the tokens that followed the last two or three in the prompt or completion."""
 
     def __init__(self) -> None:
         self._seen: dict[Generation, _Seen] = {}
 
-    def draft(self, made: Generation, most: int) -> list[int]:
-        """What stood behind the last such place."""
-        seen = self._seen.get(made)
+    def draft(self, generation: Generation, most: int) -> list[int]:
+        """Copy the tokens after the latest occurrence of the last tokens."""
+        seen = self._seen.get(generation)
         if seen is None:
-            seen = self._seen[made] = _Seen(made.prompt)
-        return seen.following(made.tokens, most)
+            seen = self._seen[generation] = _Seen(generation.prompt)
+        return seen.following(generation.tokens, most)
 
-    def forget(self, made: Generation) -> None:
-        """Drops what is known of an answer."""
-        self._seen.pop(made, None)
+    def forget(self, generation: Generation) -> None:
+        """Drop the n-grams of a completion."""
+        self._seen.pop(generation, None)
 
 
 class _Seen:
-    """The tokens of a sequence, and where each few of them stood last."""
+    """The tokens of a sequence, and the latest position of each n-gram."""
 
     def __init__(self, prompt: Sequence[int]) -> None:
         self._tokens: list[int] = []
         self._prompt = len(prompt)
-        # By some tokens, the place behind them.
+        # By n-gram, the position after its latest occurrence.
         self._behind: dict[tuple[int, ...], int] = {}
         self._add(prompt)
 
     def following(self, answer: Sequence[int], most: int) -> list[int]:
-        """What stood behind the last tokens of the prompt and the answer."""
+        """The tokens after the latest occurrence of the last ones."""
         self._add(answer[len(self._tokens) - self._prompt :])
         for length in _LENGTHS:
-            place = self._behind.get(tuple(self._tokens[-length:]))
-            if place is not None:
-                # What reaches the end goes on as it did, as in a text that repeats.
-                period = len(self._tokens) - place
-                return [self._tokens[place + i % period] for i in range(most)]
+            position = self._behind.get(tuple(self._tokens[-length:]))
+            if position is not None:
+                # At the end of the sequence, continue periodically, as repetitive text does.
+                period = len(self._tokens) - position
+                return [self._tokens[position + i % period] for i in range(most)]
         return []
 
     def _add(self, tokens: Sequence[int]) -> None:
         for token in tokens:
-            place = len(self._tokens)
+            position = len(self._tokens)
             for length in _LENGTHS:
-                if place >= length:
-                    self._behind[tuple(self._tokens[-length:])] = place
+                if position >= length:
+                    self._behind[tuple(self._tokens[-length:])] = position
             self._tokens.append(token)
 
 
 class SmallModel:
-    """What a smaller model with the same tokens says, drawn as the answer's own tokens are.
+    """Draft tokens of a smaller model with the same tokenizer, sampled as the completion's are.
 
-    seats: places of the smaller model, as many as answers run; piece: tokens of a prompt at once.
+    slots: those of the smaller model, as many as sequences run; piece: the size of a prefill chunk.
     """
 
-    def __init__(self, seats: Seats, piece: int) -> None:
-        self._seats = seats
+    def __init__(self, slots: Slots, piece: int) -> None:
+        self._slots = slots
         self._piece = piece
-        self._free = list(range(seats.count))
-        self._places: dict[Generation, int] = {}
-        self._held: dict[Generation, list[int]] = {}
+        self._free = list(range(slots.count))
+        self._slot_of: dict[Generation, int] = {}
+        self._cached: dict[Generation, list[int]] = {}
 
-    def draft(self, made: Generation, most: int) -> list[int]:
-        """The tokens that the smaller model would choose; none as long as it reads the prompt."""
-        if made not in self._places:
-            self._places[made], self._held[made] = self._free.pop(), []
-        seat, held, sequence = self._places[made], self._held[made], made.sequence
-        self._return(seat, held, sequence)
-        missing = sequence[len(held) :]
-        if len(sequence) + most > self._seats.capacity:
+    def draft(self, generation: Generation, most: int) -> list[int]:
+        """Draft tokens with the smaller model; none as long as it prefills the prompt."""
+        if generation not in self._slot_of:
+            self._slot_of[generation], self._cached[generation] = self._free.pop(), []
+        slot, cached, sequence = (
+            self._slot_of[generation],
+            self._cached[generation],
+            generation.sequence,
+        )
+        self._return(slot, cached, sequence)
+        missing = sequence[len(cached) :]
+        if len(sequence) + most > self._slots.capacity:
             return []
-        scores = self._read(seat, held, missing[: self._piece])
+        logits = self._read(slot, cached, missing[: self._piece])
         if len(missing) > self._piece:
             return []
-        ahead, guess = made.ahead(), list[int]()
-        while (token := ahead.choose(scores)) is not None:
-            guess.append(token)
-            if len(guess) == most:
+        ahead, draft = generation.ahead(), list[int]()
+        while (token := ahead.choose(logits)) is not None:
+            draft.append(token)
+            if len(draft) == most:
                 break
-            scores = self._read(seat, held, [token])
-        return guess
+            logits = self._read(slot, cached, [token])
+        return draft
 
-    def forget(self, made: Generation) -> None:
-        """Frees the place of an answer."""
-        if made in self._places:
-            seat = self._places.pop(made)
-            del self._held[made]
-            self._seats.truncate(seat, 0)
-            self._free.append(seat)
+    def forget(self, generation: Generation) -> None:
+        """Free the slot of a completion."""
+        if generation in self._slot_of:
+            slot = self._slot_of.pop(generation)
+            del self._cached[generation]
+            self._slots.truncate(slot, 0)
+            self._free.append(slot)
 
-    def _return(self, seat: int, held: list[int], sequence: list[int]) -> None:
-        """Drops rows of guesses that were wrong. The last token is computed again if need be."""
-        most = min(len(held), len(sequence) - 1)
-        alike = next((i for i in range(most) if held[i] != sequence[i]), most)
-        self._seats.truncate(seat, alike)
-        del held[alike:]
+    def _return(self, slot: int, cached: list[int], sequence: list[int]) -> None:
+        """Drop cached tokens that were rejected. The last token is computed again if need be."""
+        most = min(len(cached), len(sequence) - 1)
+        alike = next((i for i in range(most) if cached[i] != sequence[i]), most)
+        self._slots.truncate(slot, alike)
+        del cached[alike:]
 
-    def _read(self, seat: int, held: list[int], tokens: list[int]) -> Logits:
-        scores = self._seats.extend(seat, tokens)
-        held += tokens
-        return scores
+    def _read(self, slot: int, cached: list[int], tokens: list[int]) -> Logits:
+        logits = self._slots.extend(slot, tokens)
+        cached += tokens
+        return logits

@@ -14,8 +14,8 @@ from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.matching import Grammars, Matcher
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
-from relaxd.llm.seats import most_rows, seats_of
-from relaxd.llm.speculation import Speculation, guessing_of
+from relaxd.llm.slots import most_rows, slots_of
+from relaxd.llm.speculation import Speculation, make_speculator
 from relaxd.llm.text import TOKENIZER, Text
 from relaxd.llm.waiting import Waiting
 from relaxd.loader.model import Model
@@ -51,11 +51,11 @@ class Engine:
     ) -> None:
         self.model = model
         self.text = text
-        seats = Prefixes(seats_of(model, sequences, capacity), share=sharing)
-        self._capacity, self._sequences = seats.capacity, seats.count
+        slots = Prefixes(slots_of(model, sequences, capacity), share=sharing)
+        self._capacity, self._sequences = slots.capacity, slots.count
         self._piece = min(piece, most_rows(model) or piece)
-        guessing = None if speculate is None else guessing_of(model, seats, speculate, draft)
-        self._batch = Batch(seats, self._piece, guessing)
+        speculator = None if speculate is None else make_speculator(model, slots, speculate, draft)
+        self._batch = Batch(slots, self._piece, speculator)
         self._grammars: Grammars | None = None
         self._compiling = threading.Lock()
         self._waiting = Waiting()
@@ -126,7 +126,7 @@ class Engine:
         self,
         prompt: str | Sequence[int],
         sampling: Sampling = _GREEDY,
-        heard: Callable[[Piece], None] | None = None,
+        on_token: Callable[[Piece], None] | None = None,
         *,
         priority: int = 0,
     ) -> Generation:
@@ -149,26 +149,26 @@ class Engine:
             self._text()
         ends = self.text.ends if self.text else frozenset()
         matcher = self._matcher(sampling)
-        made = Generation(
-            tokens, sampling, self.text, ends, heard, matcher=matcher, priority=priority
+        generation = Generation(
+            tokens, sampling, self.text, ends, on_token, matcher=matcher, priority=priority
         )
         with self._changed:
             self.check_load()
-            self._waiting.add(made)
+            self._waiting.add(generation)
             self._changed.notify_all()
-        return made
+        return generation
 
     def chat(
         self,
         messages: Sequence[dict[str, object]],
         sampling: Sampling = _GREEDY,
-        heard: Callable[[Piece], None] | None = None,
+        on_token: Callable[[Piece], None] | None = None,
         *,
         priority: int = 0,
     ) -> Generation:
         """Begins the assistant's answer to a conversation; raises as `generate` does."""
         self.check_load()
-        return self.generate(self._text().chat(messages), sampling, heard, priority=priority)
+        return self.generate(self._text().chat(messages), sampling, on_token, priority=priority)
 
     def close(self) -> None:
         """Cancels every answer and ends the thread."""
@@ -215,9 +215,9 @@ class Engine:
                 self._batch.fail(error)
             except Exception as error:
                 self._batch.fail(RelaxdError(f"the engine failed: {type(error).__name__}: {error}"))
-        for made in (*self._batch, *self._waiting):
-            if made.finish is None:
-                made.end(Finish.CANCELLED)
+        for generation in (*self._batch, *self._waiting):
+            if generation.finish is None:
+                generation.end(Finish.CANCELLED)
 
     def _admit(self) -> bool:
         """Waits for work and lets a request in where there is a place; False at the end."""
@@ -228,14 +228,14 @@ class Engine:
             if following is not None and self._room(following):
                 self._waiting.take()
                 self._batch.enter(following)
-        for made in left:
-            made.end(Finish.CANCELLED)
+        for generation in left:
+            generation.end(Finish.CANCELLED)
         return not self._closed
 
     def _room(self, following: Generation) -> bool:
         """True if a prompt may enter, in the place of a less important answer if need be."""
         if not self._batch.free:
-            interrupted = self._batch.give_way(following.priority)
+            interrupted = self._batch.preempt(following.priority)
             if interrupted is not None:
                 self._waiting.add(interrupted)
         return self._batch.free

@@ -27,7 +27,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True)
 class Piece:
-    """What came at once: a text, which may be empty, and its token, None where the answer ends
+    """A part of a stream: a text, which may be empty, and its token, None where the answer ends
     without one. finish: set in the last piece.
     """
 
@@ -46,7 +46,7 @@ class Generation:
         sampling: Sampling,
         text: Text | None,
         ends: frozenset[int],
-        heard: Callable[[Piece], None] | None = None,
+        on_token: Callable[[Piece], None] | None = None,
         *,
         matcher: Matcher | None = None,
         priority: int = 0,
@@ -60,7 +60,7 @@ class Generation:
         """How often a more important request took the place."""
         self.settled = False
         """Whether the place is not taken any more, as the request waited long for it."""
-        self.guessed = self.kept = 0
+        self.drafted = self.accepted = 0
         """Tokens that were guessed ahead, and those of them that the answer has."""
         self.reused: int | None = None
         """Tokens of the prompt whose rows others left; None before the prompt enters."""
@@ -73,7 +73,7 @@ class Generation:
         self.matcher = matcher
         self._stream = text.stream() if text else None
         self._pieces: queue.SimpleQueue[Piece] = queue.SimpleQueue()
-        self._heard = heard or self._pieces.put
+        self._on_token = on_token or self._pieces.put
         self._held = ""
         self._cancelled = False
 
@@ -105,15 +105,15 @@ class Generation:
         """The tokens of the prompt and of the answer."""
         return [*self.prompt, *self.tokens]
 
-    def take(self, scores: "np.ndarray[Any, Any]", room: int) -> int:
+    def take(self, logits: "np.ndarray[Any, Any]", room: int) -> int:
         """Chooses the next token by its scores, hands it to who listens, and returns it.
 
         room: how many more tokens the caches take after it. Raises GrammarError where the answer's
         grammar grew too complex.
         """
         if self.matcher is not None:
-            scores = self.matcher.mask(scores)
-        token = self._sampler.choose(scores)
+            logits = self.matcher.mask(logits)
+        token = self._sampler.choose(logits)
         self.tokens.append(token)
         self.times.append(time.perf_counter())
         if token in self._ends:
@@ -121,16 +121,16 @@ class Generation:
             return token
         complete = self.matcher is not None and self.matcher.take(token)
         self._held += self._stream.step(token) if self._stream else ""
-        place = first_of(self._held, self.sampling.stop)
-        if place is not None:
-            self._end(Finish.STOP, token, self._held[:place])
+        stop_at = first_of(self._held, self.sampling.stop)
+        if stop_at is not None:
+            self._end(Finish.STOP, token, self._held[:stop_at])
         elif complete:
             self._end(Finish.STOP, token, self._held)
         elif room <= 0 or len(self.tokens) == self.sampling.max_tokens:
             self._end(Finish.LENGTH, token, self._held)
         else:
             sure = len(self._held) - pending(self._held, self.sampling.stop)
-            self._heard(Piece(self._held[:sure], token))
+            self._on_token(Piece(self._held[:sure], token))
             self._held = self._held[sure:]
         return token
 
@@ -146,11 +146,11 @@ class Generation:
     def fail(self, error: RelaxdError) -> None:
         """Ends the answer by an error, which the listener raises."""
         self.finish = Finish.CANCELLED
-        self._heard(Piece(finish=self.finish, error=error))
+        self._on_token(Piece(finish=self.finish, error=error))
 
     def _end(self, finish: Finish, token: int | None, text: str) -> None:
         self.finish = finish
-        self._heard(Piece(text, token, finish))
+        self._on_token(Piece(text, token, finish))
 
 
 class Ahead:
@@ -164,13 +164,13 @@ class Ahead:
         self._ends = ends
         self._over = False
 
-    def choose(self, scores: "np.ndarray[Any, Any]") -> int | None:
+    def choose(self, logits: "np.ndarray[Any, Any]") -> int | None:
         """The next token; None behind the end of the answer."""
         if self._over:
             return None
         if self._matcher is not None:
-            scores = self._matcher.mask(scores)
-        token = self._sampler.choose(scores)
+            logits = self._matcher.mask(logits)
+        token = self._sampler.choose(logits)
         self._over = token in self._ends or (
             self._matcher is not None and self._matcher.take(token)
         )
@@ -179,8 +179,8 @@ class Ahead:
 
 def first_of(text: str, stops: Sequence[str]) -> int | None:
     """Where the first of the stops begins in a text."""
-    places = [place for stop in stops if (place := text.find(stop)) >= 0]
-    return min(places) if places else None
+    starts = [start for stop in stops if (start := text.find(stop)) >= 0]
+    return min(starts) if starts else None
 
 
 def pending(text: str, stops: Sequence[str]) -> int:

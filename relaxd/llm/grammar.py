@@ -1,4 +1,4 @@
-"""What the text of an answer has to match: a JSON schema, a regular expression or a grammar."""
+"""Grammars of constrained decoding: a JSON schema, a regular expression or a grammar."""
 
 import json
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from relaxd.errors import GrammarError
 from relaxd.llm.grammar import Grammar, Syntax
 from relaxd.llm.text import Text
 
-_KEPT = 32
+_MOST_CACHED = 32
 _SPACE = r"(\n {0,32}| )?"
 """Between the parts of a JSON text. Models that may write any space write nothing else for ever."""
 
@@ -27,30 +27,30 @@ class Grammars:
                 f"grammars cannot be matched with this tokenizer: {error}",
                 hint="it must decode tokens by ByteLevel or ByteFallback",
             ) from error
-        self._kept: OrderedDict[Grammar, LLMatcher] = OrderedDict()
+        self._cache: OrderedDict[Grammar, LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
 
     def matcher(self, grammar: Grammar) -> "Matcher":
         """Follows a grammar from its start; raises GrammarError for one that cannot be read."""
         with self._lock:
-            made = self._kept.pop(grammar, None)
-        if made is None:
+            cached = self._cache.pop(grammar, None)
+        if cached is None:
             # Without the lock: a large schema takes a second.
-            made = self._compiled(grammar)
+            cached = self._compiled(grammar)
         with self._lock:
-            self._kept[grammar] = made
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return Matcher(made.deep_copy())
+            self._cache[grammar] = cached
+            while len(self._cache) > _MOST_CACHED:
+                self._cache.popitem(last=False)
+            return Matcher(cached.deep_copy())
 
     def _compiled(self, grammar: Grammar) -> LLMatcher:
         try:
-            made = LLMatcher(self._tokenizer, _source(grammar), log_level=0)
+            matcher = LLMatcher(self._tokenizer, _source(grammar), log_level=0)
         except ValueError as error:
             raise _refused(grammar, str(error)) from error
-        if made.is_error():
-            raise _refused(grammar, made.get_error())
-        return made
+        if matcher.is_error():
+            raise _refused(grammar, matcher.get_error())
+        return matcher
 
 
 def _source(grammar: Grammar) -> str:
@@ -77,16 +77,16 @@ class Matcher:
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
 
-    def mask(self, scores: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    def mask(self, logits: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
         """Scores [words] of which those of tokens that may not come next are -inf."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
-        allowed = np.zeros(len(scores), bool)
-        known = np.unpackbits(bits, bitorder="little")[: len(scores)]
+        allowed = np.zeros(len(logits), bool)
+        known = np.unpackbits(bits, bitorder="little")[: len(logits)]
         allowed[: len(known)] = known
         if not allowed.any():
             raise GrammarError("the grammar admits no token of the model here")
-        return np.where(allowed, scores, np.float32(-np.inf))
+        return np.where(allowed, logits, np.float32(-np.inf))
 
     def take(self, token: int) -> bool:
         """Goes on by a token; returns whether nothing may follow."""
@@ -96,11 +96,11 @@ class Matcher:
 
     # A failure of these two is one of the next mask too.
 
-    def forced(self) -> list[int]:
+    def forced_tokens(self) -> list[int]:
         """Tokens of the text that has to come next."""
         return list(self._matcher.compute_ff_tokens())
 
-    def admitted(self, tokens: list[int]) -> int:
+    def count_admitted(self, tokens: list[int]) -> int:
         """How many of the tokens may come next."""
         return int(self._matcher.validate_tokens(tokens)) if tokens else 0
 

@@ -14,9 +14,9 @@ _BETWEEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 class LlmMetrics:
     """relaxd_llm_first_token_seconds: from a request to its first token;
     relaxd_llm_between_tokens_seconds: from each token to the next; relaxd_llm_tokens_total: by
-    `kind`, `prompt`, of these `reused`, `answer`, `drafted` (guesses) or of these `accepted`;
+    `kind`, `prompt`, of these `reused`, `answer`, `drafted` or of these `accepted`;
     relaxd_llm_requests_total: by `finish`, or the code of an error;
-    relaxd_llm_interruptions_total: answers that gave up their place;
+    relaxd_llm_interruptions_total: completions that were preempted;
     relaxd_llm_requests_now: by `state`, `running` or `waiting`.
     """
 
@@ -32,28 +32,28 @@ class LlmMetrics:
         self._tokens = Counter("relaxd_llm_tokens", "Tokens.", ["kind"], **shared)
         self._ended = Counter("relaxd_llm_requests", "Requests that ended.", ["finish"], **shared)
         self._interrupted = Counter(
-            "relaxd_llm_interruptions", "Answers that gave up their place.", **shared
+            "relaxd_llm_interruptions", "Completions that were preempted.", **shared
         )
         now = Gauge("relaxd_llm_requests_now", "Requests.", ["state"], **shared)
         now.labels("running").set_function(lambda: engine.load[0])
         now.labels("waiting").set_function(lambda: engine.load[1])
 
-    def ended(self, made: Generation) -> None:
-        """Counts an answer that is over."""
-        self._ended.labels(made.finish.value if made.finish else "cancelled").inc()
-        self._tokens.labels("prompt").inc(len(made.prompt))
-        self._tokens.labels("reused").inc(made.reused or 0)
-        self._tokens.labels("answer").inc(len(made.tokens))
-        self._tokens.labels("drafted").inc(made.guessed)
-        self._tokens.labels("accepted").inc(made.kept)
-        self._interrupted.inc(made.preempted)
-        if made.times:
-            self._first.observe(made.times[0] - made.began)
-        for one, following in zip(made.times, made.times[1:], strict=False):
+    def count_completion(self, generation: Generation) -> None:
+        """Count a completion that has ended."""
+        self._ended.labels(generation.finish.value if generation.finish else "cancelled").inc()
+        self._tokens.labels("prompt").inc(len(generation.prompt))
+        self._tokens.labels("reused").inc(generation.reused or 0)
+        self._tokens.labels("answer").inc(len(generation.tokens))
+        self._tokens.labels("drafted").inc(generation.drafted)
+        self._tokens.labels("accepted").inc(generation.accepted)
+        self._interrupted.inc(generation.preempted)
+        if generation.times:
+            self._first.observe(generation.times[0] - generation.began)
+        for one, following in zip(generation.times, generation.times[1:], strict=False):
             self._between.observe(following - one)
 
-    def refused(self, code: str) -> None:
-        """Counts a request that got no answer, by the code of its error."""
+    def count_refusal(self, code: str) -> None:
+        """Count a request that was refused, by the code of its error."""
         self._ended.labels(code).inc()
 
     def text(self) -> bytes:

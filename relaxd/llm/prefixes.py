@@ -1,139 +1,139 @@
-"""Rows that one prompt computes and another takes: which tokens each place holds, also of answers
-that are over, until another prompt needs the place.
+"""Prefix caching: which tokens each slot holds, also of sequences that have ended, until another
+prompt needs the slot.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from relaxd.llm.seats import Logits, Seats
+from relaxd.llm.slots import Logits, Slots
 
 _LEAST = 16
-"""Tokens that two prompts begin with alike, below which nothing is shared."""
+"""The shortest common prefix that is shared."""
 
 
 class Prefixes:
-    """Places of which the first ones run; the caller says how many.
+    """Slots of which the first ones run; the caller knows how many.
 
-    share: whether prompts take rows of others.
+    share: whether prompts reuse cached tokens of others.
     """
 
-    def __init__(self, seats: Seats, *, share: bool = True) -> None:
-        self._seats = seats
+    def __init__(self, slots: Slots, *, share: bool = True) -> None:
+        self._slots = slots
         self._share = share
-        self._held: list[list[int]] = [[] for _ in range(seats.count)]
-        self._used = [0] * seats.count
+        self._cached: list[list[int]] = [[] for _ in range(slots.count)]
+        self._used = [0] * slots.count
         self._turn = 0
 
     @property
     def count(self) -> int:
-        """How many places there are."""
-        return self._seats.count
+        """The number of slots."""
+        return self._slots.count
 
     @property
-    def together(self) -> bool:
-        """As `Seats.together`."""
-        return self._seats.together
+    def batched(self) -> bool:
+        """See `Slots.batched`."""
+        return self._slots.batched
 
     @property
     def capacity(self) -> int:
-        """Tokens that a place holds at most."""
-        return self._seats.capacity
+        """The number of tokens that fit into a slot."""
+        return self._slots.capacity
 
-    def length(self, seat: int) -> int:
-        """Tokens that a place holds."""
-        return len(self._held[seat])
+    def length(self, slot: int) -> int:
+        """The number of cached tokens of a slot."""
+        return len(self._cached[slot])
 
-    def begin(self, seat: int, prompt: Sequence[int]) -> int:
-        """Makes `seat`, the first place that does not run, hold the beginning of a prompt that any
-        place holds; returns how many tokens. The last of the prompt is left to compute.
+    def begin(self, slot: int, prompt: Sequence[int]) -> int:
+        """Fill `slot`, the first that does not run, with the longest cached prefix of a prompt;
+        returns its length. The prompt's last token is left to compute.
         """
         source, length = self._longest(prompt[:-1])
         if length < _LEAST:
-            source, length = seat, 0
+            source, length = slot, 0
         else:
             self._touch(source)
-        if source >= seat and length == len(self._held[source]):
-            # The prompt goes on where a sequence ended, of which nothing is lost.
-            self.swap(source, seat)
+        if source >= slot and length == len(self._cached[source]):
+            # The prompt continues a sequence that has ended: nothing is overwritten.
+            self.swap(source, slot)
         else:
-            self._save(seat)
-            self._copy(source, seat, length)
-        self._touch(seat)
+            self._save(slot)
+            self._copy(source, slot, length)
+        self._touch(slot)
         return length
 
-    def extend(self, seat: int, tokens: list[int]) -> Logits:
-        """As `Seats.extend`."""
-        scores = self._seats.extend(seat, tokens)
-        self._held[seat] += tokens
-        return scores
+    def extend(self, slot: int, tokens: list[int]) -> Logits:
+        """See `Slots.extend`."""
+        logits = self._slots.extend(slot, tokens)
+        self._cached[slot] += tokens
+        return logits
 
     def step(self, tokens: list[list[int]]) -> list[Logits]:
-        """As `Seats.step`."""
-        scores = self._seats.step(tokens)
-        for held, own in zip(self._held, tokens, strict=False):
-            held += own
-        return scores
+        """See `Slots.step`."""
+        logits = self._slots.step(tokens)
+        for cached, own in zip(self._cached, tokens, strict=False):
+            cached += own
+        return logits
 
-    def truncate(self, seat: int, length: int) -> None:
-        """As `Seats.truncate`."""
-        if length < len(self._held[seat]):
-            self._seats.truncate(seat, length)
-            del self._held[seat][length:]
+    def truncate(self, slot: int, length: int) -> None:
+        """See `Slots.truncate`."""
+        if length < len(self._cached[slot]):
+            self._slots.truncate(slot, length)
+            del self._cached[slot][length:]
 
-    def swap(self, one: int, other: int) -> None:
-        """Exchanges what two places hold."""
-        if one == other:
+    def swap(self, first: int, second: int) -> None:
+        """Swap two slots."""
+        if first == second:
             return
-        self._seats.swap(one, other)
-        held, used = self._held, self._used
-        held[one], held[other] = held[other], held[one]
-        used[one], used[other] = used[other], used[one]
+        self._slots.swap(first, second)
+        cached, used = self._cached, self._used
+        cached[first], cached[second] = cached[second], cached[first]
+        used[first], used[second] = used[second], used[first]
 
-    def ended(self, seat: int) -> None:
-        """The sequence of a place is over; its rows stay until the place is needed."""
-        self._touch(seat)
+    def end(self, slot: int) -> None:
+        """End the sequence of a slot; its tokens stay cached until the slot is needed."""
+        self._touch(slot)
 
     def forget(self) -> None:
-        """Empties all places."""
-        for seat, held in enumerate(self._held):
-            self._seats.truncate(seat, 0)
-            held.clear()
+        """Empty all slots."""
+        for slot, cached in enumerate(self._cached):
+            self._slots.truncate(slot, 0)
+            cached.clear()
 
     def _longest(self, prompt: Sequence[int]) -> tuple[int, int]:
-        """The place that holds the longest beginning of a prompt, and its length."""
+        """The slot with the longest cached prefix of a prompt, and its length."""
         if not self._share:
             return 0, 0
         wanted = np.asarray(prompt)
-        shared = [_alike(wanted, held) for held in self._held]
-        place = int(np.argmax(shared))
-        return place, shared[place]
+        shared = [_alike(wanted, cached) for cached in self._cached]
+        slot = int(np.argmax(shared))
+        return slot, shared[slot]
 
-    def _save(self, seat: int) -> None:
-        """Lets `seat` be overwritten: puts what it holds where what was used longest ago is."""
-        oldest = min(range(seat, self.count), key=self._age)
-        if oldest != seat:
-            self._copy(seat, oldest, len(self._held[seat]))
-            self._used[oldest] = self._used[seat]
+    def _save(self, slot: int) -> None:
+        """Save the tokens of `slot` to the least recently used slot before it is overwritten."""
+        oldest = min(range(slot, self.count), key=self._age)
+        if oldest != slot:
+            self._copy(slot, oldest, len(self._cached[slot]))
+            self._used[oldest] = self._used[slot]
 
-    def _age(self, seat: int) -> tuple[bool, int]:
-        """Sorts empty places first, then those that were used long ago."""
-        return bool(self._held[seat]), self._used[seat]
+    def _age(self, slot: int) -> tuple[bool, int]:
+        """Sort key: empty slots first, then the least recently used."""
+        return bool(self._cached[slot]), self._used[slot]
 
     def _copy(self, source: int, target: int, length: int) -> None:
         if source == target:
-            self._seats.truncate(target, length)
+            self._slots.truncate(target, length)
         else:
-            self._seats.copy(source, target, length)
-        self._held[target] = self._held[source][:length]
+            self._slots.copy(source, target, length)
+        self._cached[target] = self._cached[source][:length]
 
-    def _touch(self, seat: int) -> None:
+    def _touch(self, slot: int) -> None:
         self._turn += 1
-        self._used[seat] = self._turn
+        self._used[slot] = self._turn
 
 
-def _alike(one: np.ndarray, other: list[int]) -> int:
-    """How many tokens two sequences begin with alike."""
-    count = min(len(one), len(other))
-    differ = np.flatnonzero(one[:count] != np.asarray(other[:count]))
+def _alike(prompt: np.ndarray, tokens: list[int]) -> int:
+    """The length of the common prefix of two sequences."""
+    count = min(len(prompt), len(tokens))
+    differ = np.flatnonzero(prompt[:count] != np.asarray(tokens[:count]))
     return int(differ[0]) if len(differ) else count

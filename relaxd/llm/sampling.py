@@ -54,9 +54,9 @@ class Sampler:
 
     def copy(self) -> "Sampler":
         """Another one that makes the same draws from here on."""
-        made = Sampler.__new__(Sampler)
-        made._sampling, made._random = self._sampling, copy.deepcopy(self._random)
-        return made
+        sampler = Sampler.__new__(Sampler)
+        sampler._sampling, sampler._random = self._sampling, copy.deepcopy(self._random)
+        return sampler
 
     def choose(self, logits: np.ndarray[Any, Any]) -> int:
         """A token by its scores [words]; of equal ones the first."""
@@ -64,20 +64,20 @@ class Sampler:
             return int(np.argmax(logits))
         tokens, chances = probabilities(logits, self._sampling)
         # The last sum may be a little under 1.
-        place = np.searchsorted(np.cumsum(chances), self._random.random(), side="right")
-        return int(tokens[min(int(place), len(tokens) - 1)])
+        position = np.searchsorted(np.cumsum(chances), self._random.random(), side="right")
+        return int(tokens[min(int(position), len(tokens) - 1)])
 
 
 def probabilities(
     logits: np.ndarray[Any, Any], sampling: Sampling
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The tokens that may be chosen, the most probable first, and their probabilities."""
-    scores = logits.astype(np.float64) / sampling.temperature
-    kept = min(sampling.top_k or len(scores), len(scores))
-    tokens = np.argpartition(-scores, kept - 1)[:kept]
-    tokens = tokens[np.isfinite(scores[tokens])]
-    tokens = tokens[np.lexsort((tokens, -scores[tokens]))]
-    powers = np.exp(scores[tokens] - scores[tokens[0]])
+    logits = logits.astype(np.float64) / sampling.temperature
+    count = min(sampling.top_k or len(logits), len(logits))
+    tokens = np.argpartition(-logits, count - 1)[:count]
+    tokens = tokens[np.isfinite(logits[tokens])]
+    tokens = tokens[np.lexsort((tokens, -logits[tokens]))]
+    powers = np.exp(logits[tokens] - logits[tokens[0]])
     chances = powers / powers.sum()
     if sampling.top_p < 1:
         # The token that reaches the sum is in.

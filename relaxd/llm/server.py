@@ -16,7 +16,7 @@ from relaxd.errors import InputError, OverloadError, RelaxdError
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.metrics import LlmMetrics
-from relaxd.llm.wire import Answer, Asked, asked, failure
+from relaxd.llm.wire import Answer, Asked, failure, read_request
 
 MAX_BODY = 8 << 20
 _DONE = "data: [DONE]\n\n"
@@ -43,14 +43,14 @@ async def _refuse(request: Request, error: Exception) -> Response:
     """Answers for paths and methods that are not there."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail}"
-    told = {"message": message, "type": "invalid_request_error", "code": None, "param": None}
-    return JSONResponse({"error": told}, error.status_code)
+    problem = {"message": message, "type": "invalid_request_error", "code": None, "param": None}
+    return JSONResponse({"error": problem}, error.status_code)
 
 
 class _Listening:
     """An answer whose pieces the engine's thread hands to the event loop."""
 
-    made: Generation
+    generation: Generation
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ class _Listening:
     async def begin(self, engine: Engine, want: Asked) -> None:
         """Begins the answer; raises as the engine does."""
         # In a thread: others wait while a long prompt is encoded.
-        self.made = await asyncio.to_thread(self._begin, engine, want)
+        self.generation = await asyncio.to_thread(self._begin, engine, want)
 
     def _begin(self, engine: Engine, want: Asked) -> Generation:
         if want.messages is not None:
@@ -80,8 +80,8 @@ class _Listening:
             if piece.finish is not None:
                 return
 
-    async def whole(self) -> str:
-        """The text of the whole answer."""
+    async def read_all(self) -> str:
+        """Read the text of the whole completion."""
         return "".join([piece.text async for piece in self])
 
 
@@ -114,35 +114,35 @@ class _Endpoint:
 
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         try:
-            want = asked(await _body(request), chat=chat)
+            want = read_request(await _body(request), chat=chat)
             listening = _Listening()
             await listening.begin(self._engine, want)
             answer = Answer(self._name, chat=chat)
             if want.stream:
                 stream = self._stream(listening, answer, want)
                 return StreamingResponse(stream, media_type="text/event-stream")
-            return await self._whole(request, listening, answer)
+            return await self._complete(request, listening, answer)
         except RelaxdError as error:
-            self._metrics.refused(error.code)
+            self._metrics.count_refusal(error.code)
             return _failed(error)
         except ClientDisconnect:
             # It left within its own request: nobody reads what is returned.
-            self._metrics.refused(Finish.CANCELLED)
+            self._metrics.count_refusal(Finish.CANCELLED)
             return Response(status_code=400)
 
-    async def _whole(self, request: Request, listening: _Listening, answer: Answer) -> Response:
+    async def _complete(self, request: Request, listening: _Listening, answer: Answer) -> Response:
         """The answer at once; a client that leaves ends it."""
-        text = asyncio.ensure_future(listening.whole())
+        text = asyncio.ensure_future(listening.read_all())
         gone = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait({text, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not text.done():
-                listening.made.cancel()
-            found = await text
-            self._metrics.ended(listening.made)
-            return JSONResponse(answer.whole(listening.made, found))
+                listening.generation.cancel()
+            completion = await text
+            self._metrics.count_completion(listening.generation)
+            return JSONResponse(answer.complete(listening.generation, completion))
         finally:
-            listening.made.cancel()
+            listening.generation.cancel()
             gone.cancel()
 
     async def _stream(
@@ -151,21 +151,21 @@ class _Endpoint:
         """The answer's pieces as server-sent events; the server closes this where the client
         leaves.
         """
-        made = listening.made
+        generation = listening.generation
         try:
             if (first := answer.first()) is not None:
                 yield _event(first)
             async for piece in listening:
                 if piece.text or piece.finish is not None:
-                    yield _event(answer.part(made, piece.text, last=piece.finish is not None))
+                    yield _event(answer.part(generation, piece.text, last=piece.finish is not None))
             if want.usage:
-                yield _event(answer.usage(made))
+                yield _event(answer.usage(generation))
             yield _DONE
         except RelaxdError as error:
             yield _event(failure(error)[1])
         finally:
-            made.cancel()
-            self._metrics.ended(made)
+            generation.cancel()
+            self._metrics.count_completion(generation)
 
 
 def _failed(error: RelaxdError) -> Response:

@@ -52,14 +52,14 @@ def serve(
 
 def _listening(address: tuple[str, int]) -> socket.socket:
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind(address)
+        listener.bind(address)
     except OSError as error:
-        made.close()
+        listener.close()
         raise InputError(
             f"cannot listen on {address[0]} port {address[1]}: {error.strerror or error}",
             hint="choose another with --host and --port",
         ) from error
-    return made
+    return listener

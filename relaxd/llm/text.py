@@ -22,8 +22,8 @@ Message = Mapping[str, Any]
 
 
 class Text:
-    """What is in a folder as Hugging Face and onnxruntime-genai's builder write it: tokenizer.json,
-    and beside it the settings that name the tokens at which a text ends.
+    """The tokenizer of a folder as Hugging Face and onnxruntime-genai write it: tokenizer.json, and
+    beside it the settings that name the tokens at which a text ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,25 +42,25 @@ class Text:
     @cached_property
     def ends(self) -> frozenset[int]:
         """The tokens at which an answer ends."""
-        found: set[int] = set()
+        tokens: set[int] = set()
         for settings in self._settings:
-            for held in (settings, settings.get("model", {})):
-                numbers = held.get("eos_token_id")
-                found |= {numbers} if isinstance(numbers, int) else set(numbers or ())
+            for part in (settings, settings.get("model", {})):
+                numbers = part.get("eos_token_id")
+                tokens |= {numbers} if isinstance(numbers, int) else set(numbers or ())
         named = self._tokenizer.token_to_id(self._special("eos_token") or "")
-        return frozenset(found | ({named} - {None}))
+        return frozenset(tokens | ({named} - {None}))
 
     @property
     def serialized(self) -> str:
         """The tokenizer's JSON text."""
         return str(self._tokenizer.to_str())
 
-    def check_same(self, other: "Text") -> None:
+    def check_same(self, smaller: "Text") -> None:
         """Raises InputError where the other has other tokens."""
-        if self._tokenizer.get_vocab() != other._tokenizer.get_vocab():
+        if self._tokenizer.get_vocab() != smaller._tokenizer.get_vocab():
             raise InputError(
-                f"{self._folder} and {other._folder} have different tokens",
-                hint="a smaller model must share the tokenizer of the model that it guesses for",
+                f"{self._folder} and {smaller._folder} have different tokens",
+                hint="a draft model must have the tokenizer of the model",
             )
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
@@ -115,8 +115,8 @@ class Text:
             raise InputError(f"the template of conversations cannot be read: {error}") from error
 
     def _special(self, name: str) -> str | None:
-        found = self._settings[0].get(name)
-        text = found.get("content") if isinstance(found, dict) else found
+        word = self._settings[0].get(name)
+        text = word.get("content") if isinstance(word, dict) else word
         return text if isinstance(text, str) else None
 
 
@@ -128,7 +128,7 @@ class Stream:
         self._stream = DecodeStream(skip_special_tokens=True)
 
     def step(self, token: int) -> str:
-        """What a token adds to the text."""
+        """The text that a token adds."""
         return self._stream.step(self._tokenizer, token) or ""
 
 
@@ -136,10 +136,10 @@ def _settings(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text())
+        settings = json.loads(path.read_text())
     except ValueError as error:
         raise InputError(f"{path} is no JSON: {error}") from error
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _refuse(message: str) -> None:

@@ -22,14 +22,14 @@ class Waiting:
     def __iter__(self) -> Iterator[Generation]:
         return iter(self._requests)
 
-    def add(self, made: Generation) -> None:
+    def add(self, generation: Generation) -> None:
         """Lets a request wait: a new one behind those of its priority, one that ran before where
         it was.
         """
-        if made.number is None:
-            made.number = self._arrived
+        if generation.number is None:
+            generation.number = self._arrived
             self._arrived += 1
-        self._requests.append(made)
+        self._requests.append(generation)
 
     def next(self) -> Generation | None:
         """Whose turn it is."""
@@ -42,31 +42,31 @@ class Waiting:
         """Removes and returns the request whose turn it is. One that others went before as often
         as they may is `settled`.
         """
-        made = self.next()
-        if made is None:
+        generation = self.next()
+        if generation is None:
             return None
-        if made is not self._longest():
+        if generation is not self._longest():
             self._passed += 1
         else:
-            made.settled = made.settled or self._passed >= _PASSES
+            generation.settled = generation.settled or self._passed >= _PASSES
             self._passed = 0
-        self._requests.remove(made)
-        return made
+        self._requests.remove(generation)
+        return generation
 
     def remove_cancelled(self) -> list[Generation]:
         """Removes and returns the requests that nobody wants any more."""
-        left = [made for made in self._requests if made.cancelled]
-        self._requests = [made for made in self._requests if not made.cancelled]
+        left = [generation for generation in self._requests if generation.cancelled]
+        self._requests = [generation for generation in self._requests if not generation.cancelled]
         return left
 
     def _longest(self) -> Generation:
         return min(self._requests, key=_number)
 
 
-def _number(made: Generation) -> int:
-    assert made.number is not None
-    return made.number
+def _number(generation: Generation) -> int:
+    assert generation.number is not None
+    return generation.number
 
 
-def _rank(made: Generation) -> tuple[int, int]:
-    return -made.priority, _number(made)
+def _rank(generation: Generation) -> tuple[int, int]:
+    return -generation.priority, _number(generation)

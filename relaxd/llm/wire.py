@@ -51,7 +51,7 @@ class Asked:
         return self.messages is not None
 
 
-def asked(document: Any, *, chat: bool) -> Asked:
+def read_request(document: Any, *, chat: bool) -> Asked:
     """Reads a request's body; raises InputError for what is malformed or cannot be followed."""
     if not isinstance(document, Mapping):
         raise InputError("the body is no JSON object")
@@ -118,19 +118,19 @@ def _sampling(document: Mapping[str, Any], *, chat: bool) -> Sampling:
 
 
 def _grammar(form: Mapping[str, Any]) -> Grammar | None:
-    """What `response_format` asks for; `grammar` is ours, in the words that OpenAI's tools have."""
+    """Read `response_format`; `grammar` is ours, in the words that OpenAI's tools have."""
     kind = form.get("type", "text")
-    held = form.get(kind) if isinstance(kind, str) else None
+    content = form.get(kind) if isinstance(kind, str) else None
     if kind == "text":
         return None
     if kind == "json_object":
         return Grammar.json_object()
-    if kind == "json_schema" and isinstance(held, Mapping):
-        schema = held.get("schema")
+    if kind == "json_schema" and isinstance(content, Mapping):
+        schema = content.get("schema")
         if isinstance(schema, Mapping | bool):
             return Grammar.schema(schema)
-    if kind == "grammar" and isinstance(held, Mapping):
-        syntax, definition = held.get("syntax"), held.get("definition")
+    if kind == "grammar" and isinstance(content, Mapping):
+        syntax, definition = content.get("syntax"), content.get("definition")
         if syntax in (Syntax.REGEX, Syntax.LARK) and isinstance(definition, str):
             return Grammar(Syntax(syntax), definition)
     raise InputError(
@@ -154,49 +154,57 @@ class Answer:
     def __init__(self, model: str, *, chat: bool) -> None:
         self._chat = chat
         kind = "chat.completion" if chat else "text_completion"
-        self._whole = {
+        self._complete = {
             "id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}",
             "object": kind,
             "created": int(time.time()),
             "model": model,
         }
-        self._part = {**self._whole, "object": f"{kind}.chunk" if chat else kind}
+        self._part = {**self._complete, "object": f"{kind}.chunk" if chat else kind}
 
-    def whole(self, made: Generation, text: str) -> dict[str, Any]:
+    def complete(self, generation: Generation, text: str) -> dict[str, Any]:
         """The answer at once."""
         content = {"message": {"role": "assistant", "content": text}} if self._chat else {}
-        return {**self._whole, "choices": [_choice(made, content, text)], "usage": usage(made)}
+        return {
+            **self._complete,
+            "choices": [_choice(generation, content, text)],
+            "usage": usage(generation),
+        }
 
     def first(self) -> dict[str, Any] | None:
-        """What a stream begins with, None for a plain prompt."""
+        """The first part of a stream, None for a plain prompt."""
         if not self._chat:
             return None
         delta = {"delta": {"role": "assistant", "content": ""}}
         return {**self._part, "choices": [{"index": 0, "finish_reason": None, **delta}]}
 
-    def part(self, made: Generation, text: str, *, last: bool) -> dict[str, Any]:
+    def part(self, generation: Generation, text: str, *, last: bool) -> dict[str, Any]:
         """A piece of a stream."""
         content = {"delta": {"content": text} if text else {}} if self._chat else {}
-        return {**self._part, "choices": [_choice(made if last else None, content, text)]}
+        return {**self._part, "choices": [_choice(generation if last else None, content, text)]}
 
-    def usage(self, made: Generation) -> dict[str, Any]:
-        """What a stream ends with, where the request asks for it."""
-        return {**self._part, "choices": [], "usage": usage(made)}
+    def usage(self, generation: Generation) -> dict[str, Any]:
+        """The last part of a stream, where the request asks for it."""
+        return {**self._part, "choices": [], "usage": usage(generation)}
 
 
-def _choice(made: Generation | None, content: dict[str, Any], text: str) -> dict[str, Any]:
-    finish = made.finish.value if made is not None and made.finish is not None else None
+def _choice(generation: Generation | None, content: dict[str, Any], text: str) -> dict[str, Any]:
+    finish = (
+        generation.finish.value
+        if generation is not None and generation.finish is not None
+        else None
+    )
     return {"index": 0, "finish_reason": finish, "logprobs": None, **(content or {"text": text})}
 
 
-def usage(made: Generation) -> dict[str, Any]:
+def usage(generation: Generation) -> dict[str, Any]:
     """The tokens of the prompt, with those that were not computed again, and of the answer."""
-    prompt, answer = len(made.prompt), len(made.tokens)
+    prompt, answer = len(generation.prompt), len(generation.tokens)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": answer,
         "total_tokens": prompt + answer,
-        "prompt_tokens_details": {"cached_tokens": made.reused or 0},
+        "prompt_tokens_details": {"cached_tokens": generation.reused or 0},
     }
 
 

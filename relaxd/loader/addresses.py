@@ -26,12 +26,12 @@ def addresses(arrays: Sequence[object]) -> list[int] | None:
     """Where arrays begin that C can use as they are: numpy's, dense, writable and in the machine's
     byte order. None where one of them is of another kind.
     """
-    found = []
+    pointers = []
     for one in arrays:
         if type(one) is not np.ndarray or not one.dtype.isnative:
             return None
         try:
-            found.append(_begin(_borrowed(one)))  # type: ignore[arg-type]
+            pointers.append(_begin(_borrowed(one)))  # type: ignore[arg-type]
         except _Refused:
             return None
-    return found
+    return pointers

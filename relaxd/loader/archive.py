@@ -34,7 +34,7 @@ class _Bounded:
         self._position = 0
 
     def read(self, size: int = -1) -> bytes:
-        """As of a file; raises BundleError beyond the bounds."""
+        """Read as from a file; raises BundleError beyond the bounds."""
         # tarfile reads headers whole, of whatever size they claim to have.
         if not 0 <= size <= _CHUNK or self._position + size > self._budget + _CHUNK:
             raise BundleError(

@@ -35,13 +35,13 @@ class Transport:
         alignment, read-only or empty.
         """
         if isinstance(array, Borrowed):
-            return self._placed(array.tensor)
+            return self._aligned(array.tensor)
         if dtype != "bfloat16":
             return self._placement.to_device(self._host_tensor(array, dtype))
         tensor = self._host_tensor(array.view(np.uint16), "uint16")
         return self._placement.to_device(self._view(tensor, tensor.shape, tvm_ffi.dtype(dtype), 0))
 
-    def _placed(self, tensor: Any) -> Any:
+    def _aligned(self, tensor: Any) -> Any:
         """The tensor itself where its place and alignment serve, else a copy."""
         if tensor.device == self._placement.device:
             if tensor.data_ptr() % self._alignment == 0:

@@ -66,38 +66,40 @@ class Binding:
         return self._unverified.value
 
     def beside(
-        self, given: Mapping[str, Any]
+        self, selected: Mapping[str, Any]
     ) -> tuple[dict[str, np.ndarray | Borrowed], "Binding"]:
         """Some inputs as arrays, checked for as many calls as there will be, and the binding of the
         others in these calls, which counts as this one does; raises InputError.
         """
-        ahead = Binding(tuple(spec for spec in self._specs if spec.name in given), self._all_dims)
-        arrays = dict(zip(ahead._order, ahead.arrays(given), strict=True))
-        others = tuple(spec for spec in self._specs if spec.name not in given)
-        made = Binding(others, self._all_dims)
-        made._bounds, made._unverified = self._bounds, self._unverified
-        made._given_ahead = ahead._solved(tuple([array.shape for array in arrays.values()]))
-        return arrays, made
+        ahead = Binding(
+            tuple(spec for spec in self._specs if spec.name in selected), self._all_dims
+        )
+        arrays = dict(zip(ahead._order, ahead.arrays(selected), strict=True))
+        others = tuple(spec for spec in self._specs if spec.name not in selected)
+        rest = Binding(others, self._all_dims)
+        rest._bounds, rest._unverified = self._bounds, self._unverified
+        rest._given_ahead = ahead._solved(tuple([array.shape for array in arrays.values()]))
+        return arrays, rest
 
-    def arrays(self, given: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray | Borrowed]:
+    def arrays(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray | Borrowed]:
         """The inputs as arrays in the model's order, those left out at their defaults; a list has
         them in that order. Raises InputError naming input, axis, dim, value and range.
         """
-        return self.checked(given)[0]
+        return self.convert(inputs)[0]
 
-    def checked(
-        self, given: Mapping[str, Any] | Sequence[Any]
+    def convert(
+        self, inputs: Mapping[str, Any] | Sequence[Any]
     ) -> tuple[list[np.ndarray | Borrowed], Mapping[str, int]]:
-        """As `arrays`, and with them the dims that their shapes imply."""
-        if not isinstance(given, Mapping):
-            given = self._named(given)
-        if given.keys() != self._names:
-            given = {**self._defaults, **given}
-        if given.keys() != self._names:
-            self._wrong_names(given)
+        """Convert inputs as `arrays` does; returns them, and the dims that their shapes imply."""
+        if not isinstance(inputs, Mapping):
+            inputs = self._named(inputs)
+        if inputs.keys() != self._names:
+            inputs = {**self._defaults, **inputs}
+        if inputs.keys() != self._names:
+            self._wrong_names(inputs)
         arrays = [
             value
-            if type(value := given[name]) is np.ndarray and value.dtype is dtype
+            if type(value := inputs[name]) is np.ndarray and value.dtype is dtype
             else _as_input(spec, dtype, value)
             for name, dtype, spec in self._wanted
         ]
@@ -151,14 +153,14 @@ class Binding:
             pending = [axis for axis in pending if axis not in ready]
         return _Solved(values, pending)
 
-    def _wrong_names(self, given: Mapping[str, Any]) -> NoReturn:
+    def _wrong_names(self, inputs: Mapping[str, Any]) -> NoReturn:
         known = ", ".join(str(spec) for spec in self._specs) or "none"
-        for name in given:
+        for name in inputs:
             if name not in self._names:
                 raise InputError(
                     f"the model has no input {name!r}", hint=f"its inputs: {known}", input=name
                 )
-        missing = [spec.name for spec in self._specs if spec.name not in given]
+        missing = [spec.name for spec in self._specs if spec.name not in inputs]
         raise InputError(
             f"missing input {', '.join(map(repr, missing))}",
             hint=f"its inputs: {known}",

@@ -26,7 +26,7 @@ class Borrowed:
     shape: tuple[int, ...]
     dtype: str
 
-    def seen(self) -> np.ndarray | None:
+    def view_bits(self) -> np.ndarray | None:
         """Unsigned integers over the same memory, one an element; None where it lies on a device,
         or where elements share bytes.
         """
@@ -39,7 +39,7 @@ class Borrowed:
 
 
 class _Memory:
-    """What numpy makes an array of, which keeps the tensor."""
+    """An array interface for numpy, which keeps the tensor alive."""
 
     def __init__(self, tensor: Any, shape: tuple[int, ...], form: str) -> None:
         self._tensor = tensor
@@ -52,7 +52,7 @@ class _Memory:
 
 
 def visible(value: Any) -> Any:
-    """What stands for a value that its library lends: an array over the same memory, or Borrowed;
+    """Convert a value of another library by DLPack: an array over the same memory, or Borrowed;
     any other value itself. Raises InputError for a tensor that is not contiguous and that numpy
     cannot see.
     """
@@ -101,18 +101,20 @@ def check_out(out: Mapping[str, Any], specs: tuple[TensorSpec, ...]) -> None:
             )
 
 
-def _copied(name: str, array: np.ndarray, place: Any) -> Any:
-    if place is None:
+def _copied(name: str, array: np.ndarray, destination: Any) -> Any:
+    if destination is None:
         return array
-    seen = visible(place)
-    if not isinstance(seen, np.ndarray):
-        raise InputError(f"output {name!r}: {type(place).__name__} is no array on this machine")
-    if seen.shape != array.shape or seen.dtype != array.dtype or not seen.flags.writeable:
-        have = f"{seen.dtype}{list(seen.shape)}" + ("" if seen.flags.writeable else ", read-only")
+    out = visible(destination)
+    if not isinstance(out, np.ndarray):
         raise InputError(
-            f"output {name!r} is {array.dtype}{list(array.shape)}, its place is {have}",
+            f"output {name!r}: {type(destination).__name__} is no array on this machine"
+        )
+    if out.shape != array.shape or out.dtype != array.dtype or not out.flags.writeable:
+        have = f"{out.dtype}{list(out.shape)}" + ("" if out.flags.writeable else ", read-only")
+        raise InputError(
+            f"output {name!r} is {array.dtype}{list(array.shape)}, the given array is {have}",
             hint="give a writable array of that dtype and shape",
             output=name,
         )
-    seen[...] = array
-    return place
+    out[...] = array
+    return destination

@@ -43,7 +43,7 @@ class Bundle:
     open.
 
     copied: whether its weights are read into memory of this process, not mapped.
-    kept: of the files that a load reads after `verify`, the small ones as they were compared.
+    contents: of the files that a load reads after `verify`, the small ones as they were compared.
     copies: the library as it was compared, by the descriptor of an anonymous file in memory, where
     the system has such files; `own_copy` takes it, `close` closes it.
     """
@@ -51,33 +51,33 @@ class Bundle:
     directory: str
     manifest: Manifest
     copied: bool = False
-    kept: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     copies: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def path(self, name: str) -> Path:
         """The file of that name; BundleError when the manifest does not list it."""
-        return Path(self.place(name))
+        return Path(self.path_of(name))
 
-    def place(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """The same as text."""
         if name not in self.manifest.files:
             raise BundleError(f"the manifest lists no {name}", hint="rebuild the bundle", file=name)
         return f"{self.directory}/{name}"
 
-    def verify(self, held: Container[str] = ()) -> None:
+    def verify(self, copied: Container[str] = ()) -> None:
         """Compare every listed file with its size, and all but reports with their sha256;
         BundleError names the first that differs.
 
-        held: sha256 of libraries of which no copy is needed.
+        copied: sha256 of libraries of which no copy is needed.
         """
         library = self.manifest.library
         for name, entry in self.manifest.files.items():
             path = f"{self.directory}/{name}"
-            if name == library and _IN_MEMORY and entry.sha256 not in held:
+            if name == library and _IN_MEMORY and entry.sha256 not in copied:
                 self.copies[name] = os.memfd_create("relaxd-model.so")
                 _copy(path, name, entry, self.copies[name])
             elif name in _AGAIN and entry.size <= _SMALL:
-                self.kept[name] = _compared(path, name, entry)
+                self.contents[name] = _compared(path, name, entry)
             elif name in _REPORTS and name != library:
                 _check_size(path, name, entry)
             elif entry.size <= _PART:
@@ -102,11 +102,11 @@ class Bundle:
         return _compared(f"{self.directory}/{name}", name, entry)
 
     def content(self, name: str) -> bytes:
-        """The bytes of a listed file, those that were compared where they are kept; raises
+        """The bytes of a listed file, those of `contents` where they are there; raises
         BundleError.
         """
-        kept = self.kept.get(name)
-        return self.read(name) if kept is None else kept
+        compared = self.contents.get(name)
+        return self.read(name) if compared is None else compared
 
     def read(self, name: str) -> bytes:
         """The bytes of a listed file as it is now; raises BundleError where it changed since the
@@ -127,10 +127,10 @@ class Bundle:
         """
         if numerics.FILENAME not in self.manifest.files:
             return Numerics()
-        content = self.kept.get(numerics.FILENAME)
+        content = self.contents.get(numerics.FILENAME)
         if content is None:
             entry = self.manifest.files[numerics.FILENAME]
-            content = _text(self.place(numerics.FILENAME), entry.size)
+            content = _text(self.path_of(numerics.FILENAME), entry.size)
         return Numerics.from_json(read_json(content, numerics.FILENAME))
 
 
@@ -285,7 +285,7 @@ def _write(path: Path, content: IO[bytes]) -> None:
 
 
 def _document(directory: str | PathLike[str]) -> Any:
-    """What manifest.json of a folder says; None where there is none."""
+    """Read manifest.json of a folder; None where there is none."""
     path = f"{directory}/{FILENAME}"
     size = _size(path)
     return None if size is None else read_json(_text(path, size), FILENAME)

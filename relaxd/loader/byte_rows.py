@@ -5,22 +5,22 @@ import numpy as np
 from relaxd.contract.byte_rows import LEAST, MOST, SCALE_BYTES
 
 
-def rounded(rows: np.ndarray) -> np.ndarray:
+def quantize_rows(rows: np.ndarray) -> np.ndarray:
     """int8 [.., size + SCALE_BYTES] of float32 rows [.., size], as a library stores them."""
     rows = np.asarray(rows, np.float32)
     greatest = np.abs(rows).max(axis=-1, keepdims=True, initial=0)
     known = np.isfinite(greatest)
-    held = known & (greatest >= np.float32(LEAST))
-    factor = np.float32(MOST) / np.where(held, greatest, np.float32(MOST))
-    made = np.empty((*rows.shape[:-1], rows.shape[-1] + SCALE_BYTES), np.int8)
-    made[..., :-SCALE_BYTES] = np.rint(np.where(held, rows, np.float32(0)) * factor)
-    scale = np.where(held, greatest, np.float32(0)) / np.float32(MOST)
+    quantizable = known & (greatest >= np.float32(LEAST))
+    factor = np.float32(MOST) / np.where(quantizable, greatest, np.float32(MOST))
+    stored = np.empty((*rows.shape[:-1], rows.shape[-1] + SCALE_BYTES), np.int8)
+    stored[..., :-SCALE_BYTES] = np.rint(np.where(quantizable, rows, np.float32(0)) * factor)
+    scale = np.where(quantizable, greatest, np.float32(0)) / np.float32(MOST)
     scale = np.where(known, scale, np.float32(np.nan)).astype("<f4")
-    made[..., -SCALE_BYTES:] = scale.view(np.int8)
-    return made
+    stored[..., -SCALE_BYTES:] = scale.view(np.int8)
+    return stored
 
 
-def widened(rows: np.ndarray) -> np.ndarray:
+def dequantize_rows(rows: np.ndarray) -> np.ndarray:
     """float32 [.., size] of int8 rows [.., size + SCALE_BYTES]."""
     scale = np.ascontiguousarray(rows[..., -SCALE_BYTES:]).view("<f4")
     # The greatest float32 comes back as infinity where its scale was rounded up.

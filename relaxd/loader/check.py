@@ -72,8 +72,8 @@ def check_machine(need: LoadContract, host: Host, probe: Probe = probe) -> None:
 
 def numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version, without suffixes: `0.1.15.post2` is (0, 1, 15)."""
-    found = _NUMBERS.match(version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+    match = _NUMBERS.match(version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def _equal(what: str, need: str, have: str) -> None:

@@ -42,9 +42,9 @@ def contest(
     deadline = clock() + seconds
     while len(pairs) < _MOST_PAIRS and (len(pairs) < least or clock() < deadline):
         first, second = (base, head) if len(pairs) % 2 == 0 else (head, base)
-        one, two = _turn(first, calls, clock), _turn(second, calls, clock)
-        pairs.append((one, two) if first is base else (two, one))
-        if len(pairs) >= least and len(pairs) % 10 == 0 and _is_narrow(pairs):
+        first_time, second_time = _turn(first, calls, clock), _turn(second, calls, clock)
+        pairs.append((first_time, second_time) if first is base else (second_time, first_time))
+        if len(pairs) >= least and len(pairs) % 10 == 0 and _is_precise(pairs):
             break
     ratio, low, high = _interval(pairs)
     base_ms, head_ms = (float(np.median(side)) * 1e3 for side in zip(*pairs, strict=True))
@@ -56,7 +56,7 @@ def _interval(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
     return math.exp(middle), math.exp(low), math.exp(high)
 
 
-def _is_narrow(pairs: list[tuple[float, float]]) -> bool:
+def _is_precise(pairs: list[tuple[float, float]]) -> bool:
     _, low, high = _interval(pairs)
     return high - low < 2 * _CLOSE
 
@@ -83,29 +83,31 @@ def output_changes(
 ) -> Iterator[OutputChange]:
     """How far outputs of one name and shape differ; those of another shape have no cosine."""
     for name in base.keys() & head.keys():
-        one, two = (np.asarray(side[name]).astype(np.float64) for side in (base, head))
-        if one.shape != two.shape:
+        base_values, head_values = (
+            np.asarray(side[name]).astype(np.float64) for side in (base, head)
+        )
+        if base_values.shape != head_values.shape:
             yield OutputChange(name, dict(dims), math.inf, math.inf, math.nan)
-        elif one.size:
-            apart = np.abs(one - two)
+        elif base_values.size:
+            apart = np.abs(base_values - head_values)
             yield OutputChange(
                 name,
                 dict(dims),
                 float(apart.max()),
                 float(apart.mean()),
-                _cosine(one.ravel(), two.ravel()),
-                _agreement(one, two),
+                _cosine(base_values.ravel(), head_values.ravel()),
+                _agreement(base_values, head_values),
             )
 
 
-def _cosine(one: np.ndarray, two: np.ndarray) -> float:
-    lengths = float(np.linalg.norm(one) * np.linalg.norm(two))
+def _cosine(base: np.ndarray, head: np.ndarray) -> float:
+    lengths = float(np.linalg.norm(base) * np.linalg.norm(head))
     if lengths == 0:
-        return 1.0 if np.array_equal(one, two) else 0.0
-    return min(float(one @ two) / lengths, 1.0)
+        return 1.0 if np.array_equal(base, head) else 0.0
+    return min(float(base @ head) / lengths, 1.0)
 
 
-def _agreement(one: np.ndarray, two: np.ndarray) -> float | None:
-    if one.ndim < 2 or one.shape[-1] < 2:
+def _agreement(base: np.ndarray, head: np.ndarray) -> float | None:
+    if base.ndim < 2 or base.shape[-1] < 2:
         return None
-    return float((one.argmax(-1) == two.argmax(-1)).mean())
+    return float((base.argmax(-1) == head.argmax(-1)).mean())

@@ -29,7 +29,7 @@ def _room(size: int) -> tuple[np.ndarray, int]:
 _NUMBERS = count()
 
 
-class Placed:
+class BoundArrays:
     """Inputs that stay where they are for any number of calls; arrays: None for each other.
 
     number: no other has it. open: the positions of the inputs that a call is given.
@@ -44,12 +44,12 @@ class Placed:
         self._arrays = arrays  # whose memory must not go before
 
 
-class Given(NamedTuple):
-    """The inputs of a call: those that are placed, and all others in their order, with where they
-    begin.
+class CallInputs(NamedTuple):
+    """The inputs of a call: those that are bound, and all others in their order, with their
+    addresses.
     """
 
-    placed: Placed
+    bound: BoundArrays
     others: Sequence[Any]
     addresses: Sequence[int]
 
@@ -67,8 +67,8 @@ class Context:
         self, code: "Code", manifest: Manifest, host: ctypes.Structure, report: Any = None
     ) -> None:
         self._code = code
-        self._memory, place = _room(code.size())
-        self.pointer = ctypes.c_void_p(place)
+        self._memory, start = _room(code.size())
+        self.pointer = ctypes.c_void_p(start)
         self._host = host
         weights = None if code.weights is None else ctypes.c_void_p(address(code.weights))
         self._check(code.open(self.pointer, weights, ctypes.byref(host)))
@@ -82,7 +82,7 @@ class Context:
         self._dims: ctypes.Array[ctypes.c_int64] | None = None
         self._arena, self._base = np.empty(0, np.uint8), ctypes.c_void_p()
         self._bound: tuple[int, ...] | None = None
-        self._placed = -1
+        self._arrays_number = -1
         self._wanted: list[Wanted | None] = []
         self._results = Outputs(len(manifest.outputs))
 
@@ -117,34 +117,34 @@ class Context:
         rank = self._ranks[output]
         return tuple(self._code.shape(self.pointer, output)[:rank]) if rank else ()
 
-    def run(self, given: Given) -> list[np.ndarray]:
+    def run(self, call_inputs: CallInputs) -> list[np.ndarray]:
         """The outputs, in memory of their own."""
-        placed, inputs = given.placed, self.inputs
-        if placed.number != self._placed:
-            for position, place in placed.addresses:
-                inputs[position] = place
+        bound, inputs = call_inputs.bound, self.inputs
+        if bound.number != self._arrays_number:
+            for position, pointer in bound.addresses:
+                inputs[position] = pointer
             # Its number alone: a context that waits for a call must hold nobody's caches.
-            self._placed = placed.number
-        for position, place in zip(placed.open, given.addresses, strict=True):
-            inputs[position] = place
+            self._arrays_number = bound.number
+        for position, pointer in zip(bound.open, call_inputs.addresses, strict=True):
+            inputs[position] = pointer
         results, outputs = self._results, self.outputs
-        made = [None if wanted is None else results.empty(wanted) for wanted in self._wanted]
-        for i, one in enumerate(made):
+        arrays = [None if wanted is None else results.empty(wanted) for wanted in self._wanted]
+        for i, one in enumerate(arrays):
             outputs[i] = None if one is None else address(one)
         self._check(self._code.run(self.pointer, inputs, outputs))
-        return [self._copied(i) if one is None else one for i, one in enumerate(made)]
+        return [self._copied(i) if one is None else one for i, one in enumerate(arrays)]
 
-    def prepared(self, given: Given) -> "Prepared | None":
+    def prepare_call(self, inputs: CallInputs) -> "Prepared | None":
         """A call at these arrays, which takes the context for itself; None where only a run knows
         the extents of an output.
         """
         if None in self._wanted:
             return None
-        outputs = self.run(given)
-        return Prepared(self, self._code.run, given, outputs)
+        outputs = self.run(inputs)
+        return Prepared(self, self._code.run, inputs, outputs)
 
-    def failed(self, status: int) -> Failed:
-        """What to raise for a status other than 0."""
+    def error_of(self, status: int) -> Failed:
+        """The error for a status other than 0."""
         try:
             self._check(status)
         except Failed as error:
@@ -170,7 +170,7 @@ class Prepared:
         self,
         context: Context,
         run: Any,
-        inputs: Given,
+        inputs: CallInputs,
         outputs: list[np.ndarray],
     ) -> None:
         self.outputs = outputs
@@ -193,7 +193,7 @@ class Prepared:
         finally:
             self._end()
         if status:
-            raise self._context.failed(status)
+            raise self._context.error_of(status)
 
 
 def _numpy(dtype: Any) -> np.dtype:
@@ -201,5 +201,5 @@ def _numpy(dtype: Any) -> np.dtype:
         import ml_dtypes
 
         dtype = ml_dtypes.bfloat16
-    found: np.dtype = np.dtype(dtype)
-    return found
+    known: np.dtype = np.dtype(dtype)
+    return known

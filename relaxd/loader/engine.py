@@ -1,4 +1,4 @@
-"""What runs a model's library: TVM's virtual machine, or the library itself."""
+"""Backends at run time: TVM's virtual machine, or a standalone library."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +21,7 @@ class Engine(Protocol):
     """Runs a library on arrays that were checked."""
 
     def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Any:
-        """What `compute` takes: done before it has the threads to itself. Raises any error."""
+        """Prepare the input of `compute`, before it has the threads to itself. Raises any error."""
 
     def keep(
         self, arrays: Sequence[np.ndarray | Borrowed | None]
@@ -36,13 +36,13 @@ class Engine(Protocol):
         error.
         """
 
-    def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> "Prepared | None":
+    def prepare_call(self, arrays: Sequence[np.ndarray | Borrowed]) -> "Prepared | None":
         """A call that reads the arrays where they are; None where it would be no faster."""
 
     def session(self, threads: int) -> "Engine":
         """The same library, for calls by so many threads."""
 
-    def watched(self, watch: Watch) -> "Engine | None":
+    def watch_kernels(self, watch: Watch) -> "Engine | None":
         """The same library, for calls whose kernels `watch` hears of, as it does of no other call;
         None where the library does not report its kernels.
         """
@@ -69,31 +69,31 @@ class VirtualMachine:
     def keep(
         self, arrays: Sequence[np.ndarray | Borrowed | None]
     ) -> Callable[[Sequence[np.ndarray | Borrowed]], list[Any]]:
-        """As above, of tensors."""
-        kept = [
+        """See `Engine.keep`."""
+        tensors = [
             None if array is None else self._transport.to_tensor(array, dtype)
             for array, dtype in zip(arrays, self._dtypes, strict=True)
         ]
         left = [position for position, array in enumerate(arrays) if array is None]
 
         def prepare(others: Sequence[np.ndarray | Borrowed]) -> list[Any]:
-            every = kept.copy()
+            every = tensors.copy()
             for position, array in zip(left, others, strict=True):
                 every[position] = self._transport.to_tensor(array, self._dtypes[position])
             return every
 
         return prepare
 
-    def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> None:
+    def prepare_call(self, arrays: Sequence[np.ndarray | Borrowed]) -> None:
         """A virtual machine makes its outputs anew."""
 
     def session(self, threads: int) -> "VirtualMachine":
         """The machines take whatever threads lead them."""
         return self
 
-    def watched(self, watch: Watch) -> "VirtualMachine":
+    def watch_kernels(self, watch: Watch) -> "VirtualMachine":
         """By machines of their own."""
-        return VirtualMachine(self.machines.watched(watch), self._transport, self._inputs)
+        return VirtualMachine(self.machines.watch_kernels(watch), self._transport, self._inputs)
 
     def compute(self, prepared: Sequence[Any], dims: Mapping[str, int]) -> list[np.ndarray]:
         """The results leave the virtual machine before the next call enters it; it finds the dims

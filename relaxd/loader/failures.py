@@ -19,7 +19,7 @@ _NO_MEMORY = "std::bad_alloc"
 
 
 class Failed(Exception):
-    """What a library says of a call that failed, marked like the messages of the virtual
+    """A library's error message of a call that failed, marked like the messages of the virtual
     machine's checks.
     """
 

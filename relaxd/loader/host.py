@@ -92,12 +92,12 @@ def _windows_features() -> frozenset[str]:
     reports and that every processor with SSE4.2 has.
     """
     kernel = getattr(ctypes, "windll").kernel32  # noqa: B009 (mypy knows it on Windows alone)
-    found = frozenset(
+    features = frozenset(
         name
         for name, number in _WINDOWS_FEATURES.items()
         if kernel.IsProcessorFeaturePresent(number)
     )
-    return found | {"popcnt", "lahf_lm"} if "sse4_2" in found else found
+    return features | {"popcnt", "lahf_lm"} if "sse4_2" in features else features
 
 
 def _glibc() -> str | None:

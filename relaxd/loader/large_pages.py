@@ -40,7 +40,7 @@ def read(path: Path) -> np.ndarray:
 def zeros_by_small_pages(size: int) -> np.ndarray:
     """Bytes of which memory is taken as they are written, a few KiB at a time.
 
-    numpy asks for large pages: of arrays that are filled in places, all of them would be taken.
+    numpy asks for large pages: they would be taken for all of an array that is filled in part.
     """
     if not size:
         return np.zeros(0, np.uint8)

@@ -43,7 +43,7 @@ def laid_out(directory: Path) -> Iterator[Path]:
     """A folder with the bundle's files under their names, gone afterwards; raises BundleError."""
     with TemporaryDirectory(prefix="relaxd-") as scratch:
         for name, blob in _files(directory).items():
-            _place(blob, Path(scratch, name))
+            _link(blob, Path(scratch, name))
         yield Path(scratch)
 
 
@@ -54,16 +54,16 @@ def _files(directory: Path) -> dict[str, Path]:
     else:
         blobs = directory / "blobs" / "sha256"
         manifest = blobs / _only(_document(directory / INDEX))
-    found = {}
+    files = {}
     for layer in sequence(_document(manifest).get("layers"), "the layers"):
         title = mapping(mapping(layer, "a layer").get("annotations", {}), "annotations").get(TITLE)
-        found[file_name(title)] = blobs / _hexadecimal(layer)
-    if FILENAME not in found:
+        files[file_name(title)] = blobs / _hexadecimal(layer)
+    if FILENAME not in files:
         raise BundleError(
             f"{directory} holds an image that is no bundle: it has no {FILENAME}",
             hint="copy a bundle of a relaxd service",
         )
-    return found
+    return files
 
 
 def _only(index: dict[str, Any]) -> str:
@@ -92,7 +92,7 @@ def _document(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _place(blob: Path, path: Path) -> None:
+def _link(blob: Path, path: Path) -> None:
     """The blob under the file's name. A library is never a symbolic link: what is open is known by
     the name it has in the end.
     """

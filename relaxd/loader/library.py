@@ -10,7 +10,7 @@ from relaxd.loader.bundle import Bundle, write_all
 _LOCK = threading.Lock()
 _OPENED: dict[str, tuple[str, Any]] = {}
 """By the sha256 of a library: the path of its copy, and tvm_ffi's module."""
-HELD: set[str] = set()
+COPIED: set[str] = set()
 """The sha256 of each library of which this process has a copy."""
 
 
@@ -41,7 +41,7 @@ def own_copy(bundle: Bundle, name: str) -> str:
     raises BundleError for a file that changed since the manifest was checked.
     """
     if sys.platform.startswith("linux"):
-        HELD.add(bundle.manifest.files[name].sha256)
+        COPIED.add(bundle.manifest.files[name].sha256)
         copy = bundle.copies.pop(name, None)
         return in_memory(bundle.read(name)) if copy is None else _path(copy)
     bundle.read(name)  # what is opened is the file as it is now

@@ -30,7 +30,7 @@ class Machines:
         finally:
             self._idle.append(function)
 
-    def watched(self, watch: "Watch") -> "Machines":
+    def watch_kernels(self, watch: "Watch") -> "Machines":
         """Machines over the same library and weights that report each call they make."""
         from relaxd.loader.ffi import tvm_ffi
 

@@ -17,14 +17,14 @@ from relaxd.errors import ExecutionError, InputError
 from relaxd.loader import large_pages, narrow
 from relaxd.loader.binding import NOT_VERIFIED, Binding
 from relaxd.loader.borrowed import check_out, store
+from relaxd.loader.bound_inputs import BoundInputs
 from relaxd.loader.bundle import Bundle, open_bundle
 from relaxd.loader.check import check_contract
 from relaxd.loader.engine import Engine, VirtualMachine
 from relaxd.loader.failures import Failed, explain
 from relaxd.loader.forking import GATE
 from relaxd.loader.host import this_host
-from relaxd.loader.kept import Kept
-from relaxd.loader.library import HELD
+from relaxd.loader.library import COPIED
 from relaxd.loader.threads import team_for
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def load(
     with open_bundle(path) as bundle:
         check_contract(bundle.manifest, this_host())
         try:
-            bundle.verify(HELD)
+            bundle.verify(COPIED)
             with GATE:
                 build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
                 bundle.copied = _copied(bundle.manifest, copy_weights)
                 model = build(bundle, threads)
-                return model.counted(metrics) if metrics else model
+                return model.count_calls(metrics) if metrics else model
         finally:
             bundle.close()
 
@@ -187,17 +187,17 @@ class Model:
 
         return State(self, entries, capacity)
 
-    def counted(self, metrics: "CallMetrics") -> "Model":
+    def count_calls(self, metrics: "CallMetrics") -> "Model":
         """The same model, whose calls are counted."""
         return self._like(self._engine, self._team, metrics)
 
-    def watched(self, watch: "Watch") -> "Model | None":
+    def watch_kernels(self, watch: "Watch") -> "Model | None":
         """The same model, whose calls report each kernel to `watch`: its name, and whether it
         begins or has ended. No other call is reported, and these are not counted. None for a
         library that does not report its kernels.
         """
         with GATE:
-            engine = self._engine.watched(watch)
+            engine = self._engine.watch_kernels(watch)
         return None if engine is None else self._like(engine, self._team, None)
 
     def _like(self, engine: Engine, team: "Team", metrics: "CallMetrics | None") -> "Model":
@@ -228,7 +228,7 @@ class Model:
         results = self._run(inputs)
         return store(results, out) if out else results
 
-    def kept(
+    def bind_inputs(
         self, inputs: Mapping[str, Any]
     ) -> Callable[[Mapping[str, Any]], dict[str, np.ndarray]]:
         """Calls that are given the other inputs alone: these are checked here and not again, and
@@ -236,8 +236,8 @@ class Model:
         """
         if self.manifest.state is not None:
             self._check_caches(self.manifest.state, inputs)
-        kept = Kept(self._input_names, self._binding, self._engine, inputs)
-        return lambda others: self._run(others, kept)
+        bound = BoundInputs(self._input_names, self._binding, self._engine, inputs)
+        return lambda others: self._run(others, bound)
 
     def prepared(
         self, inputs: Mapping[str, Any] | Sequence[Any]
@@ -253,7 +253,7 @@ class Model:
             arrays = self._binding.arrays(inputs)
             plain = self.threads == 1 and not self._narrow and self._metrics is None
             try:
-                call = self._engine.prepared(arrays) if plain else None
+                call = self._engine.prepare_call(arrays) if plain else None
             except Failed as error:
                 raise self._failure(error, arrays) from error
         if call is None:
@@ -271,8 +271,8 @@ class Model:
 
     def _failure(self, error: Exception, arrays: Sequence[Any]) -> ExecutionError:
         shapes = {s.name: list(a.shape) for s, a in zip(self.inputs, arrays, strict=True)}
-        told = explain(str(error), self._binding.solve(tuple(a.shape for a in arrays)))
-        return ExecutionError(f"{self.manifest.name} failed: {told}", shapes=shapes)
+        message = explain(str(error), self._binding.solve(tuple(a.shape for a in arrays)))
+        return ExecutionError(f"{self.manifest.name} failed: {message}", shapes=shapes)
 
     def _check_process(self) -> None:
         device = self.manifest.load.device
@@ -301,36 +301,36 @@ class Model:
             inputs = draw(self.inputs, dim_values(self.dims, dims or {}), 0, self.manifest.state)
         return profile(self, inputs, runs)
 
-    def bound(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+    def order_inputs(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
         """The inputs in the model's order, as `run` would take them; raises InputError."""
         return self._binding.arrays(inputs)
 
     def _run(
-        self, inputs: Mapping[str, Any] | Sequence[Any], kept: Kept | None = None
+        self, inputs: Mapping[str, Any] | Sequence[Any], bound: BoundInputs | None = None
     ) -> dict[str, np.ndarray]:
         with GATE:
             if self._metrics is None:
-                return self._computed(inputs, kept)
+                return self._computed(inputs, bound)
             with self._metrics.call(self):
-                return self._computed(inputs, kept)
+                return self._computed(inputs, bound)
 
     def _computed(
-        self, inputs: Mapping[str, Any] | Sequence[Any], kept: Kept | None
+        self, inputs: Mapping[str, Any] | Sequence[Any], bound: BoundInputs | None
     ) -> dict[str, np.ndarray]:
         self._check_process()
-        arrays, dims = (kept.binding if kept else self._binding).checked(inputs)
-        if kept is None and self.manifest.state is not None:
+        arrays, dims = (bound.binding if bound else self._binding).convert(inputs)
+        if bound is None and self.manifest.state is not None:
             self._check_caches(
                 self.manifest.state, dict(zip(self._input_names, arrays, strict=True))
             )
         try:
-            prepared = (kept or self._engine).prepare(arrays)
+            prepared = (bound or self._engine).prepare(arrays)
             outputs = self._team.call(self._engine.compute, [prepared, dims], kind=dims)
         except Exception as error:
-            raise self._failure(error, kept.arrays(arrays) if kept else arrays) from error
+            raise self._failure(error, bound.arrays(arrays) if bound else arrays) from error
         named = dict(zip(self._output_names, outputs, strict=True))
         for name, dtype in self._narrow.items():
-            named[name] = narrow.typed(named[name], dtype)
+            named[name] = narrow.view_as(named[name], dtype)
         return named
 
     def _check_caches(self, state: "StateSpec", inputs: Mapping[str, Any]) -> None:
@@ -339,7 +339,7 @@ class Model:
         """
         for cache in state.caches:
             array = inputs.get(cache.input)
-            if array is None or _in_place(array):
+            if array is None or _is_lendable(array):
                 continue
             raise InputError(
                 f"the cache {cache.input!r} is written in place: it must be a contiguous, "
@@ -357,5 +357,5 @@ class Model:
         return f"<relaxd.Model {self.manifest.name}: {inputs} -> {outputs}>"
 
 
-def _in_place(array: Any) -> bool:
+def _is_lendable(array: Any) -> bool:
     return isinstance(array, np.ndarray) and array.flags.carray and array.dtype.isnative

@@ -24,8 +24,8 @@ def bytes_of(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     """The library's bytes for an input that `is_held`; raises InputError where one of the caller's
     own bytes is none of the type.
     """
-    held = np.dtype(STORAGE[spec.dtype])
-    if array.dtype == held:
+    storage = np.dtype(STORAGE[spec.dtype])
+    if array.dtype == storage:
         _check(array, spec)
         return array
     bits = _BITS.get(spec.dtype, 8)
@@ -33,8 +33,8 @@ def bytes_of(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     raw = np.ascontiguousarray(array).reshape(array.shape).view(np.uint8)
     if bits == 8:
         return raw
-    low = (raw & np.uint8((1 << bits) - 1)).astype(held)
-    if held.kind == "u":
+    low = (raw & np.uint8((1 << bits) - 1)).astype(storage)
+    if storage.kind == "u":
         return np.asarray(low)
     return np.where(low < 1 << bits - 1, low, low - np.int8(1 << bits))
 
@@ -57,7 +57,7 @@ def _check(array: np.ndarray, spec: TensorSpec) -> None:
         )
 
 
-def typed(array: np.ndarray, dtype: str) -> np.ndarray:
+def view_as(array: np.ndarray, dtype: str) -> np.ndarray:
     """A library's bytes as ml_dtypes' array of the type; the bytes themselves where ml_dtypes is
     not installed or does not know the type yet.
     """

@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def of(cls, output: int, shape: tuple[int, ...], dtype: np.dtype) -> "Wanted":
-        """Of that shape and type."""
+        """Make it from a shape and a dtype."""
         return cls(output, shape, dtype, prod(shape) * dtype.itemsize)
 
 
@@ -61,16 +61,16 @@ class Outputs:
 
 
 class _Piece:
-    """What arrays in a piece of memory hold, and the last of them gives back."""
+    """The owner of a piece of memory, which returns to `spares` after the last array over it."""
 
     def __init__(self, memory: np.ndarray, size: int, spares: _Spares, output: int) -> None:
         self._memory, self._spares, self._output = memory, spares, output
-        place = -(-address(memory) // LINE) * LINE
+        start = -(-address(memory) // LINE) * LINE
         self.__array_interface__ = {
             "version": 3,
             "shape": (size,),
             "typestr": "|u1",
-            "data": (place, False),
+            "data": (start, False),
         }
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""Places a bundle's kernels: moves tensors to their device and back, by TVM's runtime."""
+"""Where a bundle's kernels run: moves tensors to their device and back, by TVM's runtime."""
 
 from typing import Any
 

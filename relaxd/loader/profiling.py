@@ -51,7 +51,7 @@ def profile(model: "Model", inputs: Mapping[str, Any] | Sequence[Any], runs: int
         began = time.perf_counter()
         model.run(inputs)
         times.append((time.perf_counter() - began) * 1e3)
-    arrays = model.bound(inputs)
+    arrays = model.order_inputs(inputs)
     return CallProfile(
         model.manifest.name,
         {spec.name: list(array.shape) for spec, array in zip(model.inputs, arrays, strict=True)},
@@ -80,23 +80,23 @@ def timed_calls(
         else:
             calls.append((name, began, time.perf_counter()))
 
-    watched = model.watched(watch)
+    watched = model.watch_kernels(watch)
     if watched is None:
         return []
-    made = []
+    timed = []
     for _ in range(runs + 1):
         calls.clear()
         watched.run(inputs)
-        made.append(calls.copy())
-    return made[1:]
+        timed.append(calls.copy())
+    return timed[1:]
 
 
-def _shares(made: Sequence[Sequence[Timed]]) -> tuple[KernelShare, ...]:
+def _shares(calls: Sequence[Sequence[Timed]]) -> tuple[KernelShare, ...]:
     spent: dict[str, list[float]] = defaultdict(list)
-    for name, began, ended in chain.from_iterable(made):
+    for name, began, ended in chain.from_iterable(calls):
         spent[name].append(ended - began)
     total = sum(map(sum, spent.values())) or 1.0
-    rows, runs = sorted(spent.items(), key=lambda row: -sum(row[1])), len(made)
+    rows, runs = sorted(spent.items(), key=lambda row: -sum(row[1])), len(calls)
     return tuple(
         KernelShare(name, len(each) // runs, sum(each) * 1e3 / runs, sum(each) / total)
         for name, each in rows

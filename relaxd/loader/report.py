@@ -31,8 +31,8 @@ def profile_files(directory: Path) -> Sequence[Path]:
 
 def kernels_of(bundle: Bundle) -> list[Mapping[str, Any]]:
     """The notes of the library's kernels."""
-    found = _reported(bundle, kernels.FILENAME)
-    return list(kernels.kernels_of(found)) if found else []
+    document = _reported(bundle, kernels.FILENAME)
+    return list(kernels.kernels_of(document)) if document else []
 
 
 def _reported(bundle: Bundle, name: str) -> Any:

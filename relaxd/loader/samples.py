@@ -12,7 +12,7 @@ from relaxd.contract.options import CacheForm
 from relaxd.contract.state import State
 from relaxd.contract.tensors import TensorSpec, storage_of
 from relaxd.errors import DeclarationError
-from relaxd.loader.byte_rows import rounded
+from relaxd.loader.byte_rows import quantize_rows
 from relaxd.loader.narrow import dtype_of
 
 
@@ -61,7 +61,7 @@ def draw(
 def _draw_rows(spec: TensorSpec, shape: list[int], seed: int) -> np.ndarray:
     """Bytes of any scale would be numbers of any magnitude."""
     *outer, last = shape
-    return rounded(_draw(replace(spec, dtype="float32"), [*outer, last - SCALE_BYTES], seed))
+    return quantize_rows(_draw(replace(spec, dtype="float32"), [*outer, last - SCALE_BYTES], seed))
 
 
 def _draw(spec: TensorSpec, shape: list[int], seed: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from relaxd.loader.addresses import address, addresses
 from relaxd.loader.binding import Binding
 from relaxd.loader.borrowed import Borrowed
 from relaxd.loader.bundle import Bundle
-from relaxd.loader.context import Context, Given, Placed, Prepared
+from relaxd.loader.context import BoundArrays, CallInputs, Context, Prepared
 from relaxd.loader.engine import Watch
 from relaxd.loader.helpers import Helpers
 from relaxd.loader.library import in_memory, own_copy
@@ -115,8 +115,8 @@ class Code:
 
     @cached_property
     def watch(self) -> Any:
-        """What has a context report its kernels; None where the library cannot, as an earlier
-        relaxd made it.
+        """The C function that makes a context report its kernels; None where the library cannot, as
+        an earlier relaxd made it.
         """
         try:
             return ctypes.CFUNCTYPE(None)((f"{self._entry}_watch", self._library))
@@ -184,7 +184,7 @@ class StandaloneEngine:
         self._helpers = helpers
         self._report = report
         self._idle: list[Context] = []
-        self._none = Placed([None] * len(manifest.inputs))
+        self._none = BoundArrays([None] * len(manifest.inputs))
         named = {dim for spec in self._manifest.inputs for axis in spec.shape for dim in axis.dims}
         self._names = sorted(dim.name for dim in self._manifest.dims if dim.name in named)
         self._host = _Host(threads=threads)
@@ -195,7 +195,7 @@ class StandaloneEngine:
         """Contexts of their own."""
         return self._apart(threads, None)
 
-    def watched(self, watch: Watch) -> "StandaloneEngine | None":
+    def watch_kernels(self, watch: Watch) -> "StandaloneEngine | None":
         """Contexts of their own, which alone report."""
         if self._code.watch is None:
             return None
@@ -207,36 +207,38 @@ class StandaloneEngine:
             self._code, self._manifest, self._binding, self._helpers, threads, report
         )
 
-    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> Given:
+    def prepare(self, arrays: Sequence[np.ndarray | Borrowed]) -> CallInputs:
         """The arrays as C has them: dense, in the machine's byte order; raises InputError."""
         return self._beside(self._none, arrays)
 
     def keep(
         self, arrays: Sequence[np.ndarray | Borrowed | None]
-    ) -> Callable[[Sequence[np.ndarray | Borrowed]], Given]:
-        """As `Engine.keep`; an array that is not as C has it is copied once."""
-        placed = Placed(
+    ) -> Callable[[Sequence[np.ndarray | Borrowed]], CallInputs]:
+        """See `Engine.keep`; an array that is not as C has it is copied once."""
+        bound = BoundArrays(
             [
                 None if array is None else self._dense(position, array)
                 for position, array in enumerate(arrays)
             ]
         )
-        return partial(self._beside, placed)
+        return partial(self._beside, bound)
 
-    def _beside(self, placed: Placed, others: Sequence[np.ndarray | Borrowed]) -> Given:
-        if (places := addresses(others)) is not None:
-            return Given(placed, others, places)
-        dense = [self._dense(at, one) for at, one in zip(placed.open, others, strict=True)]
-        return Given(placed, dense, [address(one) for one in dense])
+    def _beside(self, bound: BoundArrays, others: Sequence[np.ndarray | Borrowed]) -> CallInputs:
+        if (pointers := addresses(others)) is not None:
+            return CallInputs(bound, others, pointers)
+        dense = [
+            self._dense(position, one) for position, one in zip(bound.open, others, strict=True)
+        ]
+        return CallInputs(bound, dense, [address(one) for one in dense])
 
     def _dense(self, position: int, array: np.ndarray | Borrowed) -> np.ndarray:
         """The array, or a dense copy of it in the machine's byte order; raises InputError."""
         if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.dtype.isnative:
             return array
         if isinstance(array, Borrowed):
-            seen = array.seen()
-            if seen is not None:
-                return seen
+            bits = array.view_bits()
+            if bits is not None:
+                return bits
             name = self._manifest.inputs[position].name
             raise InputError(
                 f"input {name!r} is a tensor on a device, or of elements that share bytes",
@@ -245,7 +247,7 @@ class StandaloneEngine:
             )
         return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
-    def compute(self, prepared: Given, dims: Mapping[str, int]) -> list[np.ndarray]:
+    def compute(self, prepared: CallInputs, dims: Mapping[str, int]) -> list[np.ndarray]:
         """Run a context that is idle, bound to the dims."""
         context = self._take()
         if context.dims is not dims:  # equal shapes have the same dims
@@ -255,8 +257,8 @@ class StandaloneEngine:
         self._idle.append(context)
         return result
 
-    def prepared(self, arrays: Sequence[np.ndarray | Borrowed]) -> Prepared | None:
-        """As a context's `prepared`; None also where arrays cannot be read where they are."""
+    def prepare_call(self, arrays: Sequence[np.ndarray | Borrowed]) -> Prepared | None:
+        """See `Context.prepare_call`; None also where arrays cannot be read where they are."""
         prepared = self.prepare(arrays)
         if any(
             one is not other and not isinstance(other, Borrowed)
@@ -265,7 +267,7 @@ class StandaloneEngine:
             return None
         context = self._context()
         context.bind(self._values(self._binding.solve(tuple([array.shape for array in arrays]))))
-        return context.prepared(prepared)
+        return context.prepare_call(prepared)
 
     def _values(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         return tuple([dims[name] for name in self._names])

@@ -39,7 +39,7 @@ class State:
         if described is None:
             raise InputError(
                 f"{model.manifest.name} has no state",
-                hint="compile it with the option state=lifted",
+                hint="compile it with the option `state=lifted`",
             )
         self._model = model
         self._described = described
@@ -81,11 +81,11 @@ class State:
         Raises CapacityError where they do not fit, InputError for inputs that the model does not
         admit; then nothing changes.
         """
-        given = self._named(tokens)
-        entries, rows = self._extents(given)
+        inputs = self._named(tokens)
+        entries, rows = self._extents(inputs)
         before = self._lengths[first : first + entries]
         total = self._checked_total(before, entries, rows)
-        outputs = self._call(first, entries)({**given, **self._stated(before, rows, total)})
+        outputs = self._call(first, entries)({**inputs, **self._fill_inputs(before, rows, total)})
         before += rows
         return outputs
 
@@ -96,22 +96,22 @@ class State:
             # As many as an engine uses: each entry alone, and the first ones together.
             if len(self._calls) > 2 * len(self._lengths):
                 self._calls.clear()
-            kept = {**self._held, **self._buffers}
+            bound = {**self._held, **self._buffers}
             chosen = slice(first, first + entries)
-            call = self._model.kept({name: array[chosen] for name, array in kept.items()})
+            call = self._model.bind_inputs({name: array[chosen] for name, array in bound.items()})
             self._calls[first, entries] = call
         return call
 
     def hold(self, inputs: Mapping[str, Any]) -> None:
         """Gives these inputs to every step from now on, in place of those held before: what stays
         while tokens are added, such as the keys and values that an encoder made. Their first axis
-        has all entries, whose places they belong to: copies and swaps leave them.
+        has all entries, to which they belong: copies and swaps leave them.
 
         Raises InputError for an input that is no `free` one, or has another number of entries.
         """
-        held = {name: np.ascontiguousarray(value) for name, value in inputs.items()}
+        arrays = {name: np.ascontiguousarray(value) for name, value in inputs.items()}
         names = [spec.name for spec in self._given]
-        for name, array in held.items():
+        for name, array in arrays.items():
             if name not in names:
                 raise InputError(f"{name!r} cannot be held", hint=f"hold some of {names}")
             if array.shape[:1] != self._lengths.shape:
@@ -119,9 +119,9 @@ class State:
                     f"{name!r} has the shape {list(array.shape)}, its first axis must be that of "
                     f"the {len(self._lengths)} entries"
                 )
-        self._held = held
+        self._held = arrays
         self._calls.clear()
-        self._free = tuple(spec for spec in self._given if spec.name not in held)
+        self._free = tuple(spec for spec in self._given if spec.name not in arrays)
 
     def reset(self, entry: int | None = None) -> None:
         """Empties an entry, or all of them."""
@@ -146,33 +146,33 @@ class State:
         other: the state that has `source`, with caches of the same shapes; this one by default.
         Raises InputError where the source has fewer.
         """
-        given = self if other is None else other
-        have, before = int(given._lengths[source]), int(self._lengths[target])
+        origin = self if other is None else other
+        have, before = int(origin._lengths[source]), int(self._lengths[target])
         count = have if length is None else length
         if not 0 <= count <= have:
             raise InputError(f"entry {source} has {have} tokens, {count} cannot be copied")
-        if given is not self or source != target:
+        if origin is not self or source != target:
             for name, buffer in self._buffers.items():
-                buffer[target, :, :count] = given._buffers[name][source, :, :count]
+                buffer[target, :, :count] = origin._buffers[name][source, :, :count]
             self._lengths[target] = max(count, before)
         self.truncate(target, count)
 
-    def swap(self, one: int, other: int) -> None:
+    def swap(self, first: int, second: int) -> None:
         """Exchanges what two entries hold."""
-        most = int(self._lengths[[one, other]].max())
+        most = int(self._lengths[[first, second]].max())
         for buffer in self._buffers.values():
-            buffer[[one, other], :, :most] = buffer[[other, one], :, :most]
-        self._lengths[[one, other]] = self._lengths[[other, one]]
+            buffer[[first, second], :, :most] = buffer[[second, first], :, :most]
+        self._lengths[[first, second]] = self._lengths[[second, first]]
 
     def fork(self) -> "State":
         """Another state that holds the same tokens and inputs, its caches in buffers of its own."""
-        made = State(self._model, len(self._lengths), self.capacity)
+        copy = State(self._model, len(self._lengths), self.capacity)
         most = int(self._lengths.max(initial=0))
         for name, buffer in self._buffers.items():
-            made._buffers[name][:, :, :most] = buffer[:, :, :most]
-        made._lengths[:] = self._lengths
-        made._held, made._free = self._held, self._free
-        return made
+            copy._buffers[name][:, :, :most] = buffer[:, :, :most]
+        copy._lengths[:] = self._lengths
+        copy._held, copy._free = self._held, self._free
+        return copy
 
     def cached(self, name: str, entry: int = 0) -> np.ndarray:
         """The rows [heads, tokens, size] that an entry holds of the cache that is the input
@@ -218,13 +218,13 @@ class State:
         (spec,) = self._free
         return {spec.name: np.asarray(tokens, np.dtype(spec.dtype))}
 
-    def _extents(self, given: Arrays) -> tuple[int, int]:
+    def _extents(self, inputs: Arrays) -> tuple[int, int]:
         """Entries and new tokens of a call."""
         rows = self._described.rows
         for spec in self._free:
-            if spec.name not in given or given[spec.name].ndim != len(spec.shape):
+            if spec.name not in inputs or inputs[spec.name].ndim != len(spec.shape):
                 continue
-            shape = given[spec.name].shape
+            shape = inputs[spec.name].shape
             for axis, extent in enumerate(spec.shape[1:], 1):
                 if rows in (extent.text, "1"):
                     return shape[0], 1 if rows == "1" else shape[axis]
@@ -250,10 +250,10 @@ class State:
             )
         return most + rows
 
-    def _stated(self, before: np.ndarray, rows: int, total: int) -> Arrays:
+    def _fill_inputs(self, before: np.ndarray, rows: int, total: int) -> Arrays:
         """The inputs that say how far the caches are filled."""
         fill = _Fill(before, before + rows, rows, total)
-        found = {}
+        values_of = {}
         for name, part in self._described.parts.items():
             spec = self._specs[name]
             values = _PARTS[part](fill).astype(spec.dtype, copy=False)
@@ -261,8 +261,8 @@ class State:
             if values.ndim < 2 and part is not Part.PAST:
                 rank = len(spec.shape)
                 values = values.reshape([-1] + [1] * (rank - 1) if rank else ())
-            found[name] = values
-        return found
+            values_of[name] = values
+        return values_of
 
 
 class _Fill(NamedTuple):

@@ -4,7 +4,7 @@
 i stays in group i;
 - the caller is worker 0: confined to group 0 during the call, it gets its own affinity back
 afterwards. It is left alone where the last call of the same shapes had no loop to share out. Where
-another program has its core, it changes places with the next helper: a helper on such a core can be
+another program has its core, it swaps cores with the next helper: a helper on such a core can be
 done without (`compiler/runtimes/threads.c`), the caller cannot;
 - calls of a team of several are one at a time, from whichever thread; helpers start at the first
 and sleep between calls. A team of one is its caller alone, and any number of calls run at once;
@@ -112,7 +112,7 @@ class Team:
         """
         self._lock = threading.Lock()
         self._helpers: int | None = None
-        self._places = Places(self.groups)
+        self._cores = CoreGroups(self.groups)
         self._alone: Any = None
         """The kind of the last call, if that had no loop."""
 
@@ -149,7 +149,7 @@ class Team:
         assert self.helpers is not None
         assert self._helpers is not None
         before = os.sched_getaffinity(0)
-        _bind(0, self._places.caller)
+        _bind(0, self._cores.caller)
         helpers = self.helpers()
         helpers.lead(self._helpers)
         started = time.perf_counter_ns(), time.thread_time_ns()
@@ -158,17 +158,17 @@ class Team:
         finally:
             self._alone = None if helpers.leave() else kind
             took = time.perf_counter_ns() - started[0], time.thread_time_ns() - started[1]
-            self._places.look(*took)
+            self._cores.observe(*took)
             _bind(0, before)
 
     def _start(self) -> int:
         assert self.helpers is not None
         team, ids = self.helpers().start(self.size - 1, _PATIENCE)
-        self._places.begin(ids)
+        self._cores.begin(ids)
         return team
 
 
-class Places:
+class CoreGroups:
     """Which group of CPUs is the caller's, and which each helper's.
 
     Where the caller computes for less than `_OWN` of its calls' time, another program has its core:
@@ -193,7 +193,7 @@ class Places:
         for helper, group in zip(self._helpers, self._groups[1:], strict=True):
             _bind(helper, group)
 
-    def look(self, wall: int, own: int) -> None:
+    def observe(self, wall: int, own: int) -> None:
         """Take account of a call: how long it was, and how much of that its thread computed, in
         nanoseconds.
         """
@@ -210,7 +210,7 @@ class Places:
             self._change()
 
     def _change(self) -> None:
-        """The caller and a helper change places, a different one each time."""
+        """Swap the cores of the caller and a helper, a different one each time."""
         other, groups = self._next, self._groups
         groups[0], groups[other] = groups[other], groups[0]
         self._next = other % len(self._helpers) + 1

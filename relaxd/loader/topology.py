@@ -66,7 +66,7 @@ def _groups(root: Path) -> list[Path]:
     root is the last parent.
     """
     listing = root / "proc/self/cgroup"
-    found = []
+    groups = []
     for line in listing.read_text().splitlines() if listing.is_file() else ():
         _, controllers, path = line.split(":", 2)
         mounts = (
@@ -77,11 +77,11 @@ def _groups(root: Path) -> list[Path]:
         mounts += [] if controllers else ["sys/fs/cgroup", "sys/fs/cgroup/unified"]
         for mount in mounts:
             leaf = root / mount / path.lstrip("/")
-            found += [
+            groups += [
                 leaf,
                 *(parent for parent in leaf.parents if parent.is_relative_to(root / mount)),
             ]
-    return found
+    return groups
 
 
 def _quota(group: Path) -> float | None:

@@ -18,8 +18,8 @@ from relaxd.loader.bundle import READ, Bundle
 
 def content_of(bundle: Bundle, filename: str) -> np.ndarray:
     """The bytes of the file of weights."""
-    place = bundle.place(filename)
-    return large_pages.read(Path(place)) if bundle.copied else _mapped(place)
+    path = bundle.path_of(filename)
+    return large_pages.read(Path(path)) if bundle.copied else _mapped(path)
 
 
 def _mapped(path: str) -> np.ndarray:

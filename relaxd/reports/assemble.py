@@ -6,14 +6,14 @@ from typing import Any
 
 from relaxd.contract.dims import Dim
 from relaxd.contract.manifest import Manifest
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.profile import KernelTime, KernelTimes, Profile
 from relaxd.contract.report import (
     DimReport,
     Kernel,
     Memory,
-    NarrowReport,
     NumericsReport,
+    QuantizedReport,
     Report,
     Sizes,
     StoredReport,
@@ -112,8 +112,8 @@ def _stored(weights: StoredWeights) -> StoredReport:
     )
 
 
-def _quantized(report: NarrowLayers) -> NarrowReport:
-    return NarrowReport(
+def _quantized(report: QuantizedLayers) -> QuantizedReport:
+    return QuantizedReport(
         report.form.value, len(report.layers), dict(report.kept), len(report.bfloat16)
     )
 

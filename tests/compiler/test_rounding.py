@@ -17,7 +17,7 @@ from compiler.ir.onnx.block_products import set_level
 from compiler.passes.cpu.families.nbits import emit
 from compiler.passes.cpu.families.nbits.rows import float_rows
 from compiler.rounding import Found, as_wanted, require_plain, rounding_of
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Calibration, CompileOptions, Flavour, Precision, WeightForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.weights import StoredWeight
@@ -75,7 +75,7 @@ def test_a_build_states_what_narrow_operands_change(tmp_path: Path) -> None:
     options = CompileOptions(profile=False, precision=Precision.BFLOAT16, precision_error=0.02)
     output = tmp_path / "out"
     manifest = build(output, perceptron(), dims=DIMS, options=options)
-    assert manifest.narrow == NarrowLayers(
+    assert manifest.narrow == QuantizedLayers(
         Precision.BFLOAT16,
         ("first", "second"),
         {"inner": "neither side is constant", "few": "it has fewer than 8 columns"},
@@ -139,7 +139,7 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
     options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.05)
     output, model = tmp_path / "out", blocks()
     manifest = build(output, model, dims=DIMS, options=options)
-    assert manifest.narrow == NarrowLayers(
+    assert manifest.narrow == QuantizedLayers(
         Precision.INT8,
         ("first", "second"),
         {"float": "it multiplies no weights in blocks of 4 or 8 bits"},
@@ -183,7 +183,7 @@ def test_a_build_states_what_bytes_change(tmp_path: Path) -> None:
     options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.05)
     output = tmp_path / "out"
     manifest = build(output, perceptron(), dims=DIMS, options=options)
-    assert manifest.narrow == NarrowLayers(
+    assert manifest.narrow == QuantizedLayers(
         Precision.INT8,
         ("first", "second"),
         {

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.products import OPERATORS, label_of
 from compiler.ir.onnx.walking import walk
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Precision
 
 OPERATOR = "MatMulNBits"
@@ -43,7 +43,7 @@ def has_blocks(model: onnx.ModelProto) -> bool:
     return any(map(rounds, _nodes(model)))
 
 
-def layers_of(model: onnx.ModelProto) -> NarrowLayers:
+def layers_of(model: onnx.ModelProto) -> QuantizedLayers:
     """The matmuls that round where all that can do so are asked to, and the other products."""
     layers: list[str] = []
     kept: dict[str, str] = {}
@@ -52,7 +52,7 @@ def layers_of(model: onnx.ModelProto) -> NarrowLayers:
             layers.append(label_of(node))
         elif node.op_type == OPERATOR or node.op_type in OPERATORS:
             kept[label_of(node)] = "it multiplies no weights in blocks of 4 or 8 bits"
-    return NarrowLayers(Precision.INT8, tuple(dict.fromkeys(layers)), kept)
+    return QuantizedLayers(Precision.INT8, tuple(dict.fromkeys(layers)), kept)
 
 
 def set_level(model: onnx.ModelProto, level: int, labels: Collection[str] | None = None) -> int:

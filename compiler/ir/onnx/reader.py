@@ -38,7 +38,7 @@ from compiler.ir.parameters import parameters_of
 from compiler.ir.signature import FileInput, check_names, declare, specs_of
 from compiler.ir.symbols import extent_of
 from compiler.ir.values import Known, Value
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Calibration, Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
 
@@ -71,7 +71,7 @@ def read(
 
 def _rounded(
     model: onnx.ModelProto, request: CompileRequest, chosen: Narrowing
-) -> tuple[onnx.ModelProto, NarrowLayers | None]:
+) -> tuple[onnx.ModelProto, QuantizedLayers | None]:
     """The model whose products round as the request wants, and which do; None where passes round
     them. A model with weights in blocks is changed in place.
     """

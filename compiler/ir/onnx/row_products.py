@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.products import OPERATORS, Array, Grid, label_of, products_of
 from compiler.ir.onnx.row_writer import RowWriter, upright
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Precision
 
 LEAST_DEPTH = 16
@@ -58,7 +58,7 @@ class RowProducts:
         }
 
     @cached_property
-    def layers(self) -> NarrowLayers:
+    def layers(self) -> QuantizedLayers:
         """The products that round, and why others do not."""
         found = {
             label_of(node): self.objection(node)
@@ -67,7 +67,7 @@ class RowProducts:
         }
         kept = {label: why for label, why in found.items() if why is not None}
         layers = tuple(label for label, why in found.items() if why is None)
-        return NarrowLayers(Precision.INT8, layers, kept)
+        return QuantizedLayers(Precision.INT8, layers, kept)
 
     @cached_property
     def _alone(self) -> frozenset[str]:

@@ -19,7 +19,7 @@ from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.passes.pack.pairs import round_to_bfloat
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name
-from relaxd.contract.narrow import NarrowLayers, Unit
+from relaxd.contract.narrow import QuantizedLayers, Unit
 from relaxd.contract.options import Precision
 
 LEAST_DEPTH = 16
@@ -45,9 +45,9 @@ class RoundOperands:
     ranges: Ranges
     labels: tuple[str, ...]
     products: frozenset[str]
-    note: Callable[[NarrowLayers], None]
+    note: Callable[[QuantizedLayers], None]
     keep: Keep | None = None
-    beside: NarrowLayers | None = None
+    beside: QuantizedLayers | None = None
     name = "round_operands"
     phase = Phase.GRAPH
 
@@ -56,7 +56,7 @@ class RoundOperands:
         cls,
         imported: Imported,
         unit: VectorUnit,
-        note: Callable[[NarrowLayers], None],
+        note: Callable[[QuantizedLayers], None],
         keep: Keep | None = None,
     ) -> "RoundOperands":
         """For a model that was imported to be rounded."""
@@ -79,9 +79,9 @@ class RoundOperands:
         self.note(self._noted(layers, kept))
         return made
 
-    def _noted(self, layers: tuple[str, ...], kept: Mapping[str, str]) -> NarrowLayers:
+    def _noted(self, layers: tuple[str, ...], kept: Mapping[str, str]) -> QuantizedLayers:
         if self.beside is None:
-            return NarrowLayers(Precision.BFLOAT16, layers, kept)
+            return QuantizedLayers(Precision.BFLOAT16, layers, kept)
         others = {name: why for name, why in self.beside.kept.items() if name not in layers}
         return replace(self.beside, kept={**others, **kept}, bfloat16=layers)
 

@@ -13,7 +13,7 @@ from relaxd.contract.options import CacheForm
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.products import Narrowing
-    from relaxd.contract.narrow import NarrowLayers
+    from relaxd.contract.narrow import QuantizedLayers
 
 _OF_ITSELF = 0.25
 """The share of a nudge by which numbers are moved that have no row: a number may be smaller than
@@ -83,7 +83,7 @@ def with_stored_caches(
 
 def with_rounded_rows(
     model: Path,
-    found: "NarrowLayers",
+    found: "QuantizedLayers",
     chosen: "Narrowing",
     nudges: Sequence[float],
     scratch: Path,

@@ -74,7 +74,7 @@ def bound_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> dict[str
 def taken(specs: Sequence[TensorSpec], file: Path) -> Arrays:
     """The tensors by name from the file that a program wrote."""
     return {
-        item.name: narrow.typed(array, item.dtype) if item.dtype in STORAGE else array
+        item.name: narrow.view_as(array, item.dtype) if item.dtype in STORAGE else array
         for item, array in zip(specs, tensors.read(file), strict=True)
     }
 

@@ -70,7 +70,7 @@ class _Model:
 def _array(result: Record, dtype: str) -> np.ndarray[Any, Any]:
     content = base64.b64decode(result["data"])
     array = tensors.from_bytes(content, storage_of(dtype), tuple(result["shape"]), 0)
-    return narrow.typed(array, dtype) if dtype in STORAGE else array
+    return narrow.view_as(array, dtype) if dtype in STORAGE else array
 
 
 def _call(page: browser.Page, name: str, *arguments: Any) -> Any:

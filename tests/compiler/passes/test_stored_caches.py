@@ -174,11 +174,13 @@ def test_the_bytes_of_rows(name: str, tmp_path: Path) -> None:
     state.step({"q": normal(1, 9, 4 * 24), "k": flat, "v": flat[:, ::-1]})
     heads = rows.transpose(1, 0, 2)
     for cache, given in (("pk", heads), ("pv", heads[:, ::-1])):
-        want = byte_rows.rounded(given)
+        want = byte_rows.quantize_rows(given)
         ours = state.cached(cache)
         np.testing.assert_array_equal(ours[..., :24], want[..., :24])
         # The bits of a NaN are its own.
-        np.testing.assert_array_equal(byte_rows.widened(ours), byte_rows.widened(want))
+        np.testing.assert_array_equal(
+            byte_rows.dequantize_rows(ours), byte_rows.dequantize_rows(want)
+        )
         scales, wanted = (made[..., 24:].copy().view(np.float32) for made in (ours, want))
         np.testing.assert_array_equal(scales, wanted)
 

@@ -10,8 +10,8 @@ from relaxd.cli.showing import render
 from relaxd.contract.report import (
     AloneReport,
     FallbackReport,
-    NarrowReport,
     NumericsReport,
+    QuantizedReport,
     Report,
     TargetReport,
     WeightsReport,
@@ -219,7 +219,7 @@ def test_layers_that_stay_for_their_error_are_counted_apart() -> None:
     report = Report(
         "model",
         TargetReport("native"),
-        narrow=NarrowReport("int8", 1, kept, bfloat16=2),
+        narrow=QuantizedReport("int8", 1, kept, bfloat16=2),
         numerics=NumericsReport(precision=precision),
     )
     console = Console(width=100, file=io.StringIO(), record=True)

@@ -65,7 +65,7 @@ def test_text_is_canonical(text):
 def test_what_was_written_is_read_as_it_is(text):
     axis = axis_or_none(text)
     if axis is not None:
-        read = Axis.written(axis.text)
+        read = Axis.parse(axis.text)
         assert (read, read.dims, read.size) == (axis, axis.dims, axis.size)
 
 
@@ -78,7 +78,7 @@ def test_what_was_written_is_read_as_it_is(text):
     ],
 )
 def test_what_is_no_axis_is_refused_however_it_is_read(text):
-    for read in (Axis, Axis.written):
+    for read in (Axis, Axis.parse):
         with pytest.raises(DeclarationError):
             read(text)
 
@@ -212,7 +212,7 @@ def test_names_of_other_characters_stand_in_quotes(text, canonical, dims):
     axis = Axis(text)
     assert (axis.text, axis.dims) == (canonical, dims)
     assert Axis(canonical) == axis
-    assert Axis.written(text).dims == dims
+    assert Axis.parse(text).dims == dims
 
 
 def test_an_axis_in_quotes_is_the_dim():

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Precision
 from relaxd.errors import BundleError
 
-LAYERS = NarrowLayers(
+LAYERS = QuantizedLayers(
     Precision.BFLOAT16, ("first", "second"), {"scores": "neither side is constant"}
 )
 
 
 def test_there_and_back() -> None:
-    assert NarrowLayers.from_json(LAYERS.to_json()) == LAYERS
-    beside = NarrowLayers(Precision.INT8, ("first",), {}, bfloat16=("scores", "values"))
-    assert NarrowLayers.from_json(beside.to_json()) == beside
+    assert QuantizedLayers.from_json(LAYERS.to_json()) == LAYERS
+    beside = QuantizedLayers(Precision.INT8, ("first",), {}, bfloat16=("scores", "values"))
+    assert QuantizedLayers.from_json(beside.to_json()) == beside
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_there_and_back() -> None:
 )
 def test_a_malformed_part_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(BundleError):
-        NarrowLayers.from_json({**LAYERS.to_json(), **change})
+        QuantizedLayers.from_json({**LAYERS.to_json(), **change})

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaxd.contract.text import clean, cleaned
+from relaxd.contract.text import clean, sanitize
 
 
 class Colour(StrEnum):
@@ -29,18 +29,18 @@ def test_what_no_database_takes_becomes_an_escape(text: str, expected: str) -> N
 
 def test_a_document_is_clean_throughout() -> None:
     document = {"a\0": ["\ud800", ("x", 1, None, True)], "n": [float("nan"), float("-inf"), 1.5]}
-    assert cleaned(document) == {
+    assert sanitize(document) == {
         "a\\x00": ["\\ud800", ["x", 1, None, True]],
         "n": [None, None, 1.5],
     }
-    assert cleaned({"c": Colour.RED}) == {"c": "red"}
+    assert sanitize({"c": Colour.RED}) == {"c": "red"}
 
 
 def test_a_deep_document_is_cut() -> None:
     document: list[object] = []
     for _ in range(50_000):
         document = [document]
-    assert json.dumps(cleaned(document)).count("[") < 200
+    assert json.dumps(sanitize(document)).count("[") < 200
 
 
 TEXTS = st.text(st.characters(exclude_categories=()))
@@ -52,6 +52,6 @@ DOCUMENTS = st.recursive(
 
 @given(DOCUMENTS)
 def test_a_cleaned_document_can_be_sent_and_stored(document: object) -> None:
-    text = json.dumps(cleaned(document), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(sanitize(document), ensure_ascii=False, allow_nan=False)
     assert "\\u0000" not in text.replace("\\\\", "")
-    assert cleaned(json.loads(text.encode())) == cleaned(document)
+    assert sanitize(json.loads(text.encode())) == sanitize(document)

@@ -47,12 +47,12 @@ def test_scores_in_company_are_those_alone(
         alone = [engine.generate(prompt, sampling) for prompt in prompts()]
         for made in alone:
             made.text()
-    guesses = Speculation.parse("ngram:4")
-    with Engine.open(bundle, threads=2, sequences=5, speculate=guesses) as engine:
-        together = [engine.generate(prompt, sampling) for prompt in prompts()]
-        for made in together:
+    drafts = Speculation.parse("ngram:4")
+    with Engine.open(bundle, threads=2, sequences=5, speculate=drafts) as engine:
+        batched = [engine.generate(prompt, sampling) for prompt in prompts()]
+        for made in batched:
             made.text()
-    for one, other in zip(alone, together, strict=True):
+    for one, other in zip(alone, batched, strict=True):
         assert one.tokens == other.tokens
         assert scores[id(one)] == scores[id(other)]
         assert len(scores[id(one)]) == len(one.tokens)

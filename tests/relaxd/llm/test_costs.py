@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from relaxd.llm.costs import Costs, best_count, measured
-from relaxd.llm.seats import Logits
+from relaxd.llm.costs import Costs, best_count, measure_costs
+from relaxd.llm.slots import Logits
 
 ROWS = tuple(1 + 0.15 * row for row in range(8))
 DEAR = tuple(1 + 0.9 * row for row in range(8))
@@ -20,7 +20,7 @@ DEAR = tuple(1 + 0.9 * row for row in range(8))
         ([4, 4, 4, 4], [0.9] * 4, Costs(ROWS), 4),
         # The rows of the others would be for nothing.
         ([4, 0, 0, 0], [0.9] * 4, Costs(ROWS), 0),
-        ([4], [0.9], Costs(ROWS, guess=0.9), 0),
+        ([4], [0.9], Costs(ROWS, draft=0.9), 0),
         ([4], [0.8], Costs(DEAR), 0),
         # Three rows take what two take.
         ([4], [0.5], Costs((1.0, 1.4, 1.4, 3.0, 3.0)), 2),
@@ -41,16 +41,16 @@ def test_what_is_measured_grows_with_the_rows() -> None:
     class Places:
         held = 0
 
-        def extend(self, seat: int, tokens: list[int]) -> Logits:
+        def extend(self, slot: int, tokens: list[int]) -> Logits:
             assert self.held == 0
             self.held = len(tokens)
             return np.zeros(1)
 
-        def truncate(self, seat: int, length: int) -> None:
+        def truncate(self, slot: int, length: int) -> None:
             self.held = length
 
-    costs = measured(Places(), 5)
+    costs = measure_costs(Places(), 5)
     assert len(costs.rows) == 5
     assert costs.rows[0] == 1.0
     assert sorted(costs.rows) == list(costs.rows)
-    assert costs.guess == 0.0
+    assert costs.draft == 0.0

@@ -8,7 +8,7 @@ import relaxd
 from relaxd.llm import Sampling
 from relaxd.llm.drafts import Lookup, SmallModel
 from relaxd.llm.generation import Generation
-from relaxd.llm.seats import seats_of
+from relaxd.llm.slots import slots_of
 from tests.relaxd.llm.models import KINDS, greedy
 
 
@@ -19,7 +19,7 @@ def answer(prompt: list[int], *tokens: int) -> Generation:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "tokens", "guess"),
+    ("prompt", "tokens", "draft"),
     [
         ([1, 2, 3, 4, 5, 9, 2], [3], [4, 5, 9]),
         ([1, 2, 3, 7, 2, 3, 8, 1, 2], [3], [7, 2, 3]),  # three alike before two
@@ -31,9 +31,9 @@ def answer(prompt: list[int], *tokens: int) -> Generation:
     ],
 )
 def test_what_stood_behind_the_same_tokens(
-    prompt: list[int], tokens: list[int], guess: list[int]
+    prompt: list[int], tokens: list[int], draft: list[int]
 ) -> None:
-    assert Lookup().draft(answer(prompt, *tokens), 3) == guess
+    assert Lookup().draft(answer(prompt, *tokens), 3) == draft
 
 
 def test_an_answer_that_goes_on() -> None:
@@ -50,7 +50,7 @@ def test_an_answer_that_goes_on() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_guesses_its_own_answer(language_models: dict[str, Path], kind: str) -> None:
     model = relaxd.load(language_models[kind], threads=1)
-    drafter = SmallModel(seats_of(model, 1, 40), piece=4)
+    drafter = SmallModel(slots_of(model, 1, 40), piece=4)
     prompt = [3, 1, 4, 1, 5, 9]
     made = answer(prompt, 7)
     # The prompt comes in pieces of 4.

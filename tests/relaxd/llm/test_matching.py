@@ -29,7 +29,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
     return Text(tokenizer(tmp_path_factory.mktemp("matching")))
 
 
-def admitted(grammars: Grammars, grammar: Grammar, written: str) -> str:
+def count_admitted(grammars: Grammars, grammar: Grammar, written: str) -> str:
     """The characters that may follow a text, `~` for its end."""
     matcher = grammars.matcher(grammar)
     for letter in written:
@@ -54,7 +54,7 @@ def admitted(grammars: Grammars, grammar: Grammar, written: str) -> str:
     ids=str,
 )
 def test_what_may_come_next(text: Text, grammar: Grammar, written: str, following: str) -> None:
-    found = admitted(Grammars(text), grammar, written)
+    found = count_admitted(Grammars(text), grammar, written)
     if grammar == Grammar.json_object():
         assert {*"0123456789],"} <= {*found} <= {*following}
     else:
@@ -92,7 +92,7 @@ def test_tokens_that_the_tokenizer_does_not_know_are_left_out(text: Text) -> Non
 
 def test_forced_text(text: Text) -> None:
     matcher = Grammars(text).matcher(Grammar.regex("a(bcd|bce)"))
-    assert "".join(LETTERS[token] for token in matcher.forced()) == "abc"
+    assert "".join(LETTERS[token] for token in matcher.forced_tokens()) == "abc"
 
 
 def test_answers_of_one_grammar_do_not_know_each_other(text: Text) -> None:

@@ -8,7 +8,7 @@ import pytest
 import relaxd
 from relaxd.llm import Engine, Sampling
 from relaxd.llm.prefixes import Prefixes
-from relaxd.llm.seats import Logits, seats_of
+from relaxd.llm.slots import Logits, slots_of
 from relaxd.loader.model import Model
 from tests.relaxd.llm.models import END, KINDS, greedy
 
@@ -19,13 +19,13 @@ class Counted:
     """Places that count what they are asked for, and hold no rows."""
 
     capacity = 99
-    together = True
+    batched = True
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.calls: list[tuple[str, int, int, int]] = []
 
-    def extend(self, seat: int, tokens: list[int]) -> Logits:
+    def extend(self, slot: int, tokens: list[int]) -> Logits:
         return np.zeros(1)
 
     def step(self, tokens: list[list[int]]) -> list[Logits]:
@@ -37,23 +37,23 @@ class Counted:
     def copy(self, source: int, target: int, length: int) -> None:
         self.calls.append(("copy", source, target, length))
 
-    def truncate(self, seat: int, length: int) -> None:
-        self.calls.append(("truncate", seat, seat, length))
+    def truncate(self, slot: int, length: int) -> None:
+        self.calls.append(("truncate", slot, slot, length))
 
-    def length(self, seat: int) -> int:
+    def length(self, slot: int) -> int:
         raise NotImplementedError
 
 
 def filled(count: int, *sequences: list[int]) -> tuple[Prefixes, list[tuple[str, int, int, int]]]:
     """Places of which the first hold sequences, in their order of use."""
-    seats = Counted(count)
-    places = Prefixes(seats)
-    for seat, tokens in enumerate(sequences):
-        places.begin(seat, tokens)
-        places.extend(seat, tokens)
-        places.ended(seat)
-    seats.calls.clear()
-    return places, seats.calls
+    slots = Counted(count)
+    places = Prefixes(slots)
+    for slot, tokens in enumerate(sequences):
+        places.begin(slot, tokens)
+        places.extend(slot, tokens)
+        places.end(slot)
+    slots.calls.clear()
+    return places, slots.calls
 
 
 def test_a_running_sequence_gives_its_rows() -> None:
@@ -73,7 +73,7 @@ def test_what_goes_on_is_not_copied() -> None:
     places, calls = filled(4, [1] * 30, [2] * 30, SHARED)
     assert places.begin(1, [*SHARED, 5]) == 24
     assert calls == [("swap", 2, 1, 0)]
-    assert [places.length(seat) for seat in range(4)] == [30, 24, 30, 0]
+    assert [places.length(slot) for slot in range(4)] == [30, 24, 30, 0]
 
 
 def test_what_is_shared_in_part_stays_where_there_is_another_place() -> None:
@@ -110,15 +110,15 @@ def test_rows_are_those_of_the_tokens_whatever_happened_before(
 ) -> None:
     model = relaxd.load(language_models[kind], threads=1)
     draw = np.random.default_rng(5)
-    places = Prefixes(seats_of(model, 3, 64))
+    places = Prefixes(slots_of(model, 3, 64))
     running: list[list[int]] = []
     reused = 0
     for _ in range(60):
         if running and (len(running) == 3 or draw.random() < 0.4):
-            seat, last = int(draw.integers(len(running))), len(running) - 1
-            places.ended(seat)
-            places.swap(last, seat)
-            running[seat] = running[last]
+            slot, last = int(draw.integers(len(running))), len(running) - 1
+            places.end(slot)
+            places.swap(last, slot)
+            running[slot] = running[last]
             running.pop()
             continue
         known = SHARED[: int(draw.integers(12, 25))]

@@ -10,7 +10,7 @@ from relaxd.errors import InputError
 from relaxd.llm import Engine, Grammar, Sampling, Source, Speculation, speculation
 from relaxd.llm.costs import Costs
 from relaxd.llm.generation import Generation
-from relaxd.llm.speculation import Guessing
+from relaxd.llm.speculation import Speculator
 from relaxd.loader.model import Model
 from tests.relaxd.llm.models import END, KINDS, greedy
 
@@ -23,7 +23,7 @@ REPEATED = [7, 8, 9, 10] * 4
 @pytest.fixture(autouse=True)
 def costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls take what they are said to take, whatever else the machine does."""
-    monkeypatch.setattr(speculation, "measured", lambda *_: COSTS)
+    monkeypatch.setattr(speculation, "measure_costs", lambda *_: COSTS)
 
 
 class Oracle:
@@ -44,8 +44,8 @@ class Oracle:
 def foresee(engine: Engine, asked: list[list[int]], answers: list[list[int]]) -> None:
     """Lets an engine guess what is known."""
     known = {tuple(prompt): answer for prompt, answer in zip(asked, answers, strict=True)}
-    together = engine._batch._seats.together
-    engine._batch._guessing = Guessing(4, Oracle(known), COSTS, together=together)
+    batched = engine._batch._slots.batched
+    engine._batch._speculator = Speculator(4, Oracle(known), COSTS, batched=batched)
 
 
 def prompts(count: int) -> list[list[int]]:
@@ -76,23 +76,23 @@ def test_greedy_answers_are_those_without_guesses(loaded: tuple[str, Model], sou
             each.text()
     for each, answer in zip(made, want, strict=True):
         assert each.tokens[: len(answer)] == answer
-    guessed, kept = sum(each.guessed for each in made), sum(each.kept for each in made)
-    assert 0 <= kept <= guessed
+    drafted, accepted = sum(each.drafted for each in made), sum(each.accepted for each in made)
+    assert 0 <= accepted <= drafted
     if source == "draft":
         # Its model is the same; what stands behind an end was guessed too.
-        assert kept > 0.8 * guessed > 0
+        assert accepted > 0.8 * drafted > 0
     if source == "oracle":
-        assert 0 < kept < guessed
+        assert 0 < accepted < drafted
 
 
 @pytest.mark.parametrize("source", ["oracle", "draft"])
 def test_drawn_answers_are_those_of_the_same_seed(loaded: tuple[str, Model], source: str) -> None:
     _, model = loaded
     asked = prompts(6)
-    guesses = (NGRAM, None) if source == "oracle" else (DRAFT, model)
+    draft_tokens = (NGRAM, None) if source == "oracle" else (DRAFT, model)
     drawn: list[list[list[int]]] = []
-    kept = 0
-    for speculate, draft in ((None, None), guesses):
+    accepted = 0
+    for speculate, draft in ((None, None), draft_tokens):
         with Engine(model, sequences=2, speculate=speculate, draft=draft) as engine:
             if source == "oracle" and drawn:
                 foresee(engine, asked, drawn[0])
@@ -103,9 +103,9 @@ def test_drawn_answers_are_those_of_the_same_seed(loaded: tuple[str, Model], sou
             for each in made:
                 each.text()
         drawn.append([each.tokens for each in made])
-        kept = sum(each.kept for each in made)
+        accepted = sum(each.accepted for each in made)
     assert drawn[0] == drawn[1]
-    assert kept > 20
+    assert accepted > 20
 
 
 def test_guesses_keep_to_grammars(language_models: dict[str, Path]) -> None:
@@ -120,7 +120,7 @@ def test_guesses_keep_to_grammars(language_models: dict[str, Path]) -> None:
             made = [engine.generate(prompt, bound) for prompt in ("the same", "ab", "c")]
             answers.append([each.text() for each in made])
     assert answers[0] == answers[1]
-    assert made[0].kept > 10
+    assert made[0].accepted > 10
 
 
 def test_answers_end_within_guesses(language_models: dict[str, Path]) -> None:
@@ -136,9 +136,9 @@ def test_answers_end_within_guesses(language_models: dict[str, Path]) -> None:
                 for settings in ({}, {"max_tokens": 7}, {"stop": ("cda",)})
             ]
             ends.append([(each.text(), each.finish, each.tokens) for each in made])
-            assert engine._batch._guessing is None or not engine._batch._guessing._rates
+            assert engine._batch._speculator is None or not engine._batch._speculator._rates
     assert ends[0] == ends[1]
-    assert sum(each.kept for each in made) > 5, ends
+    assert sum(each.accepted for each in made) > 5, ends
     assert len(made[1].tokens) <= 7
 
 
@@ -150,13 +150,13 @@ def test_what_is_wrong_all_the_time_is_not_guessed_for_a_while() -> None:
         def forget(self, made: Generation) -> None:
             pass
 
-    guessing = Guessing(4, Wrong(), COSTS, together=True)
+    speculator = Speculator(4, Wrong(), COSTS, batched=True)
     made = Generation([1], Sampling(), None, frozenset())
     counts = []
     for _ in range(100):
-        (guess,) = guessing.guesses([made], 9)
-        counts.append(len(guess))
-        guessing.judge(made, len(guess), 0)
+        (draft,) = speculator.draft_tokens([made], 9)
+        counts.append(len(draft))
+        speculator.judge(made, len(draft), 0)
     assert counts[0] == 2
     assert sum(count > 0 for count in counts) < 15
 
@@ -169,7 +169,7 @@ def test_what_cannot_speculate(language_models: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="1 to 16"):
         Speculation.parse("ngram:99")
     assert Speculation.parse("ngram") == Speculation.parse("ngram:4") == NGRAM
-    with pytest.raises(InputError, match="belong together"):
+    with pytest.raises(InputError, match="needs a draft model"):
         Engine.open(language_models["filled"], speculate=DRAFT)
-    with pytest.raises(InputError, match="belong together"):
+    with pytest.raises(InputError, match="needs a draft model"):
         Engine.open(language_models["filled"], draft=language_models["grown"], speculate=NGRAM)

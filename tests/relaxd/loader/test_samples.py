@@ -9,7 +9,7 @@ from relaxd.contract.options import CacheForm
 from relaxd.contract.state import Cache, State
 from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
-from relaxd.loader.byte_rows import widened
+from relaxd.loader.byte_rows import dequantize_rows
 from relaxd.loader.samples import dim_values, draw
 from tests import declared
 
@@ -66,7 +66,7 @@ def test_caches_of_bytes_are_rows_of_floats():
     cache = Cache("past", "present")
     state = State((cache,), "p", "s", "q", False, {}, CacheForm.INT8)
     drawn = draw((own, other), {"p": 7}, 3, state)
-    rows = widened(drawn["past"])
+    rows = dequantize_rows(drawn["past"])
     floats = draw((TensorSpec.of("past", "float32[1,2,p,16]"),), {"p": 7}, 3)["past"]
     np.testing.assert_allclose(rows, floats, atol=np.abs(floats).max() / 250)
     assert set(drawn["ids"].ravel()) == {0, 1}

@@ -68,7 +68,7 @@ def test_machines_share_the_weights(bundles):
     model = relaxd.load(bundles / "weighty", threads=1)
     x = np.ones((3, 512), "float32")
     first = model(x=x)
-    second = model.watched(lambda kernel, begins: None)
+    second = model.watch_kernels(lambda kernel, begins: None)
     assert second is not None
     again = second(x=x)
     np.testing.assert_array_equal(first["sum"], again["sum"])
@@ -112,7 +112,7 @@ def test_a_place_that_does_not_fit_is_refused(dims):
     inputs, frozen = inputs_of(5, 6), np.zeros((5, 6), "float32")
     frozen.flags.writeable = False
     for place in (np.zeros((5, 5), "float32"), np.zeros((5, 6)), frozen):
-        with pytest.raises(InputError, match=r"output 'y' is float32\[5, 6\], its place is"):
+        with pytest.raises(InputError, match=r"output 'y' is float32\[5, 6\], the given array is"):
             dims.run(inputs, out={"y": place})
     with pytest.raises(InputError, match="no output 'z'"):
         dims.run(inputs, out={"z": frozen})

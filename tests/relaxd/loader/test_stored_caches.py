@@ -15,7 +15,7 @@ from compiler.ir.onnx.stored_caches import round_caches
 from relaxd.contract.options import CacheForm, CompileOptions, Flavour, StateForm
 from relaxd.errors import CapacityError
 from relaxd.llm import Engine, Sampling
-from relaxd.loader.byte_rows import widened
+from relaxd.loader.byte_rows import dequantize_rows
 from relaxd.loader.narrow import dtype_of
 from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, Original, filled, grown
 from tests.relaxd.llm.models import END, tokenizer
@@ -63,7 +63,7 @@ def test_steps_are_those_of_the_original_with_rounded_rows(
             assert ours.dtype == dtype_of(form)
             if form is CacheForm.INT8:
                 # Each step of the original rounds its past again, to the last bit of a scale.
-                np.testing.assert_allclose(widened(ours), rows[0], rtol=1e-6)
+                np.testing.assert_allclose(dequantize_rows(ours), rows[0], rtol=1e-6)
             else:
                 np.testing.assert_array_equal(ours.astype(np.float32), rows[0])
     with pytest.raises(CapacityError):

@@ -139,39 +139,39 @@ def test_a_caller_without_loops_is_confined_once(monkeypatch):
 
 
 def test_a_caller_whose_core_is_busy_changes_places_with_a_helper(monkeypatch):
-    places = threads.Places(core_groups(4, SMT))
+    places = threads.CoreGroups(core_groups(4, SMT))
     made = moves(places, monkeypatch)
     places.begin([71, 72, 73])
     assert made == [(71, {1, 5}), (72, {2, 6}), (73, {3, 7})]
     for _ in range(3):
-        places.look(QUARTER, QUARTER // 2)
+        places.observe(QUARTER, QUARTER // 2)
         assert places.caller == {0, 4}
-    places.look(QUARTER, QUARTER // 2)
+    places.observe(QUARTER, QUARTER // 2)
     assert (places.caller, made[3:]) == ({1, 5}, [(71, {0, 4})])
     # No better: the next helper's place, after two looks, then the last one's after four.
     for looks, caller, move in ((2, {2, 6}, (72, {1, 5})), (4, {3, 7}, (73, {2, 6}))):
         for _ in range(looks):
             before = len(made)
-            places.look(LOOK, LOOK // 2)
+            places.observe(LOOK, LOOK // 2)
         assert (places.caller, made[before:]) == (caller, [move])
 
 
 def test_a_caller_that_has_its_core_stays(monkeypatch):
-    places = threads.Places(core_groups(2, SMT))
+    places = threads.CoreGroups(core_groups(2, SMT))
     made = moves(places, monkeypatch)
     places.begin([71])
     for own in (LOOK, LOOK * 9 // 10):
         for _ in range(200):
-            places.look(LOOK, own)
+            places.observe(LOOK, own)
     assert (places.caller, made) == ({0, 4, 2, 6}, [(71, {1, 5, 3, 7})])
 
 
 def test_where_all_cores_are_busy_moves_become_rare(monkeypatch):
-    places = threads.Places(core_groups(2, SMT))
+    places = threads.CoreGroups(core_groups(2, SMT))
     made = moves(places, monkeypatch)
     places.begin([71])
     for _ in range(10 * threads._LONGEST_STAY):
-        places.look(LOOK, LOOK // 2)
+        places.observe(LOOK, LOOK // 2)
     assert len(made) == 1 + 7 + 8
 
 

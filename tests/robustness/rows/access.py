@@ -126,7 +126,7 @@ def _things(world: World, tenant: str) -> dict[str, str]:
     upload = client.post(f"/v2/{namespace}/things/blobs/uploads/").raise_for_status()
     return {
         "{job_id}": job["id"],
-        "{token_id}": tokens.listed(world.house.core, tenant)[0].id,
+        "{token_id}": tokens.list_all(world.house.core, tenant)[0].id,
         "{digest}": bundle,
         "{reference}": f"of-{tenant}",
         "{upload}": upload.headers["Docker-Upload-UUID"],

@@ -65,7 +65,7 @@ def test_calls_beside_a_profile_are_not_counted(folder: Path, flavour: str) -> N
         inside.set()
         assert go_on.wait(60)
 
-    watched, wanted = model.watched(watch), model.run({"x": X})["y"]
+    watched, wanted = model.watch_kernels(watch), model.run({"x": X})["y"]
     assert watched is not None
     outputs: list[np.ndarray] = []
     caller = threading.Thread(target=lambda: outputs.append(watched.run({"x": X})["y"]))

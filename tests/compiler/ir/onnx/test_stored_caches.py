@@ -141,7 +141,7 @@ def test_what_comes_out_is_what_bytes_hold(name: str) -> None:
     for given in feeds:
         found, plain = made.run(None, given), original.run(None, given)
         for ours, theirs in zip(found[1:], plain[1:], strict=True):
-            want = byte_rows.widened(byte_rows.rounded(theirs))
+            want = byte_rows.dequantize_rows(byte_rows.quantize_rows(theirs))
             # A sum in another order may fall on the other side of the middle.
             apart, step = np.abs(ours - want), np.abs(theirs).max(-1, keepdims=True) / 126
             assert (apart <= step).all()
@@ -158,7 +158,9 @@ def test_rows_of_zeros_and_of_strange_numbers() -> None:
     made = session_of(round_caches(model, PRESENTS, {}, CacheForm.INT8)).run(PRESENTS, given)
     for ours, (past, new) in zip(made, (("pk", "k"), ("pv", "v")), strict=True):
         rows = np.concatenate([given[past], given[new]], axis=2)
-        np.testing.assert_array_equal(ours, byte_rows.widened(byte_rows.rounded(rows)))
+        np.testing.assert_array_equal(
+            ours, byte_rows.dequantize_rows(byte_rows.quantize_rows(rows))
+        )
 
 
 def test_a_nudge_of_bytes_moves_numbers_beside_their_greatest() -> None:

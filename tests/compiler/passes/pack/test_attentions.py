@@ -18,7 +18,7 @@ from compiler.ir.onnx.products import round_operands
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets.vector_unit import VectorUnit
-from relaxd.contract.narrow import NarrowLayers, Unit
+from relaxd.contract.narrow import QuantizedLayers, Unit
 from relaxd.contract.options import CompileOptions, Precision, PrecisionOver
 from relaxd.contract.request import CompileRequest
 from relaxd.loader.bundle import read_manifest
@@ -256,7 +256,7 @@ def test_both_matmuls_of_an_attention_stay_if_one_is_to() -> None:
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
     request = CompileRequest.of(dims={"b": (1, 2), "n": (1, 40)}, options=options)
     imported = import_model(attention(2, 32, 32, 0.5), request)
-    notes: list[NarrowLayers] = []
+    notes: list[QuantizedLayers] = []
 
     def keep(units: Sequence[Unit]) -> dict[str, str]:
         asked.extend(units)
@@ -266,7 +266,7 @@ def test_both_matmuls_of_an_attention_stay_if_one_is_to() -> None:
     to_kernels(imported.module, target, imported.ranges, (), rounding)
     assert asked == [("scores", "values")]
     kept = dict.fromkeys(("scores", "values"), "it is told to")
-    assert notes == [NarrowLayers(Precision.BFLOAT16, (), kept)]
+    assert notes == [QuantizedLayers(Precision.BFLOAT16, (), kept)]
 
 
 def test_attentions_beside_integers(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_attentions_beside_integers(tmp_path: Path) -> None:
     manifest = compile_model(
         model, output=tmp_path / "out", target=target, options=options, **given
     )
-    assert manifest.narrow == NarrowLayers(
+    assert manifest.narrow == QuantizedLayers(
         Precision.INT8, ("projection",), {}, bfloat16=("scores", "values")
     )
     assert read_manifest(tmp_path / "out").narrow == manifest.narrow

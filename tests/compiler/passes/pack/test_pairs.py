@@ -23,7 +23,7 @@ from compiler.passes.pack.pairs import bits_of_bfloats, pack_pairs, round_to_bfl
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
-from relaxd.contract.narrow import NarrowLayers
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import CompileOptions, Precision
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, assembly
@@ -49,11 +49,11 @@ MACHINES: dict[str, Callable[[], Target]] = {
 
 def compiled(
     model: onnx.ModelProto, target: Target, **dims: Any
-) -> tuple[Built, NarrowLayers, list[str]]:
+) -> tuple[Built, QuantizedLayers, list[str]]:
     """The library, what became of the layers, and the tiles of its kernels."""
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
     imported = import_model(model, CompileRequest.of(dims=dims, options=options))
-    notes: list[NarrowLayers] = []
+    notes: list[QuantizedLayers] = []
     rounding = RoundOperands.of(imported, VectorUnit.of(target), notes.append)
     kernels = to_kernels(imported.module, target, imported.ranges, (), rounding)
     tiles = [
@@ -67,7 +67,7 @@ def compiled(
 
 def check(
     model: onnx.ModelProto, feeds: list[dict[str, Any]], target: Target, **dims: Any
-) -> tuple[NarrowLayers, list[str]]:
+) -> tuple[QuantizedLayers, list[str]]:
     """Compares with ONNX Runtime, which has the same roundings written into the model."""
     built, found, tiles = compiled(model, target, **dims)
     rounded, plain = session_of(round_operands(model, found.layers)), session_of(model)

@@ -12,7 +12,7 @@ from relaxd.loader.engine import Engine
 Arrays = list[np.ndarray | Borrowed]
 
 
-class Kept:
+class BoundInputs:
     """The inputs of a model that calls share, and the binding of those that each call is given.
 
     A language model has a cache of keys and one of values in each layer. To check them and to make
@@ -25,11 +25,11 @@ class Kept:
     def __init__(
         self, names: Sequence[str], binding: Binding, engine: Engine, inputs: Mapping[str, Any]
     ) -> None:
-        found, self.binding = binding.beside(inputs)
-        self._arrays = [found.get(name) for name in names]
+        arrays, self.binding = binding.beside(inputs)
+        self._arrays = [arrays.get(name) for name in names]
         self.prepare = engine.keep(self._arrays)
 
-    def arrays(self, given: Arrays) -> Arrays:
+    def arrays(self, rest: Arrays) -> Arrays:
         """All inputs in the model's order, of those that a call was given."""
-        others = iter(given)
+        others = iter(rest)
         return [next(others) if array is None else array for array in self._arrays]

@@ -1,0 +1,163 @@
+"""Slots of the KV cache: batch entries of one state, or a state for each sequence."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from relaxd.contract.names import quote_name
+from relaxd.contract.tensors import TensorSpec
+from relaxd.errors import InputError
+from relaxd.loader.model import Model
+from relaxd.loader.state import State
+
+Logits = np.ndarray[Any, Any]
+
+
+class Slots(Protocol):
+    """Sequences by number, from 0 on without gaps."""
+
+    count: int
+    capacity: int
+    batched: bool
+    """Whether a step is one call, in which all sequences get as many tokens as the longest."""
+
+    def length(self, slot: int) -> int:
+        """The number of cached tokens of a sequence."""
+
+    def extend(self, slot: int, tokens: list[int]) -> Logits:
+        """Append tokens to one sequence; returns the logits [vocabulary] after the last."""
+
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
+        """Append one or several tokens to each of the first sequences; returns the logits
+        [tokens, vocabulary] of each, of the last alone where the model computes no others.
+        """
+
+    def swap(self, first: int, second: int) -> None:
+        """Swap the sequences of two slots."""
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first tokens of one slot to another."""
+
+    def truncate(self, slot: int, length: int) -> None:
+        """Remove the tokens of a sequence from `length` on."""
+
+
+def slots_of(model: Model, count: int | None, capacity: int | None) -> Slots:
+    """Make slots for so many sequences, by default 8 or what the model's batch admits."""
+    described = model.manifest.state
+    if described is None:
+        raise InputError(
+            f"{model.manifest.name} has no state", hint="compile it with the option `state=lifted`"
+        )
+    if not described.ragged:
+        return _SeparateSlots(model, count or _DEFAULT, capacity)
+    cache = next(s for s in model.inputs if s.name == described.caches[0].input)
+    sizes = [dim.highest for dim in model.dims if dim.name == cache.shape[0].symbol]
+    most = next((size for size in sizes if size is not None), count or _DEFAULT)
+    if count is not None and count > most:
+        raise InputError(
+            f"{count} sequences are more than the model's batch admits, {most}",
+            hint="compile it with a greater batch",
+        )
+    return _BatchedSlots(model.state(entries=count or min(most, _DEFAULT), capacity=capacity))
+
+
+def most_rows(model: Model) -> int | None:
+    """The most new tokens of a sequence in one call."""
+    state = model.manifest.state
+    if state is not None and state.rows == "1":
+        return 1
+    rows = [
+        dim.highest
+        for dim in model.dims
+        if state is not None and quote_name(dim.name) == state.rows
+    ]
+    return rows[0] if rows else None
+
+
+def logits_of(model: Model) -> TensorSpec:
+    """The output [batch, tokens, vocabulary]: that called logits, else the first."""
+    output = next((spec for spec in model.outputs if spec.name == _LOGITS), model.outputs[0])
+    if len(output.shape) != 3:
+        raise InputError(
+            f"the logits have {len(output.shape)} axes, they must be [batch, tokens, vocabulary]"
+        )
+    return output
+
+
+_DEFAULT = 8
+_LOGITS = "logits"
+
+
+class _BatchedSlots:
+    """Batch entries of one state, of different lengths, which one call reads."""
+
+    batched = True
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.count, self.capacity = len(state.lengths), state.capacity
+
+    def length(self, slot: int) -> int:
+        return self._state.lengths[slot]
+
+    def extend(self, slot: int, tokens: list[int]) -> Logits:
+        logits: Logits = _logits(self._state.step([tokens], first=slot))[0, -1]
+        return logits
+
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
+        most = max(map(len, tokens))
+        rows = [[*own, *own[-1:] * (most - len(own))] for own in tokens]
+        logits = _logits(self._state.step(rows))
+        for slot, own in enumerate(tokens):
+            if len(own) < most:
+                self.truncate(slot, self.length(slot) - most + len(own))
+        return [logits[slot, : len(own)] for slot, own in enumerate(tokens)]
+
+    def swap(self, first: int, second: int) -> None:
+        self._state.swap(first, second)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        self._state.copy(source, target, length)
+
+    def truncate(self, slot: int, length: int) -> None:
+        self._state.truncate(slot, length)
+
+
+class _SeparateSlots:
+    """A state for each sequence, for models whose KV cache has one length: a step is a call for
+    each.
+    """
+
+    batched = False
+
+    def __init__(self, model: Model, count: int, capacity: int | None) -> None:
+        self._states = [model.state(capacity=capacity) for _ in range(count)]
+        self.count, self.capacity = count, self._states[0].capacity
+
+    def length(self, slot: int) -> int:
+        return self._states[slot].lengths[0]
+
+    def extend(self, slot: int, tokens: list[int]) -> Logits:
+        logits: Logits = _logits(self._states[slot].step([tokens]))[0, -1]
+        return logits
+
+    def step(self, tokens: list[list[int]]) -> list[Logits]:
+        return [_logits(self._states[slot].step([own]))[0] for slot, own in enumerate(tokens)]
+
+    def swap(self, first: int, second: int) -> None:
+        states = self._states
+        states[first], states[second] = states[second], states[first]
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        self._states[target].copy(0, 0, length, other=self._states[source])
+
+    def truncate(self, slot: int, length: int) -> None:
+        self._states[slot].truncate(0, length)
+
+
+def _logits(outputs: dict[str, Any]) -> Logits:
+    logits: Logits = outputs.get(_LOGITS, next(iter(outputs.values())))
+    if logits.ndim != 3:
+        raise InputError(f"the logits have {logits.ndim} axes, must be [batch, tokens, vocabulary]")
+    return logits
