@@ -15,7 +15,7 @@ from service.adapters.celery_doorbell import CeleryDoorbell, celery_app
 from service.adapters.compiler import ChildCompiler
 from service.adapters.oidc import verifier
 from service.adapters.signing import signer
-from service.adapters.store_usage import limited
+from service.adapters.store_usage import limit_store
 from service.core import Compiler, Core
 from service.db.engine import Database
 from service.db.upgrade import upgrade
@@ -67,7 +67,7 @@ def build(
     core = Core(
         settings=settings,
         db=db,
-        store=limited(open_store(settings.store), settings, db),
+        store=limit_store(open_store(settings.store), settings, db),
         compiler=compiler or ChildCompiler(),
         doorbell=CeleryDoorbell(app),
         clock=time.time,

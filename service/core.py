@@ -39,7 +39,7 @@ class Compiler(Protocol):
         """Every known target; `native` is this machine's."""
 
     def capabilities(self) -> Capabilities:
-        """What this machine can compile, emulate and execute."""
+        """Tell what this machine can compile, emulate and execute."""
 
     def capability(self, target: str) -> str:
         """The capability that a worker needs to compile for a name or a raw target; raises
@@ -53,8 +53,8 @@ class Compiler(Protocol):
         """The identity of the work on this machine; raises compiler.errors.CompileError."""
 
     def identity(self) -> dict[str, Any]:
-        """What decides the action keys of builds on this machine, as JSON for `known_key`; raises
-        compiler.errors.CompileError.
+        """Describe everything that decides action keys on this machine, as JSON for `known_key`;
+        raises compiler.errors.CompileError.
         """
 
     def known_key(

@@ -217,7 +217,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Collection:
-    """What a garbage collection found and removed, or with `dry_run` would remove."""
+    """The result of a garbage collection, or with `dry_run` of one that removed nothing."""
 
     dry_run: bool
     blobs: int
@@ -237,9 +237,9 @@ class Claim:
     """A worker's hold on a build; what it writes is taken only while `fence` is the
     build's newest.
 
-    action_key: the digest of the key. flight: what equal builds have in common that may have each
-    other's results: the same within one tenant, and among tenants that share. asked_at: when the
-    worker set out to take it, in seconds since the epoch.
+    action_key: the digest of the key. flight_key: what equal builds have in common that may have
+    each other's results: the same within one tenant, and among tenants that share. asked_at: when
+    the worker set out to take it, in seconds since the epoch.
     """
 
     build_id: str
@@ -251,7 +251,7 @@ class Claim:
     model_name: str | None
     request: CompileRequest
     action_key: str
-    flight: str
+    flight_key: str
     tenant: str
     shared: bool
     asked_at: float = 0.0

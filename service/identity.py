@@ -15,7 +15,7 @@ RESERVED = frozenset({DEFAULT, HOME})
 
 
 class Scope(StrEnum):
-    """What a token is good for; ADMIN includes the others."""
+    """The rights of a token; ADMIN includes the others."""
 
     SUBMIT = "submit"
     READ = "read"
@@ -78,7 +78,7 @@ def is_tenant_name(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a tenant may use, None where there is no limit: bytes stored, builds running and queued
+    """The limits of a tenant, None where there is none: bytes stored, builds running and queued
     at a time, requests a second.
     """
 
@@ -106,7 +106,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Deletion:
-    """What went with a tenant: its jobs, tokens and tags."""
+    """The things deleted with a tenant: its jobs, tokens and tags."""
 
     name: str
     jobs: int

@@ -13,7 +13,7 @@ from service.identity import DEFAULT
 from service.usecases import (
     cancelling,
     fleet,
-    holding,
+    holdings,
     inspecting,
     overview,
     submitting,
@@ -21,7 +21,7 @@ from service.usecases import (
     watching,
 )
 from service.usecases.auditing import Change
-from service.usecases.overview import Look, Search
+from service.usecases.overview import Search, Snapshot
 
 
 class Jobs:
@@ -41,7 +41,7 @@ class Jobs:
     @property
     def store(self) -> Artifacts:
         """Blobs and the action cache, as far as the tenant may see them."""
-        return holding.view(self._core, self._tenant) if self._tenant else self._core.store
+        return holdings.view(self._core, self._tenant) if self._tenant else self._core.store
 
     def submit(
         self,
@@ -89,9 +89,9 @@ class Jobs:
         """The builds that run and wait."""
         return overview.queue(self._core, self._tenant or DEFAULT)
 
-    def changed(self, last: Look | None) -> tuple[Look, builtins.list[Brief]]:
+    def read_changes(self, last: Snapshot | None) -> tuple[Snapshot, builtins.list[Brief]]:
         """A look at the jobs, and those that have changed since the last one; without one, none."""
-        return overview.changed(self._core, self._tenant or DEFAULT, last)
+        return overview.read_changes(self._core, self._tenant or DEFAULT, last)
 
     def cancel(self, job_id: str) -> Job:
         """Ask every unfinished build to end; queued ones end at once, running ones when their

@@ -52,7 +52,7 @@ class Recent:
         older than `none_s`; but not where its renewal keeps it. Raises as `find` and the renewal,
         and then remembers nothing new.
         """
-        known = self._look(key)
+        known = self._poll(key)
         if known is not None:
             kept_s = none_s if known.value is None and none_s is not None else seconds
             if known.since <= now < known.since + kept_s:
@@ -60,11 +60,11 @@ class Recent:
             if known.value is not None and renewal and _is_renewed(known, now, renewal):
                 self._note(key, _Known(known.value, known.found_at, now))
                 return known.value  # type: ignore[no-any-return]
-        found = find()
-        self._note(key, _Known(found, now, now))
-        return found
+        value = find()
+        self._note(key, _Known(value, now, now))
+        return value
 
-    def _look(self, key: Hashable) -> _Known | None:
+    def _poll(self, key: Hashable) -> _Known | None:
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)

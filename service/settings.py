@@ -176,7 +176,7 @@ class Settings(BaseSettings):
         return origins
 
     def secrets(self) -> tuple[str, ...]:
-        """What no log may show: the token, and the passwords of the servers' URLs."""
+        """Values that no log may show: the token, and the passwords of the servers' URLs."""
         urls = (self.database_url, self.broker_url, self.store_url)
         passwords = [urlsplit(url).password for url in urls if url]
         token = [self.token.get_secret_value()] if self.token else []

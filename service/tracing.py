@@ -10,7 +10,7 @@ NOTHING: Attributes = {}
 
 
 class Role(Enum):
-    """What a span is: work on a request from outside, work on what was queued, or a part of
+    """The role of a span: work on a request from outside, work on what was queued, or a part of
     either.
     """
 
@@ -42,7 +42,7 @@ class Span(Protocol):
     def fail(self, reason: str) -> None:
         """Mark the span as failed."""
 
-    def end(self, at: float | None = None) -> None:
+    def end(self, end_time: float | None = None) -> None:
         """End the span, now or at a time in seconds since the epoch."""
 
 
@@ -76,7 +76,7 @@ class Tracer(Protocol):
 
 
 class _NoSpan:
-    """Of a tracer that is off."""
+    """The span of a tracer that is off."""
 
     traceparent: str | None = None
     trace_id: str | None = None
@@ -93,7 +93,7 @@ class _NoSpan:
     def fail(self, reason: str) -> None:
         """Nothing."""
 
-    def end(self, at: float | None = None) -> None:
+    def end(self, end_time: float | None = None) -> None:
         """Nothing."""
 
 

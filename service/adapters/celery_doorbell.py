@@ -73,7 +73,7 @@ class CeleryDoorbell:
 
     @cached_property
     def _errors(self) -> tuple[type[Exception], ...]:
-        """What the transport's library raises for a broker that is away."""
+        """The errors of the transport's library for an unreachable broker."""
         connection = self._app.connection_for_write()
         return (*connection.connection_errors, *connection.channel_errors)
 

@@ -42,7 +42,7 @@ class ChildCompiler:
         return registry()
 
     def capabilities(self) -> Capabilities:
-        """What this machine can compile, emulate and execute."""
+        """Tell what this machine can compile, emulate and execute."""
         return capabilities()
 
     def capability(self, target: str) -> str:
@@ -84,9 +84,9 @@ class ChildCompiler:
     def known_key(
         self, model: str, request: CompileRequest, target: str, identity: Mapping[str, Any]
     ) -> ActionKey | None:
-        """As `action_key`, by what another machine reports. Its sources have to be those of this
-        process, by which keys are made and targets described. Devices depend on what is installed
-        there.
+        """Compute `action_key` from what another machine reports. Its sources have to be those of
+        this process, by which keys are made and targets described. Devices depend on what is
+        installed there.
         """
         toolchain = identity.get("toolchain", {})
         if toolchain.get("pipeline") != self.sources():

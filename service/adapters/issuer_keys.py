@@ -114,14 +114,14 @@ def _keys(document: dict[str, Any]) -> dict[str, Any]:
     listed = document.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
         raise _Unusable(f"an issuer's keys are no list of at most {MOST_KEYS}")
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     for entry in listed:
         if not isinstance(entry, dict) or not isinstance(entry.get("kid"), str):
             continue
         if entry.get("kty") not in ("RSA", "EC", "OKP") or entry.get("use", "sig") != "sig":
             continue
         try:
-            found[entry["kid"]] = jwt.PyJWK.from_dict(entry)
+            keys[entry["kid"]] = jwt.PyJWK.from_dict(entry)
         except (jwt.PyJWTError, ValueError, TypeError):  # of a kind that PyJWT does not know
             continue
-    return found
+    return keys

@@ -64,18 +64,18 @@ def read_issuers(path: Path) -> tuple[Issuer, ...]:
     try:
         text = path.read_text()
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        found = tuple(Issuer.model_validate(entry) for entry in document["issuer"])
+        issuers = tuple(Issuer.model_validate(entry) for entry in document["issuer"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidSettings(
             f"RELAXD_OIDC_ISSUERS: {path} does not list issuers: {_reason(error)}",
             hint="each needs issuer, audience, tenant and scopes",
         ) from None
-    for entry in found:
+    for entry in issuers:
         if entry.tenant != DEFAULT and not is_tenant_name(entry.tenant):
             raise InvalidSettings(
                 f"RELAXD_OIDC_ISSUERS: {entry.tenant!r} is no tenant", hint="correct the file"
             )
-    return found
+    return issuers
 
 
 def _reason(error: Exception) -> str:
@@ -141,7 +141,7 @@ class Verifier:
 
 
 def verifier(settings: Settings) -> Verifier | None:
-    """What checks tokens of the issuers that the settings name, None where they name none; raises
+    """Make the verifier of the configured issuers, None where there are none; raises
     InvalidSettings.
     """
     if settings.oidc_issuers is None:

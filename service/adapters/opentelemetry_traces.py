@@ -59,9 +59,9 @@ class OpenTelemetrySpan:
         self.inner.set_attribute("error.type", reason)
         self.inner.set_status(trace.StatusCode.ERROR, reason)
 
-    def end(self, at: float | None = None) -> None:
+    def end(self, end_time: float | None = None) -> None:
         """See Span."""
-        self.inner.end(_nanoseconds(at))
+        self.inner.end(_nanoseconds(end_time))
 
 
 class OpenTelemetryTracer:
@@ -74,10 +74,10 @@ class OpenTelemetryTracer:
     enabled = True
 
     def __init__(self, service: str, instance: str, ratio: float, processor: SpanProcessor) -> None:
-        kept = TraceIdRatioBased(ratio)
+        sampler = TraceIdRatioBased(ratio)
         self._provider = TracerProvider(
             # A client's `traceparent` may exclude its trace, and not force it on us.
-            sampler=ParentBased(kept, remote_parent_sampled=kept),
+            sampler=ParentBased(sampler, remote_parent_sampled=sampler),
             resource=Resource.create({SERVICE_NAME: service, SERVICE_INSTANCE_ID: instance}),
             shutdown_on_exit=False,
         )

@@ -1,4 +1,4 @@
-"""What signs provenance: a key in a file, or a command in front of a key that stays elsewhere."""
+"""Signers of provenance: a key in a file, or a command for a key that stays elsewhere."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""What the store holds, by the counter in the database that all processes add to."""
+"""The size of the store, by the counter in the database that all processes add to."""
 
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,7 @@ class CountedUsage:
             connection.execute(update(counters).where(_MINE).values(values))
 
 
-def limited(store: Artifacts, settings: Settings, db: Database) -> Artifacts:
+def limit_store(store: Artifacts, settings: Settings, db: Database) -> Artifacts:
     """The store with the quota and the reserve of the settings."""
     quota = None if settings.store_quota_mb is None else settings.store_quota_mb << 20
     reserve = settings.store_reserve_mb << 20

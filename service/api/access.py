@@ -18,7 +18,7 @@ from service.tracing import NO_SPAN, NO_TRACER, Role, Span, Tracer
 HEADER = "X-Request-ID"
 ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-OTHER = "other"
+OTHER_SCOPE = "other"
 LONGEST_PATH = 512
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -42,7 +42,7 @@ class RequestMetrics:
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request; methods that clients make up are counted as one."""
-        method = method if method in METHODS else OTHER
+        method = method if method in METHODS else OTHER_SCOPE
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 
@@ -125,7 +125,7 @@ class Access:
 
 
 def _end(span: Span, scope: Scope, route: str, status: int, request_id: str) -> None:
-    method = scope["method"] if scope["method"] in METHODS else OTHER
+    method = scope["method"] if scope["method"] in METHODS else OTHER_SCOPE
     span.rename(f"{method} {route}")
     attributes = {
         "http.request.method": method,

@@ -24,7 +24,7 @@ from service.api.scopes import principal_of
 from service.api.wire import Digest
 from service.identity import bundles_of
 from service.usecases.explaining import report_of
-from service.usecases.sharing import flight_of
+from service.usecases.sharing import flight_key_of
 
 TAR = "application/x-tar"
 
@@ -118,7 +118,7 @@ def router(store_of: StoreOf) -> APIRouter:
 
     @routes.get("/v1/artifacts/{digest}/report", response_model=Report)
     def report(digest: Digest, request: Request) -> JSONResponse:
-        """What is known of a bundle: dims, numerics, kernels, and what profiles measured."""
+        """Everything known about a bundle: dims, numerics, kernels and profiles."""
         repository = bundles_of(principal_of(request).tenant)
         return JSONResponse(report_of(store_of(request), digest, repository).to_json())
 
@@ -134,7 +134,7 @@ def router(store_of: StoreOf) -> APIRouter:
         """The parts of an action key, and the bundle that is recorded for it."""
         artifacts, tenant = store_of(request), principal_of(request).tenant
         bundle = artifacts.actions.get(digest) or artifacts.actions.get(
-            flight_of(tenant, digest, shared=False)
+            flight_key_of(tenant, digest, shared=False)
         )
         if bundle is None:
             raise UnknownAction(digest)
@@ -147,10 +147,10 @@ def router(store_of: StoreOf) -> APIRouter:
 
 def _dump(artifacts: Artifacts, bundle: str, repository: str) -> str:
     read_document(artifacts.blobs, bundle)
-    found = dump_of(artifacts, bundle, repository)
-    if found is None:
+    dump = dump_of(artifacts, bundle, repository)
+    if dump is None:
         raise NoDump(bundle)
-    return found.digest
+    return dump.digest
 
 
 def _describe(digest: str, document: Document, repository: str) -> ArtifactOut:

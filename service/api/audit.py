@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from service.api.context import UsePrincipal, UseServices
 from service.api.scopes import principal_of
-from service.api.tenancy import OfTenant, chosen
+from service.api.tenancy import OfTenant, choose_tenant
 from service.core import Core
 from service.errors import DatabaseUnavailable
 from service.identity import DEFAULT, Entry, Principal
@@ -34,14 +34,14 @@ def change_by(request: Request, status: int) -> Change:
     return Change(principal.name, state.action, getattr(state, "request_id", None), detail)
 
 
-def settled(request: Request, change: Change) -> None:
+def record_success(request: Request, change: Change) -> None:
     """Have no second entry written for a request whose change has its own."""
     if change.written:
         request.state.action = None
 
 
 class EntryOut(BaseModel):
-    """One change: `outcome` is `done`, `refused` or `failed`."""
+    """One change: `outcome` is `done`, `record_refusal` or `failed`."""
 
     id: int
     time: datetime
@@ -77,8 +77,8 @@ def read_audit(
 ) -> AuditOut:
     """The tenant's entries; for operators those of all tenants, or of one."""
     everyones = principal.operates and tenant is None
-    of = None if everyones else chosen(principal, tenant)
-    entries = auditing.listed(services.core, of, limit, before)
+    of = None if everyones else choose_tenant(principal, tenant)
+    entries = auditing.list_entries(services.core, of, limit, before)
     return AuditOut(entries=[EntryOut.of(entry) for entry in entries])
 
 
@@ -92,7 +92,7 @@ class Auditor:
         self._addresses: set[str] = set()
         self._next_at = 0.0
 
-    def changed(
+    def record_change(
         self,
         principal: Principal,
         action: str,
@@ -114,7 +114,7 @@ class Auditor:
             detail={"status": status, "method": principal.method.value, **state.get("detail", {})},
         )
 
-    def refused(self, address: str) -> None:
+    def record_refusal(self, address: str) -> None:
         """A request could not sign in: written at once, and then once a minute how many."""
         with self._lock:
             self._refused += 1

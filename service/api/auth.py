@@ -53,7 +53,7 @@ class Authentication:
             request.state.principal = principal
             return await self._audited(principal, scope, receive, send)
         address = request.client.host if request.client else ""
-        await self._apart(partial(self._auditor.refused, address))
+        await self._apart(partial(self._auditor.record_refusal, address))
         error = Unauthorized(
             "the request carries no valid token",
             hint="send a token as `Authorization: Bearer TOKEN`; relaxd takes it from --token or "
@@ -98,7 +98,9 @@ class Authentication:
                 noted = True
                 parameters = scope.get("path_params", {})
                 await self._apart(
-                    partial(self._auditor.changed, principal, action, status, state, parameters)
+                    partial(
+                        self._auditor.record_change, principal, action, status, state, parameters
+                    )
                 )
 
         async def answer(message: Message) -> None:

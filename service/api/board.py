@@ -44,7 +44,7 @@ class Board:
             inbox.put_nowait(tenant.queue)
         tenant.followers.add(inbox)
         if tenant.task is None:
-            tenant.task = asyncio.create_task(self._look(name, tenant))
+            tenant.task = asyncio.create_task(self._poll(name, tenant))
         task = tenant.task
         try:
             while (update := await inbox.get()) is not None:
@@ -54,15 +54,15 @@ class Board:
         finally:
             tenant.followers.discard(inbox)
 
-    async def _look(self, name: str, tenant: _Tenant) -> None:
+    async def _poll(self, name: str, tenant: _Tenant) -> None:
         jobs, looks = self._jobs_of(name), 0
         try:
-            look, _ = await run_in_threadpool(jobs.changed, None)
+            snapshot, _ = await run_in_threadpool(jobs.read_changes, None)
             while tenant.followers:
                 if looks % QUEUE_EVERY == 0:
                     _tell_queue(tenant, await run_in_threadpool(jobs.queue))
                 await asyncio.sleep(LOOK_S)
-                look, briefs = await run_in_threadpool(jobs.changed, look)
+                snapshot, briefs = await run_in_threadpool(jobs.read_changes, snapshot)
                 for brief in briefs:
                     _tell(tenant, brief)
                 looks += 1

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from service.api.errors import BodyTooLarge
 
 
-async def limited(request: Request, limit: int, variable: str) -> AsyncGenerator[bytes, None]:
+async def read_limited(request: Request, limit: int, variable: str) -> AsyncGenerator[bytes, None]:
     """The body as it comes; raises BodyTooLarge, before anything is read if the length is
     announced. `variable` is the setting that raises the limit.
     """

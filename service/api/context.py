@@ -23,7 +23,7 @@ def jobs_of(request: Request) -> Jobs:
 
 
 def watch_of(request: Request) -> Watch:
-    """What wakes the requests that wait for jobs."""
+    """The watch that wakes requests that wait for jobs."""
     watch: Watch = request.app.state.watch
     return watch
 

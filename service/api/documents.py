@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
-from service.api.bodies import limited
+from service.api.bodies import read_limited
 from service.api.errors import UnsupportedMediaType
 from service.api.wire import JobIn, RequestIn
 from service.settings import Settings
@@ -31,7 +31,7 @@ async def read_job(request: Request, settings: Settings) -> tuple[str, CompileRe
         raise UnsupportedMediaType(
             f"the body is {kind or 'of no declared type'}", hint=f"send {JSON_TYPE}"
         )
-    body = limited(request, settings.max_request_bytes, "RELAXD_MAX_REQUEST_BYTES")
+    body = read_limited(request, settings.max_request_bytes, "RELAXD_MAX_REQUEST_BYTES")
     data = b"".join([chunk async for chunk in body])
     document, declared = await read_request(JobIn, data, settings)
     return document.model, declared

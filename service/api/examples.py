@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 DIGEST = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
-OTHER = "sha256:b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c"
-JOB_ID, AT, LATER = "baeacffadd65146a", "2026-01-01T00:00:00Z", "2026-01-01T00:00:41Z"
+OTHER_DIGEST = "sha256:b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c"
+JOB_ID, CREATED, LATER = "baeacffadd65146a", "2026-01-01T00:00:00Z", "2026-01-01T00:00:41Z"
 DIMS = {"batch": {"min": 1, "max": 64}, "seq": "1:512%8"}
 REQUEST = {"dims": DIMS, "targets": ["x86-64-v3", "aarch64"], "options": {"verify": True}}
-BUNDLE = {"digest": OTHER, "ref": f"relaxd/bundles@{OTHER}", "size": 3399190}
+BUNDLE = {"digest": OTHER_DIGEST, "ref": f"relaxd/bundles@{OTHER_DIGEST}", "size": 3399190}
 BUILD = {
     "target": "x86-64-v3",
     "state": "succeeded",
@@ -20,7 +20,7 @@ BUILD = {
     "error": None,
     "profile": {"measured": True},
     "numerics": {"verdict": "passed", "status": "executed"},
-    "started_at": AT,
+    "started_at": CREATED,
     "finished_at": LATER,
     "attempts": 1,
     "note": None,
@@ -30,7 +30,7 @@ BUILD = {
 JOB = {
     "id": JOB_ID,
     "state": "succeeded",
-    "created_at": AT,
+    "created_at": CREATED,
     "finished_at": LATER,
     "model": DIGEST,
     "name": "minilm.onnx",
@@ -43,7 +43,7 @@ BRIEF = {
     "state": "running",
     "name": "minilm.onnx",
     "model": DIGEST,
-    "created_at": AT,
+    "created_at": CREATED,
     "finished_at": None,
     "builds": {"succeeded": 1, "running": 1},
     "cached": 0,
@@ -66,14 +66,14 @@ TOKEN = {
     "tenant": "vision",
     "name": "nightly",
     "scopes": ["pull", "read", "submit"],
-    "created_at": AT,
+    "created_at": CREATED,
     "expires_at": None,
     "revoked_at": None,
     "last_used_at": None,
 }
 TENANT = {
     "name": "vision",
-    "created_at": AT,
+    "created_at": CREATED,
     "stored_bytes": 50_000_000_000,
     "running": 4,
     "queued": 200,
@@ -82,7 +82,13 @@ TENANT = {
     "shares_cache": False,
     "stores_bytes": 1_204_000_000,
 }
-PIN = {"digest": OTHER, "who": "serving", "why": "in use", "created_at": AT, "expires_at": None}
+PIN = {
+    "digest": OTHER_DIGEST,
+    "who": "serving",
+    "why": "in use",
+    "created_at": CREATED,
+    "expires_at": None,
+}
 WHOAMI = {
     "tenant": "default",
     "name": "token",
@@ -114,7 +120,7 @@ ANSWERS: Mapping[tuple[str, str], Any] = {
     ("get", "/v1/actions/{digest}"): {
         "digest": DIGEST,
         "parts": {"model": DIGEST},
-        "bundle": OTHER,
+        "bundle": OTHER_DIGEST,
     },
     ("get", "/v1/whoami"): WHOAMI,
     ("get", "/v1/tokens"): {"tokens": [TOKEN]},

@@ -8,10 +8,10 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
 from relaxd.contract.states import State
-from service.api.audit import change_by, settled
+from service.api.audit import change_by, record_success
 from service.api.context import UseJobs, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, read_job
-from service.api.uploads import FORM, FORM_TYPE, received
+from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.watching import as_sse, log_lines
 from service.api.wire import JobList, JobOut, Name
 from service.domain import Job
@@ -82,7 +82,7 @@ async def compile_model(
     whatever its outcome.
     """
     change = change_by(request, status=202)
-    async with received(request, services.settings) as form:
+    async with receive(request, services.settings) as form:
 
         def store_and_submit() -> Job:
             sent = form.store(jobs.store.blobs)
@@ -91,9 +91,9 @@ async def compile_model(
             )
 
         job = await run_in_threadpool(store_and_submit)
-    settled(request, change)
+    record_success(request, change)
     if wait is not None:
-        job = await watch.ended(job, wait)
+        job = await watch.wait_for(job, wait)
         response.status_code = 200 if job.state.terminal else 202
     return _answer(request, response, job)
 
@@ -120,7 +120,7 @@ async def submit(
     job = await run_in_threadpool(
         jobs.submit, model, declared, idempotency_key, name, wait_for_worker, change
     )
-    settled(request, change)
+    record_success(request, change)
     return _answer(request, response, job)
 
 
@@ -136,7 +136,7 @@ def list_jobs(
 async def show(jobs: UseJobs, watch: UseWatch, job_id: JobId, wait: Wait = None) -> JobOut:
     """With `wait`, once the job has ended or that time is up."""
     job = await run_in_threadpool(jobs.get, job_id)
-    return JobOut.of(await watch.ended(job, wait or 0))
+    return JobOut.of(await watch.wait_for(job, wait or 0))
 
 
 @router.post("/jobs/{job_id}:cancel", summary="Cancel a job")
@@ -182,5 +182,5 @@ async def events(
 def logs(
     jobs: UseJobs, job_id: JobId, target: Annotated[str | None, Query(max_length=4096)] = None
 ) -> StreamingResponse:
-    """What happened so far, one line each, of one target or of all."""
+    """The log of a job, of one target or of all, one line for each event."""
     return StreamingResponse(log_lines(jobs, job_id, target), media_type="text/plain")

@@ -9,7 +9,7 @@ from relaxd.contract.request import CompileRequest
 from service.api.context import UseJobs, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, JSON_TYPE, media_type, read_job
 from service.api.errors import UnsupportedMediaType
-from service.api.uploads import FORM, FORM_TYPE, received
+from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.wire import TargetList
 from service.jobs import Jobs
 from service.settings import Settings
@@ -41,13 +41,13 @@ async def inspect(
     """
     model, declared = await _subject(request, jobs, services.settings)
     job = await run_in_threadpool(jobs.inspect, model, declared)
-    return {"model": model, **jobs.report(await watch.ended(job, wait), wait)}
+    return {"model": model, **jobs.report(await watch.wait_for(job, wait), wait)}
 
 
 async def _subject(request: Request, jobs: Jobs, settings: Settings) -> tuple[str, CompileRequest]:
     kind = media_type(request)
     if kind == FORM_TYPE:
-        async with received(request, settings) as form:
+        async with receive(request, settings) as form:
             upload = await run_in_threadpool(form.store, jobs.store.blobs)
         return upload.model, upload.request
     if kind == JSON_TYPE:

@@ -71,10 +71,10 @@ def requested_span(request: Request, digest: str, size: int) -> tuple[int, int] 
     A Range with several parts, or malformed, or under an If-Range that does not hold, is ignored,
     as RFC 9110 allows.
     """
-    found = RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
-    if not found or request.headers.get("If-Range", f'"{digest}"') != f'"{digest}"':
+    match = RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
+    if not match or request.headers.get("If-Range", f'"{digest}"') != f'"{digest}"':
         return None
-    first, last, suffix = found.groups()
+    first, last, suffix = match.groups()
     if suffix is not None:
         return max(size - int(suffix), 0), size
     if last and int(last) < int(first):

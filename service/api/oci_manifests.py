@@ -67,10 +67,10 @@ def router(store_of: StoreOf) -> APIRouter:
         last: str | None = None,
     ) -> Response:
         most = None if n is None else n + 1  # one more shows that there are more
-        found = store_of(request).references.tags(name, after=last or "", most=most)
-        shown = found if n is None else found[:n]
+        page = store_of(request).references.tags(name, after=last or "", most=most)
+        shown = page if n is None else page[:n]
         headers = {}
-        if shown and len(shown) < len(found):
+        if shown and len(shown) < len(page):
             headers["Link"] = (
                 f'</v2/{name}/tags/list?{urlencode({"n": n, "last": shown[-1]})}>; rel="next"'
             )
@@ -85,7 +85,7 @@ def router(store_of: StoreOf) -> APIRouter:
     ) -> Response:
         artifacts = store_of(request)
         listed = [
-            _referrer(artifacts, found) for found in artifacts.references.referrers(name, digest)
+            _referrer(artifacts, page) for page in artifacts.references.referrers(name, digest)
         ]
         manifests = [
             entry for entry in listed if entry and artifactType in (None, entry.get("artifactType"))

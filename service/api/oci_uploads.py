@@ -75,22 +75,22 @@ def _announced_length(request: Request, name: str, upload: str, size: int) -> in
     header = request.headers.get("Content-Range")
     if header is None:
         return None
-    found = CONTENT_RANGE.fullmatch(header.strip())
-    if not found or int(found[2]) < int(found[1]):
+    match = CONTENT_RANGE.fullmatch(header.strip())
+    if not match or int(match[2]) < int(match[1]):
         raise RegistryError(
             Code.BLOB_UPLOAD_INVALID,
             f"Content-Range is {header[:100]!r}",
             hint="write it as <first>-<last>, both inclusive",
         )
-    if int(found[1]) != size:
+    if int(match[1]) != size:
         raise RegistryError(
             Code.BLOB_UPLOAD_INVALID,
-            f"the chunk starts at {found[1]}, the upload has {size} bytes",
+            f"the chunk starts at {match[1]}, the upload has {size} bytes",
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
             _position(name, upload, size),
             hint="go on after the last byte that Range names",
         )
-    return int(found[2]) + 1 - int(found[1])
+    return int(match[2]) + 1 - int(match[1])
 
 
 async def _finish(

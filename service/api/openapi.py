@@ -82,8 +82,8 @@ def _complete(operation: dict[str, Any], method: str, path: str, *, guarded: boo
     responses = operation["responses"]
     takes = bool(operation.get("parameters") or operation.get("requestBody"))
     responses.pop("422", None)
-    found = refusals(method, path, takes=takes, guarded=guarded, problem=PROBLEM_SCHEMA)
-    responses |= found | {"default": PROBLEM}
+    problems = refusals(method, path, takes=takes, guarded=guarded, problem=PROBLEM_SCHEMA)
+    responses |= problems | {"default": PROBLEM}
     operation["security"] = [{"token": []}] if guarded else []
     if (answer := ANSWERS.get((method, path))) is not None:
         for status, response in responses.items():

@@ -85,9 +85,9 @@ def overview(
     ] = None,
 ) -> OverviewOut:
     """The newest first, without requests and reports, and how long the queue is."""
-    found = jobs.overview(Search(limit, state, text or None, before))
+    briefs = jobs.overview(Search(limit, state, text or None, before))
     return OverviewOut(
-        jobs=[BriefOut.of(brief) for brief in found], queue=QueueOut.of(jobs.queue())
+        jobs=[BriefOut.of(brief) for brief in briefs], queue=QueueOut.of(jobs.queue())
     )
 
 

@@ -53,6 +53,6 @@ class Rates:
 
     def read(self) -> None:
         """Read the limits; raises DatabaseUnavailable."""
-        found = {tenant.name: tenant.limits.requests for tenant in tenants.listed(self._core)}
-        self._limits = {name: rate for name, rate in found.items() if rate is not None}
+        limits = {tenant.name: tenant.limits.requests for tenant in tenants.list_all(self._core)}
+        self._limits = {name: rate for name, rate in limits.items() if rate is not None}
         self._limits_until = self._clock() + REMEMBERED_S

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from relaxd.contract.text import cleaned
+from relaxd.contract.text import sanitize
 from service.api.problems import MEDIA_TYPE, Problem, problem_of
 
 OCI_CODES = {
@@ -29,10 +29,10 @@ def respond(request: Request, error: Exception) -> JSONResponse:
     problem = problem_of(error)
     # What a problem quotes is the client's, and may not even be text.
     if request.url.path.startswith("/v2/"):
-        document = cleaned(_oci(problem))
+        document = sanitize(_oci(problem))
         return JSONResponse(document, status_code=problem.status, headers=problem.headers)
     identity = {"request_id": getattr(request.state, "request_id", None)}
-    document = cleaned(problem.to_json() | identity)
+    document = sanitize(problem.to_json() | identity)
     return ProblemResponse(document, status_code=problem.status, headers=problem.headers)
 
 

@@ -1,4 +1,4 @@
-"""What each endpoint asks of whoever calls it: the one table of routes and scopes."""
+"""The scopes that each endpoint requires: the one table of routes and scopes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
 
 
 def need_of(method: str, path: str) -> Need:
-    """What a route asks for; one that the table lacks is an admin's of the operator's tenant."""
+    """Look up what a route requires; one that the table lacks is for the operator's admins."""
     return NEEDS.get((method, path), Need(frozenset({ADMIN}), home=True))
 
 

@@ -50,7 +50,7 @@ class PinList(BaseModel):
 
 
 class CollectionOut(BaseModel):
-    """What a garbage collection found (`blobs`, `bytes`) and removed, or would remove."""
+    """The result of a garbage collection: `blobs` and `bytes`, and what it removed or would."""
 
     dry_run: bool
     blobs: int
@@ -77,15 +77,15 @@ def collect(
 @router.get("/pins", summary="List pins")
 def list_pins(services: UseServices, principal: UsePrincipal) -> PinList:
     """The oldest first."""
-    found = pinning.pinned(services.core, principal.tenant)
-    return PinList(pins=[PinOut.of(pin) for pin in found])
+    pins = pinning.list_pins(services.core, principal.tenant)
+    return PinList(pins=[PinOut.of(pin) for pin in pins])
 
 
 @router.put("/pins/{digest}", summary="Pin a blob or a manifest")
 def pin(services: UseServices, principal: UsePrincipal, digest: PinDigest, body: PinIn) -> PinOut:
     """It stays in the store with all that it refers to; replaces an earlier pin of it."""
-    given = body.model_dump()
-    return PinOut.of(pinning.pin(services.core, digest, **given, tenant=principal.tenant))
+    pin_fields = body.model_dump()
+    return PinOut.of(pinning.pin(services.core, digest, **pin_fields, tenant=principal.tenant))
 
 
 @router.delete("/pins/{digest}", summary="Remove a pin", status_code=204)

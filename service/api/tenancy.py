@@ -100,7 +100,7 @@ class TenantIn(Document):
 
 
 class TenantChange(Document):
-    """What to change; a limit of null is none, a member that is left out stays as it is."""
+    """Changes of a tenant; a limit of null is none, a member that is left out stays as it is."""
 
     stored_bytes: Amount | None = None
     running: Amount | None = None
@@ -139,7 +139,7 @@ class TenantOut(BaseModel):
 
 
 class DeletionOut(BaseModel):
-    """What went with a tenant."""
+    """The things that were deleted with a tenant."""
 
     name: str
     jobs: int
@@ -170,8 +170,8 @@ def list_tokens(
     services: UseServices, principal: UsePrincipal, tenant: OfTenant = None
 ) -> TokenList:
     """Those of one's tenant; operators may name another."""
-    found = tokens.listed(services.core, chosen(principal, tenant))
-    return TokenList(tokens=[TokenOut.of(token) for token in found])
+    listed = tokens.list_all(services.core, choose_tenant(principal, tenant))
+    return TokenList(tokens=[TokenOut.of(token) for token in listed])
 
 
 @router.post("/tokens", summary="Make a token", status_code=201)
@@ -181,7 +181,7 @@ def create_token(
     """Its text is shown this once: the service keeps a hash."""
     if principal.method is Method.NONE:
         raise OpenService
-    tenant = chosen(principal, body.tenant)
+    tenant = choose_tenant(principal, body.tenant)
     issued = tokens.create(services.core, tenant, body.name, frozenset(body.scopes), body.days)
     request.state.subject = issued.token.id
     request.state.detail = {"of": tenant, "scopes": sorted(body.scopes), "days": body.days}
@@ -193,7 +193,7 @@ def revoke_token(
     services: UseServices, principal: UsePrincipal, token_id: TokenId, tenant: OfTenant = None
 ) -> TokenOut:
     """It is refused from the next request on."""
-    return TokenOut.of(tokens.revoke(services.core, chosen(principal, tenant), token_id))
+    return TokenOut.of(tokens.revoke(services.core, choose_tenant(principal, tenant), token_id))
 
 
 @router.post("/tokens/{token_id}:rotate", summary="Replace a token", status_code=201)
@@ -205,14 +205,14 @@ def rotate_token(
     tenant: OfTenant = None,
 ) -> IssuedOut:
     """A successor with the same name, scopes and length of life."""
-    owner = chosen(principal, tenant)
+    owner = choose_tenant(principal, tenant)
     return IssuedOut.of_issued(tokens.rotate(services.core, owner, token_id, body.overlap_hours))
 
 
 @router.get("/tenants", summary="List tenants")
 def list_tenants(services: UseServices) -> TenantList:
     """For operators: every tenant, its limits and what it stores."""
-    return TenantList(tenants=[TenantOut.of(tenant) for tenant in tenants.listed(services.core)])
+    return TenantList(tenants=[TenantOut.of(tenant) for tenant in tenants.list_all(services.core)])
 
 
 @router.post("/tenants", summary="Make a tenant", status_code=201)
@@ -230,11 +230,13 @@ def change_tenant(
     body: TenantChange,
 ) -> TenantOut:
     """For operators."""
-    given = body.model_dump(include=body.model_fields_set)
-    request.state.detail = dict(given)
+    changes = body.model_dump(include=body.model_fields_set)
+    request.state.detail = dict(changes)
     old = tenants.get(services.core, name)
-    limits = Limits(**vars(old.limits) | {key: given.pop(key) for key in _LIMITS & given.keys()})
-    return TenantOut.of(tenants.change(services.core, name, limits=limits, **given))
+    limits = Limits(
+        **vars(old.limits) | {key: changes.pop(key) for key in _LIMITS & changes.keys()}
+    )
+    return TenantOut.of(tenants.change(services.core, name, limits=limits, **changes))
 
 
 @router.delete("/tenants/{name}", summary="Delete a tenant")
@@ -252,7 +254,7 @@ def remove_tenant(
 _LIMITS = frozenset(vars(Limits()))
 
 
-def chosen(principal: Principal, tenant: str | None) -> str:
+def choose_tenant(principal: Principal, tenant: str | None) -> str:
     """The tenant that the request is about; raises UnknownTenant for any that is not the caller's,
     whether it is there or not.
     """

@@ -16,7 +16,7 @@ from relaxd.contract.model_tar import START, ModelTar, is_tar, pieces_of_tar
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.text import clean
 from relaxd.errors import DeclarationError
-from service.api.bodies import limited
+from service.api.bodies import read_limited
 from service.api.documents import media_type, read_request
 from service.api.errors import BodyTooLarge, MalformedForm, UnsupportedMediaType
 from service.api.wire import RequestIn
@@ -80,7 +80,7 @@ class Form:
 
 
 @asynccontextmanager
-async def received(request: Request, settings: Settings) -> AsyncIterator[Form]:
+async def receive(request: Request, settings: Settings) -> AsyncIterator[Form]:
     """The form of a request, for as long as its files are needed; raises ApiError,
     DeclarationError, ValidationError.
     """
@@ -91,7 +91,7 @@ async def received(request: Request, settings: Settings) -> AsyncIterator[Form]:
     _check_charset(request)
     parser = MultiPartParser(
         request.headers,
-        limited(request, settings.max_model_bytes, "RELAXD_MAX_MODEL_BYTES"),
+        read_limited(request, settings.max_model_bytes, "RELAXD_MAX_MODEL_BYTES"),
         max_files=3,
         max_fields=3,
         max_part_size=settings.max_request_bytes,

@@ -38,7 +38,7 @@ class Watch:
         self._polling: asyncio.Task[None] | None = None
         self._loading: dict[str, asyncio.Task[Job]] = {}
 
-    async def ended(self, job: Job, seconds: float) -> Job:
+    async def wait_for(self, job: Job, seconds: float) -> Job:
         """The job once it has ended, or as it stands after `seconds`."""
         if job.state.terminal or seconds <= 0:
             return job
@@ -123,7 +123,7 @@ async def as_sse(events: AsyncIterator[Event]) -> AsyncIterator[dict[str, str]]:
 
 
 def log_lines(jobs: Jobs, job_id: str, target: str | None) -> Iterator[str]:
-    """What has happened to a job so far, as text for people, EVENTS events at a time: time, target
+    """Yield a job's log as text for people, EVENTS events at a time: time, target
     and sentence. Raises UnknownJob at once.
     """
     last = jobs.marks([job_id])

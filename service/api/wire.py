@@ -60,8 +60,8 @@ GridValues = Annotated[
 
 
 class ProfileIn(Document):
-    """What to measure: `grid` is `auto`, or the values of some dims, of which every combination is
-    timed; a cost model is fitted to them.
+    """The profile to measure: `grid` is `auto`, or the values of some dims, of which every
+    combination is timed; a cost model is fitted to them.
     """
 
     grid: Literal["auto"] | Annotated[dict[Text, GridValues], Field(min_length=1)] | None = Field(

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Table, bindparam, insert, text, update
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from relaxd.contract.text import cleaned
+from relaxd.contract.text import sanitize
 from service.db import records
 from service.db.schema import audit, builds, counters, events, jobs
-from service.db.transaction import Note, Transaction, counter_of, finished
+from service.db.transaction import Note, Transaction, counter_of, finish_note
 from service.domain import Build, EventType, Job, Kind, Outcome, job_state
 
 Row = dict[str, Any]
@@ -81,7 +81,7 @@ def create(tx: Transaction, new: NewJob) -> Job:
     entries = [new.entry] if new.entry else []
     rows = {"jobs": [job], "builds": builds_of, "events": notes, "audit": entries}
     if not _is_clean([job, new.parts, notes, entries]):
-        rows = cleaned(rows)
+        rows = sanitize(rows)
     _write(tx.connection, rows, new.outcomes.values())
     return _job(new, rows["jobs"][0], rows["builds"])
 
@@ -103,7 +103,7 @@ def _build(tx: Transaction, part: Row, outcome: Outcome | None) -> Row:
 
 def _events(tx: Transaction, new: NewJob, state: State) -> list[Row]:
     notes: list[tuple[str | None, Note]] = [(None, new.note)]
-    notes += [(target, finished(outcome)) for target, outcome in new.outcomes.items()]
+    notes += [(target, finish_note(outcome)) for target, outcome in new.outcomes.items()]
     if state.terminal:
         notes.append((None, (EventType.JOB_FINISHED, {"state": state})))
     return tx.event_rows(new.header["id"], 1, notes)
@@ -115,8 +115,8 @@ def _write(
     """The rows by table; all outcomes are successes of the cache."""
     number, counter = len(outcomes), next(map(counter_of, outcomes), "")
     if connection.dialect.name == "postgresql":
-        given = {name: json.dumps(part) for name, part in rows.items()}
-        connection.execute(_AT_ONCE, {**given, "counter": counter, "number": number})
+        values = {name: json.dumps(part) for name, part in rows.items()}
+        connection.execute(_AT_ONCE, {**values, "counter": counter, "number": number})
         return
     for table, statement in _ONE_BY_ONE.items():
         if part := rows[table.name]:
@@ -137,8 +137,8 @@ def _job(new: NewJob, row: Row, parts: Sequence[Row]) -> Job:
         model_name=row["model_name"],
         request=new.request if same else CompileRequest.from_json(row["request"]),
         builds=tuple(
-            _as_build(part, new.outcomes.get(given["target"]))
-            for part, given in zip(parts, new.parts, strict=True)
+            _as_build(part, new.outcomes.get(record["target"]))
+            for part, record in zip(parts, new.parts, strict=True)
         ),
         finished_at=records.maybe(row["finished_at"]),
         tenant=row["tenant"],

@@ -49,7 +49,7 @@ class Database:
             yield connection
 
     def write_at_once(self) -> AbstractContextManager[Connection]:
-        """As `write`, for what is one statement on a server: it needs no transaction around it."""
+        """Do what `write` does, for one statement: on a server it needs no transaction."""
         return self.write() if self._embedded else self.read()
 
     def ping(self) -> None:

@@ -21,7 +21,7 @@ def counter_of(outcome: Outcome) -> str:
     return ENDED + (CACHED if outcome.cached else outcome.state.value)
 
 
-def finished(outcome: Outcome) -> Note:
+def finish_note(outcome: Outcome) -> Note:
     """The event of a build that ends so."""
     values = records.outcome_values(outcome)
     data = {name: values[name] for name in ("cached", "artifact", "error")}
@@ -62,7 +62,7 @@ class Transaction:
         """One build of the job, which gets locked."""
         return next(build for build in self.job(job_id).builds if build.id == build_id)
 
-    def held(self, claim: Claim) -> Build:
+    def require_claim(self, claim: Claim) -> Build:
         """The build that the claim holds; raises StaleClaim if it holds it no longer."""
         build = self.build(claim.job_id, claim.build_id)
         if build.state is not State.RUNNING or build.fence != claim.fence:
@@ -141,7 +141,7 @@ class Transaction:
         values |= {"finished_at": self.now, "waiting_on": None, "lease_until": None, **columns}
         for build in ended:
             self._set(build, outcome.state, values)
-        self._append(job_id, [(build.target, finished(outcome)) for build in ended])
+        self._append(job_id, [(build.target, finish_note(outcome)) for build in ended])
         self._align(job_id)
         self._count_ended(outcome, len(ended))
 

@@ -6,7 +6,7 @@ from sqlalchemy import JSON, Dialect, String
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from relaxd.contract.text import clean, cleaned
+from relaxd.contract.text import clean, sanitize
 
 
 class Text(TypeDecorator[str]):
@@ -34,4 +34,4 @@ class Document(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         """The document without what JSONB refuses."""
-        return cleaned(value)
+        return sanitize(value)

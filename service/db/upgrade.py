@@ -29,10 +29,10 @@ def config(connection: Connection | None = None) -> Config:
     """Alembic's configuration, with the connection to work on."""
     from alembic.config import Config
 
-    found = Config()
-    found.set_main_option("script_location", str(_MIGRATIONS))
-    found.attributes["connection"] = connection
-    return found
+    settings = Config()
+    settings.set_main_option("script_location", str(_MIGRATIONS))
+    settings.attributes["connection"] = connection
+    return settings
 
 
 def upgrade(db: Database) -> None:
@@ -65,8 +65,8 @@ def _current(connection: Connection) -> str | None:
     """The revision of the tables; None where there are none."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    return found
+    version: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return version
 
 
 def _check_usable(connection: Connection, revision: str, head: str) -> None:

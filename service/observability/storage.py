@@ -43,7 +43,7 @@ class StoreCollector(Collector):
                 "relaxd_store_quota_bytes", "The most that the store may hold.", value=quota << 20
             )
         yield from self._quarantine()
-        yield GaugeMetricFamily("relaxd_pins", "Pins.", value=len(pinning.pinned(self._core)))
+        yield GaugeMetricFamily("relaxd_pins", "Pins.", value=len(pinning.list_pins(self._core)))
         for name, metric, text in _COUNTERS:
             yield CounterMetricFamily(metric, text, value=values[name])
         yield GaugeMetricFamily(

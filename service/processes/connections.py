@@ -112,7 +112,7 @@ class TimedProtocol(H11Protocol):
             return
         self._moved += len(data)
         super().data_received(data)
-        self._look()
+        self._poll()
         if self._phase is not None and self._timer is None:
             self._check()
 
@@ -120,7 +120,7 @@ class TimedProtocol(H11Protocol):
         """The client does not read as fast as we write: watch it."""
         super().pause_writing()
         self._unsent = self.transport.get_write_buffer_size()
-        self._look()
+        self._poll()
         self._check()
 
     def on_response_complete(self) -> None:
@@ -128,10 +128,10 @@ class TimedProtocol(H11Protocol):
         crowded = 2 * len(self.connections) >= self.most
         self.timeout_keep_alive = self.crowded_s if crowded else self.kept_s  # type: ignore[assignment]
         super().on_response_complete()
-        self._look()
+        self._poll()
         self._check()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Find out what the client owes us, and start its clock anew if that has changed."""
         phase = self._owed()
         if phase != self._phase:
@@ -152,7 +152,7 @@ class TimedProtocol(H11Protocol):
         self._stop()
         if self.transport.is_closing() and not self.flow.write_paused:
             return
-        self._look()
+        self._poll()
         if self._phase is not None and self._is_late():
             self._end()
         elif self._phase is not None:

@@ -38,7 +38,7 @@ class CannotListen(ServiceError):
 
 
 @dataclass(frozen=True)
-class Place:
+class ListenAddress:
     """The API's address, and the callback that receives its URL; port 0 takes a free one."""
 
     host: str
@@ -69,11 +69,11 @@ def serve(
         services = build(settings, process="relaxd-api")
         shop = Workshop(settings.work_dir, f"api-{os.getpid()}")
         metrics.gather(services.metrics, shop.folder)
-        place = Place(host, listener.getsockname()[1], port_file)
+        address = ListenAddress(host, listener.getsockname()[1], port_file)
         environment = {**settings.environment(), metrics.SHARED: str(shop.folder)}
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_run(services, listener, place, workers, environment))
+                runner.run(_run(services, listener, address, workers, environment))
         finally:
             shop.close()
             services.close()
@@ -109,7 +109,7 @@ def _listen(host: str, port: int) -> socket.socket:
 async def _run(
     services: Services,
     listener: socket.socket,
-    place: Place,
+    address: ListenAddress,
     workers: int,
     environment: Mapping[str, str],
 ) -> None:
@@ -128,7 +128,7 @@ async def _run(
     supervisor = Supervisor(worker_command(), child, workers, services.settings.drain_s)
     async with asyncio.TaskGroup() as group:
         group.create_task(supervisor.run(stopping))
-        group.create_task(_announce(server, place, services.settings, workers))
+        group.create_task(_announce(server, address, services.settings, workers))
         try:
             if not stopping.is_set():
                 await server.serve(sockets=[listener])
@@ -170,19 +170,21 @@ def _ignore_repeated_signals(stopping: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
 
 
-async def _announce(server: uvicorn.Server, place: Place, settings: Settings, workers: int) -> None:
+async def _announce(
+    server: uvicorn.Server, address: ListenAddress, settings: Settings, workers: int
+) -> None:
     while not server.started:
         if server.should_exit:
             return
         await asyncio.sleep(0.02)
-    if place.port_file:
-        fresh = place.port_file.with_name(f".{place.port_file.name}.{os.getpid()}")
-        fresh.write_text(f"{place.port}\n")
-        fresh.replace(place.port_file)
-    host = f"[{place.host}]" if ":" in place.host else place.host
+    if address.port_file:
+        fresh = address.port_file.with_name(f".{address.port_file.name}.{os.getpid()}")
+        fresh.write_text(f"{address.port}\n")
+        fresh.replace(address.port_file)
+    host = f"[{address.host}]" if ":" in address.host else address.host
     beside = (
         f"{workers} worker{'s' if workers != 1 else ''}, data in {settings.data_dir}"
         if workers
         else "API only"
     )
-    print(f"relaxd is ready at http://{host}:{place.port} ({beside})", flush=True)
+    print(f"relaxd is ready at http://{host}:{address.port} ({beside})", flush=True)

@@ -22,7 +22,7 @@ def collect(data_dir: Path | None, *, dry_run: bool) -> dict[str, Any]:
 
 
 def check(data_dir: Path | None) -> dict[str, Any]:
-    """What `artifacts.checking` found in the store, by all that the database needs of it, as a JSON
+    """Check the store with `artifacts.checking`, by all that the database needs of it, as a JSON
     document; safe beside a running service. Raises as `service.bootstrap.build`, StorageFailed.
     """
     with _opened(data_dir) as services:

@@ -28,14 +28,14 @@ from service.usecases import (
     attesting,
     claiming,
     fleet,
-    giving,
-    holding,
+    grants,
+    holdings,
     indexing,
     results,
     sharing,
     tracing,
 )
-from service.usecases.remembering import remembered
+from service.usecases.remembering import recall
 
 FLEET_S = 1.0
 """How long is remembered which workers live."""
@@ -47,12 +47,12 @@ logger = structlog.get_logger("relaxd.answers")
 class Answer:
     """A build's result, and what equal builds have in common."""
 
-    flight: str
+    flight_key: str
     outcome: Outcome
 
 
 @dataclass(frozen=True)
-class Asker:
+class Requester:
     """Whose builds are to be answered, of which model and request."""
 
     tenant: str
@@ -61,108 +61,112 @@ class Asker:
     request: CompileRequest
 
 
-def answers(core: Core, asker: Asker, capabilities: Mapping[str, str]) -> dict[str, Answer]:
+def answers(core: Core, requester: Requester, capabilities: Mapping[str, str]) -> dict[str, Answer]:
     """The results that the cache has, by target; `capabilities` are what its worker would need, by
     target. Raises DatabaseUnavailable.
     """
-    if asker.request.options.dump:  # the bundle says nothing of it
+    if requester.request.options.dump:  # the bundle says nothing of it
         return {}
     reports = core.recent.get("reports", core.clock(), FLEET_S, lambda: _reports(core))
-    found = {}
+    results = {}
     for target, capability in capabilities.items():
         report = reports.get(capability)
-        if report and (answer := _answer(core, asker, target, report)):
-            found[target] = answer
-    return found
+        if report and (answer := _answer(core, requester, target, report)):
+            results[target] = answer
+    return results
 
 
 def end_queued(core: Core, build_id: str, report: Mapping[str, Any]) -> bool:
     """End a queued build whose result the cache has, on the worker of that report; whether there is
     nothing left to do with it.
     """
-    if (found := claiming.find(core, build_id)) is None:
+    if (queued := claiming.find(core, build_id)) is None:
         return True
-    job, build = found
+    job, build = queued
     if job.kind is not Kind.COMPILE or job.request.options.dump:
         return False
-    asker = Asker(job.tenant, sharing.shares(core, job.tenant), job.model, job.request)
-    answer = _answer(core, asker, build.target, report)
+    requester = Requester(job.tenant, sharing.shares(core, job.tenant), job.model, job.request)
+    answer = _answer(core, requester, build.target, report)
     if answer is None:
         return False
     with core.writing() as tx:
         fresh = tx.build(job.id, build.id)
         if fresh.state is not State.QUEUED:
             return True
-        tx.end(fresh, answer.outcome, action_key=answer.flight)
-    tracing.shared(core, build, answer.outcome)
+        tx.end(fresh, answer.outcome, action_key=answer.flight_key)
+    tracing.record_shared(core, build, answer.outcome)
     indexing.publish(core, job.id)
-    logger.info("build answered", job_id=job.id, build_id=build.id, action_key=answer.flight)
+    logger.info("build answered", job_id=job.id, build_id=build.id, action_key=answer.flight_key)
     return True
 
 
 def _reports(core: Core) -> dict[str, Mapping[str, Any]]:
-    """What workers report by capability, where all of them that live report the same."""
-    found: dict[str, list[Mapping[str, Any] | None]] = {}
+    """Collect workers' reports by capability, where all that live report the same."""
+    by_capability: dict[str, list[Mapping[str, Any] | None]] = {}
     for worker in fleet.live_workers(core):
         for capability in worker.capabilities:
-            found.setdefault(capability, []).append(worker.keys)
+            by_capability.setdefault(capability, []).append(worker.keys)
     return {
         capability: reports[0]
-        for capability, reports in found.items()
+        for capability, reports in by_capability.items()
         if reports[0] and all(report == reports[0] for report in reports)
     }
 
 
-def _answer(core: Core, asker: Asker, target: str, report: Mapping[str, Any]) -> Answer | None:
+def _answer(
+    core: Core, requester: Requester, target: str, report: Mapping[str, Any]
+) -> Answer | None:
     try:
-        key = core.compiler.known_key(asker.model, asker.request, target, report["identity"])
+        key = core.compiler.known_key(
+            requester.model, requester.request, target, report["identity"]
+        )
     except CompileError:  # a worker says why
         return None
     if key is None:
         return None
-    flight = sharing.flight_of(asker.tenant, key.digest, shared=asker.shares)
+    flight_key = sharing.flight_key_of(requester.tenant, key.digest, shared=requester.shares)
     signed_by = report["signed_by"]
 
-    def find(look: Core) -> Outcome | None:
-        return _known(look, asker, key, flight, signed_by)
+    def find(snapshot: Core) -> Outcome | None:
+        return _known(snapshot, requester, key, flight_key, signed_by)
 
     def stands(outcome: Outcome | None) -> bool:
-        return outcome is not None and _stands(core, asker.tenant, flight, outcome)
+        return outcome is not None and _stands(core, requester.tenant, flight_key, outcome)
 
-    place = ("answer", asker.tenant, asker.shares, flight, signed_by)
-    outcome = remembered(core, place, find, stands)
-    return Answer(flight, outcome) if outcome else None
+    cache_key = ("answer", requester.tenant, requester.shares, flight_key, signed_by)
+    outcome = recall(core, cache_key, find, stands)
+    return Answer(flight_key, outcome) if outcome else None
 
 
 def _known(
-    core: Core, asker: Asker, key: ActionKey, flight: str, signed_by: str | None
+    core: Core, requester: Requester, key: ActionKey, flight_key: str, signed_by: str | None
 ) -> Outcome | None:
     """The result, which the tenant holds from then on; None where a worker has to look."""
     try:
-        digest = core.store.actions.get(flight)
+        digest = core.store.actions.get(flight_key)
         if digest is None:
             return None
         named = read_document(core.store.blobs, digest).annotations.get(ACTION_KEY)
-        if named != key.digest or not _is_signed(core, asker.tenant, digest, signed_by):
+        if named != key.digest or not _is_signed(core, requester.tenant, digest, signed_by):
             return None
-        outcome = results.bundle_outcome(core, digest, asker.tenant, cached=True)
-        giving.give(core, asker.tenant, outcome, shared=asker.shares)
+        outcome = results.bundle_outcome(core, digest, requester.tenant, cached=True)
+        grants.give(core, requester.tenant, outcome, shared=requester.shares)
     except (RelaxdError, ValueError) as error:
         logger.warning("a cached result was not read", key=key.digest, error=str(error))
         return None
     return outcome
 
 
-def _stands(core: Core, tenant: str, flight: str, outcome: Outcome) -> bool:
+def _stands(core: Core, tenant: str, flight_key: str, outcome: Outcome) -> bool:
     """True if the cache still has a result that was found before, and the tenant holds it: a later
     one of its name does not.
     """
     try:
         bundle = outcome.artifact.digest if outcome.artifact else ""
-        there = core.store.actions.names(flight, bundle) and core.store.blobs.has(bundle)
-        return there and holding.is_held(core, tenant, bundle)
+        there = core.store.actions.names(flight_key, bundle) and core.store.blobs.has(bundle)
+        return there and holdings.is_held(core, tenant, bundle)
     except StoreError as error:
-        logger.warning("a cached result was not looked up", key=flight, error=str(error))
+        logger.warning("a cached result was not looked up", key=flight_key, error=str(error))
         return False
 
 
@@ -175,7 +179,7 @@ def _is_signed(core: Core, tenant: str, bundle: str, signed_by: str | None) -> b
 
 
 def report(core: Core) -> dict[str, Any] | None:
-    """What a worker reports of itself, None where it lacks a tool."""
+    """Describe this worker, None where it lacks a tool."""
     try:
         identity = core.compiler.identity()
     except CompileError as error:

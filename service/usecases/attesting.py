@@ -15,7 +15,7 @@ from relaxd.provenance.statement import Subjects, provenance
 from service.core import Core
 from service.domain import Claim
 from service.identity import bundles_of
-from service.usecases import holding
+from service.usecases import holdings
 
 logger = structlog.get_logger("relaxd.worker")
 
@@ -68,7 +68,7 @@ def attest_known(core: Core, claim: Claim, bundle: str, signer: Signer | None) -
         logger.warning("a cached bundle names another action key, and is not signed", bundle=bundle)
         return
     attest(core, claim, bundle, signer)
-    holding.give(core, claim.tenant, bundle)
+    holdings.give(core, claim.tenant, bundle)
 
 
 def is_signed(core: Core, bundle: str, repository: str, key: PublicKey) -> bool:

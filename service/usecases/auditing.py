@@ -47,11 +47,11 @@ def record(
 
 
 def entry_of(
-    change: Change, at: float, *, tenant: str, subject: str, outcome: str = "done"
+    change: Change, time: float, *, tenant: str, subject: str, outcome: str = "done"
 ) -> dict[str, object]:
     """The row of an entry, also for who writes it with the change itself."""
     return {
-        "time": at,
+        "time": time,
         "tenant": tenant,
         "principal": change.principal,
         "action": change.action,
@@ -62,7 +62,9 @@ def entry_of(
     }
 
 
-def listed(core: Core, tenant: str | None, limit: int, before: int | None = None) -> list[Entry]:
+def list_entries(
+    core: Core, tenant: str | None, limit: int, before: int | None = None
+) -> list[Entry]:
     """Entries, the newest first, of one tenant or of all; `before` is the id of the last entry of
     the page before.
     """

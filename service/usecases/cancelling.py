@@ -37,6 +37,6 @@ def _cancel_some(core: Core, job_id: str, tenant: str | None) -> bool:
             .order_by(builds.c.position)
             .limit(_AT_A_TIME)
         )
-        found = [records.build_from(row) for row in tx.connection.execute(queued)]
-        tx.end_all(job_id, found, CANCELLED)
-    return len(found) == _AT_A_TIME
+        cancelled = [records.build_from(row) for row in tx.connection.execute(queued)]
+        tx.end_all(job_id, cancelled, CANCELLED)
+    return len(cancelled) == _AT_A_TIME

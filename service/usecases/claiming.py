@@ -24,7 +24,7 @@ class _Key:
     """A build's action key, and what it is compared by."""
 
     digest: str
-    flight: str
+    flight_key: str
     shared: bool
 
 
@@ -32,10 +32,10 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
     """A claim on the build, or None where there is nothing to do: it is taken, has ended, or now
     waits for an equal one.
     """
-    asked_at, found = core.clock(), find(core, build_id)
-    if found is None:
+    asked_at, claimed = core.clock(), find(core, build_id)
+    if claimed is None:
         return None
-    job, build = found
+    job, build = claimed
     try:
         digest = core.compiler.action_key(job.kind, job.model, job.request, build.target).digest
     except CompileError as error:
@@ -56,7 +56,7 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
 
 def _key(core: Core, tenant: str, digest: str) -> _Key:
     shared = sharing.shares(core, tenant)
-    return _Key(digest, sharing.flight_of(tenant, digest, shared=shared), shared)
+    return _Key(digest, sharing.flight_key_of(tenant, digest, shared=shared), shared)
 
 
 def find(core: Core, build_id: str) -> tuple[Job, Build] | None:
@@ -84,24 +84,24 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> 
     # this one.
     running = (
         select(builds.c.id, builds.c.tenant)
-        .where(builds.c.action_key == key.flight, builds.c.state == State.RUNNING)
+        .where(builds.c.action_key == key.flight_key, builds.c.state == State.RUNNING)
         .with_for_update()
     )
     if holder := tx.connection.execute(running).one_or_none():
-        _park(tx, build, key.flight, holder.id if holder.tenant == job.tenant else FOREIGN)
+        _park(tx, build, key.flight_key, holder.id if holder.tenant == job.tenant else FOREIGN)
         return None
     if not scheduling.enter(tx, job.tenant):
         return None
     fence = build.fence + 1
     note = (
         EventType.BUILD_STARTED,
-        {"worker": worker, "attempt": build.attempts + 1, "action_key": key.flight},
+        {"worker": worker, "attempt": build.attempts + 1, "action_key": key.flight_key},
     )
     tx.change(
         build,
         State.RUNNING,
         note,
-        action_key=key.flight,
+        action_key=key.flight_key,
         fence=fence,
         attempts=build.attempts + 1,
         worker=worker,
@@ -119,7 +119,7 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> 
         model_name=job.model_name,
         request=job.request,
         action_key=key.digest,
-        flight=key.flight,
+        flight_key=key.flight_key,
         tenant=job.tenant,
         shared=key.shared,
     )
@@ -131,11 +131,13 @@ def waits_for(holder: str) -> str:
     return reason if holder == FOREIGN else f"{reason}, {holder}"
 
 
-def _park(tx: Transaction, build: Build, flight: str, holder: str) -> None:
+def _park(tx: Transaction, build: Build, flight_key: str, holder: str) -> None:
     if build.waiting_on == holder:
         return
     tx.connection.execute(
-        update(builds).where(builds.c.id == build.id).values(action_key=flight, waiting_on=holder)
+        update(builds)
+        .where(builds.c.id == build.id)
+        .values(action_key=flight_key, waiting_on=holder)
     )
     tx.emit(
         build.job_id,

@@ -10,7 +10,7 @@ from artifacts.collection import Limits, Report, collect
 from service.core import Core
 from service.db.schema import STORE_BYTES, builds, jobs
 from service.domain import Collection
-from service.usecases import auditing, chores, counting, expiring, holding, pinning
+from service.usecases import auditing, chores, counting, expiring, holdings, pinning
 
 _BUNDLES = re.compile(r"[^/]+/bundles")
 """The repository of bundles of any tenant."""
@@ -64,7 +64,7 @@ def _run(core: Core, beat: Callable[[], None], *, dry_run: bool) -> Collection:
     uploads = expiring.abandoned_uploads(core, dry_run=dry_run)
     corrupt = expiring.corrupt_blobs(core, dry_run=dry_run)
     if not dry_run:
-        holding.release(core, report.removed, began)
+        holdings.release(core, report.removed, began)
         _count(core, report, expired, known)
     return Collection(
         dry_run=dry_run,
@@ -101,25 +101,25 @@ def roots(core: Core) -> Iterator[str]:
     """Digests of what is needed: tags, pins, and the models, samples, bundles and reproducers of
     jobs.
     """
-    for pin in pinning.pinned(core):
+    for pin in pinning.list_pins(core):
         yield pin.digest
     # First: a job is there before its tag.
     tags = list(core.store.references.all_tags())
     with core.reading() as tx:
-        kept = ~expiring.is_old(core, tx.now)
+        recent = ~expiring.is_old(core, tx.now)
         of_jobs = builds.join(jobs, builds.c.job_id == jobs.c.id)
         artifact = builds.c.artifact["digest"].as_string()
         reproducer = builds.c.error["details"]["reproducer"]["digest"].as_string()
-        found = [
-            select(jobs.c.model).where(kept).distinct(),
-            select(jobs.c.index_digest).where(kept).distinct(),
-            select(jobs.c.request["samples"].as_string()).where(kept).distinct(),
-            select(artifact).select_from(of_jobs).where(kept).distinct(),
-            select(reproducer).select_from(of_jobs).where(kept).distinct(),
+        needed = [
+            select(jobs.c.model).where(recent).distinct(),
+            select(jobs.c.index_digest).where(recent).distinct(),
+            select(jobs.c.request["samples"].as_string()).where(recent).distinct(),
+            select(artifact).select_from(of_jobs).where(recent).distinct(),
+            select(reproducer).select_from(of_jobs).where(recent).distinct(),
         ]
-        digests = {digest for query in found for digest in tx.connection.scalars(query) if digest}
+        digests = {digest for query in needed for digest in tx.connection.scalars(query) if digest}
         # Of the others, an earlier release made the index: the tag alone names it.
-        unnoted = kept & jobs.c.index_digest.is_(None)
+        unnoted = recent & jobs.c.index_digest.is_(None)
         unknown = set(tx.connection.scalars(select(jobs.c.id).where(unnoted)))
     yield from digests
     for repository, tag in tags:
@@ -134,8 +134,8 @@ def _untag_lost_jobs(core: Core, *, dry_run: bool) -> int:
     # A job is there before its tag: whoever has a tag here and no job has lost it.
     tags = [entry for entry in references.all_tags() if _job_of(*entry)]
     with core.reading() as tx:
-        kept = ~expiring.is_old(core, tx.now)
-        living = set(tx.connection.scalars(select(jobs.c.id).where(kept)))
+        recent = ~expiring.is_old(core, tx.now)
+        living = set(tx.connection.scalars(select(jobs.c.id).where(recent)))
     lost = [(repository, tag) for repository, tag in tags if _job_of(repository, tag) not in living]
     for repository, tag in lost if not dry_run else ():
         if digest := references.resolve(repository, tag):
@@ -144,5 +144,5 @@ def _untag_lost_jobs(core: Core, *, dry_run: bool) -> int:
 
 
 def _job_of(repository: str, tag: str) -> str | None:
-    found = _JOB_TAG.fullmatch(tag) if _BUNDLES.fullmatch(repository) else None
-    return found[1] if found else None
+    match = _JOB_TAG.fullmatch(tag) if _BUNDLES.fullmatch(repository) else None
+    return match[1] if match else None

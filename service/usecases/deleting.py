@@ -82,8 +82,8 @@ def _forget_results(core: Core, job_ids: Sequence[str]) -> None:
     """
     with core.reading() as tx:
         own = select(jobs.c.id, builds.c.action_key, jobs.c.kind).join(builds)
-        found = tx.connection.execute(own.where(jobs.c.id.in_(job_ids))).all()
-        keys = {row.action_key for row in found if row.action_key and row.kind == Kind.COMPILE}
+        lost = tx.connection.execute(own.where(jobs.c.id.in_(job_ids))).all()
+        keys = {row.action_key for row in lost if row.action_key and row.kind == Kind.COMPILE}
         shared = select(builds.c.action_key).where(
             builds.c.action_key.in_(keys), builds.c.job_id.not_in(job_ids)
         )
@@ -117,8 +117,8 @@ def _remove_rights(core: Core, name: str) -> None:
     mine = holdings.c.tenant == name
     while True:
         with core.writing() as tx:
-            some = select(holdings.c.digest).where(mine).limit(_HOLDINGS)
-            gone = delete(holdings).where(mine, holdings.c.digest.in_(some.scalar_subquery()))
+            batch = select(holdings.c.digest).where(mine).limit(_HOLDINGS)
+            gone = delete(holdings).where(mine, holdings.c.digest.in_(batch.scalar_subquery()))
             if tx.connection.execute(gone).rowcount == _HOLDINGS:
                 continue
             if late := tx.connection.execute(_of(name).limit(1)).one_or_none():

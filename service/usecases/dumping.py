@@ -29,5 +29,5 @@ def with_dumps(core: Core, job: Job) -> Job:
 def _dump(core: Core, tenant: str, build: Build) -> Artifact | None:
     if build.artifact is None:
         return None
-    found = dump_of(core.store, build.artifact.digest, bundles_of(tenant))
-    return Artifact(found.digest, found.ref, found.size) if found else None
+    dump = dump_of(core.store, build.artifact.digest, bundles_of(tenant))
+    return Artifact(dump.digest, dump.ref, dump.size) if dump else None

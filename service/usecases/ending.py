@@ -12,7 +12,7 @@ from service.db import records
 from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, Outcome
-from service.usecases import giving, indexing, tracing
+from service.usecases import grants, indexing, tracing
 from service.usecases.dumping import lacks_dump
 
 CANCELLED = Outcome(State.CANCELLED)
@@ -20,9 +20,9 @@ CANCELLED = Outcome(State.CANCELLED)
 
 def finish(core: Core, claim: Claim, outcome: Outcome) -> None:
     """End the claimed build and settle those that waited for it; raises StaleClaim."""
-    giving.give(core, claim.tenant, outcome, shared=claim.shared)
+    grants.give(core, claim.tenant, outcome, shared=claim.shared)
     with core.writing() as tx:
-        build = tx.held(claim)
+        build = tx.require_claim(claim)
         tx.end(build, outcome)
     if outcome.artifact:
         indexing.publish(core, build.job_id)
@@ -34,7 +34,7 @@ def release(core: Core, claim: Claim, failure: Failure, *, attempted: bool) -> N
     an attempt; raises StaleClaim.
     """
     with core.writing() as tx:
-        build = tx.held(claim)
+        build = tx.require_claim(claim)
         outcome = take_back(core, tx, build, failure, attempted=attempted)
     follow_up(core, build, outcome)
 
@@ -80,8 +80,8 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
     shared = replace(outcome, cached=outcome.state is State.SUCCEEDED)
     for build in waiting:
         if build.tenant != ended.tenant:
-            giving.give(core, build.tenant, outcome, shared=True)
-        shared = giving.named_for(build.tenant, shared)
+            grants.give(core, build.tenant, outcome, shared=True)
+        shared = grants.named_for(build.tenant, shared)
         with core.writing() as tx:
             job = tx.job(build.job_id)
             fresh = next(fresh for fresh in job.builds if fresh.id == build.id)
@@ -95,7 +95,7 @@ def settle(core: Core, ended: Build, outcome: Outcome) -> None:
         if again:
             core.doorbell.ring(build.id, build.capability)
             continue
-        tracing.shared(core, build, outcome)
+        tracing.record_shared(core, build, outcome)
         if shared.artifact:
             indexing.publish(core, build.job_id)
 

@@ -41,7 +41,7 @@ class Gate:
         return not self._closed
 
     def at_once(self, credential: str) -> Principal | None:
-        """As `enter`, as far as no database is needed to know; None where one is."""
+        """Do what `enter` does without the database; None where that is needed."""
         if not self._closed and time.monotonic() < self._open_until:
             return ANYONE
         if self._operator and hmac.compare_digest(credential.encode(), self._operator):

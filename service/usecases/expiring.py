@@ -46,11 +46,11 @@ def expire_jobs(core: Core, beat: Callable[[], None]) -> int:
 def _expire_batch(core: Core) -> int:
     with core.writing() as tx:
         query = select(jobs.c.id).where(is_old(core, tx.now)).limit(BATCH)
-        found = tx.connection.scalars(query.with_for_update(skip_locked=True)).all()
+        job_ids = tx.connection.scalars(query.with_for_update(skip_locked=True)).all()
         for table in (events, builds):
-            tx.connection.execute(delete(table).where(table.c.job_id.in_(found)))
-        tx.connection.execute(delete(jobs).where(jobs.c.id.in_(found)))
-    return len(found)
+            tx.connection.execute(delete(table).where(table.c.job_id.in_(job_ids)))
+        tx.connection.execute(delete(jobs).where(jobs.c.id.in_(job_ids)))
+    return len(job_ids)
 
 
 def abandoned_uploads(core: Core, *, dry_run: bool) -> int:
@@ -75,5 +75,5 @@ def corrupt_blobs(core: Core, *, dry_run: bool) -> int:
         return 0
     before = core.clock() - days * 86400
     if dry_run:
-        return sum(held.touched < before for held in blobs.quarantine())
+        return sum(blob.touched < before for blob in blobs.quarantine())
     return blobs.clear_quarantine(before)

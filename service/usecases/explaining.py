@@ -24,18 +24,18 @@ def report_of(store: Artifacts, digest: str, repository: str = REPOSITORY) -> Re
     if MANIFEST not in files:
         raise InvalidManifest(f"the artifact has no {MANIFEST}, so it is no bundle")
     manifest = Manifest.from_json(_document(store, files, MANIFEST))
-    found = _document(store, files, kernels.FILENAME)
+    document = _document(store, files, kernels.FILENAME)
     return assemble(
         manifest,
         _document(store, files, numerics.FILENAME),
-        kernels.kernels_of(found) if found else [],
+        kernels.kernels_of(document) if document else [],
         profiles_of(store, digest, repository),
         digest,
     )
 
 
 def profiles_of(store: Artifacts, digest: str, repository: str) -> list[Profile]:
-    """What was measured of a bundle, the newest last; a bundle of an older release holds its own.
+    """Read a bundle's profiles, the newest last; a bundle of an older release holds its own.
 
     Raises StoreError.
     """
@@ -43,9 +43,11 @@ def profiles_of(store: Artifacts, digest: str, repository: str) -> list[Profile]
 
 
 def measurements(store: Artifacts, digest: str, repository: str) -> list[tuple[Profile, bytes]]:
-    """As `profiles_of`, each with the document it was read from."""
-    found = read_attached(store, PROFILE, digest, repository, profile.MAX_BYTES)
-    profiles = [(Profile.read(content, referrer), content) for referrer, content in found.items()]
+    """Read profiles as `profiles_of` does, each with the document it was read from."""
+    attached = read_attached(store, PROFILE, digest, repository, profile.MAX_BYTES)
+    profiles = [
+        (Profile.read(content, referrer), content) for referrer, content in attached.items()
+    ]
     files = bundle_files(read_document(store.blobs, digest))
     if profile.FILENAME in files:
         content = store.blobs.read(files[profile.FILENAME].digest)

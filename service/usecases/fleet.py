@@ -61,14 +61,14 @@ def live_workers(core: Core) -> list[Worker]:
         return [records.worker_from(row) for row in tx.connection.execute(query)]
 
 
-def served(core: Core) -> frozenset[str]:
+def served_capabilities(core: Core) -> frozenset[str]:
     """The capabilities of all live workers."""
     return frozenset(name for worker in live_workers(core) for name in worker.capabilities)
 
 
 def require(core: Core, capabilities: Mapping[str, str]) -> None:
     """Raises NoWorker or TargetNotServed unless a live worker has each target's capability."""
-    able = served(core)
+    able = served_capabilities(core)
     if not able:
         raise NoWorker
     for target, capability in capabilities.items():

@@ -16,9 +16,9 @@ from service.core import Core
 from service.db.schema import jobs
 from service.domain import Artifact, Job
 from service.identity import bundles_of
-from service.usecases import holding
+from service.usecases import holdings
 from service.usecases.naming import tag_of
-from service.usecases.remembering import remembered
+from service.usecases.remembering import recall
 
 _MANIFEST = "manifest.json"
 
@@ -37,7 +37,7 @@ def index_of(core: Core, job: Job) -> Artifact | None:
     return _current(core, job, digest, is_complete, _publish)
 
 
-def prepared(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str | None:
+def prepare_index(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str | None:
     """The digest of the index over these bundles, by target, for a job of the tenant's that is
     about to be written; None where there are none, or the store fails.
     """
@@ -120,23 +120,23 @@ def _publish(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
     """Store the index, which the tenant holds from then on; its digest."""
     entries = [_entry(core, target, artifact.digest) for target, artifact in built.items()]
     digest = publish_index(core.store.blobs, entries)
-    holding.hold(core, tenant, {digest: core.store.blobs.size(digest)})
+    holdings.hold(core, tenant, {digest: core.store.blobs.size(digest)})
     return digest
 
 
 def _publish_once(core: Core, tenant: str, built: Mapping[str, Artifact]) -> str:
-    """As `_publish`, but for an index that was stored a while ago: jobs with equal bundles have
+    """Publish unless an index was stored a while ago: jobs with equal bundles have
     equal ones.
     """
     bundles = sorted((target, artifact.digest) for target, artifact in built.items())
 
-    def find(look: Core) -> str:
-        return _publish(look, tenant, built)
+    def find(snapshot: Core) -> str:
+        return _publish(snapshot, tenant, built)
 
     def stands(digest: str) -> bool:
-        return core.store.blobs.has(digest) and holding.is_held(core, tenant, digest)
+        return core.store.blobs.has(digest) and holdings.is_held(core, tenant, digest)
 
-    return remembered(core, ("index", tenant, *bundles), find, stands)
+    return recall(core, ("index", tenant, *bundles), find, stands)
 
 
 def _note(core: Core, job_id: str, digest: str) -> None:

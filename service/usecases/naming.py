@@ -38,19 +38,19 @@ class JobTags:
         """The index of the job, once one of its builds has a bundle."""
         if repository != bundles_of(self.tenant) or not tag.startswith(JOB_TAG):
             return None
-        given = {"tenant": self.tenant, "id": tag.removeprefix(JOB_TAG)}
+        arguments = {"tenant": self.tenant, "id": tag.removeprefix(JOB_TAG)}
         with self.core.reading() as tx:
-            return tx.connection.execute(_INDEX, given).scalar_one_or_none()
+            return tx.connection.execute(_INDEX, arguments).scalar_one_or_none()
 
     def tags(self, repository: str, after: str, most: int | None) -> Sequence[str]:
-        """As `Tags.tags`; reads no more rows than it returns."""
+        """See `Tags.tags`; reads no more rows than it returns."""
         begun = _BEGINNING.match(after)
         if repository != bundles_of(self.tenant) or (after > JOB_TAG and not begun):
             return ()
-        given = {"tenant": self.tenant, "after": begun[1] if begun else ""}
+        arguments = {"tenant": self.tenant, "after": begun[1] if begun else ""}
         with self.core.reading() as tx:
-            found = tx.connection.scalars(_IDS.limit(most), given)
-            return [tag for job_id in found if (tag := tag_of(job_id)) > after]
+            ids = tx.connection.scalars(_IDS.limit(most), arguments)
+            return [tag for job_id in ids if (tag := tag_of(job_id)) > after]
 
     def count(self) -> int:
         """How many there are."""

@@ -36,10 +36,10 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What was there at a time: the last event of every job that lives or changed lately."""
+class Snapshot:
+    """The state at a time: the last event of every job that lives or changed lately."""
 
-    at: float
+    time: float
     seen: Mapping[str, int]
 
 
@@ -61,7 +61,7 @@ def queue(core: Core, tenant: str) -> Queue:
     """See `Jobs.queue`."""
     workers = len(live_workers(core))
     with core.reading() as tx:
-        places = positions(tx, tenant)
+        positions_of = positions(tx, tenant)
         running, queued = (
             tx.connection.execute(
                 select(func.count()).where(
@@ -72,19 +72,19 @@ def queue(core: Core, tenant: str) -> Queue:
             ).scalar_one()
             for state in (State.RUNNING, State.QUEUED)
         )
-    return Queue(running, queued, workers, _first_places(places))
+    return Queue(running, queued, workers, _first_positions(positions_of))
 
 
-def changed(core: Core, tenant: str, last: Look | None) -> tuple[Look, list[Brief]]:
+def read_changes(core: Core, tenant: str, last: Snapshot | None) -> tuple[Snapshot, list[Brief]]:
     """A look at the jobs, and those that have changed since the last one; without one, none."""
     with core.reading() as tx:
-        recent = (last.at if last else tx.now) - OVERLAP_S
+        recent = (last.time if last else tx.now) - OVERLAP_S
         lately = or_(jobs.c.created_at > recent, jobs.c.finished_at > recent)
         query = _of(tenant).where(or_(jobs.c.state.in_(LIVE), lately))
         rows = tx.connection.execute(query).all()
         fresh = [row for row in rows if last and last.seen.get(row.id) != row.last_seq]
-        look = Look(tx.now, {row.id: row.last_seq for row in rows})
-        return look, _briefs(tx, fresh, tenant)
+        snapshot = Snapshot(tx.now, {row.id: row.last_seq for row in rows})
+        return snapshot, _briefs(tx, fresh, tenant)
 
 
 def _of(tenant: str) -> Select[Any]:
@@ -111,7 +111,7 @@ def _briefs(tx: Transaction, rows: Sequence[Row[Any]], tenant: str) -> list[Brie
     counts, cached = _counts(tx, ids)
     running = _running(tx, ids)
     queued = any(State.QUEUED in count for count in counts.values())
-    places = _first_places(positions(tx, tenant)) if queued else {}
+    positions_of = _first_positions(positions(tx, tenant)) if queued else {}
     return [
         Brief(
             id=row.id,
@@ -123,7 +123,7 @@ def _briefs(tx: Transaction, rows: Sequence[Row[Any]], tenant: str) -> list[Brie
             builds=counts[row.id],
             cached=cached[row.id],
             running=tuple(running[row.id][:RUNNING_SHOWN]),
-            position=places.get(row.id),
+            position=positions_of.get(row.id),
         )
         for row in rows
     ]
@@ -142,8 +142,8 @@ def _counts(
             .group_by(builds.c.job_id, builds.c.state, builds.c.cached)
         )
         for row in tx.connection.execute(query):
-            found, state = counts[row.job_id], State(row.state)
-            found[state] = found.get(state, 0) + row.builds
+            build_counts, state = counts[row.job_id], State(row.state)
+            build_counts[state] = build_counts.get(state, 0) + row.builds
             cached[row.job_id] += row.builds if row.cached else 0
     return counts, cached
 
@@ -166,10 +166,10 @@ def _parts(ids: Sequence[str]) -> list[Sequence[str]]:
     return [ids[start : start + _AT_A_TIME] for start in range(0, len(ids), _AT_A_TIME)]
 
 
-def _first_places(places: Mapping[str, int]) -> dict[str, int]:
+def _first_positions(positions: Mapping[str, int]) -> dict[str, int]:
     """The least place of each job's builds, whose ids begin with the job's."""
     first: dict[str, int] = {}
-    for build_id, place in places.items():
+    for build_id, position in positions.items():
         job_id = build_id.rpartition("-")[0]
-        first[job_id] = min(place, first.get(job_id, place))
+        first[job_id] = min(position, first.get(job_id, position))
     return first

@@ -10,7 +10,7 @@ from service.db.schema import pins
 from service.domain import Pin
 from service.errors import UnknownPin
 from service.identity import DEFAULT
-from service.usecases import holding
+from service.usecases import holdings
 
 
 def pin(
@@ -43,7 +43,7 @@ def pin(
 
 
 def _keep(core: Core, digest: str, tenant: str) -> None:
-    blobs = holding.view(core, tenant).blobs
+    blobs = holdings.view(core, tenant).blobs
     if not blobs.touch(digest):
         raise BlobNotFound(digest)
     try:
@@ -62,7 +62,7 @@ def unpin(core: Core, digest: str, tenant: str = DEFAULT) -> None:
             raise UnknownPin(digest)
 
 
-def pinned(core: Core, tenant: str | None = None) -> list[Pin]:
+def list_pins(core: Core, tenant: str | None = None) -> list[Pin]:
     """The pins that hold now, oldest first; of one tenant, or of all."""
     with core.reading() as tx:
         holds = or_(pins.c.expires_at.is_(None), pins.c.expires_at > tx.now)

@@ -1,4 +1,4 @@
-"""Whether the service can take jobs: its database, its store and its data folder."""
+"""Readiness for jobs: checks the database, the store and the data folder."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""What was found in the store, remembered for as long as it may be taken for what is there."""
+"""Look-ups in the store, remembered for as long as they may be taken for current."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -18,7 +18,7 @@ LOOK_S = 30.0
 NONE_S = 1.0
 """The same where nothing was found."""
 MOST_S = 1800.0
-"""How long a look at names and at the first blob is enough; see `remembered`."""
+"""How long a look at names and at the first blob is enough; see `recall`."""
 
 logger = structlog.get_logger("relaxd.store")
 
@@ -32,12 +32,13 @@ def looking(core: Core) -> Core:
     return replace(core, store=replace(core.store, blobs=blobs, actions=actions))
 
 
-def remembered(
+def recall(
     core: Core, key: tuple[Hashable, ...], find: Callable[[Core], T], stands: Callable[[T], bool]
 ) -> T:
-    """What `find` finds by one look, and has to touch: collections spare it for the grace period,
-    of which a quarter is waited at the most. It is found anew then, where `stands` says that a name
-    has moved or a blob is lost, and once any blob has been set aside as corrupt. Raises as both do.
+    """Return what `find` reads by one snapshot, and has to touch: collections spare it for the
+    grace period, of which a quarter is waited at the most. It is found anew then, where `stands`
+    says that a name has moved or a blob is lost, and once any blob has been set aside as corrupt.
+    Raises as both do.
     """
     most_s = min(MOST_S, core.settings.grace_s / 4)
     return core.recent.get(

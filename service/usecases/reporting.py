@@ -14,7 +14,7 @@ from service.errors import StaleClaim
 
 def beat(core: Core, claim: Claim) -> bool:
     """Renew the lease; whether the build is to be cancelled. Raises StaleClaim."""
-    held = (
+    claimed = (
         (builds.c.id == claim.build_id)
         & (builds.c.fence == claim.fence)
         & (builds.c.state == State.RUNNING)
@@ -22,7 +22,7 @@ def beat(core: Core, claim: Claim) -> bool:
     with core.writing() as tx:
         lease = (
             update(builds)
-            .where(held)
+            .where(claimed)
             .values(lease_until=tx.now + core.settings.lease_s)
             .returning(builds.c.cancel_requested)
         )
@@ -37,12 +37,12 @@ def progress(core: Core, claim: Claim, notes: Sequence[Note]) -> None:
     limit are dropped. Raises StaleClaim.
     """
     with core.writing() as tx:
-        build = tx.held(claim)
+        build = tx.require_claim(claim)
         count = tx.connection.execute(
             select(builds.c.log_lines).where(builds.c.id == build.id)
         ).scalar_one()
-        kept, lines = _bounded(notes, count, core.settings.max_log_lines)
-        tx.emit(build.job_id, build.target, *kept)
+        accepted, lines = _bounded(notes, count, core.settings.max_log_lines)
+        tx.emit(build.job_id, build.target, *accepted)
         stage = next((data["stage"] for _, data in reversed(notes) if "stage" in data), build.stage)
         tx.connection.execute(
             update(builds).where(builds.c.id == build.id).values(log_lines=lines, stage=stage)
@@ -53,16 +53,16 @@ def _bounded(notes: Sequence[Note], sent: int, limit: int) -> tuple[list[Note], 
     """Drops log lines and messages beyond the limit, the first of which becomes a remark; returns
     the other notes, and how many lines and messages the build has sent so far.
     """
-    kept: list[Note] = []
+    accepted: list[Note] = []
     for kind, data in notes:
         sent += (text := "line" in data or "message" in data)
         if not text or sent <= limit:
-            kept.append((kind, data))
+            accepted.append((kind, data))
         elif sent == limit + 1:
-            kept.append(
+            accepted.append(
                 (
                     EventType.BUILD_LOG,
                     {"line": f"[the log ends here: it has more than {limit} lines]"},
                 )
             )
-    return kept, sent
+    return accepted, sent

@@ -9,7 +9,7 @@ from artifacts.documents import read_document
 from artifacts.oci import REPOSITORY, bundle_files
 from relaxd.contract import kernels, numerics
 from relaxd.contract.states import State
-from relaxd.contract.text import cleaned
+from relaxd.contract.text import sanitize
 from service.core import Core
 from service.db.schema import builds
 from service.domain import Artifact, Claim, Kind, Outcome
@@ -18,11 +18,11 @@ from service.usecases import explaining
 from service.usecases.dumping import lacks_dump
 
 
-def known(core: Core, claim: Claim) -> Outcome | None:
+def known_outcome(core: Core, claim: Claim) -> Outcome | None:
     """The result of earlier equal work, marked as cached, or None."""
     if claim.kind is Kind.INSPECT:
-        return _report(core, claim.flight)
-    digest = core.store.actions.get(claim.flight)
+        return _report(core, claim.flight_key)
+    digest = core.store.actions.get(claim.flight_key)
     if digest is None or lacks_dump(core, claim.tenant, claim.request, digest):
         return None
     return bundle_outcome(core, digest, claim.tenant, cached=True)
@@ -47,8 +47,8 @@ def bundle_outcome(core: Core, digest: str, tenant: str = DEFAULT, *, cached: bo
         cached,
         artifact,
         # Here, where it is done once for all builds that get it.
-        profile=cleaned(_profile(core, digest, tenant, document(kernels.FILENAME))),
-        numerics=cleaned(document(numerics.FILENAME)),
+        profile=sanitize(_profile(core, digest, tenant, document(kernels.FILENAME))),
+        numerics=sanitize(document(numerics.FILENAME)),
     )
 
 
@@ -59,11 +59,11 @@ def _profile(
     declined one, which take more room than all the rest.
     """
     for repository in (bundles_of(tenant), REPOSITORY):
-        if found := explaining.measurements(core.store, digest, repository):
+        if attached := explaining.measurements(core.store, digest, repository):
             break
     else:
         return None
-    measured, content = found[-1]
+    measured, content = attached[-1]
     if not measured.measured:
         return {"measured": False, "reason": measured.reason}
     listed = kernels.kernels_of(notes) if notes else []

@@ -44,7 +44,7 @@ def next_build(core: Core, capabilities: Collection[str]) -> str | None:
     one that could run, of the tenant that runs least for its weight and whose turn it is.
     """
     with core.reading() as tx:
-        for tenant in sorted(_candidates(tx, capabilities), key=lambda found: found.order):
+        for tenant in sorted(_candidates(tx, capabilities), key=lambda candidate: candidate.order):
             first = ready(capabilities).where(builds.c.tenant == tenant.name).limit(1)
             if row := tx.connection.execute(first).one_or_none():
                 return str(row.id)
@@ -119,13 +119,13 @@ def ready(capabilities: Collection[str]) -> Select[str, str]:
     return queued.order_by(builds.c.created_at, builds.c.id)
 
 
-PLACES = 100
+MOST_POSITIONS = 100
 """How many builds of a tenant are told their place in the queue."""
 
 
 def positions(tx: Transaction, tenant: str) -> dict[str, int]:
     """The place of each build, by its id, among the queued ones of its tenant that the same workers
-    take; of the tenant's first PLACES, since nobody waits for a number behind them.
+    take; of the tenant's first MOST_POSITIONS, since nobody waits for a number behind them.
     """
     first = (
         select(builds.c.id, builds.c.capability)
@@ -135,11 +135,11 @@ def positions(tx: Transaction, tenant: str) -> dict[str, int]:
             builds.c.capability != Kind.INSPECT,
         )
         .order_by(builds.c.created_at, builds.c.id)
-        .limit(PLACES)
+        .limit(MOST_POSITIONS)
     )
     ahead: Counter[str] = Counter()
-    places = {}
+    position_of = {}
     for row in tx.connection.execute(first):
         ahead[row.capability] += 1
-        places[row.id] = ahead[row.capability]
-    return places
+        position_of[row.id] = ahead[row.capability]
+    return position_of

@@ -13,9 +13,9 @@ def shares(core: Core, tenant: str) -> bool:
     return core.settings.shared_cache or tenants.get(core, tenant).shares_cache
 
 
-def flight_of(tenant: str, action_key: str, *, shared: bool) -> str:
-    """What equal builds have in common that may have each other's results. For a tenant that does
-    not share, it is another digest than for any other tenant.
+def flight_key_of(tenant: str, action_key: str, *, shared: bool) -> str:
+    """Compute the key that equal builds have in common that may have each other's results. For a
+    tenant that does not share, it is another digest than for any other tenant.
     """
     if tenant == DEFAULT or shared:
         return action_key

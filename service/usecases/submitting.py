@@ -17,9 +17,9 @@ from service.db.schema import jobs
 from service.domain import Artifact, EventType, Job, Kind
 from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
 from service.identity import DEFAULT
-from service.usecases import admission, auditing, fleet, holding, indexing
-from service.usecases.admission import Standing
-from service.usecases.answering import Answer, Asker, answers
+from service.usecases import admission, auditing, fleet, holdings, indexing
+from service.usecases.admission import AdmissionStatus
+from service.usecases.answering import Answer, Requester, answers
 from service.usecases.auditing import Change
 from service.usecases.tracing import TRACEPARENT
 
@@ -49,19 +49,19 @@ def submit(
     targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
     for target in targets:
         core.compiler.check(target)
-    places = [
+    build_targets = [
         {"target": target, "capability": _capability(core, kind, target)} for target in targets
     ]
-    standing = _standing(core, tenant, model, request)
+    status = _status(core, tenant, model, request)
     idempotency_key = idempotency_key and _key_of(tenant, idempotency_key)
     declared = request.to_json()
     fingerprint = digest_of(canonical_bytes([kind, model, model_name, declared]))
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
         return job
     if not wait_for_worker:
-        fleet.require(core, {place["target"]: place["capability"] for place in places})
-    admission.admit(core, standing, len(targets))
-    found = _answers(core, standing, model, request, places) if kind is Kind.COMPILE else {}
+        fleet.require(core, {each["target"]: each["capability"] for each in build_targets})
+    admission.admit(core, status, len(targets))
+    known = _answers(core, status, model, request, build_targets) if kind is Kind.COMPILE else {}
     header = {
         "id": secrets.token_hex(8),
         "kind": kind,
@@ -71,10 +71,10 @@ def submit(
         "tenant": tenant,
         "idempotency_key": idempotency_key,
         "fingerprint": fingerprint,
-        "index_digest": indexing.prepared(core, tenant, _artifacts(found)),
+        "index_digest": indexing.prepare_index(core, tenant, _artifacts(known)),
     }
     try:
-        job = _write(core, request, header, places, found, change)
+        job = _write(core, request, header, build_targets, known, change)
     except IntegrityError:
         # Somebody used the key between our look and our insert.
         if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
@@ -86,34 +86,34 @@ def submit(
     return indexing.with_index(job)
 
 
-def _standing(core: Core, tenant: str, model: str, request: CompileRequest) -> Standing:
+def _status(core: Core, tenant: str, model: str, request: CompileRequest) -> AdmissionStatus:
     """How the tenant stands; raises UnknownModel and UnknownBlob for what it may not read."""
     hex_of(model)
-    standing = admission.standing(core, tenant, model)
-    if not (standing.may_read and core.store.blobs.touch(model)):
+    status = admission.admission_status(core, tenant, model)
+    if not (status.may_read and core.store.blobs.touch(model)):
         raise UnknownModel(model)
-    if request.samples and not holding.view(core, tenant).blobs.touch(request.samples):
+    if request.samples and not holdings.view(core, tenant).blobs.touch(request.samples):
         raise UnknownBlob(request.samples, field="samples")
-    return standing
+    return status
 
 
 def _answers(
     core: Core,
-    standing: Standing,
+    status: AdmissionStatus,
     model: str,
     request: CompileRequest,
-    places: Sequence[Mapping[str, str]],
+    build_targets: Sequence[Mapping[str, str]],
 ) -> dict[str, Answer]:
-    """What the cache has, by target."""
-    if standing.row is None:
+    """Look up cached results, by target."""
+    if status.row is None:
         return {}
-    shares = core.settings.shared_cache or standing.row.shares_cache
-    asker = Asker(standing.tenant, shares, model, request)
-    return answers(core, asker, {place["target"]: place["capability"] for place in places})
+    shares = core.settings.shared_cache or status.row.shares_cache
+    requester = Requester(status.tenant, shares, model, request)
+    return answers(core, requester, {each["target"]: each["capability"] for each in build_targets})
 
 
-def _artifacts(found: Mapping[str, Answer]) -> dict[str, Artifact]:
-    outcomes = {target: answer.outcome for target, answer in found.items()}
+def _artifacts(known: Mapping[str, Answer]) -> dict[str, Artifact]:
+    outcomes = {target: answer.outcome for target, answer in known.items()}
     return {target: outcome.artifact for target, outcome in outcomes.items() if outcome.artifact}
 
 
@@ -121,28 +121,28 @@ def _write(
     core: Core,
     request: CompileRequest,
     header: dict[str, Any],
-    places: Sequence[Mapping[str, str]],
-    found: Mapping[str, Answer],
+    build_targets: Sequence[Mapping[str, str]],
+    known: Mapping[str, Answer],
     change: Change | None,
 ) -> Job:
     """The job and all that is written with it."""
     job_id, tenant = header["id"], header["tenant"]
-    keys = {target: answer.flight for target, answer in found.items()}
+    keys = {target: answer.flight_key for target, answer in known.items()}
     rows = [
         {
             "id": f"{job_id}-{position}",
             "job_id": job_id,
             "position": position,
             "tenant": tenant,
-            "action_key": keys.get(place["target"]),
-            **place,
+            "action_key": keys.get(each["target"]),
+            **each,
         }
-        for position, place in enumerate(places)
+        for position, each in enumerate(build_targets)
     ]
     traceparent = core.tracer.current()
     traced = {TRACEPARENT: traceparent} if traceparent else {}
-    note = (EventType.JOB_QUEUED, {"targets": [place["target"] for place in places], **traced})
-    outcomes = {target: answer.outcome for target, answer in found.items()}
+    note = (EventType.JOB_QUEUED, {"targets": [each["target"] for each in build_targets], **traced})
+    outcomes = {target: answer.outcome for target, answer in known.items()}
     with core.writing_at_once() as tx:
         entry = auditing.entry_of(change, tx.now, tenant=tenant, subject=job_id) if change else None
         job = create(tx, NewJob(request, header, rows, note, outcomes, entry))

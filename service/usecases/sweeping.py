@@ -18,8 +18,8 @@ def reclaim(core: Core) -> int:
         late = select(builds.c.job_id, builds.c.id).where(
             builds.c.state == State.RUNNING, builds.c.lease_until < tx.now
         )
-        found = tx.connection.execute(late).all()
-    return sum(_reclaim(core, row.job_id, row.id) for row in found)
+        late_builds = tx.connection.execute(late).all()
+    return sum(_reclaim(core, row.job_id, row.id) for row in late_builds)
 
 
 def _reclaim(core: Core, job_id: str, build_id: str) -> bool:
@@ -53,10 +53,12 @@ def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
             .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s)
             .limit(slots)
         )
-        found = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
+        build_ids = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
         tx.connection.execute(
-            update(builds).where(builds.c.id.in_([row.id for row in found])).values(rung_at=tx.now)
+            update(builds)
+            .where(builds.c.id.in_([row.id for row in build_ids]))
+            .values(rung_at=tx.now)
         )
-    for row in found:
+    for row in build_ids:
         core.doorbell.ring(row.id, row.capability)
-    return len(found)
+    return len(build_ids)

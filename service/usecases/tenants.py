@@ -8,11 +8,12 @@ from sqlalchemy.exc import IntegrityError
 from relaxd.errors import DeclarationError
 from service.core import Core
 from service.db import records
-from service.db.schema import holdings, tenants
+from service.db.schema import holdings as holdings_table
+from service.db.schema import tenants
 from service.db.transaction import Transaction
 from service.errors import TenantExists, UnknownTenant
 from service.identity import LONGEST_TENANT, Limits, Tenant, is_tenant_name
-from service.usecases import holding
+from service.usecases import holdings
 
 
 def find(tx: Transaction, name: str) -> Tenant:
@@ -36,7 +37,7 @@ def is_known(core: Core, name: str) -> bool:
         return tx.connection.execute(query).one_or_none() is not None
 
 
-def listed(core: Core) -> list[Tenant]:
+def list_all(core: Core) -> list[Tenant]:
     """Every tenant by name."""
     with core.reading() as tx:
         rows = tx.connection.execute(select(tenants).order_by(tenants.c.name))
@@ -54,12 +55,12 @@ def create(core: Core, name: str) -> Tenant:
             hint=f"use at most {LONGEST_TENANT} lower-case letters, digits and single hyphens "
             "between them; `default` and `relaxd` are taken",
         )
-    if len(listed(core)) == 1:
-        holding.adopt(core)
+    if len(list_all(core)) == 1:
+        holdings.adopt(core)
     try:
         with core.writing() as tx:
             # What a request still uploaded while an earlier tenant of the name was deleted.
-            tx.connection.execute(delete(holdings).where(holdings.c.tenant == name))
+            tx.connection.execute(delete(holdings_table).where(holdings_table.c.tenant == name))
             tx.connection.execute(insert(tenants).values(name=name, created_at=tx.now))
             return find(tx, name)
     except IntegrityError:

@@ -69,7 +69,7 @@ def _find(tx: Transaction, tenant: str, token_id: str) -> Token:
     return records.token_from(row)
 
 
-def listed(core: Core, tenant: str) -> list[Token]:
+def list_all(core: Core, tenant: str) -> list[Token]:
     """The tenant's tokens, the oldest first, revoked and expired ones too; raises UnknownTenant."""
     query = select(tokens).where(tokens.c.tenant == tenant)
     with core.reading() as tx:
@@ -121,10 +121,10 @@ def sign_in(core: Core, text: str) -> Principal | None:
     """The principal that the token stands for; None for a token that is malformed, unknown, wrong,
     revoked or expired. Raises DatabaseUnavailable.
     """
-    found = TOKEN.fullmatch(text)
-    if found is None:
+    match = TOKEN.fullmatch(text)
+    if match is None:
         return None
-    token_id, secret = found.groups()
+    token_id, secret = match.groups()
     with core.reading() as tx:
         query = select(tokens).where(tokens.c.id == token_id, _lives(tx.now))
         row = tx.connection.execute(query).one_or_none()

@@ -64,12 +64,12 @@ def origin_of(core: Core, job_id: str, target: str) -> Origin:
     return Origin(first.data.get(TRACEPARENT), queued_at, claimed_at)
 
 
-def shared(core: Core, build: Build, outcome: Outcome) -> None:
+def record_shared(core: Core, build: Build, outcome: Outcome) -> None:
     """Trace a build that ended with the result of an equal one, without a worker of its own."""
     if not core.tracer.enabled:
         return
     origin = origin_of(core, build.job_id, build.target)
-    attributes = {**described(build.job_id, build.id, build.target), ENDING: "cached"}
+    attributes = {**describe(build.job_id, build.id, build.target), ENDING: "cached"}
     span = core.tracer.begin(
         "wait for an equal build",
         attributes,
@@ -82,6 +82,6 @@ def shared(core: Core, build: Build, outcome: Outcome) -> None:
     span.end(core.clock())
 
 
-def described(job_id: str, build_id: str, target: str) -> dict[str, str]:
+def describe(job_id: str, build_id: str, target: str) -> dict[str, str]:
     """The attributes by which spans of a build are found."""
     return {JOB: job_id, BUILD: build_id, TARGET: target}

@@ -14,7 +14,7 @@ from service.db.schema import builds, events, jobs
 from service.domain import Build, Event, Job, Kind, Mark
 from service.usecases.claiming import waits_for
 from service.usecases.dumping import with_dumps
-from service.usecases.fleet import served
+from service.usecases.fleet import served_capabilities
 from service.usecases.indexing import index_of
 from service.usecases.scheduling import positions
 
@@ -48,23 +48,23 @@ def newest(core: Core, limit: int, state: State | None, tenant: str | None = Non
             .where(builds.c.job_id.in_([row.id for row in rows]))
             .order_by(builds.c.position)
         )
-        found = defaultdict(list)
+        notes = defaultdict(list)
         for row in tx.connection.execute(wanted):
-            found[row.job_id].append(records.build_from(row))
-    return _annotated(core, [records.job_from(row, found[row.id]) for row in rows])
+            notes[row.job_id].append(records.build_from(row))
+    return _annotated(core, [records.job_from(row, notes[row.id]) for row in rows])
 
 
 def marks(core: Core, job_ids: Sequence[str]) -> dict[str, Mark]:
     """See `Jobs.marks`."""
-    found: dict[str, Mark] = {}
+    marked: dict[str, Mark] = {}
     with core.reading() as tx:
         for start in range(0, len(job_ids), _AT_A_TIME):
             query = select(jobs.c.id, jobs.c.state, jobs.c.last_seq).where(
                 jobs.c.id.in_(job_ids[start : start + _AT_A_TIME])
             )
             for row in tx.connection.execute(query):
-                found[row.id] = Mark(State(row.state), row.last_seq)
-    return found
+                marked[row.id] = Mark(State(row.state), row.last_seq)
+    return marked
 
 
 def history(
@@ -94,24 +94,24 @@ def wait(core: Core, job_id: str, seconds: float, tenant: str | None = None) -> 
     return job
 
 
-def _annotated(core: Core, found: list[Job]) -> list[Job]:
+def _annotated(core: Core, annotated: list[Job]) -> list[Job]:
     """The jobs, with the reason for the wait and the place noted at every queued build."""
-    if not any(build.state is State.QUEUED for job in found for build in job.builds):
-        return found
-    able = served(core)
-    places: dict[str, int] = {}
+    if not any(build.state is State.QUEUED for job in annotated for build in job.builds):
+        return annotated
+    able = served_capabilities(core)
+    positions_of: dict[str, int] = {}
     with core.reading() as tx:
-        for tenant in {job.tenant for job in found}:
-            places |= positions(tx, tenant)
+        for tenant in {job.tenant for job in annotated}:
+            positions_of |= positions(tx, tenant)
     return [
         replace(
             job,
             builds=tuple(
-                replace(build, note=_note(build, able), position=places.get(build.id))
+                replace(build, note=_note(build, able), position=positions_of.get(build.id))
                 for build in job.builds
             ),
         )
-        for job in found
+        for job in annotated
     ]
 
 

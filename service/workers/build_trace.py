@@ -10,7 +10,7 @@ from service.core import Core
 from service.domain import Claim
 from service.errors import DatabaseUnavailable
 from service.tracing import Role, Span
-from service.usecases.tracing import ENDING, Origin, described, origin_of
+from service.usecases.tracing import ENDING, Origin, describe, origin_of
 
 PREPARE = "prepare"
 """The time before the first stage: the look for a cached result, the model's download, the start of
@@ -27,7 +27,7 @@ class BuildTrace:
 
     def __init__(self, core: Core, claim: Claim) -> None:
         self._tracer = core.tracer
-        self._attributes = described(claim.job_id, claim.build_id, claim.target)
+        self._attributes = describe(claim.job_id, claim.build_id, claim.target)
         origin = _origin(core, claim) if core.tracer.enabled else None
         self._parent = origin.traceparent if origin else None
         start = origin.claimed_at if origin else None
@@ -45,7 +45,7 @@ class BuildTrace:
 
     @property
     def named(self) -> dict[str, str]:
-        """What the build's log lines say about its trace."""
+        """The fields of the build's log lines that name its trace."""
         return {"trace_id": trace_id} if (trace_id := self._build.trace_id) else {}
 
     def hear(self, event: Event) -> None:

@@ -40,7 +40,7 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
 
 
 def serve(services: Services, concurrency: int, *, parent: int | None = None) -> int:
-    """As `run_worker`, on services at hand; takes over the process's signals."""
+    """Do what `run_worker` does, on existing services; takes over the process's signals."""
     worker = Worker(services.core, slots=concurrency, registry=services.metrics)
     # What a killed worker's compile processes had there is swept with the worker's own files.
     tempfile.tempdir = str(worker.scratch)

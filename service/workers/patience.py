@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Patience:
-    """What one build can still wait for the store, `seconds` in all."""
+    """The time that one build can still wait for the store, `seconds` in all."""
 
     def __init__(self, pulse: Pulse, seconds: float) -> None:
         self._pulse = pulse

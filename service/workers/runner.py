@@ -96,7 +96,7 @@ class Runner:
 
     def _known(self, claim: Claim) -> Outcome | None:
         """The result that the cache has, signed."""
-        known = results.known(self._core, claim)
+        known = results.known_outcome(self._core, claim)
         if known and known.artifact:
             attesting.attest_known(self._core, claim, known.artifact.digest, self._signer)
         return known
@@ -167,7 +167,7 @@ class Runner:
         )
         bundle, dump, reproducer = (bench / name for name in ("bundle", "dump", "reproducer"))
         # There may be a bundle without the dump that this request asks for: the bundle stays.
-        earlier = self._core.store.actions.get(claim.flight)
+        earlier = self._core.store.actions.get(claim.flight_key)
         request = _unmeasured(claim.request) if earlier else claim.request
         job = CompileJob(
             model=str(bench / "model"),
@@ -225,7 +225,7 @@ class Runner:
             attesting.attach_profile(self._core, claim, published.digest, measured)
         # A worker that lost this build earlier may have published first: its bundle is as good, and
         # then the only one.
-        return self._core.store.actions.put(claim.flight, published.digest)
+        return self._core.store.actions.put(claim.flight_key, published.digest)
 
     def _run_child(self, job: CompileJob | InspectJob, claim: Claim, pulse: Pulse) -> object:
         settings = self._core.settings

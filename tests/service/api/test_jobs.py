@@ -62,7 +62,7 @@ def test_each_request_for_a_job_has_one_entry_in_the_audit_log(api: Live, path: 
 
 
 def _entries(api: Live, subject: str) -> list[Entry]:
-    listed = auditing.listed(api.services.core, None, 100)
+    listed = auditing.list_entries(api.services.core, None, 100)
     return [entry for entry in listed if entry.subject == subject]
 
 

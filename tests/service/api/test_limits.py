@@ -41,7 +41,7 @@ def test_a_full_queue_is_429_until_builds_have_begun(guarded: House) -> None:
 def test_a_quota_is_507_for_uploads_and_submissions(guarded: House) -> None:
     client = tenant(guarded, "small", stored_bytes=6000)
     job = compiled(client, b"m" * 1000)
-    stored = next(t for t in tenants.listed(guarded.core) if t.name == "small").stored_bytes
+    stored = next(t for t in tenants.list_all(guarded.core) if t.name == "small").stored_bytes
     assert stored > 2000, "the model, and the bundle that was built of it"
     upload = {"model": ("m.onnx", b"n" * 6000)}
     refused = client.post("/v1/compile", files=upload)
@@ -156,5 +156,5 @@ def test_old_entries_expire(core, clock) -> None:
     clock.advance(core.settings.audit_days * 86400 + 1)
     auditing.record(core, **entry)
     auditing.expire(core)
-    (left,) = auditing.listed(core, None, 10)
+    (left,) = auditing.list_entries(core, None, 10)
     assert left.time.timestamp() == clock.now

@@ -14,7 +14,7 @@ from service.api.board import Board
 from service.domain import Queue
 from service.errors import DatabaseUnavailable
 from service.identity import Scope
-from service.usecases.overview import Look
+from service.usecases.overview import Snapshot
 from tests.service.live import Live, live
 from tests.service.tenancy import House, compiled, house
 
@@ -82,11 +82,11 @@ class Looked:
         self.looks = 0
         self.fails = threading.Event()
 
-    def changed(self, last: Look | None) -> tuple[Look, list[Any]]:
+    def changed(self, last: Snapshot | None) -> tuple[Snapshot, list[Any]]:
         self.looks += 1
         if self.fails.is_set():
             raise DatabaseUnavailable("gone")
-        return Look(0.0, {}), []
+        return Snapshot(0.0, {}), []
 
     def queue(self) -> Queue:
         return Queue(0, 0, 0, {})

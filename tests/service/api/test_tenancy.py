@@ -81,7 +81,7 @@ def test_another_tenant_cannot_tell_it_from_what_is_not_there(
     (build,) = job["builds"]
     bundle, model = build["artifact"]["digest"], job["model"]
     layers = blobs_of(alice, "a/bundles", bundle)
-    token = tokens.listed(guarded.core, "a")[0].id
+    token = tokens.list_all(guarded.core, "a")[0].id
     alice.put(f"/v1/pins/{bundle}", json={})
     session = alice.post("/v2/a/models/blobs/uploads/").headers["Docker-Upload-UUID"]
     pairs: list[tuple[str, str, str]] = [

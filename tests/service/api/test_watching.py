@@ -62,7 +62,7 @@ def watch_over(jobs: Any) -> Watch:
 def test_many_requests_wait_by_one_query(jobs: Fake) -> None:
     async def story() -> None:
         watch = watch_over(jobs)
-        waiting = [asyncio.create_task(watch.ended(JOB, 60)) for _ in range(300)]
+        waiting = [asyncio.create_task(watch.wait_for(JOB, 60)) for _ in range(300)]
         while jobs.asked["marks"] < 2:
             await asyncio.sleep(POLL_S)
         assert jobs.asked["get"] == 0
@@ -78,9 +78,9 @@ def test_many_requests_wait_by_one_query(jobs: Fake) -> None:
 def test_a_wait_that_is_up_and_one_that_has_nothing_to_wait_for(jobs: Fake) -> None:
     async def story() -> None:
         watch = watch_over(jobs)
-        assert (await watch.ended(JOB, 0.01)).state is State.QUEUED
-        assert await watch.ended(replace(JOB, state=State.FAILED), 60)
-        assert await watch.ended(JOB, 0) is JOB
+        assert (await watch.wait_for(JOB, 0.01)).state is State.QUEUED
+        assert await watch.wait_for(replace(JOB, state=State.FAILED), 60)
+        assert await watch.wait_for(JOB, 0) is JOB
 
     asyncio.run(story())
 
@@ -105,15 +105,15 @@ def test_what_goes_wrong_reaches_everyone_who_waits(jobs: Fake) -> None:
     async def story() -> None:
         watch = watch_over(jobs)
         with pytest.raises(UnknownJob):
-            await watch.ended(replace(JOB, id="gone"), 60)
+            await watch.wait_for(replace(JOB, id="gone"), 60)
         jobs.error = DatabaseUnavailable("away")
-        waiting = [asyncio.create_task(watch.ended(JOB, 60)) for _ in range(3)]
+        waiting = [asyncio.create_task(watch.wait_for(JOB, 60)) for _ in range(3)]
         for task in waiting:
             with pytest.raises(DatabaseUnavailable):
                 await task
         jobs.error = None
         jobs.end()
-        assert (await watch.ended(JOB, 60)).state is State.SUCCEEDED
+        assert (await watch.wait_for(JOB, 60)).state is State.SUCCEEDED
 
     asyncio.run(story())
 
@@ -128,10 +128,10 @@ def test_a_wait_that_begins_during_a_query_is_not_answered_by_it(jobs: Fake) -> 
 
     async def run() -> list[Job]:
         watch = watch_over(Slow())
-        first = asyncio.create_task(watch.ended(JOB, 10))
+        first = asyncio.create_task(watch.wait_for(JOB, 10))
         await asyncio.sleep(0)
         await asyncio.sleep(POLL_S)
-        second = asyncio.create_task(watch.ended(replace(JOB, id="k"), 10))
+        second = asyncio.create_task(watch.wait_for(replace(JOB, id="k"), 10))
         await asyncio.sleep(POLL_S)
         begun.set()
         return [await first, await second]

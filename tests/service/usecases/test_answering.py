@@ -9,7 +9,7 @@ from service.core import Core
 from service.domain import EventType, Job
 from service.identity import DEFAULT, bundles_of
 from service.jobs import Jobs
-from service.usecases import fleet, holding, tenants
+from service.usecases import fleet, holdings, tenants
 from service.workers.worker import Worker
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
 
@@ -78,7 +78,7 @@ def test_it_has_the_events_the_tag_and_the_count_of_one_that_waited_for_an_equal
     index = jobs.get(answered.id).index
     assert index == answered.index
     assert index.digest == jobs.get(waited.id).index.digest
-    references = holding.view(core, DEFAULT).references
+    references = holdings.view(core, DEFAULT).references
     assert references.resolve(bundles_of(DEFAULT), f"job-{answered.id}") == index.digest
     assert list(core.store.references.all_tags()) == [], "the store has no part in it"
 

@@ -19,7 +19,7 @@ from relaxd.provenance.keys import read_public_keys
 from service.adapters.signing import signer
 from service.identity import bundles_of
 from service.jobs import Jobs
-from service.usecases import attesting, claiming, holding, tenants
+from service.usecases import attesting, claiming, holdings, tenants
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests.signing import key_pair
@@ -162,10 +162,10 @@ def test_a_bundle_that_names_another_key_is_not_signed(core, jobs, model, keys) 
 def test_the_tenant_may_read_what_was_attached_later(core, keys) -> None:
     tenants.create(core, "vision")
     jobs = Jobs(core, "vision")
-    model = holding.view(core, "vision").blobs.put(b"a model").digest
+    model = holdings.view(core, "vision").blobs.put(b"a model").digest
     bundle = built(core, jobs, model)
     built(signing(core, keys), jobs, model)
     found = core.store.references.referrers(bundles_of("vision"), bundle)
     assert len(found) == 3, "a profile, a bill of materials and a statement"
-    assert all(holding.view(core, "vision").blobs.has(digest) for digest in found)
+    assert all(holdings.view(core, "vision").blobs.has(digest) for digest in found)
     assert len(envelopes(core, bundle, bundles_of("vision"))) == 1

@@ -16,7 +16,7 @@ from service.db.schema import jobs as job_rows
 from service.domain import Artifact, Outcome
 from service.errors import ChoreTaken, UnknownJob, UnknownPin
 from service.identity import DEFAULT
-from service.usecases import chores, claiming, collecting, counting, ending, holding, pinning
+from service.usecases import chores, claiming, collecting, counting, ending, holdings, pinning
 
 DAY = 86400.0
 LONG = 40 * DAY
@@ -66,7 +66,7 @@ def test_a_young_job_keeps_its_model_bundle_and_index(core, jobs, model, answer,
     assert done.removed == (stray,)
     (build,) = jobs.get(job.id).builds
     assert core.store.actions.get(build.action_key) == build.artifact.digest
-    assert holding.view(core, DEFAULT).references.tags(REPOSITORY) == [f"job-{job.id}"]
+    assert holdings.view(core, DEFAULT).references.tags(REPOSITORY) == [f"job-{job.id}"]
     assert core.store.blobs.has(job.index.digest)
     assert core.store.blobs.has(model)
 
@@ -103,7 +103,7 @@ def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer,
     assert held(core) == set()
     with pytest.raises(UnknownJob):
         jobs.get(job.id)
-    assert holding.view(core, DEFAULT).references.tags(REPOSITORY) == []
+    assert holdings.view(core, DEFAULT).references.tags(REPOSITORY) == []
     assert list(core.store.actions.entries()) == []
     assert counting.value_of(core, counting.EXPIRED_JOBS) == 1
     assert counting.value_of(core, counting.REMOVED_BYTES) == done.removed_bytes
@@ -163,9 +163,9 @@ def test_a_pin_ends(core, clock):
     pinning.pin(core, digest, who="me", why="", days=10)
     clock.advance(9 * DAY)
     assert collecting.run(core).removed == ()
-    assert [pin.digest for pin in pinning.pinned(core)] == [digest]
+    assert [pin.digest for pin in pinning.list_pins(core)] == [digest]
     clock.advance(2 * DAY)
-    assert pinning.pinned(core) == []
+    assert pinning.list_pins(core) == []
     assert collecting.run(core).removed == (digest,)
     with pytest.raises(UnknownPin):
         pinning.unpin(core, digest)
@@ -241,7 +241,7 @@ def test_what_is_broken_is_not_pinned(core, jobs, model, answer):
     core.store.blobs.discard(layer, math.inf)
     with pytest.raises(BlobNotFound):
         pinning.pin(core, build.artifact.digest, who="me", why="")
-    assert pinning.pinned(core) == []
+    assert pinning.list_pins(core) == []
 
 
 def test_a_bundle_built_again_after_its_collection(core, jobs, model, answer, clock, tmp_path):
@@ -278,7 +278,7 @@ def test_the_index_of_an_earlier_releases_job_stays(core, jobs, model, answer, c
     tagged_by_an_earlier_release(core, job)
     with core.writing() as tx:
         tx.connection.execute(update(job_rows).values(index_digest=None))
-    references, tag = holding.view(core, DEFAULT).references, f"job-{job.id}"
+    references, tag = holdings.view(core, DEFAULT).references, f"job-{job.id}"
     clock.advance(2 * DAY)
     age_records(core, LONG)
     assert collecting.run(core).removed == ()

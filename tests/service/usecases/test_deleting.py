@@ -5,7 +5,8 @@ from sqlalchemy import func, select
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from service.db.schema import builds, events, holdings, jobs, pins, tokens
+from service.db.schema import builds, events, jobs, pins, tokens
+from service.db.schema import holdings as holdings_table
 from service.errors import (
     QuotaExceeded,
     StaleClaim,
@@ -17,12 +18,12 @@ from service.errors import (
 )
 from service.identity import DEFAULT, Scope, bundles_of
 from service.jobs import Jobs
-from service.usecases import claiming, collecting, ending, holding, pinning, tenants
+from service.usecases import claiming, collecting, ending, holdings, pinning, tenants
 from service.usecases import tokens as signing_in
 from service.usecases.deleting import delete_tenant
 
 DAY = 86400.0
-OWNED = (builds, holdings, jobs, pins, tokens)
+OWNED = (builds, holdings_table, jobs, pins, tokens)
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def vision(core):
 
 
 def uploaded(core, tenant, data=b"a secret model"):
-    return holding.view(core, tenant).blobs.put(data).digest
+    return holdings.view(core, tenant).blobs.put(data).digest
 
 
 def built(core, vision, answer):
@@ -58,7 +59,7 @@ def test_nothing_of_a_deleted_tenant_is_left(core, vision, answer):
     pinning.pin(core, bundle, who="me", why="", tenant="vision")
     core.store.references.tag("vision/models", "v1", bundle)
     assert all(rows_of(core, "vision").values())
-    view = holding.view(core, "vision")
+    view = holdings.view(core, "vision")
     assert view.references.tags(bundles_of("vision")) == [f"job-{job.id}"]
     done = delete_tenant(core, "vision")
     assert (done.jobs, done.tokens, done.tags) == (1, 1, 2)
@@ -101,16 +102,16 @@ def test_a_later_tenant_of_its_name_finds_nothing(core, vision, answer, compiler
         vision.submit(old.model, CompileRequest())
     again = built(core, vision, answer)
     assert (again.builds[0].cached, len(compiler.jobs)) == (False, 2)
-    assert holding.view(core, "vision").references.tags("vision/models") == []
+    assert holdings.view(core, "vision").references.tags("vision/models") == []
 
 
 def test_what_it_had_does_not_become_everybodys(core, vision, answer):
     job = built(core, vision, answer)
     delete_tenant(core, "vision")
     assert core.store.blobs.has(job.model)
-    assert not holding.holds(core, DEFAULT, job.model)
+    assert not holdings.holds(core, DEFAULT, job.model)
     tenants.create(core, "another")
-    assert not holding.holds(core, DEFAULT, job.model)
+    assert not holdings.holds(core, DEFAULT, job.model)
 
 
 def test_its_waiting_builds_are_cancelled_and_its_running_ones_are_waited_for(core, vision):
@@ -143,7 +144,7 @@ def test_a_submission_to_a_tenant_that_is_gone_is_a_typed_error(core, vision):
     with pytest.raises(UnknownTenant):
         vision.submit(model, CompileRequest())
     tenants.create(core, "vision")
-    assert not holding.holds(core, "vision", model)
+    assert not holdings.holds(core, "vision", model)
 
 
 def test_the_operators_own_tenant_stays(core):

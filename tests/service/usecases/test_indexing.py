@@ -5,12 +5,12 @@ from artifacts.oci import REPOSITORY
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.identity import DEFAULT
-from service.usecases import claiming, holding, indexing
+from service.usecases import claiming, holdings, indexing
 
 
 def named(core, job, tenant=DEFAULT):
     """What the job's tag names, as registry clients of the tenant find it."""
-    return holding.view(core, tenant).references.resolve(REPOSITORY, f"job-{job.id}")
+    return holdings.view(core, tenant).references.resolve(REPOSITORY, f"job-{job.id}")
 
 
 def ended(jobs, model, answer, *targets):

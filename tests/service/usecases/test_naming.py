@@ -7,7 +7,7 @@ from relaxd.contract.request import CompileRequest
 from service.core import Core
 from service.identity import DEFAULT
 from service.jobs import Jobs
-from service.usecases import holding, tenants
+from service.usecases import holdings, tenants
 from service.usecases.naming import JobTags
 
 
@@ -21,7 +21,7 @@ def ended(jobs: Jobs, model: str, answer) -> list[str]:
 
 
 def test_they_are_listed_in_pages(core: Core, ended: list[str]) -> None:
-    references = holding.view(core, DEFAULT).references
+    references = holdings.view(core, DEFAULT).references
     core.store.references.tag(REPOSITORY, "a", "sha256:" + "0" * 64)
     core.store.references.tag(REPOSITORY, "v1", "sha256:" + "0" * 64)
     every = ["a", *ended, "v1"]
@@ -34,7 +34,7 @@ def test_they_are_listed_in_pages(core: Core, ended: list[str]) -> None:
 
 @pytest.mark.parametrize("after", ["job", "job-", "job-\0", "job-z", "k"])
 def test_any_text_may_be_the_last_that_was_seen(core: Core, ended: list[str], after: str) -> None:
-    found = holding.view(core, DEFAULT).references.tags(REPOSITORY, after)
+    found = holdings.view(core, DEFAULT).references.tags(REPOSITORY, after)
     assert found == [tag for tag in ended if tag > after]
 
 
@@ -60,5 +60,5 @@ def test_they_are_their_tenants_alone(core: Core, jobs: Jobs, ended: list[str]) 
 def test_what_the_store_says_of_a_job_gives_way(core: Core, jobs: Jobs, ended: list[str]) -> None:
     """Before its names were the service's own, whoever could push could move one."""
     core.store.references.tag(REPOSITORY, ended[0], "sha256:" + "0" * 64)
-    digest = holding.view(core, DEFAULT).references.resolve(REPOSITORY, ended[0])
+    digest = holdings.view(core, DEFAULT).references.resolve(REPOSITORY, ended[0])
     assert digest == jobs.get(ended[0].removeprefix("job-")).index.digest

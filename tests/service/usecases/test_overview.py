@@ -89,22 +89,22 @@ def test_the_queue_names_the_place_of_each_job(
 
 def test_changes_are_told_once(jobs: Jobs, model: str, clock: FakeClock) -> None:
     kept = jobs.submit(model, TWO)
-    look, briefs = jobs.changed(None)
+    look, briefs = jobs.read_changes(None)
     assert (set(look.seen), briefs) == ({kept.id}, [])
-    look, briefs = jobs.changed(look)
+    look, briefs = jobs.read_changes(look)
     assert briefs == []
     clock.advance(60)
     fresh = jobs.submit(model, TWO)
     jobs.cancel(kept.id)
-    look, briefs = jobs.changed(look)
+    look, briefs = jobs.read_changes(look)
     assert {brief.id: brief.state for brief in briefs} == {
         fresh.id: State.QUEUED,
         kept.id: State.CANCELLED,
     }
-    assert jobs.changed(look)[1] == []
+    assert jobs.read_changes(look)[1] == []
     clock.advance(60)
-    look, _ = jobs.changed(look)
-    assert set(jobs.changed(look)[0].seen) == {fresh.id}
+    look, _ = jobs.read_changes(look)
+    assert set(jobs.read_changes(look)[0].seen) == {fresh.id}
 
 
 def test_a_job_has_as_many_targets_as_it_likes(jobs: Jobs, model: str) -> None:

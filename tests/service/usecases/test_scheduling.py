@@ -3,7 +3,7 @@ from sqlalchemy import event
 
 from relaxd.contract.request import CompileRequest
 from service.identity import DEFAULT, Limits
-from service.usecases import claiming, ending, holding, scheduling, tenants
+from service.usecases import claiming, ending, holdings, scheduling, tenants
 
 CAPABILITIES = ["native"]
 
@@ -15,7 +15,7 @@ def queue(core, jobs, clock):
     def queue(tenant, count):
         for number in range(count):
             clock.advance(1)
-            model = holding.view(core, tenant).blobs.put(f"{tenant} {number}".encode()).digest
+            model = holdings.view(core, tenant).blobs.put(f"{tenant} {number}".encode()).digest
             jobs.of(tenant).submit(model, CompileRequest())
 
     return queue

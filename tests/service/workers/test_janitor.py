@@ -16,7 +16,7 @@ def test_what_a_worker_collects_by_itself_is_in_the_audit_log(core, clock):
     janitor.start()
     try:
         until = time.monotonic() + 60
-        while not (entries := auditing.listed(core, None, 10)) and time.monotonic() < until:
+        while not (entries := auditing.list_entries(core, None, 10)) and time.monotonic() < until:
             time.sleep(0.05)
     finally:
         shutdown.set()

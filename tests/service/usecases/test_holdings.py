@@ -6,12 +6,12 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.errors import QuotaExceeded
 from service.identity import DEFAULT, Limits
-from service.usecases import claiming, collecting, holding, tenants
+from service.usecases import claiming, collecting, holdings, tenants
 from tests.service.fakes import mismatch
 
 
 def blobs_of(core, tenant):
-    return holding.view(core, tenant).blobs
+    return holdings.view(core, tenant).blobs
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_a_collection_removes_no_longer_counts(core, clock, settings):
     collecting.run(core)
     assert not core.store.blobs.has(digest)
     assert stored(core, "a") == 0
-    assert not holding.is_held(core, "a", digest)
+    assert not holdings.is_held(core, "a", digest)
 
 
 def test_making_the_second_tenant_leaves_the_first_all_it_had(core):
@@ -91,7 +91,7 @@ def test_equal_builds_of_tenants_that_do_not_share_run_beside_each_other(core, j
         claiming.take(core, submitted(core, jobs, name).id, "worker")
         for name in ("a", "b", DEFAULT)
     ]
-    assert len({claim.flight for claim in claims}) == 3
+    assert len({claim.flight_key for claim in claims}) == 3
     assert len({claim.action_key for claim in claims}) == 1
 
 

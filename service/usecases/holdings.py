@@ -1,4 +1,5 @@
-"""What each tenant holds of the store: blobs are shared by digest, who may read them is not.
+"""Holdings, the blobs that each tenant may read: blobs are shared by digest, who may read them is
+not.
 
 A tenant holds what it uploaded, and what was built for it. As long as `default` is the only tenant,
 it may read everything, so that what the store held before stays readable; making the second tenant
@@ -80,14 +81,16 @@ def hold(core: Core, tenant: str, sizes: Mapping[str, int]) -> None:
     """Let the tenant read the blobs of these digests, and count their bytes as its own."""
     for start in range(0, len(sizes), _BATCH):
         part = dict(islice(sizes.items(), start, start + _BATCH))
-        missing = {digest: part[digest] for digest in part.keys() - _held(core, tenant, part)}
+        missing = {digest: part[digest] for digest in part.keys() - _readable(core, tenant, part)}
         while missing:
             try:
                 with core.writing() as tx:
                     _insert(tx, tenant, missing)
                 break
             except IntegrityError:  # another request held one of them meanwhile
-                missing = {d: s for d, s in missing.items() if d not in _held(core, tenant, part)}
+                missing = {
+                    d: s for d, s in missing.items() if d not in _readable(core, tenant, part)
+                }
 
 
 def _insert(tx: Transaction, tenant: str, sizes: Mapping[str, int]) -> None:
@@ -104,7 +107,7 @@ def _add(tx: Transaction, tenant: str, amount: int) -> None:
     tx.connection.execute(mine.values(stored_bytes=tenants.c.stored_bytes + amount))
 
 
-def _held(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
+def _readable(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
     query = select(holdings.c.digest).where(
         holdings.c.tenant == tenant, holdings.c.digest.in_(list(digests))
     )
@@ -115,15 +118,15 @@ def _held(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
 def is_held(core: Core, tenant: str, digest: str) -> bool:
     """True if the tenant is known to hold the blob."""
     with core.reading() as tx:
-        given = {"tenant": tenant, "digest": digest}
-        return bool(tx.connection.execute(_IS_HELD, given).scalar_one())
+        arguments = {"tenant": tenant, "digest": digest}
+        return bool(tx.connection.execute(_IS_HELD, arguments).scalar_one())
 
 
 def holds(core: Core, tenant: str, digest: str) -> bool:
     """True if the tenant may read the blob."""
     with core.reading() as tx:
-        given = {"tenant": tenant, "digest": digest}
-        return bool(tx.connection.execute(_HOLDS, given).scalar_one())
+        arguments = {"tenant": tenant, "digest": digest}
+        return bool(tx.connection.execute(_HOLDS, arguments).scalar_one())
 
 
 def adopt(core: Core) -> None:
@@ -153,24 +156,24 @@ def give(core: Core, tenant: str, digest: str, attested_in: str | None = None) -
         for referrer in references.referrers(str(attested_in), digest):
             if is_attestation(blobs, referrer):
                 references.refer(own, digest, referrer)
-    found = _reach(blobs, digest)
+    sizes = _reach(blobs, digest)
     for referrer in references.referrers(own, digest):
         # A referrer that is lost must not keep the bundle from its tenant.
-        found |= _reach(blobs, referrer) if is_complete(blobs, referrer) else {}
-    hold(core, tenant, found)
+        sizes |= _reach(blobs, referrer) if is_complete(blobs, referrer) else {}
+    hold(core, tenant, sizes)
 
 
 def _reach(blobs: BlobStore, digest: str) -> dict[str, int]:
     """Sizes of the manifest and of all that it refers to, by digest."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     waiting = [digest]
     while waiting:
         manifest = waiting.pop()
         document = read_document(blobs, manifest)
-        found |= {manifest: blobs.size(manifest)}
-        found |= {blob.digest: blob.size for blob in document.blobs}
+        sizes |= {manifest: blobs.size(manifest)}
+        sizes |= {blob.digest: blob.size for blob in document.blobs}
         waiting += [child.digest for child in document.children]
-    return found
+    return sizes
 
 
 def release(core: Core, digests: Iterable[str], before: float) -> None:
@@ -182,8 +185,8 @@ def release(core: Core, digests: Iterable[str], before: float) -> None:
         gone = [digest for digest in part if not core.store.blobs.has(digest)]
         lost = and_(holdings.c.digest.in_(gone), holdings.c.held_at < before)
         with core.writing() as tx:
-            sums = select(holdings.c.tenant, func.sum(holdings.c.size)).where(lost)
-            for tenant, amount in tx.connection.execute(sums.group_by(holdings.c.tenant)).all():
+            sizes = select(holdings.c.tenant, func.sum(holdings.c.size)).where(lost)
+            for tenant, amount in tx.connection.execute(sizes.group_by(holdings.c.tenant)).all():
                 _add(tx, tenant, -int(amount))
             tx.connection.execute(delete(holdings).where(lost))
 
@@ -206,7 +209,7 @@ class TenantBlobs:
         return self.core.store.blobs
 
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
-        """As BlobStore.put; raises QuotaExceeded, with nothing stored."""
+        """See BlobStore.put; raises QuotaExceeded, with nothing stored."""
         if isinstance(data, bytes) and self._keeps(expected or digest_of(data)):
             return self._inner.put(data, expected)
         chunks = [data] if isinstance(data, bytes) else data
@@ -219,7 +222,7 @@ class TenantBlobs:
         return self._inner.touch(digest) and is_held(self.core, self.tenant, digest)
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """As BlobStore.put_file; raises QuotaExceeded, with nothing stored."""
+        """See BlobStore.put_file; raises QuotaExceeded, with nothing stored."""
         with open(path, "rb") as file:
             return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
@@ -238,26 +241,26 @@ class TenantBlobs:
             yield chunk
 
     def has(self, digest: str) -> bool:
-        """As BlobStore.has."""
+        """See BlobStore.has."""
         return self._inner.has(digest) and holds(self.core, self.tenant, digest)
 
     def touch(self, digest: str) -> bool:
-        """As BlobStore.touch."""
+        """See BlobStore.touch."""
         hex_of(digest)
         return holds(self.core, self.tenant, digest) and self._inner.touch(digest)
 
     def size(self, digest: str) -> int:
-        """As BlobStore.size."""
+        """See BlobStore.size."""
         self._check(digest)
         return self._inner.size(digest)
 
     def read(self, digest: str) -> bytes:
-        """As BlobStore.read."""
+        """See BlobStore.read."""
         self._check(digest)
         return self._inner.read(digest)
 
     def open(self, digest: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """As BlobStore.open."""
+        """See BlobStore.open."""
         self._check(digest)
         return self._inner.open(digest, start, end)
 
@@ -267,8 +270,8 @@ class TenantBlobs:
             raise BlobNotFound(digest)
 
     def listing(self) -> Iterator[ListedBlob]:
-        """As BlobStore.listing."""
-        return (held for held in self._inner.listing() if self.has(held.digest))
+        """See BlobStore.listing."""
+        return (blob for blob in self._inner.listing() if self.has(blob.digest))
 
     def discard(self, digest: str, before: float) -> bool:
         """Removes nothing: only collections do, and they see the whole store."""
@@ -283,5 +286,5 @@ class TenantBlobs:
         return 0
 
     def free(self) -> int | None:
-        """As BlobStore.free."""
+        """See BlobStore.free."""
         return self._inner.free()

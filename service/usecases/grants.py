@@ -7,7 +7,7 @@ from relaxd.contract.failures import Failure
 from service.core import Core
 from service.domain import Artifact, Outcome
 from service.identity import bundles_of
-from service.usecases import holding
+from service.usecases import holdings
 
 
 def give(core: Core, tenant: str, outcome: Outcome, *, shared: bool) -> None:
@@ -16,11 +16,11 @@ def give(core: Core, tenant: str, outcome: Outcome, *, shared: bool) -> None:
     """
     attested_in = REPOSITORY if shared else None
     artifact, reproducer = outcome.artifact, _reproducer(outcome.error)
-    known = artifact and outcome.cached and holding.is_held(core, tenant, artifact.digest)
+    known = artifact and outcome.cached and holdings.is_held(core, tenant, artifact.digest)
     if artifact and not known:
-        holding.give(core, tenant, artifact.digest, attested_in)
+        holdings.give(core, tenant, artifact.digest, attested_in)
     if reproducer:
-        holding.give(core, tenant, reproducer["digest"])
+        holdings.give(core, tenant, reproducer["digest"])
 
 
 def named_for(tenant: str, outcome: Outcome) -> Outcome:
@@ -36,8 +36,8 @@ def named_for(tenant: str, outcome: Outcome) -> Outcome:
 
 def _reproducer(error: Failure | None) -> dict[str, str] | None:
     """The artifact that shows a mismatch again, where the failure has one in the store."""
-    found = error.details.get("reproducer") if error and error.details else None
-    return found if isinstance(found, dict) else None
+    reproducer = error.details.get("reproducer") if error and error.details else None
+    return reproducer if isinstance(reproducer, dict) else None
 
 
 def _reference(tenant: str, digest: str) -> str:
