@@ -55,7 +55,7 @@ _EMULATED_VERIFY = sides.Budget(seconds=480.0)
 
 
 @dataclass(frozen=True)
-class _Compiled:
+class Compiled:
     """A library in the partial bundle: its manifest and signature, the notes of its kernels, and
     what became of weights and layers that were to be rounded.
     """
@@ -67,7 +67,7 @@ class _Compiled:
 
 
 @dataclass(frozen=True)
-class _Build:
+class Build:
     """What one build works with.
 
     partial: the bundle as it grows; scratch: a folder that is removed at the end of the build;
@@ -121,20 +121,17 @@ def fill(
         with entered(Stage.LOAD, on_event):
             request = CompileRequest.from_json(job.request)
             target, partial = targets.resolve(job.target), output.partial_of(job)
-            this = _Build(job, request, target, partial, Path(scratch), on_event, drawn, sandbox)
+            this = Build(job, request, target, partial, Path(scratch), on_event, drawn, sandbox)
             model = opened(job, request)
         return _build(this, model)
 
 
-def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
-    original = _reference(this, model)
-    with ThreadPoolExecutor(1) as writer:
-        compiled = _compile(this, model, original, writer)
+def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
+    original = reference_of(this, model)
+    compiled = compile_library(this, model, original)
     manifest, signature = compiled.manifest, compiled.signature
-    files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
-    manifest = files.seal(this.partial, manifest)
     with entered(Stage.VERIFY, this.on_event):
-        numerics, trials = _choose_and_verify(this, original, compiled)
+        numerics, trials = choose_and_verify(this, original, compiled)
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
@@ -150,9 +147,21 @@ def _build(this: _Build, model: LoadedModel | LoadedScript) -> Manifest:
     return sealed
 
 
+def compile_library(
+    this: Build, model: LoadedModel | LoadedScript, original: sides.Reference
+) -> Compiled:
+    """Write a sealed bundle without reports of verification and profile into `partial`; the model
+    is emptied. Raises CompileError.
+    """
+    with ThreadPoolExecutor(1) as writer:
+        compiled = _compile(this, model, original, writer)
+    files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
+    return dataclasses.replace(compiled, manifest=files.seal(this.partial, compiled.manifest))
+
+
 def _compile(
-    this: _Build, model: LoadedModel | LoadedScript, original: sides.Reference, writer: Executor
-) -> _Compiled:
+    this: Build, model: LoadedModel | LoadedScript, original: sides.Reference, writer: Executor
+) -> Compiled:
     """Writes the library, its weights and its runtime into the partial bundle.
 
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
@@ -225,11 +234,11 @@ def _compile(
         narrow=found.layers,
         left_out=dict(model.text.left_out),
     )
-    return _Compiled(maker.described(manifest, this.partial), signature, notes, found)
+    return Compiled(maker.described(manifest, this.partial), signature, notes, found)
 
 
 def _imported(
-    this: _Build,
+    this: Build,
     model: LoadedModel | LoadedScript,
     original: sides.Reference,
     found: rounding.Found,
@@ -267,7 +276,7 @@ def _imported(
     return imported, keep
 
 
-def _kernels(this: _Build) -> "KernelCache | None":
+def _kernels(this: Build) -> "KernelCache | None":
     """Where the job has kernels of earlier builds looked up."""
     if this.job.kernels is None or this.job.fresh_kernels is None:
         return None
@@ -282,7 +291,7 @@ def _kernels(this: _Build) -> "KernelCache | None":
     return KernelCache(kept, fresh, canonical.library(), report, this.flavour)
 
 
-def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
+def _dumps(this: Build, imported: "Imported") -> "tuple[Dump, ...]":
     """The observer that writes the dump, where the job asks for one."""
     if this.job.dump is None:
         return ()
@@ -293,7 +302,8 @@ def _dumps(this: _Build, imported: "Imported") -> "tuple[Dump, ...]":
     return (dump,)
 
 
-def _reference(this: _Build, model: LoadedModel | LoadedScript) -> sides.Reference:
+def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Reference:
+    """The model that the reference runs; what is prepared of it goes to the scratch folder."""
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
         return sides.Reference(model.path, consts, reference.TORCHSCRIPT)
@@ -302,7 +312,7 @@ def _reference(this: _Build, model: LoadedModel | LoadedScript) -> sides.Referen
     return sides.Reference(found.path, consts, reference.engines_of(model.proto), draws=found.draws)
 
 
-def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Manifest:
+def _manifest(this: Build, digest: str, signature: Signature, llvm: str) -> Manifest:
     tools = versions.versions()
     runtime = {"apache-tvm": tools["tvm"], "apache-tvm-ffi": tools["tvm_ffi"]}
     runtime |= {"nvidia-cuda-runtime": cuda.DRIVER} if this.target.kind == "cuda" else {}
@@ -323,17 +333,22 @@ def _manifest(this: _Build, digest: str, signature: Signature, llvm: str) -> Man
     )
 
 
-def _choose_and_verify(
-    this: _Build, original: sides.Reference, compiled: _Compiled
+def choose_and_verify(
+    this: Build,
+    original: sides.Reference,
+    compiled: Compiled,
+    faulty: sides.Runner | None = None,
 ) -> tuple[Record, Trials]:
     """Verify with inputs of a distribution on which outputs vary; where all outputs are about 0,
     once more with noise of another scale, if they vary on that. Gives the report and the trials.
+
+    faulty: runs the library in place of what runs it on this machine, to measure verification.
     """
     signature = compiled.signature.original
 
     def verify(choice: Choice) -> tuple[Record, Trials]:
         trials = _trials(this, signature, choice.distribution)
-        numerics = _verified(this, original, compiled, trials.weighed(compiled.kernels))
+        numerics = _verified(this, original, compiled, trials.weighed(compiled.kernels), faulty)
         return {**numerics, "inputs": choice.to_json()}, trials
 
     first = _choice(this, signature, original)
@@ -355,7 +370,7 @@ def _choose_and_verify(
 
 
 def _choice(
-    this: _Build, signature: Signature, original: sides.Reference, *, scaled: bool = False
+    this: Build, signature: Signature, original: sides.Reference, *, scaled: bool = False
 ) -> Choice:
     """The distribution of inputs where the request has no samples."""
     if not this.request.options.verify or this.job.samples or not this.drawn:
@@ -364,7 +379,7 @@ def _choice(
     return choose(signature, original, seed, folder, _VERIFY, scaled=scaled)
 
 
-def _trials(this: _Build, signature: Signature, wanted: Distribution) -> Trials:
+def _trials(this: Build, signature: Signature, wanted: Distribution) -> Trials:
     if not (this.request.options.verify or this.request.options.profile):
         return Trials((), ())
     samples = Path(this.job.samples) if this.job.samples else None
@@ -382,11 +397,15 @@ def _trials(this: _Build, signature: Signature, wanted: Distribution) -> Trials:
 
 
 def _verified(
-    this: _Build, original: sides.Reference, compiled: _Compiled, trials: Trials
+    this: Build,
+    original: sides.Reference,
+    compiled: Compiled,
+    trials: Trials,
+    faulty: sides.Runner | None,
 ) -> Record:
     """As `_verify`; a mismatch leaves its inputs in the job's reproducer."""
     try:
-        return _verify(this, original, compiled, trials)
+        return _verify(this, original, compiled, trials, faulty)
     except report.Mismatch as error:
         if this.job.reproducer is not None:
             folder = Path(this.job.reproducer)
@@ -395,11 +414,17 @@ def _verified(
         raise
 
 
-def _verify(this: _Build, original: sides.Reference, compiled: _Compiled, trials: Trials) -> Record:
+def _verify(
+    this: Build,
+    original: sides.Reference,
+    compiled: Compiled,
+    trials: Trials,
+    faulty: sides.Runner | None,
+) -> Record:
     signature = compiled.signature.original
     if not this.request.options.verify:
         return report.not_run("options.verify is off", TargetStatus.UNVERIFIED, trials.left_out)
-    runner = runner_of(this.target, this.flavour, this.partial, this.scratch)
+    runner = faulty or runner_of(this.target, this.flavour, this.partial, this.scratch)
     if isinstance(runner, str):
         return report.not_run(runner, TargetStatus.COMPILED_ONLY)
     how = "" if runner.status is TargetStatus.EXECUTED else ", emulated"

@@ -4,7 +4,7 @@ the reference keeps the model, or into a library's outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,37 +13,65 @@ from numpy.random import Generator
 from onnx import helper, numpy_helper
 
 from relaxd.contract.tensors import TensorSpec
+from tests.geometries import geometry
 
 Array = np.ndarray[Any, Any]
-ModelFault = Callable[[onnx.ModelProto, Generator], bool]
-"""Changes the model in place; False where it has nothing to change."""
-OutputFault = Callable[[Array], None]
+ModelFault = Callable[[onnx.ModelProto, Generator, int], bool]
+"""Changes the model in place, for vectors of so many lanes; False where nothing is to change."""
+OutputFault = Callable[[Array, int], None]
 """Changes an output in place; what has no such part stays as it is."""
 
+LANES = "lanes"
+"""The key of a faulty runner's spec."""
+
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger")
-_LANES = 16
+_FLOATS = (
+    *("Conv", "ConvTranspose", "Gemm", "MatMul", "Relu", "LeakyRelu", "Sigmoid", "Tanh", "Erf"),
+    *("Softmax", "LayerNormalization", "BatchNormalization", "AveragePool", "GlobalAveragePool"),
+    *("HardSwish", "HardSigmoid", "Gelu", "Elu", "Sqrt", "Exp", "Log", "Softplus", "PRelu"),
+)
+"""Operators whose outputs are floats in any case."""
+_LOW = -1e9
 
 
-def drop_bias(model: onnx.ModelProto, random: Generator) -> bool:
+def read_lanes(unit: str) -> int:
+    """Return how many float32 numbers a vector of the geometry has."""
+    return geometry(unit).vector_bits // 32
+
+
+def drop_bias(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
     """One bias is not added."""
     names = [node.input[2] for node in _of(model, "Conv", "Gemm") if len(node.input) > 2]
     names += [name for node in _of(model, "Add") for name in node.input]
     return _change(model, random, names, lambda array: 0 * array, least=2)
 
 
-def swap_channels(model: onnx.ModelProto, random: Generator) -> bool:
-    """Two output channels of one weight are swapped."""
+def swap_channels(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
+    """The output channels of one weight at both sides of a vector's edge are swapped."""
 
     def swap(array: Array) -> Array:
-        axis = 0 if array.ndim > 2 else -1
+        axis = _output_axis(array)
         order = np.arange(array.shape[axis])
-        order[[0, -1]] = order[[-1, 0]]
+        edge = lanes if len(order) > lanes else len(order) - 1
+        order[[edge - 1, edge]] = order[[edge, edge - 1]]
         return np.take(array, order, axis)
 
     return _change(model, random, _weights(model), swap, least=2)
 
 
-def shift_pad(model: onnx.ModelProto, random: Generator) -> bool:
+def repeat_column(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
+    """The last column of a tile has its neighbour's values."""
+
+    def repeat(array: Array) -> Array:
+        axis = _output_axis(array)
+        order = np.arange(array.shape[axis])
+        order[len(order) // lanes * lanes - 1] -= 1
+        return np.take(array, np.maximum(order, 0), axis)
+
+    return _change(model, random, _weights(model), repeat, least=2)
+
+
+def shift_pad(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
     """One convolution pads one more before an axis and one less behind it."""
     pads = [
         attribute
@@ -61,17 +89,23 @@ def shift_pad(model: onnx.ModelProto, random: Generator) -> bool:
     return True
 
 
-def scale_weight(model: onnx.ModelProto, random: Generator) -> bool:
-    """One weight is multiplied by 1.05, as by a scale of an earlier calibration."""
-    return _change(model, random, _weights(model), lambda array: array * np.float32(1.05))
+def scale_weight(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
+    """One scale of quantized numbers, of a norm or of weights is 1.05 times what it should be, as
+    one of an earlier calibration.
+    """
+    quantizing = ("DequantizeLinear", "QuantizeLinear", "LayerNormalization", "BatchNormalization")
+    names = [node.input[1] for node in _of(model, *quantizing)]
+    names += [node.input[2] for node in _of(model, "MatMulNBits") if len(node.input) > 2]
+    scaled = _weights(model) if not names or random.integers(2) else names
+    return _change(model, random, scaled, lambda array: array * np.float32(1.05))
 
 
-def scale_node(model: onnx.ModelProto, random: Generator) -> bool:
+def scale_node(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
     """The output of one node among all is 2 % too large: one wrong kernel."""
     return _insert(model, random, lambda name: [_binary("Mul", name, np.float32(1.02), model)])
 
 
-def quantize_again(model: onnx.ModelProto, random: Generator) -> bool:
+def quantize_again(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
     """The output of one node is quantized to 6 bits of its greatest value: an int8 rounding done
     twice loses about as much.
     """
@@ -90,65 +124,86 @@ def quantize_again(model: onnx.ModelProto, random: Generator) -> bool:
     return _insert(model, random, quantize)
 
 
-MODEL_FAULTS: Sequence[ModelFault] = (
-    drop_bias,
-    swap_channels,
-    shift_pad,
-    scale_weight,
-    scale_node,
-    quantize_again,
-)
+def drop_column(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
+    """The last column of one node's output is never written."""
+    return _insert(model, random, lambda name: _replace_last(name, 0.0, model))
 
 
-def last_column(array: Array) -> None:
+def mask_key(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
+    """One position more than wanted is masked in front of a softmax."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    asked = [node.input[0] for node in _of(model, "Softmax") if node.input[0] in makers]
+    return _insert(model, random, lambda name: _replace_last(name, _LOW, model), asked)
+
+
+MODEL_FAULTS: Mapping[str, ModelFault] = {
+    fault.__name__: fault
+    for fault in (
+        *(drop_bias, swap_channels, repeat_column, shift_pad, scale_weight, scale_node),
+        *(quantize_again, drop_column, mask_key),
+    )
+}
+
+
+def last_column(array: Array, lanes: int) -> None:
     """The last column is never written."""
     if array.ndim and array.shape[-1] > 1:
         array[..., -1] = 0
 
 
-def last_of_tile(array: Array) -> None:
+def last_of_tile(array: Array, lanes: int) -> None:
     """The last lane of each tile holds its neighbour's value."""
-    if array.ndim and array.shape[-1] >= _LANES:
-        array[..., _LANES - 1 :: _LANES] = array[..., _LANES - 2 :: _LANES][
-            ..., : array[..., _LANES - 1 :: _LANES].shape[-1]
-        ]
+    if array.ndim and array.shape[-1] >= lanes:
+        ends = array[..., lanes - 1 :: lanes]
+        array[..., lanes - 1 :: lanes] = array[..., lanes - 2 :: lanes][..., : ends.shape[-1]]
 
 
-def last_row(array: Array) -> None:
+def tail(array: Array, lanes: int) -> None:
+    """Where the last tile is not full, its last column holds its neighbour's value."""
+    if array.ndim and array.shape[-1] > 1 and array.shape[-1] % lanes:
+        array[..., -1] = array[..., -2]
+
+
+def last_row(array: Array, lanes: int) -> None:
     """The last row is that before it."""
     if array.ndim > 1 and array.shape[-2] > 1:
         array[..., -1, :] = array[..., -2, :]
 
 
-def mask_edge(array: Array) -> None:
+def mask_edge(array: Array, lanes: int) -> None:
     """One position more than wanted is masked, of the second axis."""
     if array.ndim > 2 and array.shape[1] > 1:
         array[0, -1] = 0
 
 
-def shift_columns(array: Array) -> None:
+def shift_columns(array: Array, lanes: int) -> None:
     """Everything is one column off."""
     if array.ndim:
         array[...] = np.roll(array, 1, axis=-1)
 
 
-def hold_constant(array: Array) -> None:
+def hold_constant(array: Array, lanes: int) -> None:
     """The output is its mean throughout."""
     if array.size:
         array[...] = np.asarray(array.astype("f8").mean()).astype(array.dtype)
 
 
-OUTPUT_FAULTS: dict[str, OutputFault] = {
+OUTPUT_FAULTS: Mapping[str, OutputFault] = {
     fault.__name__: fault
-    for fault in (last_column, last_of_tile, last_row, mask_edge, shift_columns, hold_constant)
+    for fault in (
+        *(last_column, last_of_tile, tail, last_row, mask_edge, shift_columns, hold_constant),
+    )
 }
+FAULTS = (*MODEL_FAULTS, *OUTPUT_FAULTS)
 _LEAST_RANKS = {"last_row": 2, "mask_edge": 3}
 
 
-def is_applicable(fault: str, spec: TensorSpec) -> bool:
+def is_applicable(fault: str, spec: TensorSpec, lanes: int) -> bool:
     """Tell whether an output of that kind has the part that the fault changes."""
     rank, columns = len(spec.shape), spec.shape[-1].size if spec.shape else 1
-    least = _LANES if fault == "last_of_tile" else 2
+    if fault == "tail" and columns is not None and columns % lanes == 0:
+        return False
+    least = lanes if fault == "last_of_tile" else 2
     return rank >= _LEAST_RANKS.get(fault, 1) and (columns is None or columns >= least)
 
 
@@ -158,6 +213,11 @@ def _of(model: onnx.ModelProto, *operators: str) -> Iterator[onnx.NodeProto]:
 
 def _weights(model: onnx.ModelProto) -> list[str]:
     return [node.input[1] for node in _of(model, *_WEIGHTED)]
+
+
+def _output_axis(array: Array) -> int:
+    """Return the axis of a weight's output channels: a convolution's are first."""
+    return 0 if array.ndim > 2 else -1
 
 
 def _change(
@@ -173,7 +233,7 @@ def _change(
     tensors = [tensor for tensor in model.graph.initializer if tensor.name in names]
     for position in random.permutation(len(tensors)):
         array = numpy_helper.to_array(tensors[position])
-        if array.size >= least:
+        if array.ndim and array.size >= least:
             changed = np.asarray(change(array)).astype(array.dtype)
             if not np.array_equal(changed, array):
                 tensors[position].CopyFrom(numpy_helper.from_array(changed, tensors[position].name))
@@ -182,23 +242,50 @@ def _change(
 
 
 def _insert(
-    model: onnx.ModelProto, random: Generator, make: Callable[[str], list[onnx.NodeProto]]
+    model: onnx.ModelProto,
+    random: Generator,
+    make: Callable[[str], list[onnx.NodeProto]],
+    values: Sequence[str] | None = None,
 ) -> bool:
-    """Put nodes behind one that gives floats; the last of them gives what others read."""
-    positions = [index for index, node in enumerate(model.graph.node) if node.op_type in _WEIGHTED]
-    positions = [index for index in positions if model.graph.node[index].op_type != "MatMulInteger"]
+    """Put nodes behind one that gives floats, of `values` where they are given; the last of them
+    gives what others read.
+    """
+    positions = [
+        index
+        for index, node in enumerate(model.graph.node)
+        if (node.op_type in _FLOATS if values is None else any(n in values for n in node.output))
+    ]
     if not positions:
         return False
     index = int(positions[random.integers(len(positions))])
     node = model.graph.node[index]
-    name = node.output[0]
-    node.output[0] = f"{name}.right"
-    inserted = make(node.output[0])
+    place = next(
+        place for place, name in enumerate(node.output) if values is None or name in values
+    )
+    name = node.output[place]
+    node.output[place] = f"{name}.right"
+    inserted = make(node.output[place])
     inserted[-1].output[0] = name
     nodes = [*model.graph.node[: index + 1], *inserted, *model.graph.node[index + 1 :]]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     return True
+
+
+def _replace_last(name: str, value: float, model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Return nodes that replace what is last along the last axis."""
+    ends = {"zero": 0, "last": -1, "end": np.iinfo(np.int64).max}
+    for key, end in ends.items():
+        array = np.array([end], np.int64)
+        model.graph.initializer.append(numpy_helper.from_array(array, f"{name}.{key}"))
+    zero, last, end = (f"{name}.{key}" for key in ends)
+    return [
+        helper.make_node("Slice", [name, zero, last, last], [f"{name}.begin"]),
+        helper.make_node("Slice", [name, last, end, last], [f"{name}.column"]),
+        _binary("Mul", f"{name}.column", np.float32(0), model, f"{name}.zeros"),
+        _binary("Add", f"{name}.zeros", np.float32(value), model, f"{name}.filled"),
+        helper.make_node("Concat", [f"{name}.begin", f"{name}.filled"], [f"{name}.f"], axis=-1),
+    ]
 
 
 def _binary(

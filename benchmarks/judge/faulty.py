@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.judge.faults import OUTPUT_FAULTS
+from benchmarks.judge.faults import LANES, OUTPUT_FAULTS
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, run_points
 from compiler.verify.run.native import stepped
@@ -16,13 +16,13 @@ from relaxd.loader.model import load
 
 def run_faulty(spec: Record, record: Callable[[Record], None]) -> None:
     """Run the library as `compiler.verify.run.native` does, and change an output of it; spec: also
-    names the fault and the output.
+    names the fault, the output and the lanes of a vector.
     """
     model, fault = load(Path(spec["bundle"])), OUTPUT_FAULTS[spec["fault"]]
 
     def run(inputs: Arrays) -> Arrays:
         outputs = {name: np.array(array) for name, array in stepped(model, inputs).items()}
-        fault(outputs[spec["output"]])
+        fault(outputs[spec["output"]], int(spec[LANES]))
         return outputs
 
     run_points(spec, record, run)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tests.models import MODELS, path_of
+from benchmarks.cpu.models import CASES as BENCHMARK_CASES
+from benchmarks.judge.language_models import LANGUAGE_MODELS
+from benchmarks.judge.subject import Subject
+from tests.models import MODELS
+from tests.torchscript_zoo.models import MODELS as SCRIPTS
+from tests.torchscript_zoo.models import ZooModel
+from tests.zoo.case import Case
+from tests.zoo.cases import CASES as ZOO_CASES
 
 _HEADER = '<ir_version: 9, opset_import: ["": 17]>'
 _CONVOLUTIONS = """(float[n,3,h,w] x) => (float[n,10] y, float[n,24,p,q] features) {
@@ -59,17 +67,6 @@ _QUANTIZED = """(float[n,64] x) => (float[n,20] y) {
 }"""
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A model and what a request declares about it."""
-
-    model: Callable[[], onnx.ModelProto]
-    dims: Mapping[str, str]
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    consts: Mapping[str, int] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
 def _with_constants(text: str, constants: Mapping[str, tuple[int, ...] | float]) -> onnx.ModelProto:
     """The model with random constants of those shapes, 8-bit ones where a name is multiplied as
     integers.
@@ -112,21 +109,58 @@ def _quantized() -> onnx.ModelProto:
     return _with_constants(_QUANTIZED, {**shapes, "s0": 0.002, "s1": 0.002})
 
 
-def _read(name: str) -> onnx.ModelProto:
-    return onnx.load(path_of(name))
+def _written(make: Callable[[], onnx.ModelProto], folder: Path) -> Path:
+    path = folder / "model.onnx"
+    onnx.save(make(), path)
+    return path
+
+
+def _scripted(program: str, folder: Path) -> Path:
+    """A program of the TorchScript zoo, saved by a process that may import torch."""
+    path = folder / "model.pt"
+    command = [sys.executable, "-m", "tests.torchscript_zoo.programs", "save", program, str(path)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
+    return path
+
+
+def _real(name: str) -> Subject:
+    model = MODELS[name]
+    return Subject(lambda folder: model.source(), model.dims, model.inputs, model.consts)
+
+
+def _case(case: Case) -> Subject:
+    """A case of the zoo, verified as by default."""
+    options = {key: value for key, value in case.options.items() if key not in ("verify",)}
+    declared = (case.dims, case.inputs, case.consts, case.shapes)
+    return Subject(lambda folder: case.export(), *declared, options)
+
+
+def _script(model: ZooModel) -> Subject:
+    file = partial(_scripted, model.program)
+    return Subject(file, model.dims, model.inputs, model.consts)
 
 
 QUICK = {
-    "convolutions": Subject(_convolutions, {"n": "1:4", "h": "8:40", "w": "8:40"}),
-    "encoder": Subject(_encoder, {"n": "1:4", "s": "1:64"}),
-    "quantized": Subject(_quantized, {"n": "1:64"}),
+    "convolutions": Subject(
+        partial(_written, _convolutions), {"n": "1:4", "h": "8:40", "w": "8:40"}
+    ),
+    "encoder": Subject(partial(_written, _encoder), {"n": "1:4", "s": "1:64"}),
+    "quantized": Subject(partial(_written, _quantized), {"n": "1:64"}),
 }
-SUBJECTS = {
-    **QUICK,
-    **{
-        name: Subject(partial(_read, name), model.dims, model.inputs, model.consts)
-        for name, model in MODELS.items()
-        if not name.endswith("_jit")
-    },
-}
+REAL = {name: _real(name) for name in MODELS}
+ZOO = {key: _case(case) for key, case in ZOO_CASES.items() if case.installed and key not in REAL}
+TORCHSCRIPT = {f"torchscript-{name}": _script(model) for name, model in SCRIPTS.items()}
+BENCHMARKS = {key: _case(case) for key, case in BENCHMARK_CASES.items() if case.installed}
+SUBJECTS = {**QUICK, **REAL, **ZOO, **TORCHSCRIPT, **LANGUAGE_MODELS, **BENCHMARKS}
 """By name."""
+FAULTED = (
+    *("ppocr_rec", "ppocr_cls", "magika", "silero_vad", "silero_vad_16k_op15", "minilm"),
+    *("silero_vad_op18_ifless", "vit_interpolated-torchscript", "convnext-dynamo"),
+    *("swin-torchscript", "levit-torchscript", "vivit-torchscript", "dinov2-torchscript"),
+    *("squeezebert-torchscript", "mpnet-torchscript", "deberta-torchscript", "bert-dynamo"),
+    *("xlnet-torchscript", "bart-torchscript", "llama-torchscript", "gpt2_past-torchscript"),
+    *("llama_past-dynamo", "gemma-torchscript", "phi-torchscript", "whisper_encoder-torchscript"),
+    *("mamba_associative-torchscript", "wav2vec2-dynamo", "resnet50-dynamo", "quantized"),
+    "message_passing-torchscript",
+)
+"""The models into which faults are planted."""

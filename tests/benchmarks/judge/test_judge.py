@@ -1,15 +1,19 @@
-"""Faults that are planted, and the rates that are printed."""
+"""Faults that are planted, tasks that are planned, and the rates that are printed."""
+
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 
-from benchmarks.judge.__main__ import Row, rates
-from benchmarks.judge.faults import MODEL_FAULTS, OUTPUT_FAULTS, is_applicable
-from benchmarks.judge.subjects import QUICK
-from benchmarks.judge.trial import Outcome
+from benchmarks.judge import effect
+from benchmarks.judge.__main__ import FAULTS_EACH, main, plan, rates
+from benchmarks.judge.faults import FAULTS, MODEL_FAULTS, OUTPUT_FAULTS, is_applicable
+from benchmarks.judge.outcome import ENDED, NO_EFFECT, NOT_BUILT, NOT_PLANTED, Outcome, Row, Task
+from benchmarks.judge.subjects import FAULTED, QUICK, SUBJECTS
 from tests import declared
+from tests.geometries import GEOMETRIES
 
 FEEDS: dict[str, dict[str, tuple[int, ...]]] = {
     "convolutions": {"x": (2, 3, 9, 8)},
@@ -33,22 +37,30 @@ def outputs_of(model: onnx.ModelProto, name: str) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", list(QUICK))
 @pytest.mark.parametrize("fault", MODEL_FAULTS)
-def test_a_fault_of_a_model_changes_what_it_computes(name: str, fault: object) -> None:
-    model = QUICK[name].model()
+def test_a_fault_of_a_model_changes_what_it_computes(tmp_path: Path, name: str, fault: str) -> None:
+    model = onnx.load(QUICK[name].file(tmp_path))
     before = outputs_of(model, name)
-    assert callable(fault)
-    if not fault(model, np.random.default_rng(0)):
+    if not MODEL_FAULTS[fault](model, np.random.default_rng(0), 4):
         pytest.skip("the model has nothing that this fault changes")
     onnx.checker.check_model(model)
     after = outputs_of(model, name)
     assert any(not np.array_equal(one, two) for one, two in zip(before, after, strict=True))
 
 
+@pytest.mark.parametrize("fault", MODEL_FAULTS)
+def test_every_fault_of_a_model_is_planted_in_one(tmp_path: Path, fault: str) -> None:
+    planted = [
+        MODEL_FAULTS[fault](onnx.load(subject.file(tmp_path)), np.random.default_rng(0), 4)
+        for subject in QUICK.values()
+    ]
+    assert any(planted)
+
+
 @pytest.mark.parametrize("fault", list(OUTPUT_FAULTS))
 def test_a_fault_of_an_output_changes_it(fault: str) -> None:
     array = np.random.default_rng(0).standard_normal((3, 5, 40)).astype("float32")
     before = array.copy()
-    OUTPUT_FAULTS[fault](array)
+    OUTPUT_FAULTS[fault](array, 16)
     assert not np.array_equal(array, before)
 
 
@@ -58,6 +70,8 @@ def test_a_fault_of_an_output_changes_it(fault: str) -> None:
         ("last_of_tile", "y=float32[n,15]", False),
         ("last_of_tile", "y=float32[n,16]", True),
         ("last_of_tile", "y=float32[16,n]", True),
+        ("tail", "y=float32[n,32]", False),
+        ("tail", "y=float32[n,33]", True),
         ("mask_edge", "y=float32[n,16]", False),
         ("mask_edge", "y=float32[n,4,16]", True),
         ("last_column", "y=float32[n,1]", False),
@@ -66,16 +80,65 @@ def test_a_fault_of_an_output_changes_it(fault: str) -> None:
 def test_faults_are_planted_where_outputs_have_what_they_change(
     fault: str, text: str, applicable: bool
 ) -> None:
-    assert is_applicable(fault, declared.spec(text)) is applicable
+    assert is_applicable(fault, declared.spec(text), 16) is applicable
 
 
 def test_rates_count_refused_builds_and_missed_faults() -> None:
-    verdicts = [("", "passed"), ("", "failed"), ("scale", "failed"), ("scale", "statistical")]
-    rows = [Row("m", 0, fault, Outcome(verdict, 1.0, slack=0.05)) for fault, verdict in verdicts]
+    outcomes = [
+        *[("", "passed"), ("", "failed"), ("", NOT_BUILT)],
+        *[("scale", "failed"), ("scale", "statistical"), ("scale", ENDED)],
+        *[("scale", NO_EFFECT), ("scale", NOT_PLANTED)],
+    ]
+    rows = [
+        Row(Task("m", seed, fault), Outcome(verdict, 1.0, slack=0.05))
+        for seed, (fault, verdict) in enumerate(outcomes)
+    ]
     lines = list(rates(rows))
-    assert lines[:3] == [
-        "right builds refused: 1 of 2",
-        "planted faults caught: 1 of 2",
+    assert lines[:6] == [
+        "right builds refused: 2 of 3 of 1 models",
+        "planted faults caught: 1 of 3 in 1 models",
+        "without effect: 1",
+        "not planted: 1",
+        "not found: 0",
         "largest slack of what passed: 0.05 of the spread",
     ]
-    assert [line.split()[0] for line in lines[3:]] == ["REFUSED", "MISSED"]
+    wrong = [line.split()[0] for line in lines if not line.startswith(" ")][-4:]
+    assert wrong == ["REFUSED", "REFUSED", "MISSED", "MISSED"]
+    assert [Row.from_json(row.to_json()) for row in rows] == rows
+
+
+def test_faults_of_every_kind_meet_every_vector_unit() -> None:
+    assert len(FAULTED) == 30
+    assert set(FAULTED) <= set(SUBJECTS)
+    tasks = [task for task in plan(FAULTED[0], 5, 4 * len(FAULTS)) if task.fault]
+    assert {(task.fault, task.geometry) for task in tasks} == {
+        (fault, unit) for fault in FAULTS for unit in GEOMETRIES
+    }
+    assert sum(bool(task.fault) for task in plan(FAULTED[0], 5, None)) == FAULTS_EACH
+    assert not any(task.fault for task in plan("encoder", 5, None))
+
+
+@pytest.mark.parametrize(
+    ("right", "faulty", "distance"),
+    [
+        ([1.0, 2.0], [1.0, 2.5], 0.5),
+        ([np.nan, np.inf], [np.nan, np.inf], 0.0),
+        ([1.0, 2.0], [1.0, np.nan], np.inf),
+        ([1, 2, 3, 4], [1, 2, 3, 5], 0.25),
+        ([1.0], [1.0, 1.0], np.inf),
+    ],
+)
+def test_distances_of_outputs(right: list[float], faulty: list[float], distance: float) -> None:
+    assert effect.distance(np.array(right), np.array(faulty)) == distance
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    asked = ["--models", "encoder", "--seeds", "1", "--json", str(file), "--resume", "--faults"]
+    assert main([*asked, "2"]) == 0
+    before = file.read_text()
+    assert "encoder seed 1 128/32 swap_channels 1: failed" in capsys.readouterr().out
+    assert main([*asked, "2"]) == 0
+    assert file.read_text() == before
+    assert "swap_channels" not in capsys.readouterr().out
