@@ -49,7 +49,10 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
     console.print(_table(results))
     if options.record:
         lacking = [row for row in rows if row.name not in kept]
-        PAGE.write_text(page([kept[row.name] for row in rows if row.name in kept], lacking))
+        earlier = PAGE.read_text() if PAGE.exists() else ""
+        PAGE.write_text(
+            page([kept[row.name] for row in rows if row.name in kept], lacking, earlier)
+        )
     return int(not all(result.held for result in results))
 
 

@@ -12,10 +12,13 @@ from tests.robustness.row import Row
 
 PAGE = ROOT / "docs" / "explanation" / "reliability.md"
 
+JUDGED = "## Verification, measured both ways"
+"""The heading of the last section, which `python -m benchmarks.judge` is the source of."""
 
-def page(results: Sequence[Result], lacking: Sequence[Row] = ()) -> str:
-    """The page's text: when, on what and how much was run, the figures, and what they leave
-    open.
+
+def page(results: Sequence[Result], lacking: Sequence[Row] = (), earlier: str = "") -> str:
+    """The page's text: when, on what and how much was run, the figures, and what they leave open;
+    then the section JUDGED of the earlier text.
     """
     return "\n".join(
         [
@@ -24,7 +27,7 @@ def page(results: Sequence[Result], lacking: Sequence[Row] = ()) -> str:
             *_broken(results),
             *_lacking(lacking),
             *_unproven(results),
-            "",
+            *(_judged(earlier) or [""]),
         ]
     )
 
@@ -111,6 +114,11 @@ def _unproven(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         if result.row.unproven:
             yield f"- `{result.row.name}`: {result.row.unproven}"
+
+
+def _judged(earlier: str) -> list[str]:
+    _, heading, text = earlier.partition(JUDGED)
+    return ["", heading + text] if heading else []
 
 
 def _machine() -> str:

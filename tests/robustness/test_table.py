@@ -8,7 +8,7 @@ import pytest
 
 from tests.robustness.__main__ import main
 from tests.robustness.judge import judge
-from tests.robustness.page import page
+from tests.robustness.page import JUDGED, page
 from tests.robustness.row import Outcome, Row, Run
 from tests.robustness.rows import ROWS
 
@@ -89,6 +89,20 @@ def test_the_page_names_the_rows_that_were_run_on_another_commit() -> None:
     mixed = [replace(result, commit="abc") for result in results[:2]]
     text = page([*mixed, replace(results[2], commit="def")])
     assert "commit `abc`; `three` on `def`" in text
+
+
+def test_the_page_keeps_the_section_on_verification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, section = tmp_path / "page.md", f"{JUDGED}\n\n0 of 10 refused.\n"
+    path.write_text(f"# Old\n\n{section}")
+    monkeypatch.setattr("tests.robustness.__main__.PAGE", path)
+    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (HELD,))
+    text = path.read_text()
+    assert "# Old" not in text
+    assert text.endswith(f"\n\n{section}")
+    main(["--keep", str(tmp_path / "kept"), "--record"], (HELD,))
+    assert path.read_text() == text
 
 
 def test_a_table_run_in_pieces_is_recorded_whole(
