@@ -275,8 +275,8 @@ def _insert(
 def _replace_last(name: str, value: float, model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """Return nodes that replace what is last along the last axis."""
     ends = {"zero": 0, "last": -1, "end": np.iinfo(np.int64).max}
-    for key, end in ends.items():
-        array = np.array([end], np.int64)
+    for key, position in ends.items():
+        array = np.array([position], np.int64)
         model.graph.initializer.append(numpy_helper.from_array(array, f"{name}.{key}"))
     zero, last, end = (f"{name}.{key}" for key in ends)
     return [

@@ -17,7 +17,7 @@ def main(name: str) -> None:
     tasks = [Task(**json.loads(line)) for line in sys.stdin]
     if not name.startswith("torchscript-") and not name.endswith("_jit"):
         # tvm_ffi would import torch, which takes seconds.
-        sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+        sys.modules.setdefault("torch", None)
     from benchmarks.judge.subjects import SUBJECTS
     from benchmarks.judge.trial import Judge
     from compiler.errors import CompileError
