@@ -131,7 +131,7 @@ def drop_column(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
 
 def mask_key(model: onnx.ModelProto, random: Generator, lanes: int) -> bool:
     """One position more than wanted is masked in front of a softmax."""
-    makers = {name: node for node in model.graph.node for name in node.output}
+    makers = {name: node for node in _nodes(model) for name in node.output}
     asked = [node.input[0] for node in _of(model, "Softmax") if node.input[0] in makers]
     return _insert(model, random, lambda name: _replace_last(name, _LOW, model), asked)
 
@@ -207,8 +207,29 @@ def is_applicable(fault: str, spec: TensorSpec, lanes: int) -> bool:
     return rank >= _LEAST_RANKS.get(fault, 1) and (columns is None or columns >= least)
 
 
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph and those of its branches and loops."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _graphs(attribute.g)
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    return (node for graph in _graphs(model.graph) for node in graph.node)
+
+
 def _of(model: onnx.ModelProto, *operators: str) -> Iterator[onnx.NodeProto]:
-    return (node for node in model.graph.node if node.op_type in operators)
+    return (node for node in _nodes(model) if node.op_type in operators)
+
+
+def _constants(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    """Yield every tensor that the model holds, by the name that nodes read it by."""
+    for graph in _graphs(model.graph):
+        yield from ((tensor.name, tensor) for tensor in graph.initializer)
+    for node in _of(model, "Constant"):
+        yield from ((node.output[0], each.t) for each in node.attribute if each.name == "value")
 
 
 def _weights(model: onnx.ModelProto) -> list[str]:
@@ -230,7 +251,8 @@ def _change(
     """Change one of the constants of these names; False where there is none it makes a difference
     to.
     """
-    tensors = [tensor for tensor in model.graph.initializer if tensor.name in names]
+    wanted = set(names)
+    tensors = [tensor for name, tensor in _constants(model) if name in wanted]
     for position in random.permutation(len(tensors)):
         array = numpy_helper.to_array(tensors[position])
         if array.ndim and array.size >= least:
@@ -250,25 +272,24 @@ def _insert(
     """Put nodes behind one that gives floats, of `values` where they are given; the last of them
     gives what others read.
     """
-    positions = [
-        index
-        for index, node in enumerate(model.graph.node)
-        if (node.op_type in _FLOATS if values is None else any(n in values for n in node.output))
+    found = [
+        (graph, index, place)
+        for graph in _graphs(model.graph)
+        for index, node in enumerate(graph.node)
+        for place, name in enumerate(node.output)
+        if (name in values if values is not None else not place and node.op_type in _FLOATS)
     ]
-    if not positions:
+    if not found:
         return False
-    index = int(positions[random.integers(len(positions))])
-    node = model.graph.node[index]
-    place = next(
-        place for place, name in enumerate(node.output) if values is None or name in values
-    )
+    graph, index, place = found[random.integers(len(found))]
+    node = graph.node[index]
     name = node.output[place]
     node.output[place] = f"{name}.right"
     inserted = make(node.output[place])
     inserted[-1].output[0] = name
-    nodes = [*model.graph.node[: index + 1], *inserted, *model.graph.node[index + 1 :]]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    nodes = [*graph.node[: index + 1], *inserted, *graph.node[index + 1 :]]
+    del graph.node[:]
+    graph.node.extend(nodes)
     return True
 
 

@@ -56,6 +56,35 @@ def test_every_fault_of_a_model_is_planted_in_one(tmp_path: Path, fault: str) ->
     assert any(planted)
 
 
+_BRANCHES = """<ir_version: 9, opset_import: ["": 17]>
+g (bool b, float[n,2] x) => (float[n,2] y) {
+    y = If (b) <
+        then_branch = yes () => (float[n,2] t) {
+            w = Constant<value = float[2,2] {1.0, 2.0, 3.0, 4.0}>()
+            t = MatMul(x, w)
+        },
+        else_branch = no () => (float[n,2] e) { e = Identity(x) }
+    >
+}"""
+
+
+@pytest.mark.parametrize("fault", ["swap_channels", "scale_weight", "scale_node", "drop_column"])
+def test_faults_reach_branches_and_constants_of_nodes(fault: str) -> None:
+    model = onnx.parser.parse_model(_BRANCHES)
+    feed = {"b": np.array(True), "x": np.ones((3, 2), np.float32)}
+
+    def run() -> np.ndarray:
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+        result: np.ndarray = session.run(None, feed)[0]
+        return result
+
+    before = run()
+    assert MODEL_FAULTS[fault](model, np.random.default_rng(0), 4)
+    assert not np.array_equal(before, run())
+
+
 @pytest.mark.parametrize("fault", list(OUTPUT_FAULTS))
 def test_a_fault_of_an_output_changes_it(fault: str) -> None:
     array = np.random.default_rng(0).standard_normal((3, 5, 40)).astype("float32")
