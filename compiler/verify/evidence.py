@@ -8,12 +8,13 @@ what perturbed references have.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from compiler.verify.groups import SMALL_GROUP, WRONG, error_share, grouping_axes
 from compiler.verify.tolerance import Difference, Spread, Tolerance, compare
 from relaxd.contract.numerics import Verdict
 
@@ -38,8 +39,6 @@ FEW_ROWS = 1 / 16
 """The share of rows that may be ill-conditioned by themselves. Where more are, a row that no
 perturbed reference moves far may still be one that the library's own roundings do: every row then
 has the noise of the noisiest."""
-_SMALL_GROUP = 16
-"""Elements at least whose differences are taken together."""
 _BLOCK = 1 << 20
 """Elements of an output for which temporary arrays are made at a time."""
 _ORDER = (
@@ -88,7 +87,7 @@ def judge_beside(
     Without evidence this is `compare`. Beside the same evidence, a greater error of the same signs
     is never judged better.
     """
-    difference = compare(got, want, tolerance)
+    difference = compare_groups(got, want, compare(got, want, tolerance), strict=evidence.strict)
     if difference.structural or not difference.problem:
         verdict = Verdict.FAILED if difference.problem else Verdict.PASSED
         return Finding(verdict, difference)
@@ -115,6 +114,19 @@ def judge_beside(
     shown = replace(difference, problem=problem, of_tolerance=best.difference.of_tolerance)
     reported = {"samples": len(alike), **measures, **best.measures}
     return replace(best, difference=shown, measures=reported)
+
+
+def compare_groups(got: Array, want: Array, difference: Difference, *, strict: bool) -> Difference:
+    """Where every element is within the tolerance, compare rows, columns and channels with their
+    own values. strict: as in `Evidence`.
+    """
+    if strict or difference.structural or difference.problem or not difference.max_abs:
+        return difference
+    share = error_share(_distances(got, want), want)
+    if share <= WRONG:
+        return difference
+    problem = f"a row, column or channel is off by {share:.2g} of its own values"
+    return replace(difference, problem=problem)
 
 
 def _name(finding: Finding, *, inexact: bool) -> Finding:
@@ -209,11 +221,23 @@ class _Reference:
         most = RMS_TIMES * (1 + 2 / math.sqrt(got.size)) * max([self.least, *noises])
         counted = self._count(apart, target, noise)
         if not counted.outside and error <= max(most, own, counted.usual):
+            if self._is_wrong_in_groups(apart, target):
+                return Finding(Verdict.FAILED, difference)
             slack = min(NOISE_TIMES * float(noise.max()), self.tolerance.most)
             return Finding(Verdict.PASSED, replace(difference, of_tolerance=counted.used), slack)
         if not self.sides or counted.beyond_noise or error > most:
             return Finding(Verdict.FAILED, difference)
         return self._judge_statistics(apart, most, replace(difference, of_tolerance=None))
+
+    def _is_wrong_in_groups(self, apart: Array, target: Array) -> bool:
+        """Tell whether a group is wrong as a whole, by more than the references' own are."""
+        share = 0.0 if self.strict else error_share(apart, target)
+        if share <= WRONG:
+            return False
+        others = [error_share(side, self.want) for side in self.sides]
+        if target is not self.want:
+            others.append(error_share(_distances(self.want, target), target))
+        return share > GROUP_TIMES * max(others, default=0.0)
 
     def _count(self, apart: Array, target: Array, noise: Array) -> _Counted:
         """Count by blocks of rows: temporary arrays of all of an output may be too large."""
@@ -249,7 +273,7 @@ class _Reference:
         if most > MOST_NOISE * (self.spread.standard or self.spread.scale):
             why = "it is ill-conditioned: some ulp move the reference as far as its spread"
             return Finding(Verdict.INCONCLUSIVE, difference, why=why)
-        for axis in _grouping_axes(apart.shape):
+        for axis in grouping_axes(apart.shape):
             errors = _group_rms(apart, axis)
             noisiest = max(float(_group_rms(side, axis).max()) for side in self.sides)
             times = GROUP_TIMES * (1 + 2 / math.sqrt(apart.size / errors.size))
@@ -347,7 +371,7 @@ def _distances(lhs: Array, rhs: Array) -> Array:
 def _columns(shape: tuple[int, ...]) -> int:
     """Return the elements of a row: of the last axis, or of as many axes as hold some elements."""
     columns, axis = 1, len(shape)
-    while axis and columns < _SMALL_GROUP:
+    while axis and columns < SMALL_GROUP:
         axis -= 1
         columns *= shape[axis]
     return columns
@@ -359,13 +383,6 @@ def _rms(apart: Array) -> float:
     if not largest or not math.isfinite(largest):
         return largest
     return largest * math.sqrt(float(np.square(apart / largest).mean(dtype=np.float64)))
-
-
-def _grouping_axes(shape: tuple[int, ...]) -> Iterator[int]:
-    size = math.prod(shape)
-    for axis, extent in enumerate(shape):
-        if extent > 1 and size // extent >= _SMALL_GROUP:
-            yield axis
 
 
 def _group_rms(apart: Array, axis: int) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
 from compiler.verify import npz
-from compiler.verify.evidence import Evidence, Finding, judge_beside
+from compiler.verify.evidence import Evidence, Finding, compare_groups, judge_beside
 from compiler.verify.inputs import Signature, Trial
 from compiler.verify.tolerance import (
     Difference,
@@ -147,6 +147,7 @@ def _judge(
     got = outputs[output.name]
     want = adopt_empty_shape(want, got) if signature.stacks else want
     difference = compare(got, want, tolerance)
+    difference = compare_groups(got, want, difference, strict=is_strict(options))
     verdict = Verdict.FAILED if difference.problem else Verdict.PASSED
     if difference.problem and is_strict(options) and not compare(got, want, own).problem:
         difference, verdict = compare(got, want, own), Verdict.TOLERATED
