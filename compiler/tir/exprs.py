@@ -204,6 +204,18 @@ def either(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     )
 
 
+def extreme_or_nan(extreme: type, accumulator: Expr, value: Expr) -> Expr:
+    """The maximum or minimum, prim.Max or prim.Min, of an accumulator and another value; NaN where
+    one of both is.
+
+    x86's maximum of an unordered pair is its second operand: a NaN enters by itself, so that only
+    one in the accumulator has to be kept, which AVX-512 does with one comparison and a mask. With
+    the sides of the choice exchanged, LLVM makes two comparisons of it; TVM has no vectors of
+    isnan.
+    """
+    return tirx.Select(prim.LE(accumulator, accumulator), extreme(accumulator, value), accumulator)
+
+
 def op_name(call: Any) -> str:
     """The operator a call names, empty for a call of anything else."""
     return str(getattr(getattr(call, "op", None), "name", ""))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import pointwise as pw
-from compiler.ir.programs import OPAQUE
 from compiler.ir.values import Known, Value
 
 
@@ -44,42 +39,3 @@ def _known_first(x: Value, y: Value) -> tuple[Value, Value]:
 
 def _both_may_be_nan(x: Value, y: Value) -> bool:
     return ew.is_float(x.dtype) and not isinstance(x, Known) and not isinstance(y, Known)
-
-
-def or_nan(b: Builder, x: Value, extreme: Value, greatest: Callable[[Value], Value]) -> Value:
-    """Extremes of elements of x, but NaN where there is one among them; `greatest` gives the
-    maximum of the elements that each is made of.
-
-    An extreme is one instruction, which takes either operand where one is NaN. So NaN is looked for
-    by itself: with a comparison beside each maximum TVM does not vectorize a loop, which then takes
-    70 times as long.
-    """
-    if not ew.is_float(x.dtype):
-        return extreme
-    unset, is_set, nan = (tirx.const(value, x.dtype) for value in (0, 1, math.nan))
-
-    def flag(data: te.Tensor) -> te.Tensor:
-        return te.compute(
-            data.shape,
-            lambda *i: tirx.Select(tirx.isnan(_wide(data(*i))), is_set, unset),
-            name="is_nan",
-        )
-
-    shape = [ex.prim(extent) for extent in extreme.shape]
-
-    def choose(flags: te.Tensor, values: te.Tensor) -> te.Tensor:
-        return te.compute(
-            shape,
-            lambda *i: tirx.Select(flags(*i) > unset, nan, values(*i)),
-            name="or_nan",
-        )
-
-    # What is fused with the maximum keeps it from being vectorized just so.
-    apart = {"op_pattern": OPAQUE}
-    flags = greatest(b.te(flag, x, name="is_nan", attrs=apart))
-    return b.te(choose, flags, extreme, name="or_nan", attrs=apart)
-
-
-def _wide(value: Any) -> Any:
-    """TVM has no isnan of bfloat16."""
-    return value.astype("float32") if value.ty.dtype == "bfloat16" else value

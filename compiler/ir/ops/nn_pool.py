@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from tvm import relax, te, tirx
 
 from compiler.ir import extents as ex
@@ -19,18 +18,23 @@ from compiler.ir.ops.nn_window import Window, guarded
 from compiler.ir.values import Tensor, Value
 
 
-def max_pool(b: Builder, x: Value, window: Window, ceil: bool) -> Value:
-    """The greatest element under each window of x [N, C, *spatial]; padding never wins."""
+def max_pool(b: Builder, x: Value, window: Window, ceil: bool, keep_nan: bool = False) -> Value:
+    """The greatest element under each window of x [N, C, *spatial]; padding never wins.
+
+    keep_nan: whether it is NaN where one of the elements is, not any of the others.
+    """
     shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
-    if _plain(b, x, window, shape):
+    keep_nan = keep_nan and ew.is_float(x.dtype)
+    if not keep_nan and _plain(b, x, window, shape):
         return b.emit(
             relax.op.nn.max_pool2d(b.tensor(x).expr, list(window.kernel), **_geometry(window)),
             shape,
         )
-    lowest = _lowest(x.dtype)
-    reducer = te.comm_reducer(
-        lambda p, q: tirx.max(p, q), lambda dtype: tirx.const(lowest, dtype), name="max"
-    )
+    # TVM has no isnan of bfloat16.
+    wide = keep_nan and x.dtype in ("float16", "bfloat16")
+    work = ew.cast(b, x, "float32") if wide else x
+    lowest = rd.lowest(work.dtype)
+    reducer = rd.extreme_reducer("max", work.dtype, keep_nan)
 
     def compute(data: te.Tensor) -> te.Tensor:
         taps = window.taps()
@@ -38,13 +42,12 @@ def max_pool(b: Builder, x: Value, window: Window, ceil: bool) -> Value:
         def at(n: Any, c: Any, *position: Any) -> Any:
             place = window.under(position, taps)
             return reducer(
-                guarded(lambda *i: data(n, c, *i), place, x.shape[2:], tirx.const(lowest, x.dtype)),
-                axis=taps,
+                guarded(lambda *i: data(n, c, *i), place, x.shape[2:], lowest), axis=taps
             )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="max_pool")
 
-    return b.te(compute, x, name="max_pool")
+    return ew.cast(b, b.te(compute, work, name="max_pool"), x.dtype)
 
 
 def max_pool_indices(
@@ -57,7 +60,7 @@ def max_pool_indices(
     """
     spatial = x.shape[2:]
     shape = [*x.shape[:2], *window.pooled(b, spatial, ceil)]
-    lowest = tirx.const(_lowest(x.dtype), x.dtype)
+    lowest = rd.lowest(x.dtype)
     none = tirx.const(-1, "int64")
 
     def better(p: Any, q: Any) -> Any:
@@ -245,9 +248,3 @@ def _geometry(window: Window) -> dict[str, Any]:
         "strides": list(window.strides),
         "padding": [int(pad) for pad in (*window.before, *window.after)],
     }
-
-
-def _lowest(dtype: str) -> float | int:
-    if ew.is_integer(dtype):
-        return int(np.iinfo(np.dtype(dtype)).min)
-    return float("-inf")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
+from tvm.ir.prim import expr as prim
 
 from compiler.errors import ImportFailed
 from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
-from compiler.ir.ops import division, extremes, layout
+from compiler.ir.ops import division, layout
 from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Value
+from compiler.tir.exprs import extreme_or_nan
 
 IDENTITY = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "mean": np.nan}
 """What a reduction of no elements gives; infinities stand for the dtype's extremes."""
@@ -27,11 +30,14 @@ FOLDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def reduce(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool) -> Value:
+def reduce(
+    b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool, keep_nan: bool = False
+) -> Value:
     """sum, prod, max, min or mean over axes; empty axes give x itself; integers accumulate in their
     own dtype.
 
-    An extent of zero gives the reduction's identity.
+    An extent of zero gives the reduction's identity. keep_nan: whether a maximum or minimum is NaN
+    where one of the elements is, not any of the others.
     """
     places = sorted({layout.axis_of(axis, len(x.shape)) for axis in axes})
     if not places:
@@ -47,15 +53,7 @@ def reduce(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool)
         return _fold_symbols(b, x, kind, keepdims)
     kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
     shape = kept if keepdims else [extent for axis, extent in enumerate(kept) if axis not in places]
-    return _emit(b, x, kind, places, keepdims, shape)
-
-
-def extreme_or_nan(b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool) -> Value:
-    """max or min over axes as `reduce` gives it, but NaN where one of the elements is."""
-    extreme = reduce(b, x, kind, axes, keepdims)
-    if isinstance(x, Known) or not axes:
-        return extreme
-    return extremes.or_nan(b, x, extreme, lambda flags: reduce(b, flags, "max", axes, keepdims))
+    return _emit(b, x, kind, places, keepdims, shape, keep_nan)
 
 
 def _fold_symbols(b: Builder, x: Known, kind: str, keepdims: bool) -> Value:
@@ -71,14 +69,20 @@ def _fold_symbols(b: Builder, x: Known, kind: str, keepdims: bool) -> Value:
 
 
 def _emit(
-    b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
+    b: Builder,
+    x: Value,
+    kind: str,
+    places: Sequence[int],
+    keepdims: bool,
+    shape: Sequence[Extent],
+    keep_nan: bool = False,
 ) -> Value:
     tensor = b.tensor(x)
     source = (
         b.tensor(ew.cast(b, tensor, "float32")) if x.dtype in ("float16", "bfloat16") else tensor
     )
     if kind in ("max", "min"):
-        result = _extreme(b, source, kind, places, keepdims, shape)
+        result = _extreme(b, source, kind, places, shape, keep_nan)
     elif kind == "mean" and ew.is_integer(x.dtype):
         result = _integer_mean(b, source, places, keepdims, shape)
     else:
@@ -105,10 +109,16 @@ def _mean(b: Builder, total: Value, count: Value) -> Value:
 
 
 def _extreme(
-    b: Builder, x: Value, kind: str, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
+    b: Builder,
+    x: Value,
+    kind: str,
+    places: Sequence[int],
+    shape: Sequence[Extent],
+    keep_nan: bool,
 ) -> Value:
     wide = "int8" if x.dtype == "bool" else x.dtype
-    reducer = EXTREMES[kind]
+    keepdims = len(shape) == len(x.shape)
+    reducer = extreme_reducer(kind, wide, keep_nan)
 
     def compute(data: te.Tensor) -> te.Tensor:
         reduced = {axis: te.reduce_axis((0, ex.prim(x.shape[axis])), f"r{axis}") for axis in places}
@@ -200,7 +210,8 @@ def _walk(
         else x.dtype
     )
     base = "sum" if kind == "mean" else kind
-    reducer = EXTREMES[base] if base in EXTREMES else {"sum": te.sum, "prod": _prod}[base]
+    sums = {"sum": te.sum, "prod": _prod}
+    reducer = sums[base] if base in sums else extreme_reducer(base, work)
 
     def compute(data: te.Tensor) -> te.Tensor:
         axes = [
@@ -225,12 +236,18 @@ def _walk(
     )
 
 
-def _extreme_of(kind: str) -> Any:
-    """A reducer that starts from infinity: TVM's own starts from the extreme finite number, wrong
-    where all are infinite.
+def extreme_reducer(kind: str, dtype: str, keep_nan: bool = False) -> Any:
+    """The reducer for TE of a maximum or minimum, NaN where an element is if that is asked for.
+
+    It starts from infinity: TVM's own starts from the extreme finite number, wrong where all are
+    infinite.
     """
-    combine = tirx.max if kind == "max" else tirx.min
-    identity = lowest if kind == "max" else _highest
+    return _EXTREMES[kind, keep_nan and ew.is_float(dtype)]
+
+
+def _make_reducer(kind: str, keep_nan: bool) -> Any:
+    node, identity = (prim.Max, lowest) if kind == "max" else (prim.Min, _highest)
+    combine = partial(extreme_or_nan, node) if keep_nan else node
     return te.comm_reducer(lambda p, q: combine(p, q), identity, name=kind)
 
 
@@ -247,8 +264,11 @@ def _highest(dtype: str) -> Any:
     return tirx.const(int(np.iinfo(np.dtype(dtype)).max), dtype)
 
 
-EXTREMES = {kind: _extreme_of(kind) for kind in ("max", "min")}
-"""Reducers for TE by kind."""
+_EXTREMES = {
+    (kind, keep_nan): _make_reducer(kind, keep_nan)
+    for kind in ("max", "min")
+    for keep_nan in (False, True)
+}
 _prod = te.comm_reducer(lambda p, q: p * q, lambda dtype: tirx.const(1, dtype), name="prod")
 
 

@@ -57,7 +57,7 @@ def norm_of(b: Builder, x: Value, p: float, axes: Sequence[int], keepdim: bool) 
     if p == 2:
         return nn_norm.sqrt(b, rd.reduce(b, ew.multiply(b, x, x), "sum", axes, keepdim))
     if abs(p) == np.inf:
-        return rd.extreme_or_nan(b, size, "max" if p > 0 else "min", axes, keepdim)
+        return rd.reduce(b, size, "max" if p > 0 else "min", axes, keepdim, keep_nan=True)
     if p == 0:
         return rd.reduce(b, ew.cast(b, ew.cast(b, x, "bool"), x.dtype), "sum", axes, keepdim)
     powers = ew.binary(b, size, scalar(b, p, x.dtype), relax.op.power, numpy=np.power)

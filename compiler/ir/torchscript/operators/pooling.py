@@ -10,9 +10,9 @@ from compiler.ir import extents as ex
 from compiler.ir.builder import Builder
 from compiler.ir.extents import Extent
 from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import extremes, layout, nn_pool
+from compiler.ir.ops import layout, nn_pool
 from compiler.ir.ops.nn_window import Window
-from compiler.ir.ops.reduce import EXTREMES, lowest
+from compiler.ir.ops.reduce import extreme_reducer, lowest
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operators.convolution import per_axis
 from compiler.ir.torchscript.registry import op
@@ -52,12 +52,12 @@ def _fits(b: Builder, x: Value, window: Window) -> None:
 
 @op("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(b: Builder, node: Node) -> Value:
-    """The greatest element under each window."""
+    """The greatest element under each window, NaN where there is one."""
     rank = _rank(node)
     x, single = _batched(b, node.value("self"), rank)
     window = _window(node, rank)
     _fits(b, x, window)
-    pooled = nn_pool.max_pool(b, x, window, node.bool("ceil_mode"))
+    pooled = nn_pool.max_pool(b, x, window, node.bool("ceil_mode"), keep_nan=True)
     return layout.squeeze(b, pooled, [0]) if single else pooled
 
 
@@ -119,12 +119,7 @@ def adaptive_max_pool(b: Builder, node: Node) -> list[Any]:
         )
     rank = _rank(node)
     x, single = _batched(b, node.value("self"), rank)
-    out = _sizes(node, x, rank)
-
-    def greatest(values: Value) -> Value:
-        return _adaptive(b, values, out, mean=False)
-
-    pooled = extremes.or_nan(b, x, greatest(x), greatest)
+    pooled = _adaptive(b, x, _sizes(node, x, rank), mean=False)
     return [layout.squeeze(b, pooled, [0]) if single else pooled, None]
 
 
@@ -150,6 +145,7 @@ def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
         for n, o in zip(spatial, out, strict=True)
     ]
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    greatest = extreme_reducer("max", work.dtype, keep_nan=True)
 
     def compute(data: te.Tensor) -> te.Tensor:
         taps = [
@@ -175,7 +171,7 @@ def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
             )
             fill = tirx.const(0, work.dtype) if mean else lowest(work.dtype)
             value = tirx.if_then_else(inside, data(n, c, *places), fill)
-            return te.sum(value, axis=taps) if mean else EXTREMES["max"](value, axis=taps)
+            return te.sum(value, axis=taps) if mean else greatest(value, axis=taps)
 
         shape = [*x.shape[:2], *out]
         total = te.compute([ex.prim(e) for e in shape], at, name="adaptive_pool")

@@ -75,14 +75,14 @@ def mean(b: Builder, node: Node) -> Value:
 def amax(b: Builder, node: Node) -> Value:
     """The greatest element."""
     x = node.value("self")
-    return rd.extreme_or_nan(b, x, "max", reduced_axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(b, x, "max", reduced_axes(node, x), node.bool("keepdim", False), keep_nan=True)
 
 
 @op("amin")
 def amin(b: Builder, node: Node) -> Value:
     """The least element."""
     x = node.value("self")
-    return rd.extreme_or_nan(b, x, "min", reduced_axes(node, x), node.bool("keepdim", False))
+    return rd.reduce(b, x, "min", reduced_axes(node, x), node.bool("keepdim", False), keep_nan=True)
 
 
 @op("max")
@@ -106,10 +106,10 @@ def least(b: Builder, node: Node) -> Any:
 def _extreme(b: Builder, node: Node, greatest: bool) -> Any:
     x, kind = node.value("self"), "max" if greatest else "min"
     if "dim" not in node.names:
-        return rd.extreme_or_nan(b, x, kind, list(range(len(x.shape))), False)
+        return rd.reduce(b, x, kind, list(range(len(x.shape))), False, keep_nan=True)
     axis = node.axis("dim", len(x.shape))
     index = _position(b, x, axis, greatest, node.bool("keepdim"))
-    found = rd.extreme_or_nan(b, x, kind, [axis] if x.shape else [], node.bool("keepdim"))
+    found = rd.reduce(b, x, kind, [axis] if x.shape else [], node.bool("keepdim"), keep_nan=True)
     return [found, index]
 
 
@@ -152,7 +152,9 @@ def aminmax(b: Builder, node: Node) -> list[Value]:
         if node.has("dim") and x.shape
         else list(range(len(x.shape)))
     )
-    return [rd.extreme_or_nan(b, x, kind, axes, node.bool("keepdim")) for kind in ("min", "max")]
+    return [
+        rd.reduce(b, x, kind, axes, node.bool("keepdim"), keep_nan=True) for kind in ("min", "max")
+    ]
 
 
 @op("nansum", "nanmean")

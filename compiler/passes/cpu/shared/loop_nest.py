@@ -4,8 +4,9 @@ The axes are walked in their order, but for the one in vectors, which goes inner
 are on the stack, of a size that LLVM keeps in registers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
@@ -31,6 +32,7 @@ from compiler.tir.exprs import (
     bits_of,
     const,
     dtype_of,
+    extreme_or_nan,
     load,
     loads,
     nodes,
@@ -40,7 +42,10 @@ from compiler.tir.flat import stride
 from compiler.tir.loops import product
 from compiler.tir.stages import Axis, Stage
 
-_IDEMPOTENT = (prim.Max, prim.Min)
+_MAX_OR_NAN = partial(extreme_or_nan, prim.Max)
+_MIN_OR_NAN = partial(extreme_or_nan, prim.Min)
+_KEEPING_NAN = {prim.Max: _MAX_OR_NAN, prim.Min: _MIN_OR_NAN}
+_IDEMPOTENT = (prim.Max, prim.Min, _MAX_OR_NAN, _MIN_OR_NAN)
 
 VECTORS = 4
 """Vectors of neighbouring results that are reduced side by side: they hide the latency of an
@@ -60,9 +65,11 @@ a polynomial.
 
 @dataclass(frozen=True)
 class Combine:
-    """How a reduction combines: `node` is the expression class, `term` what each step adds."""
+    """How a reduction combines: `node` makes the expression of an accumulator and a value, an
+    expression class or an extreme that keeps NaN; `term` is what each step adds.
+    """
 
-    node: type
+    node: Callable[[Expr, Expr], Expr]
     term: Expr
 
     def identity(self, init: Expr, dtype: str) -> Expr:
@@ -79,13 +86,33 @@ class Combine:
 def combine_of(stage: Stage) -> Combine | None:
     """The reduction's operation if it is a sum, product, maximum or minimum."""
     value = stage.value
+    if isinstance(value, prim.Select):
+        return _combine_keeping_nan(stage, value)
     if not isinstance(value, (prim.Add, prim.Mul, prim.Max, prim.Min)):
         return None
     for own, term in ((value.a, value.b), (value.b, value.a)):
-        reads = isinstance(own, tvm.ir.TensorLoad) and own.source.same_as(stage.buffer)
-        if reads and not any(one.source.same_as(stage.buffer) for one in loads(term)):
+        if _is_accumulator(stage, own) and not _reads_accumulator(stage, term):
             return Combine(type(value), term)
     return None
+
+
+def _combine_keeping_nan(stage: Stage, value: Expr) -> Combine | None:
+    """The operation of `extreme_or_nan`."""
+    extreme = value.true_value
+    node = _KEEPING_NAN.get(type(extreme))
+    if node is None or _reads_accumulator(stage, extreme.b):
+        return None
+    if not tvm_ffi.structural_equal(value, node(value.false_value, extreme.b)):
+        return None
+    return Combine(node, extreme.b) if _is_accumulator(stage, value.false_value) else None
+
+
+def _is_accumulator(stage: Stage, value: Expr) -> bool:
+    return isinstance(value, tvm.ir.TensorLoad) and bool(value.source.same_as(stage.buffer))
+
+
+def _reads_accumulator(stage: Stage, value: Expr) -> bool:
+    return any(one.source.same_as(stage.buffer) for one in loads(value))
 
 
 def lanes_for(stage: Stage, unit: VectorUnit) -> int:

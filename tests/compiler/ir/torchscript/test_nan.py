@@ -89,8 +89,28 @@ def with_indices(x: Any, y: Any) -> tuple[Any, ...]:
     return torch.nn.functional.max_pool2d(x[None, None], 2, 1, 1, return_indices=True)
 
 
+WEIGHT = torch.randn(16, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+
+
+def pools(x: Any, y: Any) -> tuple[Any, ...]:
+    functional = torch.nn.functional
+    lines, image = x[:, None], x[None, None]
+    # Channels last, as behind every convolution.
+    channels = functional.conv2d(image, WEIGHT, padding=1)
+    return (
+        functional.max_pool1d(lines, 2), functional.max_pool1d(lines, 3, 1, 1, ceil_mode=True),
+        functional.max_pool2d(image, (1, 2)), functional.max_pool2d(image, 3, 2, 1),
+        functional.max_pool3d(image[None], (1, 1, 2)), functional.max_pool1d(lines.half(), 2),
+        functional.max_pool1d(lines.bfloat16(), 2).float(),
+        functional.max_pool2d(channels, 3, 2, 1), functional.max_pool2d(channels, 3, 1, 1),
+        functional.max_pool2d(functional.relu(channels), 3, 1, 1, ceil_mode=True),
+        functional.adaptive_max_pool2d(channels, 1), torch.amax(channels, (2, 3)),
+        torch.amin(channels, 1), torch.amax(x.half(), 1),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("geometry", NAMES)
-@pytest.mark.parametrize("function", [reductions, elementwise, with_indices])
+@pytest.mark.parametrize("function", [reductions, elementwise, with_indices, pools])
 def test_torchscript_keeps_nan(function: Any, geometry: str, tmp_path: Path) -> None:
     def forward(x: Any, y: Any) -> Any:
         return tuple(flatten(function(x, y)))

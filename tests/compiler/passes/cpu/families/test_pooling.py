@@ -1,7 +1,13 @@
+import re
+
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, te, tirx
 
+from compiler.codegen.generate import generate
+from compiler.ir.ops.reduce import extreme_reducer, lowest
+from compiler.passes.manager import lower
+from tests.compiler.conftest import HOST, build_module
 from tests.compiler.passes.references import convolution
 
 op = relax.op
@@ -79,3 +85,52 @@ def test_images_of_one_row_and_several_at_once(batch, compile_graph, draw):
             x.astype("float64"), w.astype("float64"), (1, 1), (0, 2, 0, 2), (1, 1), 64
         )
         np.testing.assert_allclose(model(x), exact, rtol=1e-4, atol=1e-4)
+
+
+def pooled(keep_nan):
+    """The greatest of each 3x3 window with channels last, at every second place."""
+    zero, two = (tirx.IntImm("int64", value) for value in (0, 2))
+
+    def program(x):
+        i, j = (te.reduce_axis((zero, tirx.IntImm("int64", 3))) for _ in range(2))
+
+        def at(n, y, z, c):
+            y, z = y * two + i - 1, z * two + j - 1
+            inside = tirx.all(y >= zero, y < x.shape[1], z >= zero, z < x.shape[2])
+            value = tirx.if_then_else(inside, x(n, y, z, c), lowest("float32"))
+            return extreme_reducer("max", "float32", keep_nan)(value, axis=[i, j])
+
+        n, height, width, channels = x.shape
+        shape = (n, (height + 1) // two, (width + 1) // two, channels)
+        return te.compute(shape, at, name="max_pool")
+
+    def graph(builder, x):
+        return builder.emit_te(program, x, primfunc_name_hint="max_pool")
+
+    return graph, {"x": ((1, "h", "w", 64), "float32")}
+
+
+def test_a_greatest_element_that_keeps_nan(compile_graph, draw):
+    model = compile_graph(*pooled(keep_nan=True))
+    for height, width in SIZES:
+        x = draw.standard_normal((1, height, width, 64)).astype("float32")
+        x[draw.random(x.shape) < 0.1] = np.nan
+        x[draw.random(x.shape) < 0.1] = -np.inf
+        padded = np.pad(x, ((0, 0), (1, 2), (1, 2), (0, 0)), constant_values=-np.inf)
+        taps = [
+            padded[:, i : i + height : 2, j : j + width : 2] for i in range(3) for j in range(3)
+        ]
+        np.testing.assert_array_equal(model(x), np.max(taps, axis=0))
+
+
+def test_keeping_nan_takes_few_instructions():
+    """One comparison beside each maximum, and where there are no masks a blend: none element by
+    element.
+    """
+    counts = []
+    for keep_nan in (False, True):
+        executable = generate(lower(build_module(*pooled(keep_nan)), HOST, {}), HOST)
+        code = "".join(module.inspect_source("asm") for module in executable.mod.imports)
+        counts.append(len(re.findall(r"^\s+[a-z]\w* ", code.replace("\t", " "), re.MULTILINE)))
+    plain, keeping = counts
+    assert plain < keeping < 1.4 * plain
