@@ -79,9 +79,11 @@ def number(value: float) -> Any:
 
 
 def scale_of(along: Along, given: dict[str, te.Tensor]) -> Any:
-    """Result over input along the axis, as float32."""
-    if along.scale is not None:
-        return number(along.scale)
+    """Result over input along the axis, as float32; 1 where either has no elements: TVM divides
+    constants.
+    """
+    if along.scale is not None or 0 in (ex.plain(along.want), ex.plain(along.have)):
+        return number(along.scale or 1)
     return (
         given["scales"](along.lane)
         if "scales" in given

@@ -19,7 +19,7 @@ from compiler.ir.ops import elementwise as ew
 from compiler.ir.values import Known, Value
 from compiler.tir.exprs import extreme_or_nan
 
-IDENTITY = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "mean": np.nan}
+IDENTITY = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf}
 """What a reduction of no elements gives; infinities stand for the dtype's extremes."""
 FOLDS: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
@@ -31,13 +31,21 @@ FOLDS: dict[str, Callable[..., Any]] = {
 
 
 def reduce(
-    b: Builder, x: Value, kind: str, axes: Sequence[int], keepdims: bool, keep_nan: bool = False
+    b: Builder,
+    x: Value,
+    kind: str,
+    axes: Sequence[int],
+    keepdims: bool,
+    *,
+    keep_nan: bool = False,
+    mean_of_none: float = np.nan,
 ) -> Value:
     """sum, prod, max, min or mean over axes; empty axes give x itself; integers accumulate in their
     own dtype.
 
     An extent of zero gives the reduction's identity. keep_nan: whether a maximum or minimum is NaN
-    where one of the elements is, not any of the others.
+    where one of the elements is, not any of the others. mean_of_none: a mean of no floats; of no
+    integers it is 0.
     """
     places = sorted({layout.axis_of(axis, len(x.shape)) for axis in axes})
     if not places:
@@ -53,13 +61,15 @@ def reduce(
         return _fold_symbols(b, x, kind, keepdims)
     kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
     shape = kept if keepdims else [extent for axis, extent in enumerate(kept) if axis not in places]
-    return _emit(b, x, kind, places, keepdims, shape, keep_nan)
+    result = _emit(b, x, kind, places, keepdims, shape, keep_nan)
+    reduced = ex.product(x.shape[axis] for axis in places)
+    return ew.cast(b, or_identity(b, result, kind, reduced, mean_of_none), x.dtype)
 
 
 def _fold_symbols(b: Builder, x: Known, kind: str, keepdims: bool) -> Value:
     step = {"sum": ex.add, "prod": ex.mul, "max": ex.maximum, "min": ex.minimum}.get(kind)
     if step is None:
-        return _emit(b, x, kind, [0], keepdims, [1] if keepdims else [])
+        return ew.cast(b, _emit(b, x, kind, [0], keepdims, [1] if keepdims else []), x.dtype)
     items = x.scalars()
     total = items[0]
     for item in items[1:]:
@@ -77,19 +87,16 @@ def _emit(
     shape: Sequence[Extent],
     keep_nan: bool = False,
 ) -> Value:
+    """The reduction of some elements, of half precision in float32."""
     tensor = b.tensor(x)
     source = (
         b.tensor(ew.cast(b, tensor, "float32")) if x.dtype in ("float16", "bfloat16") else tensor
     )
     if kind in ("max", "min"):
-        result = _extreme(b, source, kind, places, shape, keep_nan)
-    elif kind == "mean" and ew.is_integer(x.dtype):
-        result = _integer_mean(b, source, places, keepdims, shape)
-    else:
-        result = b.emit(getattr(relax.op, kind)(source.expr, list(places), keepdims), shape)
-    return ew.cast(
-        b, or_identity(b, result, kind, ex.product(x.shape[axis] for axis in places)), x.dtype
-    )
+        return _extreme(b, source, kind, places, shape, keep_nan)
+    if kind == "mean" and ew.is_integer(x.dtype):
+        return _integer_mean(b, source, places, keepdims, shape)
+    return b.emit(getattr(relax.op, kind)(source.expr, list(places), keepdims), shape)
 
 
 def _integer_mean(
@@ -141,7 +148,13 @@ def _extreme(
 
 
 def reduce_at_run_time(
-    b: Builder, x: Value, kind: str, axes: Value, keepdims: bool, noop: bool
+    b: Builder,
+    x: Value,
+    kind: str,
+    axes: Value,
+    keepdims: bool,
+    noop: bool,
+    mean_of_none: float = np.nan,
 ) -> Value:
     """As `reduce`, with an int64 vector of axes that only run time knows; an empty one means all
     axes, or none with `noop`.
@@ -160,7 +173,7 @@ def reduce_at_run_time(
     loops = b.extents(
         [ex.select(flag, extent, 1) for flag, extent in zip(flags, x.shape, strict=True)], "reduced"
     )
-    result = _walk(b, x, kind, kept, loops)
+    result = _walk(b, x, kind, kept, loops, mean_of_none)
     if keepdims:
         return result
     count = b.facts.simplify(axes.shape[0])
@@ -200,7 +213,12 @@ def _flags(b: Builder, axes: Value, rank: int, noop: bool) -> Value:
 
 
 def _walk(
-    b: Builder, x: Value, kind: str, kept: Sequence[Extent], loops: Sequence[Extent]
+    b: Builder,
+    x: Value,
+    kind: str,
+    kept: Sequence[Extent],
+    loops: Sequence[Extent],
+    mean_of_none: float,
 ) -> Value:
     work = (
         "float32"
@@ -231,9 +249,7 @@ def _walk(
     if kind == "mean":
         count = Known.of(b.facts.simplify(ex.product(loops)), "int64")
         total = _mean(b, total, ew.cast(b, b.tensor(count), work))
-    return ew.cast(
-        b, or_identity(b, total, base if kind != "mean" else kind, ex.product(loops)), x.dtype
-    )
+    return ew.cast(b, or_identity(b, total, kind, ex.product(loops), mean_of_none), x.dtype)
 
 
 def extreme_reducer(kind: str, dtype: str, keep_nan: bool = False) -> Any:
@@ -272,13 +288,15 @@ _EXTREMES = {
 _prod = te.comm_reducer(lambda p, q: p * q, lambda dtype: tirx.const(1, dtype), name="prod")
 
 
-def or_identity(b: Builder, result: Value, kind: str, extent: Extent) -> Value:
+def or_identity(
+    b: Builder, result: Value, kind: str, extent: Extent, mean_of_none: float = np.nan
+) -> Value:
     """The reduction's identity where the reduced extent is zero: TVM writes the initial value
     inside the loop, which then never runs.
     """
     if b.facts.decide(ex.greater_equal(extent, 1)) is True:
         return result
-    value = IDENTITY[kind]
+    value = mean_of_none if kind == "mean" else IDENTITY[kind]
     if result.dtype == "bool":
         value = int(value > 0)
     elif not ew.is_float(result.dtype) and not np.isfinite(value):

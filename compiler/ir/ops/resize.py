@@ -72,6 +72,11 @@ def resize(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: 
     axes = [along for along in axes if not _untouched(b, along, sampling)]
     if not axes:
         return x
+    for along in axes:
+        b.require(
+            ex.either(ex.greater(along.have, 0), ex.equal(along.want, 0)),
+            "an empty axis has no elements to resize",
+        )
     if sampling.interpolation is Interpolation.NEAREST:
         return _nearest(b, x, axes, given, sampling)
     result = ew.cast(b, x, "float64" if x.dtype == "float64" else "float32")

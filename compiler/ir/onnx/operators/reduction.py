@@ -15,6 +15,9 @@ from compiler.ir.ops import elementwise as ew
 from compiler.ir.ops import reduce as rd
 from compiler.ir.values import Known, Value
 
+_MEAN_OF_NONE = 0.0
+"""As ONNX Runtime has it, where the specification leaves a mean of no elements undefined."""
+
 
 def _reduced(b: Builder, node: Node, x: Value, kind: str) -> Value:
     """Axes from the attribute, the known input or a run-time input; none means all, unless
@@ -24,9 +27,8 @@ def _reduced(b: Builder, node: Node, x: Value, kind: str) -> Value:
     given = node.optional(1)
     if given is not None and not (isinstance(given, Known) and not given.symbolic):
         limit_values(b, node, 1, -len(x.shape), len(x.shape) - 1, usual=True)
-        return rd.reduce_at_run_time(
-            b, x, kind, given, keepdims, bool(node.attr("noop_with_empty_axes", 0))
-        )
+        noop = bool(node.attr("noop_with_empty_axes", 0))
+        return rd.reduce_at_run_time(b, x, kind, given, keepdims, noop, _MEAN_OF_NONE)
     axes: list[int]
     if given is not None:
         axes = [int(axis) for axis in given.data.reshape(-1).tolist()]  # type: ignore[union-attr]
@@ -34,7 +36,7 @@ def _reduced(b: Builder, node: Node, x: Value, kind: str) -> Value:
         axes = [int(axis) for axis in node.attr("axes", [])]
     if not axes:
         axes = [] if node.attr("noop_with_empty_axes", 0) else list(range(len(x.shape)))
-    return rd.reduce(b, x, kind, axes, keepdims)
+    return rd.reduce(b, x, kind, axes, keepdims, mean_of_none=_MEAN_OF_NONE)
 
 
 def _plain(name: str, kind: str) -> None:

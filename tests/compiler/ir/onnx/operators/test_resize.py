@@ -239,3 +239,25 @@ def test_antialiasing_keeps_the_aspect(mode: str, policy: str) -> None:
     for h, w in ((8, 35), (12, 34), (25, 12), (25, 20), (26, 10), (40, 15), (4, 40), (12, 16)):
         feed = {"x": normal(1, 1, h, w)}
         assert_close(built.run(feed), reference.run(None, feed), ["y"])
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_an_axis_without_elements_cannot_grow(mode: str) -> None:
+    """Nothing is read beside the input; ONNX Runtime refuses it too."""
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode=mode)
+    built = build(model_of([node], {"x": "float32[n,2,h,w]", "s": "int64[4]"}))
+    for shape, sizes in (
+        ((0, 2, 3, 5), (0, 2, 7, 9)), ((1, 2, 0, 5), (1, 2, 0, 9)), ((1, 2, 3, 5), (1, 2, 7, 0))
+    ):  # fmt: skip
+        (y,) = built.run({"x": normal(*shape), "s": np.array(sizes)})
+        assert y.shape == sizes
+    for shape, sizes in (((0, 2, 3, 5), (3, 2, 7, 9)), ((1, 2, 0, 5), (1, 2, 7, 9))):
+        with pytest.raises(RuntimeError, match="match_cast"):
+            built.run({"x": normal(*shape), "s": np.array(sizes)})
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_constant_sizes_without_elements(mode: str) -> None:
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode=mode)
+    model = model_of([node], {"x": "float32[n,2,h,5]"}, {"s": np.array([0, 2, 7, 9])})
+    assert_like_onnxruntime(model, [{"x": normal(0, 2, 3, 5)}, {"x": normal(0, 2, 7, 5)}])
