@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from relaxd.contract.numerics import AGREED
+from relaxd.contract.numerics import AGREED, Verdict
 
 NOT_FOUND = "not found"
 """Of a model: its file could not be found or exported here."""
@@ -17,6 +17,7 @@ NO_EFFECT = "without effect"
 """Of a fault that passed: no output differs by more than references differ among themselves."""
 ENDED = "ended"
 """The trial's process crashed or ran out of time."""
+_CAUGHT = (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,16 @@ class Row:
     @property
     def counted(self) -> bool:
         """Tell whether it says anything of verification."""
-        apart = (NOT_FOUND, NOT_PLANTED, NO_EFFECT)
+        apart = [NOT_FOUND, NOT_PLANTED, NO_EFFECT]
+        if self.task.fault:
+            apart.append(NOT_BUILT)
         return self.outcome.verdict not in apart
 
     @property
     def right(self) -> bool:
         """Tell whether verification passed a right build or caught a fault."""
         verdict = self.outcome.verdict
-        if self.task.fault:
-            return verdict not in (*AGREED, ENDED)
-        return verdict in AGREED
+        return verdict in (_CAUGHT if self.task.fault else AGREED)
 
     def to_json(self) -> dict[str, Any]:
         """One element of the file of rows."""
