@@ -36,18 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown models: {', '.join(unknown)}")
     seeds = options.seeds if options.seeds is not None else (2 if options.quick else SEEDS)
     faults = options.faults if options.faults is not None else (6 if options.quick else None)
-    kept = _read(options.json) if options.resume else {}
+    rows = _read(options.json) if options.resume else {}
     part, parts = options.part
     for name in names[part - 1 :: parts]:
-        tasks = [task for task in plan(name, seeds, faults) if task not in kept]
+        tasks = [task for task in plan(name, seeds, faults) if task not in rows]
         for row in run_tasks(name, tasks, options.seconds):
-            kept[row.task] = row
+            rows[row.task] = row
             print(row, flush=True)
             if options.json:
-                _write(options.json, list(kept.values()))
-    rows = list(kept.values())
-    print(*rates(rows), sep="\n")
-    return 0 if all(row.right for row in rows if row.counted) else 1
+                _write(options.json, list(rows.values()))
+    print(*rates(list(rows.values())), sep="\n")
+    return 0 if all(row.right for row in rows.values() if row.counted) else 1
 
 
 def plan(name: str, seeds: int, faults: int | None) -> Iterator[Task]:

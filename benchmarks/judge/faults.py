@@ -272,20 +272,20 @@ def _insert(
     """Put nodes behind one that gives floats, of `values` where they are given; the last of them
     gives what others read.
     """
-    found = [
-        (graph, index, place)
+    outputs = [
+        (graph, index, position)
         for graph in _graphs(model.graph)
         for index, node in enumerate(graph.node)
-        for place, name in enumerate(node.output)
-        if (name in values if values is not None else not place and node.op_type in _FLOATS)
+        for position, name in enumerate(node.output)
+        if (name in values if values is not None else not position and node.op_type in _FLOATS)
     ]
-    if not found:
+    if not outputs:
         return False
-    graph, index, place = found[random.integers(len(found))]
+    graph, index, position = outputs[random.integers(len(outputs))]
     node = graph.node[index]
-    name = node.output[place]
-    node.output[place] = f"{name}.right"
-    inserted = make(node.output[place])
+    name = node.output[position]
+    node.output[position] = f"{name}.right"
+    inserted = make(node.output[position])
     inserted[-1].output[0] = name
     nodes = [*graph.node[: index + 1], *inserted, *graph.node[index + 1 :]]
     del graph.node[:]

@@ -1,5 +1,5 @@
 """Twenty small language models with random weights: GGUF files of several quantizations, folders of
-several architectures, and options that store weights in few bits.
+several architectures, and options that store weights as int8 or int4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked of a trial, and what it came to."""
+"""Tasks of the judge and their outcomes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Row:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Row:
-        """Of `to_json`."""
+        """Read what `to_json` wrote."""
         task = {key: value for key, value in document.items() if key != "outcome"}
         return cls(Task(**task), Outcome(**document["outcome"]))
 

@@ -25,7 +25,7 @@ class Subject:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def request(self) -> CompileRequest:
-        """As a user declares it, without a profile."""
+        """Return what a user declares, without a profile."""
         return CompileRequest.of(
             dims=dict(self.dims),
             inputs=dict(self.inputs),

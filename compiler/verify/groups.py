@@ -41,9 +41,9 @@ def error_share(apart: Array, want: Array) -> float:
     for axis in grouping_axes(want.shape):
         others = tuple(index for index in range(want.ndim) if index != axis)
         own, error = (side.mean(axis=others, dtype=np.float64) for side in (squares, errors))
-        told = own > faint
-        if told.any():
-            share = max(share, float((error[told] / own[told]).max()))
+        clear = own > faint
+        if clear.any():
+            share = max(share, float((error[clear] / own[clear]).max()))
     return float(np.sqrt(share))
 
 

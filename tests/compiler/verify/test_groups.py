@@ -21,7 +21,7 @@ def faint_column(scale: float, shape: tuple[int, ...] = (32, 40)) -> Array:
     return values.astype("float32")
 
 
-def judged(got: Array, want: Array, *perturbed: Array, exact: Array | None = None) -> Verdict:
+def judge(got: Array, want: Array, *perturbed: Array, exact: Array | None = None) -> Verdict:
     spread = Spread.of(want)
     tolerance = spread.bound(tolerance_of("float32", None, None))
     evidence = Evidence(() if exact is None else (exact,), perturbed)
@@ -41,8 +41,8 @@ def test_a_faint_column_that_is_never_written_is_wrong(scale: float) -> None:
     perturbed = [want * np.float32(1 + 1e-6), want * np.float32(1 - 1e-6)]
     if scale < 1e-4:
         assert compare(got, want, tolerance_of("float32", None, None)).problem is None
-    assert judged(got, want, *perturbed) is Verdict.FAILED
-    assert judged(got, want, *perturbed, exact=want.astype("f8")) is Verdict.FAILED
+    assert judge(got, want, *perturbed) is Verdict.FAILED
+    assert judge(got, want, *perturbed, exact=want.astype("f8")) is Verdict.FAILED
 
 
 def test_equal_roundings_of_a_faint_column_agree() -> None:
@@ -50,7 +50,7 @@ def test_equal_roundings_of_a_faint_column_agree() -> None:
     want = faint_column(3e-5)
     sides = [want + (3e-5 * random.standard_normal(want.shape)).astype("float32") for _ in range(4)]
     assert error_share(np.abs(sides[0] - want), want) > WRONG
-    assert judged(sides[0], want, *sides[1:]) is Verdict.PASSED
+    assert judge(sides[0], want, *sides[1:]) is Verdict.PASSED
 
 
 def test_a_library_that_is_nearer_to_float64_than_the_reference_agrees() -> None:
@@ -58,8 +58,8 @@ def test_a_library_that_is_nearer_to_float64_than_the_reference_agrees() -> None
     want = without_last_column(got)
     want[..., -1] = -got[..., -1]
     perturbed = [want * np.float32(1 + 1e-6)]
-    assert judged(got, want, *perturbed) is Verdict.FAILED
-    assert judged(got, want, *perturbed, exact=got.astype("f8")) in (
+    assert judge(got, want, *perturbed) is Verdict.FAILED
+    assert judge(got, want, *perturbed, exact=got.astype("f8")) in (
         Verdict.PASSED,
         Verdict.REFERENCE_INEXACT,
     )
@@ -70,7 +70,7 @@ def test_a_library_that_is_nearer_to_float64_than_the_reference_agrees() -> None
     [(1e-7, (32, 40)), (0.0, (32, 40)), (1e-4, (15, 40)), (1e-4, (40,))],
     ids=["rounding", "zero", "few rows", "no rows"],
 )
-def test_what_rounding_or_few_values_explain_is_left_out(
+def test_columns_of_last_bits_or_few_values_are_left_out(
     scale: float, shape: tuple[int, ...]
 ) -> None:
     want = faint_column(scale, shape)
@@ -78,9 +78,9 @@ def test_what_rounding_or_few_values_explain_is_left_out(
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "int32"])
-def test_narrow_numbers_have_no_faint_columns(dtype: str) -> None:
-    held = {"bfloat16": ml_dtypes.bfloat16, "float8_e4m3fn": ml_dtypes.float8_e4m3fn}
-    want = faint_column(1e-3).astype(held.get(dtype, dtype))
+def test_small_dtypes_have_no_faint_columns(dtype: str) -> None:
+    stored = {"bfloat16": ml_dtypes.bfloat16, "float8_e4m3fn": ml_dtypes.float8_e4m3fn}
+    want = faint_column(1e-3).astype(stored.get(dtype, dtype))
     apart = np.abs(without_last_column(want).astype("f4") - want.astype("f4"))
     assert error_share(apart, want) <= WRONG
 
