@@ -48,7 +48,7 @@ from relaxd.contract.states import Stage
 if TYPE_CHECKING:
     from compiler.codegen.kernel_cache import KernelCache
     from compiler.ir.imported import Imported
-    from compiler.passes.framework.dump import Dump
+    from compiler.passes.framework.observers import Observer
 
 _VERIFY = sides.Budget()
 _EMULATED_VERIFY = sides.Budget(seconds=480.0)
@@ -185,11 +185,13 @@ def _compile(
 
     digest = this.job.model_digest or model.digest
     embedded = this.target.embeds(this.request.options.embed_weights, this.flavour)
-    kept = _kernels(this)
+    dumps = _dumps(this, imported)
+    # A dump is to show what every kernel becomes.
+    kept = None if dumps else _kernels(this)
     subject = flavours.Subject(this.job.model_name, digest, this.target, imported, embedded, kept)
     maker = flavours.maker_of(this.flavour, subject)
     with entered(Stage.PASS, this.on_event):
-        memory, dumps = memory_report.MemoryReport(imported.ranges), _dumps(this, imported)
+        memory = memory_report.MemoryReport(imported.ranges)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
         given, wanted = this.job.samples, Calibration.GPTQ
         calibrator = calibrator_of(this.request, wanted, given, original, signature, this.scratch)
@@ -201,8 +203,7 @@ def _compile(
             imported.ranges,
             (*dumps, names, work),
             rounding.rounding_of(this.request, imported, this.target, found, calibrator, keep),
-            # A dump is to show the loops.
-            kept if maker.takes_objects and not dumps else None,
+            kept if maker.takes_objects else None,
         )
         found.fallback = None if keep is None else keep.measured
         nodes = names.of_kernels(scheduled)
@@ -215,7 +216,7 @@ def _compile(
         lowered = maker.lower(separated.module, imported.ranges, observers)
         del scheduled, separated
     with entered(Stage.CODEGEN, this.on_event):
-        code = maker.generate(lowered, nodes)
+        code = maker.generate(lowered, nodes, dumps)
         del lowered
     with entered(Stage.LINK, this.on_event):
         maker.link(code, this.partial, layout, writing.result)
@@ -291,15 +292,16 @@ def _kernels(this: Build) -> "KernelCache | None":
     return KernelCache(kept, fresh, canonical.library(), report, this.flavour)
 
 
-def _dumps(this: Build, imported: "Imported") -> "tuple[Dump, ...]":
-    """The observer that writes the dump, where the job asks for one."""
+def _dumps(this: Build, imported: "Imported") -> "tuple[Observer, ...]":
+    """The observers that write the dump and check every pass, where the job asks for a dump."""
     if this.job.dump is None:
         return ()
+    from compiler.passes.framework.checks import CheckPasses
     from compiler.passes.framework.dump import Dump
 
     dump = Dump(Path(this.job.dump))
     dump.imported(imported.module)
-    return (dump,)
+    return dump, CheckPasses()
 
 
 def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Reference:

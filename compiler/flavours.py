@@ -13,10 +13,9 @@ import tvm
 
 from compiler.bundle import files, weights
 from compiler.bundle.weights import Layout
-from compiler.codegen import generate, system_lib
+from compiler.codegen import generate
 from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.standalone import header as c_header
-from compiler.codegen.standalone.expressions import identifier
 from compiler.codegen.standalone.kernels import Kernels, compile_apart, compile_kernels
 from compiler.codegen.standalone.source import TEAM, WATCH, Signature, driver_source
 from compiler.codegen.standalone.wrappers import wrappers
@@ -27,8 +26,10 @@ from compiler.ir.imported import Imported, Ranges
 from compiler.link import header, library
 from compiler.link.standalone import Parts, compiled_now, link_standalone
 from compiler.passes import manager
+from compiler.passes.pipelines import Interface, has_object_by_kernel
 from compiler.runtimes import linking
 from compiler.targets import ObjectFormat, Runtime, Target
+from compiler.tir.c_text import identifier
 from relaxd.contract.manifest import Manifest
 from relaxd.contract.options import Flavour
 
@@ -74,7 +75,9 @@ class Maker(Protocol):
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """The rest of the passes, with the weights taken out; raises PassError."""
 
-    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
+    def generate(
+        self, lowered: Any, nodes: NodesOfKernels, observers: "Sequence[Observer]" = ()
+    ) -> Any:
         """Machine code, not linked yet; nodes: for messages; raises CodegenError."""
 
     def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
@@ -112,7 +115,7 @@ class Machine:
     @property
     def takes_objects(self) -> bool:
         """Where each kernel is an object of its own."""
-        return generate.is_apart(self.subject.target)
+        return has_object_by_kernel(self.subject.target)
 
     @property
     def smallest_weight(self) -> int:
@@ -121,13 +124,15 @@ class Machine:
 
     def lower(self, module: tvm.IRModule, ranges: Ranges, observers: "Sequence[Observer]") -> Any:
         """Calls of the virtual machine."""
-        lowered = manager.to_machine(module, self.subject.target, ranges, observers)
-        return system_lib.as_system_lib(lowered, self._prefix) if self._linked else lowered
+        interface = Interface(symbols=self._prefix)
+        return manager.to_machine(module, self.subject.target, ranges, observers, interface)
 
-    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
+    def generate(
+        self, lowered: Any, nodes: NodesOfKernels, observers: "Sequence[Observer]" = ()
+    ) -> Any:
         """The executable, and how the code of its device is embedded."""
         subject = self.subject
-        executable = generate.generate(lowered, subject.target, subject.kernels)
+        executable = generate.generate(lowered, subject.target, subject.kernels, observers)
         return executable, generate.device_code(executable, subject.target)
 
     def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
@@ -169,7 +174,7 @@ class Standalone:
     @property
     def takes_objects(self) -> bool:
         """Where each kernel is an object of its own."""
-        return generate.is_apart(self.subject.target)
+        return has_object_by_kernel(self.subject.target)
 
     @property
     def smallest_weight(self) -> int:
@@ -182,13 +187,15 @@ class Standalone:
         """A module whose memory is planned."""
         return manager.to_plan(module, self.subject.target, ranges, observers)
 
-    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
+    def generate(
+        self, lowered: Any, nodes: NodesOfKernels, observers: "Sequence[Observer]" = ()
+    ) -> Any:
         """The code of the kernels."""
         target = self.subject.target
         if self.takes_objects:
-            kernels = compile_apart(lowered, target, KERNELS, self.subject.kernels)
+            kernels = compile_apart(lowered, target, KERNELS, self.subject.kernels, observers)
         else:
-            kernels = compile_kernels(lowered, target, self._prefix, target.threads)
+            kernels = compile_kernels(lowered, target, self._prefix, target.threads, observers)
         return _Code(lowered, kernels, nodes)
 
     def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
@@ -274,9 +281,11 @@ class Launching(Standalone):
         """Every one: its caller uploads weights, and nothing else."""
         return 0
 
-    def generate(self, lowered: Any, nodes: NodesOfKernels) -> Any:
+    def generate(
+        self, lowered: Any, nodes: NodesOfKernels, observers: "Sequence[Observer]" = ()
+    ) -> Any:
         """The shaders, and what of each tensor program runs beside them."""
-        return lowered, shaders.split(lowered, self.subject.target), nodes
+        return lowered, shaders.split(lowered, self.subject.target, observers), nodes
 
     def link(self, code: Any, folder: Path, weights: Layout, written: Callable[[], Any]) -> None:
         """The module, with the shaders in a section of it. Its caller uploads the weights."""

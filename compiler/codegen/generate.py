@@ -1,86 +1,74 @@
 """Machine code and virtual machine code from a lowered module."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.relax import vm_build
+from tvm.tirx.build import split_host_device_mods, tir_to_runtime
 
-from compiler.codegen import host_code
 from compiler.codegen.cubin import Kernels, Pack, cuda_source, packing
+from compiler.codegen.failing import failures
 from compiler.codegen.kernel_cache import KernelCache
-from compiler.codegen.noalias import no_alias
-from compiler.codegen.side_by_side import compile_each, modules_of, objects_of
+from compiler.codegen.side_by_side import compile_each, generate_code, modules_of, objects_of
 from compiler.codegen.tail_calls import without_tail_calls
+from compiler.passes.framework.observers import Observer
 from compiler.passes.gpu.trial import sources_only
-from compiler.targets import ObjectFormat, Runtime, Target
+from compiler.passes.manager import CODE_CONFIG, Lowering
+from compiler.passes.pipelines import has_object_by_kernel
+from compiler.targets import Target
 from compiler.toolchain.cuda import compile_kernels
 
 
 def generate(
-    module: tvm.IRModule, target: Target, kernels: KernelCache | None = None
+    module: tvm.IRModule,
+    target: Target,
+    kernels: KernelCache | None = None,
+    observers: Sequence[Observer] = (),
 ) -> relax.VMExecutable:
     """The executable, not linked yet; raises CodegenError.
 
     kernels: where kernels may be there already. The executable can then be linked, and not run.
     """
-    with host_code.failures(target):
-        machine, given = tvm.target.Target(target.to_tvm()), no_alias(module)
-        if target.device is not None:
-            made = _build_for_device(given, machine)
-        elif is_apart(target):
-            made = _side_by_side(given, machine, partial(_code, target, kernels))
-        else:
-            made = _as_one_module(given, machine)
-        return without_tail_calls(made)
-
-
-def is_apart(target: Target) -> bool:
-    """Whether each kernel is an object of its own.
-
-    The functions that a system library registers are one module's; and objects for Windows cannot
-    have conversions of 16-bit floats each.
-    """
-    platform = target.platform
-    return (
-        target.device is None
-        and platform.runtime is not Runtime.LINKED
-        and platform.object_format is not ObjectFormat.COFF
-    )
-
-
-def _as_one_module(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
-    with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
-        return relax.build(module, target, relax_pipeline=None, tir_pipeline=host_code.register())
-
-
-def _code(target: Target, kernels: KernelCache | None, programs: tvm.IRModule) -> list[Any]:
-    """The code of each program, in the order of their names."""
-    machine = tvm.target.Target(target.to_tvm())
-    if kernels is None:
-        return compile_each(programs, machine)
-    return modules_of(kernels.compiled(programs, target, partial(objects_of, target=machine)))
-
-
-def _side_by_side(
-    module: tvm.IRModule,
-    target: tvm.target.Target,
-    compiled: Callable[[tvm.IRModule], list[Any]],
-) -> relax.VMExecutable:
-    with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
+    with failures(target):
         builder = relax.ExecBuilder()
-        programs = vm_build._filter_tir(vm_build._vmcodegen(builder, module))
-        code = compiled(programs) if programs else [None]
+        with tvm.transform.PassContext(opt_level=3, config=CODE_CONFIG):
+            programs = vm_build._filter_tir(vm_build._vmcodegen(builder, module))
+        code = _code(programs, target, kernels, observers) if programs else [None]
         constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
-        link = tvm.get_global_func("relax.VMLink")
-        return relax.VMExecutable(link(builder, target, code[0], code[1:], constants))
+        link, machine = tvm.get_global_func("relax.VMLink"), tvm.target.Target(target.to_tvm())
+        executable = relax.VMExecutable(link(builder, machine, code[0], code[1:], constants))
+        return without_tail_calls(executable)
 
 
-def _build_for_device(module: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+def _code(
+    programs: tvm.IRModule,
+    target: Target,
+    kernels: KernelCache | None,
+    observers: Sequence[Observer],
+) -> list[Any]:
+    """The code of the programs: a module for each in the order of their names, or one of all."""
+    lowering = Lowering(target, observers=observers)
+    if target.device is not None:
+        return [_compile_for_grid(programs, target, lowering)]
+    if not has_object_by_kernel(target):
+        return [generate_code(lowering.lower(programs), target)]
+    if kernels is None:
+        return compile_each(programs, target, observers)
+    compile_missing = partial(objects_of, target=target, observers=observers)
+    return modules_of(kernels.compiled(programs, target, compile_missing))
+
+
+def _compile_for_grid(programs: tvm.IRModule, target: Target, lowering: Lowering) -> Any:
+    """The module of the functions that launch kernels, with the kernels in it."""
+    machine = tvm.target.Target(target.to_tvm())
+    host, devices = split_host_device_mods(lowering.lower_loops(programs))
+    finished = {device: lowering.finish_device(part) for device, part in devices.items()}
+    launching = tvm.target.Target(machine.host or "llvm")
     with tvm.transform.PassContext(opt_level=3), sources_only():
-        return relax.build(module, target, relax_pipeline=None)
+        return tir_to_runtime(lowering.finish_host(host), finished, launching)
 
 
 def device_code(executable: relax.VMExecutable, target: Target) -> Pack | None:

@@ -21,7 +21,8 @@ from tvm import tirx
 from compiler.codegen import kernel_records
 from compiler.passes.cpu.recall import Recalled
 from compiler.passes.cpu.schedule import VIEW
-from compiler.passes.framework.kernel_notes import GIVEN, OBJECT, REMEMBERED, KernelNote, bare
+from compiler.passes.framework.attributes import OBJECT
+from compiler.passes.framework.kernel_notes import GIVEN, REMEMBERED, KernelNote, bare
 from compiler.runtimes import canonical
 from compiler.targets import Target
 from compiler.toolchain import versions

@@ -7,37 +7,46 @@ processors there were.
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tvm
 
-from compiler.codegen import host_code
+from compiler.passes.framework.observers import Observer
+from compiler.passes.manager import CODE_CONFIG, Lowering
+from compiler.targets import Target
 
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-def compile_each(programs: tvm.IRModule, target: tvm.target.Target) -> list[Any]:
+def compile_each(
+    programs: tvm.IRModule, target: Target, observers: Sequence[Observer] = ()
+) -> list[Any]:
     """One runtime module for each scheduled tensor program, in the order of their names."""
-    host_code.mark_vector_calls()
-    build = tvm.get_global_func(f"target.build.{target.kind.name}")
-
-    def compiled(program: tvm.IRModule) -> Any:
-        # A thread has a PassContext of its own. Lowering one program while LLVM compiles another
-        # hides most of its time.
-        with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
-            return build(host_code.lowered(program, target), target)
-
-    return each(compiled, apart(programs).values())
+    lowering = Lowering(target, observers=observers)
+    # Lowering one program while LLVM compiles another hides most of its time.
+    return each(
+        lambda program: generate_code(lowering.lower(program), target), apart(programs).values()
+    )
 
 
-def objects_of(programs: tvm.IRModule, target: tvm.target.Target) -> dict[str, bytes]:
+def generate_code(functions: tvm.IRModule, target: Target) -> Any:
+    """A runtime module of lowered functions for a processor."""
+    machine = tvm.target.Target(target.to_tvm())
+    # A thread has a PassContext of its own.
+    with tvm.transform.PassContext(opt_level=3, config=CODE_CONFIG):
+        return tvm.get_global_func(f"target.build.{machine.kind.name}")(functions, machine)
+
+
+def objects_of(
+    programs: tvm.IRModule, target: Target, observers: Sequence[Observer] = ()
+) -> dict[str, bytes]:
     """The object of each scheduled tensor program, by its name."""
-    made = compile_each(programs, target)
-    return dict(zip(apart(programs), each(object_of, made), strict=True))
+    modules = compile_each(programs, target, observers)
+    return dict(zip(apart(programs), each(object_of, modules), strict=True))
 
 
 def object_of(module: Any) -> bytes:
@@ -68,7 +77,9 @@ def apart(programs: tvm.IRModule) -> dict[str, tvm.IRModule]:
     }
 
 
-def each(make: Callable[[Given], Made], items: Iterable[Given]) -> list[Made]:
-    """What `make` gives for each item, in order; TVM lets go of Python's lock while it works."""
+def each(change: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """The results of `change` for all items, in order; TVM lets go of Python's lock while it
+    works.
+    """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(make, items))
+        return list(pool.map(change, items))

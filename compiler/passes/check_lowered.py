@@ -9,26 +9,12 @@ import tvm
 from tvm import relax
 
 from compiler.errors import PassError
-from compiler.passes.framework.base import Phase
-
-LOWERED = frozenset(
-    {
-        "relax.call_tir",
-        "relax.call_tir_inplace",
-        "relax.call_dps_packed",
-        "relax.call_pure_packed",
-        "relax.tensor_to_shape",
-        "relax.shape_to_tensor",
-        "relax.memory.view",
-        "relax.memory.ensure_zero_offset",
-        "relax.reshape",
-    }
-)
-"""The operators that TVM lowers to calls of the virtual machine, where a reshape becomes a view."""
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property, survivors
 
 
 @dataclass(frozen=True)
-class CheckLowered:
+class CheckLowered(ModulePass):
     """Refuses modules with an operator that LegalizeOps left, or a tensor of unknown extents.
 
     The results of an If and of a call of a Relax function may have unknown extents: the importers
@@ -37,20 +23,22 @@ class CheckLowered:
 
     name = "check_lowered"
     phase = Phase.LOOPS
+    ensures = (Property.TENSOR_PROGRAMS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Returns the module unchanged; raises PassError naming all such operators or tensors."""
-        survivors: dict[str, None] = {}
+        operators: dict[str, None] = {}
         shapeless: dict[str, None] = {}
         for function in module.functions.values():
             if isinstance(function, relax.Function):
-                _scan(function, survivors, shapeless)
-        if survivors:
+                operators.update(dict.fromkeys(survivors(function)))
+                shapeless.update(_shapeless(function))
+        if operators:
             raise PassError(
-                f"no tensor program implements {', '.join(survivors)}",
+                f"no tensor program implements {', '.join(operators)}",
                 reason="not_lowered",
                 pass_name="LegalizeOps",
-                operators=list(survivors),
+                operators=list(operators),
             )
         if shapeless:
             raise PassError(
@@ -62,19 +50,10 @@ class CheckLowered:
         return module
 
 
-def _scan(function: relax.Function, survivors: dict[str, None], shapeless: dict[str, None]) -> None:
+def _shapeless(function: relax.Function) -> dict[str, None]:
+    found: dict[str, None] = {}
+
     def visit(node: Any) -> None:
-        if (
-            isinstance(node, tvm.ir.Call)
-            and isinstance(node.op, tvm.ir.Op)
-            and node.op.name.startswith("relax.")
-        ):
-            name = str(node.op.name)
-            # The virtual machine's own operators appear in modules whose memory is planned already.
-            if name not in LOWERED and not name.startswith(
-                ("relax.vm.", "relax.builtin.", "relax.memory.")
-            ):
-                survivors[name] = None
         if isinstance(node, relax.SeqExpr):
             bindings = [binding for block in node.blocks for binding in block.bindings]
             lost = [
@@ -82,9 +61,10 @@ def _scan(function: relax.Function, survivors: dict[str, None], shapeless: dict[
                 for binding in bindings
                 if _should_know(binding) and _unknown(binding.var.ty)
             ]
-            shapeless.update(dict.fromkeys(str(binding.var.name) for binding in lost))
+            found.update(dict.fromkeys(str(binding.var.name) for binding in lost))
 
     relax.analysis.post_order_visit(function, visit)
+    return found
 
 
 # The call of an operator states its type; a call of a Relax function or an If may not.

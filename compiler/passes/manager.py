@@ -1,7 +1,8 @@
 """Runs the passes of a pipeline, and observers around each of them."""
 
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import zip_longest
 from typing import Any
 
@@ -12,13 +13,18 @@ from compiler.errors import CompileError, PassError, ToolchainMissing, is_out_of
 from compiler.ir.imported import Ranges
 from compiler.passes.cpu.recall import Recall
 from compiler.passes.framework.base import Pass, Phase
+from compiler.passes.framework.checks import required_checks
 from compiler.passes.framework.observers import Observer
 from compiler.passes.framework.te_order import dims_in_order
-from compiler.passes.pipelines import Rounding, pipeline
+from compiler.passes.pipelines import DEFAULT, Interface, Rounding, pipeline
 from compiler.targets import Target
 
 LAST_OF_KERNELS = Phase.LOOPS
 """Behind this phase the weights are taken out of a module."""
+
+CODE_CONFIG = {"tirx.disable_storage_rewrite": True}
+"""What lowering and code generation for processors run with: TVM's storage rewrite moves the
+accumulators of kernels from the stack to the heap."""
 
 _CUDA_GRAPHS = {"relax.backend.use_cuda_graph": True}
 
@@ -29,8 +35,8 @@ def lower(
     ranges: Ranges,
     observers: Sequence[Observer] = (),
 ) -> tvm.IRModule:
-    """Runs the whole pipeline: `main` becomes calls of the virtual machine, every tensor program a
-    scheduled PrimFunc. Raises PassError naming the pass.
+    """Runs the pipeline down to calls of the virtual machine, with every tensor program a scheduled
+    PrimFunc. Raises PassError naming the pass.
     """
     return to_machine(to_kernels(module, target, ranges, observers), target, ranges, observers)
 
@@ -52,12 +58,7 @@ def to_kernels(
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
     steps = pipeline(target, ranges, rounding, recall)
-    first = [step for step in steps if step.phase.position <= LAST_OF_KERNELS.position]
-    # On processors these phases see no features of the target but through the vector unit: TVM's
-    # own schedules for them are not used.
-    seen = "llvm" if target.device is None else target.to_tvm()
-    with tvm.target.Target(seen):
-        return run(first, module, observers, _config(target))
+    return run(_up_to(steps, LAST_OF_KERNELS), module, observers, target)
 
 
 def to_machine(
@@ -65,14 +66,14 @@ def to_machine(
     target: Target,
     ranges: Ranges,
     observers: Sequence[Observer] = (),
+    interface: Interface = DEFAULT,
 ) -> tvm.IRModule:
-    """Runs the rest of the pipeline on a result of `to_kernels`, down to calls of the virtual
-    machine; raises PassError naming the pass.
+    """Runs the pipeline on a result of `to_kernels`, down to calls of the virtual machine; raises
+    PassError naming the pass.
     """
-    steps = pipeline(target, ranges)
-    rest = [step for step in steps if step.phase.position > LAST_OF_KERNELS.position]
-    with tvm.target.Target(target.to_tvm()):
-        return run(rest, module, observers, _config(target))
+    steps = pipeline(target, ranges, interface=interface)
+    rest = _between(steps, LAST_OF_KERNELS, Phase.VIRTUAL_MACHINE)
+    return run(rest, module, observers, target)
 
 
 def to_plan(
@@ -84,24 +85,78 @@ def to_plan(
     """Runs the pipeline on a result of `to_kernels` up to the memory plan, ahead of what the
     virtual machine wants; raises PassError naming the pass.
     """
-    first, last = LAST_OF_KERNELS.position, Phase.MEMORY_PLAN.position
-    steps = [step for step in pipeline(target, ranges) if first < step.phase.position <= last]
-    with tvm.target.Target(target.to_tvm()):
-        return run(steps, module, observers, _config(target))
+    steps = pipeline(target, ranges)
+    return run(_between(steps, LAST_OF_KERNELS, Phase.MEMORY_PLAN), module, observers, target)
+
+
+class Lowering:
+    """The passes below the loops, for tensor programs in modules of any number; threads may share
+    it.
+    """
+
+    def __init__(
+        self, target: Target, interface: Interface = DEFAULT, observers: Sequence[Observer] = ()
+    ) -> None:
+        self._target = target
+        self._observers = observers
+        self._steps = pipeline(target, {}, interface=interface)
+        # What observes sees one module at a time.
+        self._alone = threading.Lock() if observers else nullcontext()
+
+    def lower(self, programs: tvm.IRModule) -> tvm.IRModule:
+        """Scheduled tensor programs as functions that a code generator takes; raises PassError
+        naming the pass, and CodegenError.
+        """
+        return self._run(programs, Phase.VIRTUAL_MACHINE, Phase.FUNCTIONS)
+
+    def lower_loops(self, programs: tvm.IRModule) -> tvm.IRModule:
+        """Scheduled tensor programs as flat loops over vectors, of which those of a grid are
+        functions of the device and of its host; raises PassError naming the pass.
+        """
+        return self._run(programs, Phase.VIRTUAL_MACHINE, Phase.LOWERED_LOOPS)
+
+    def finish_host(self, functions: tvm.IRModule) -> tvm.IRModule:
+        """Functions that launch kernels on a grid, as a code generator takes them; raises PassError
+        naming the pass.
+        """
+        return self._run(functions, Phase.LOWERED_LOOPS, Phase.FUNCTIONS)
+
+    def finish_device(self, functions: tvm.IRModule) -> tvm.IRModule:
+        """Functions of a device, as a code generator takes them; raises PassError naming the
+        pass.
+        """
+        return self._run(functions, Phase.FUNCTIONS, Phase.DEVICE_FUNCTIONS)
+
+    def _run(self, module: tvm.IRModule, first: Phase, last: Phase) -> tvm.IRModule:
+        with self._alone:
+            steps = _between(self._steps, first, last)
+            return run(steps, module, self._observers, self._target)
+
+
+def _up_to(steps: Sequence[Pass], last: Phase) -> Sequence[Pass]:
+    return [step for step in steps if step.phase.position <= last.position]
+
+
+def _between(steps: Sequence[Pass], first: Phase, last: Phase) -> Sequence[Pass]:
+    """The passes of the phases behind `first`, up to `last`."""
+    return [step for step in _up_to(steps, last) if step.phase.position > first.position]
 
 
 def run(
     passes: Sequence[Pass],
     module: tvm.IRModule,
     observers: Sequence[Observer] = (),
-    config: dict[str, Any] | None = None,
+    target: Target | None = None,
 ) -> tvm.IRModule:
-    """Applies the passes in order, with `config` for those of TVM."""
+    """Applies the passes in order, each as its phase wants to see the target; raises PassError
+    naming the pass.
+    """
+    observers = (*observers, *required_checks())
     for step, following in zip_longest(passes, passes[1:]):
         for observer in observers:
             observer.before(step, module)
         try:
-            with _errors_named(step, config or {}):
+            with _errors_named(step, target):
                 changed = step.apply(module)
         except CompileError:
             for observer in observers:
@@ -116,19 +171,38 @@ def run(
     return module
 
 
-def _config(target: Target) -> dict[str, Any]:
-    return _CUDA_GRAPHS if target.kind == "cuda" else {}
+def _context(step: Pass, target: Target | None, instruments: list[Any]) -> ExitStack:
+    """What a pass runs in: what it may know of the target, and TVM's options."""
+    stack, phase = ExitStack(), step.phase
+    config: dict[str, Any] = {}
+    if phase.is_by_kernel:
+        # TVM's instruments cost more than most passes over one kernel.
+        instruments = []
+        config = CODE_CONFIG if target is not None and target.device is None else {}
+    else:
+        stack.enter_context(dims_in_order())
+        if target is not None:
+            stack.enter_context(tvm.target.Target(_seen(phase, target)))
+            config = _CUDA_GRAPHS if target.kind == "cuda" else {}
+    context = tvm.transform.PassContext(opt_level=3, instruments=instruments, config=config)
+    stack.enter_context(context)
+    return stack
+
+
+def _seen(phase: Phase, target: Target) -> Any:
+    """The target as the phases of the graph see it. Up to the loops, those for processors see no
+    features but through the vector unit: TVM's own schedules for them are not used.
+    """
+    is_plain = target.device is None and phase.position <= LAST_OF_KERNELS.position
+    return "llvm" if is_plain else target.to_tvm()
 
 
 @contextmanager
-def _errors_named(step: Pass, config: dict[str, Any]) -> Iterator[None]:
-    """Runs `step` in a PassContext; turns any error that is not ours into a PassError naming it."""
+def _errors_named(step: Pass, target: Target | None) -> Iterator[None]:
+    """Runs `step` in its context; turns any error that is not ours into a PassError naming it."""
     inner = _InnerPasses()
     try:
-        with (
-            dims_in_order(),
-            tvm.transform.PassContext(opt_level=3, instruments=[inner], config=config),
-        ):
+        with _context(step, target, [inner]):
             yield
     except CompileError:
         raise

@@ -1,9 +1,13 @@
-"""The pipelines: one flat tuple of passes for processors, and one for GPUs."""
+"""The pipelines: one flat tuple of passes from an imported module down to the functions that code
+generators take, for processors and for GPUs.
+"""
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, s_tir, tirx
 
 from compiler.ir.imported import Ranges
 from compiler.passes.check_lowered import CheckLowered
@@ -11,7 +15,9 @@ from compiler.passes.cpu.decide_branches import DecideBranches
 from compiler.passes.cpu.recall import Recall, RecallKernels
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.framework.base import FromTVM, Pass, Phase
+from compiler.passes.framework.checks import check_order
 from compiler.passes.framework.kernel_notes import DropKernelNotes
+from compiler.passes.framework.properties import Property
 from compiler.passes.gpu.bound import CheckBound
 from compiler.passes.gpu.empty import SkipEmptyGrids
 from compiler.passes.gpu.few_buffers import FewBuffers, concat_of_few
@@ -54,6 +60,26 @@ from compiler.passes.graph.slice_heads import SliceHeads
 from compiler.passes.graph.spread_apart import SpreadApart
 from compiler.passes.graph.sum_squares import SumSquares
 from compiler.passes.graph.views import Views, legalize_reshape
+from compiler.passes.lower.functions.lower_intrinsics import LowerIntrinsics
+from compiler.passes.lower.functions.make_c_functions import MakeCFunctions
+from compiler.passes.lower.functions.name_by_position import NameByPosition
+from compiler.passes.lower.functions.name_symbols import NameSymbols
+from compiler.passes.lower.functions.outline_loops import OutlineLoops
+from compiler.passes.lower.functions.prefix_symbols import PrefixSymbols
+from compiler.passes.lower.loops.allow_unaligned import AllowUnaligned
+from compiler.passes.lower.loops.flatten_buffers import FlattenBuffers
+from compiler.passes.lower.loops.hoist_divisions import HoistDivisions
+from compiler.passes.lower.loops.legalize_bfloat16 import LegalizeBfloat16
+from compiler.passes.lower.loops.mark_no_alias import MarkNoAlias
+from compiler.passes.lower.loops.merge_twin_loops import MergeTwinLoops
+from compiler.passes.lower.loops.multiply_reciprocals import MultiplyReciprocals
+from compiler.passes.lower.loops.narrow_indices import NarrowIndices
+from compiler.passes.lower.loops.saturate_conversions import SaturateConversions
+from compiler.passes.lower.loops.serialize_loops import SerializeLoops
+from compiler.passes.lower.loops.simplify_kernels import SimplifyKernels
+from compiler.passes.lower.loops.truncate_divisions import TruncateDivisions
+from compiler.passes.lower.loops.unroll_pairs import UnrollPairs
+from compiler.passes.lower.loops.vectorize_loops import VectorizeLoops
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
 from compiler.passes.pack.matmul import PackMatmul
@@ -62,10 +88,11 @@ from compiler.passes.pack.pairs import PackPairs
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pack.store_weights import StoreWeights
-from compiler.targets import Target
+from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.targets.vector_unit import VectorUnit
+from relaxd.contract.options import Flavour
 
-_graph, _pack, _programs, _plan, _machine = (
+_graph, _pack, _programs, _plan, _machine, _loops, _functions, _device = (
     partial(FromTVM, phase)
     for phase in (
         Phase.GRAPH,
@@ -73,10 +100,29 @@ _graph, _pack, _programs, _plan, _machine = (
         Phase.TENSOR_PROGRAMS,
         Phase.MEMORY_PLAN,
         Phase.VIRTUAL_MACHINE,
+        Phase.LOWERED_LOOPS,
+        Phase.FUNCTIONS,
+        Phase.DEVICE_FUNCTIONS,
     )
 )
 
 Rounding = RoundWeights | RoundOperands
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How the functions of a library are called.
+
+    flavour: by TVM's virtual machine or by a driver in C; symbols: begins those of a driver's
+    kernels and of a system library; threads: whether loops may run over threads.
+    """
+
+    flavour: Flavour = Flavour.VM
+    symbols: str = ""
+    threads: bool = True
+
+
+DEFAULT = Interface()
 
 
 def pipeline(
@@ -84,15 +130,37 @@ def pipeline(
     ranges: Ranges,
     rounding: Rounding | None = None,
     recall: Recall | None = None,
+    interface: Interface = DEFAULT,
 ) -> tuple[Pass, ...]:
-    """Every pass from an imported module to one that TVM's code generators accept, in order.
+    """Every pass from an imported module to functions that TVM's code generators accept, in order.
 
     rounding: of weights or operands, recall: of kernels of earlier builds; targets with grids have
-    neither.
+    neither. Raises PassError for an order in which a pass lacks what it requires.
     """
     if target.device is not None:
-        return for_grids(target, ranges)
-    return for_processors(target, ranges, rounding, recall)
+        steps = (*for_grids(target, ranges, interface), *_grid_functions(target))
+    elif interface.flavour is Flavour.STANDALONE:
+        graph = for_processors(target, ranges, rounding, recall, interface)
+        steps = (*graph, *_c_functions(target, interface))
+    else:
+        graph = for_processors(target, ranges, rounding, recall, interface)
+        steps = (*graph, *_packed_functions(target))
+    check_order(steps)
+    return steps
+
+
+def has_object_by_kernel(target: Target) -> bool:
+    """Whether each kernel is an object of its own.
+
+    The functions that a system library registers are one module's; and objects for Windows cannot
+    have conversions of 16-bit floats each.
+    """
+    platform = target.platform
+    return (
+        target.device is None
+        and platform.runtime is not Runtime.LINKED
+        and platform.object_format is not ObjectFormat.COFF
+    )
 
 
 def for_processors(
@@ -100,8 +168,11 @@ def for_processors(
     ranges: Ranges,
     rounding: Rounding | None = None,
     recall: Recall | None = None,
+    interface: Interface = DEFAULT,
 ) -> tuple[Pass, ...]:
-    """The passes for targets whose kernels run on the cores of a processor."""
+    """The passes for targets whose kernels run on the cores of a processor, down to the loops of
+    kernels and what calls them.
+    """
     unit, transform = VectorUnit.of(target), relax.transform
     return (
         _graph(transform.CanonicalizeBindings()),
@@ -146,16 +217,17 @@ def for_processors(
                     "relax.nn.relu": legalize_relu,
                     "relax.nn.softmax": legalize_softmax,
                 }
-            )
+            ),
+            ensures=(Property.TENSOR_PROGRAMS,),
         ),
-        _programs(transform.AnnotateTIROpPattern()),
+        _programs(transform.AnnotateTIROpPattern(), ensures=(Property.OP_PATTERNS,)),
         # FuseOps trusts the marks, so they are corrected before it.
         CorrectPatterns(),
         BreakChains(),
         SpreadApart(),
         SimplifyExtents(),
-        _programs(transform.FuseOps()),
-        _programs(transform.FuseTIR()),
+        _programs(transform.FuseOps(), requires=(Property.OP_PATTERNS,)),
+        _programs(transform.FuseTIR(), ensures=(Property.FUSED,)),
         OrderDims(),
         _programs(transform.DeadCodeElimination()),
         Views(),
@@ -168,28 +240,24 @@ def for_processors(
         CheckLowered(),
         AddRelease(),
         _plan(transform.RewriteDataflowReshape()),
-        _plan(transform.ToNonDataflow()),
+        _plan(transform.ToNonDataflow(), ensures=(Property.NO_DATAFLOW,)),
         _plan(transform.RemovePurityChecking()),
-        _plan(transform.CallTIRRewrite()),
+        _plan(
+            transform.CallTIRRewrite(),
+            requires=(Property.TENSOR_PROGRAMS, Property.NO_DATAFLOW),
+            ensures=(Property.DESTINATIONS,),
+        ),
         HideOpenBounds(),
-        _plan(transform.StaticPlanBlockMemory()),
+        _plan(transform.StaticPlanBlockMemory(), requires=(Property.DESTINATIONS,)),
         ShareBuffers(),
-        # Notes are kept up to here, for the dump.
-        DropKernelNotes(),
-        CheckExtents(ranges),
-        _machine(transform.LowerAllocTensor()),
-        _machine(transform.KillAfterLastUse()),
-        _machine(transform.LowerRuntimeBuiltin()),
-        _machine(transform.ComputePrimValue()),
-        _machine(transform.VMShapeLower()),
-        OrderSlots(),
-        _machine(transform.AttachGlobalSymbol()),
-        NameChecks(),
+        *_virtual_machine(target, ranges, interface),
     )
 
 
-def for_grids(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
-    """The passes for targets whose kernels run on grids of threads."""
+def for_grids(target: Target, ranges: Ranges, interface: Interface = DEFAULT) -> tuple[Pass, ...]:
+    """The passes for targets whose kernels run on grids of threads, down to the loops of kernels
+    and what calls them.
+    """
     device, transform = tvm.target.Target(target.to_tvm()), relax.transform
     in_browser = target.kind == "webgpu"
     legal = {"relax.concat": concat_of_few} if in_browser else {}
@@ -210,13 +278,14 @@ def for_grids(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _programs(
             transform.LegalizeOps(
                 {"relax.logical_not": legalize_not, "relax.nn.relu": legalize_relu, **legal}
-            )
+            ),
+            ensures=(Property.TENSOR_PROGRAMS,),
         ),
-        _programs(transform.AnnotateTIROpPattern()),
+        _programs(transform.AnnotateTIROpPattern(), ensures=(Property.OP_PATTERNS,)),
         *((FewBuffers(),) if in_browser else ()),
         SimplifyExtents(),
-        _programs(transform.FuseOps()),
-        _programs(transform.FuseTIR()),
+        _programs(transform.FuseOps(), requires=(Property.OP_PATTERNS,)),
+        _programs(transform.FuseTIR(), ensures=(Property.FUSED,)),
         OrderDims(),
         # A reshape that moves nothing needs no kernel.
         _programs(transform.RewriteDataflowReshape()),
@@ -230,11 +299,32 @@ def for_grids(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         CheckLowered(),
         AddRelease(),
         _plan(transform.RewriteDataflowReshape()),
-        _plan(transform.ToNonDataflow()),
+        _plan(transform.ToNonDataflow(), ensures=(Property.NO_DATAFLOW,)),
         _plan(transform.RemovePurityChecking()),
-        _plan(transform.CallTIRRewrite()),
+        _plan(
+            transform.CallTIRRewrite(),
+            requires=(Property.TENSOR_PROGRAMS, Property.NO_DATAFLOW),
+            ensures=(Property.DESTINATIONS,),
+        ),
         HideOpenBounds(),
-        _plan(transform.StaticPlanBlockMemory()),
+        _plan(transform.StaticPlanBlockMemory(), requires=(Property.DESTINATIONS,)),
+        *_virtual_machine(target, ranges, interface),
+    )
+
+
+_HOST_OF_GRIDS = "llvm"
+
+
+def _virtual_machine(target: Target, ranges: Ranges, interface: Interface) -> tuple[Pass, ...]:
+    """The passes from planned memory to calls of the virtual machine; none where C or a page calls
+    the kernels.
+    """
+    if interface.flavour is Flavour.STANDALONE or target.launches:
+        return ()
+    transform = relax.transform
+    is_system_library = target.platform.runtime is Runtime.LINKED and interface.symbols
+    return (
+        # Notes are kept up to here, for the dump.
         DropKernelNotes(),
         # It finds the parts of a run that have fixed extents by their allocations.
         *((_machine(transform.RewriteCUDAGraph()),) if target.kind == "cuda" else ()),
@@ -245,6 +335,177 @@ def for_grids(target: Target, ranges: Ranges) -> tuple[Pass, ...]:
         _machine(transform.ComputePrimValue()),
         _machine(transform.VMShapeLower()),
         OrderSlots(),
-        _machine(transform.AttachGlobalSymbol()),
+        _machine(transform.AttachGlobalSymbol(), ensures=(Property.SYMBOLS,)),
         NameChecks(),
+        *((PrefixSymbols(interface.symbols),) if is_system_library else ()),
+    )
+
+
+def _bound(target: Target) -> FromTVM:
+    """BindTarget; a processor is its own host."""
+    machine = tvm.target.Target(target.to_tvm())
+    if target.device is None:
+        machine = machine.with_host(machine)
+    elif not target.launches:
+        machine = machine.with_host(machine.host or _HOST_OF_GRIDS)
+    return _loops(tirx.transform.BindTarget(machine), ensures=(Property.TARGETS,))
+
+
+def _lowered_loops(target: Target) -> tuple[Pass, ...]:
+    """The passes from scheduled loops to flat ones over vectors, whatever interface functions get.
+
+    CompactBufferAllocation is left out, for which TVM takes half a minute on an unrolled kernel:
+    scratch buffers are as large as they need to be. So are LoopPartition and HoistIfThenElse:
+    conditions stand where they belong. And so are StmtSimplify (but for `SimplifyKernels`),
+    RenormalizeSplitPattern, CommonSubexprElim and RemoveNoOp: LLVM does that work anyway.
+    """
+    schedule, lower = s_tir.transform, tirx.transform
+    is_bare = target.platform.bare
+    return (
+        _loops(schedule.CanonicalizeLoop()),
+        _loops(schedule.LowerInitBlock()),
+        _loops(schedule.PlanAndUpdateBufferAllocationLocation()),
+        _loops(schedule.ConvertBlocksToOpaque()),
+        _loops(schedule.LowerMatchBuffer()),
+        _loops(schedule.LowerOpaqueBlock(), ensures=(Property.NO_BLOCKS,)),
+        FlattenBuffers(),
+        # Addresses of micro-controllers have 32 bits.
+        *((NarrowIndices(),) if is_bare else ()),
+        AllowUnaligned(),
+        HoistDivisions(),
+        LegalizeBfloat16(),
+        *((UnrollPairs(),) if is_bare else ()),
+        *((SaturateConversions(),) if is_bare and not target.vector_bits else ()),
+        _loops(lower.NarrowDataType(32), requires=(Property.FLAT_BUFFERS,)),
+        VectorizeLoops(),
+        _loops(lower.UnrollLoop()),
+        SimplifyKernels(),
+        _loops(schedule.RewriteUnsafeSelect()),
+        _loops(lower.FP8ComputeLegalize()),
+        _loops(lower.VerifyMemory(), requires=(Property.TARGETS,)),
+    )
+
+
+def _packed_functions(target: Target) -> tuple[Pass, ...]:
+    """The lowering of loops to functions with the interface of TVM's calls.
+
+    AnnotateEntryFunc is left out: it gives a function that is alone in its module another symbol,
+    and the function's code would depend on what else is compiled with it.
+    """
+    lower, by_kernel = tirx.transform, has_object_by_kernel(target)
+    return (
+        MarkNoAlias(),
+        _bound(target),
+        *((MergeTwinLoops(),) if by_kernel else ()),
+        *_lowered_loops(target),
+        *((TruncateDivisions(), MultiplyReciprocals()) if by_kernel else ()),
+        _functions(lower.SplitHostDevice(), requires=(Property.TARGETS,)),
+        NameByPosition(),
+        _functions(
+            lower.MakePackedAPI(),
+            requires=(Property.TARGETS, Property.SYMBOLS),
+            ensures=(Property.PACKED_FUNCTIONS,),
+        ),
+        _functions(lower.FP8StorageLegalize()),
+        _functions(lower.BF16StorageLegalize(), requires=(Property.NO_BFLOAT16_ARITHMETIC,)),
+        *((OutlineLoops(),) if by_kernel else ()),
+        _functions(lower.LowerTVMBuiltin()),
+        LowerIntrinsics() if by_kernel else _functions(lower.LowerIntrin()),
+    )
+
+
+def _c_functions(target: Target, interface: Interface) -> tuple[Pass, ...]:
+    """The lowering of loops to C functions."""
+    lower = tirx.transform
+    return (
+        MarkNoAlias(),
+        NameSymbols(f"{interface.symbols}_k_"),
+        _bound(target),
+        *(() if interface.threads else (SerializeLoops(),)),
+        *_lowered_loops(target),
+        TruncateDivisions(),
+        MultiplyReciprocals(),
+        MakeCFunctions(interface.symbols),
+        _functions(lower.FP8StorageLegalize()),
+        _functions(lower.BF16StorageLegalize(), requires=(Property.NO_BFLOAT16_ARITHMETIC,)),
+        _functions(lower.LowerTVMBuiltin()),
+        LowerIntrinsics(),
+    )
+
+
+def _grid_functions(target: Target) -> tuple[Pass, ...]:
+    """TVM's lowering for grids of threads, to functions of the device and those that launch them.
+
+    In a browser our own C launches shaders, and UnrollLoop is left out: the schedules' pragmas made
+    shaders of 90 kB, one of which Chromium's software adapter compiled for more than a minute; as a
+    loop it takes a third of a second. So is StmtSimplify at the end, which writes out what
+    expressions share.
+    """
+    schedule, lower = s_tir.transform, tirx.transform
+    in_browser = target.kind == "webgpu"
+
+    def elsewhere(make: Any, phase: Any = _loops) -> tuple[Pass, ...]:
+        return () if in_browser else (phase(make()),)
+
+    return (
+        NameSymbols() if in_browser else MarkNoAlias(),
+        _bound(target),
+        _loops(schedule.CanonicalizeLoop()),
+        _loops(schedule.LowerCrossThreadReduction()),
+        _loops(schedule.LowerInitBlock()),
+        _loops(schedule.PlanAndUpdateBufferAllocationLocation()),
+        _loops(schedule.ConvertBlocksToOpaque()),
+        _loops(schedule.LiftThreadBinding()),
+        _loops(schedule.ManifestSharedMemoryLocalStage()),
+        _loops(schedule.CompactBufferAllocation()),
+        *elsewhere(schedule.LowerAutoCopy),
+        _loops(schedule.UnifyThreadBinding()),
+        _loops(schedule.LowerMatchBuffer()),
+        _loops(schedule.StmtSimplify()),
+        *elsewhere(schedule.InjectPermutedLayout),
+        _loops(schedule.AnnotateIrregularLoop()),
+        _loops(schedule.InjectSoftwarePipeline()),
+        *elsewhere(schedule.TransformMmaBufferLayout),
+        _loops(schedule.LowerOpaqueBlock(), ensures=(Property.NO_BLOCKS,)),
+        _loops(
+            lower.FlattenBuffer(),
+            requires=(Property.NO_BLOCKS,),
+            ensures=(Property.FLAT_BUFFERS,),
+        ),
+        LegalizeBfloat16() if in_browser else _loops(lower.BF16ComputeLegalize()),
+        _loops(lower.NarrowDataType(32)),
+        _loops(schedule.LoopPartition()),
+        _loops(lower.VectorizeLoop(True), ensures=(Property.NO_VECTOR_LOOPS,)),
+        _loops(schedule.InjectVirtualThread()),
+        _loops(schedule.InjectDoubleBuffer()),
+        _loops(lower.StorageRewrite()),
+        _loops(schedule.HoistIfThenElse()),
+        *elsewhere(lower.UnrollLoop),
+        _loops(schedule.RenormalizeSplitPattern()),
+        _loops(lower.StmtSimplify()),
+        _loops(lower.RemoveNoOp()),
+        _loops(schedule.RewriteUnsafeSelect()),
+        _loops(lower.CommonSubexprElim()),
+        *elsewhere(lower.FP8ComputeLegalize),
+        *elsewhere(schedule.VerifyVTCMLimit),
+        *elsewhere(schedule.LowerVtcmAlloc),
+        _loops(lower.VerifyMemory(), requires=(Property.TARGETS,)),
+        *elsewhere(lower.AnnotateEntryFunc),
+        _loops(schedule.ThreadSync("shared")),
+        _loops(schedule.ThreadSync("shared.dyn")),
+        _loops(schedule.ThreadSync("warp")),
+        *elsewhere(schedule.InferFragment),
+        _loops(schedule.LowerThreadAllreduce()),
+        _loops(schedule.MergeSharedMemoryAllocations()),
+        _loops(lower.SplitHostDevice(), requires=(Property.TARGETS,)),
+        *elsewhere(lower.MakePackedAPI),
+        *elsewhere(lower.FP8StorageLegalize),
+        *elsewhere(lower.BF16StorageLegalize),
+        *elsewhere(lower.LowerTVMBuiltin, _functions),
+        *elsewhere(lower.LowerIntrin, _functions),
+        *((_device(lower.FP8StorageLegalize()),) if in_browser else ()),
+        *((_device(lower.BF16StorageLegalize()),) if in_browser else ()),
+        _device(lower.LowerWarpMemory()),
+        *elsewhere(lower.StmtSimplify, _device),
+        _device(lower.LowerIntrin()),
     )

@@ -13,7 +13,7 @@ from tvm import relax  # noqa: E402
 
 from compiler.codegen.generate import generate  # noqa: E402
 from compiler.isolation.messages import Event  # noqa: E402
-from compiler.passes.framework.observers import WellFormed  # noqa: E402
+from compiler.passes.framework.checks import CheckPasses  # noqa: E402
 from compiler.passes.manager import lower  # noqa: E402
 from compiler.targets import Target  # noqa: E402
 from relaxd.contract.manifest import Manifest  # noqa: E402
@@ -75,7 +75,7 @@ class Compiled:
     """
 
     def __init__(self, module: tvm.IRModule, target: Target = HOST) -> None:
-        lowered = lower(module, target, {}, (WellFormed(),))
+        lowered = lower(module, target, {}, (CheckPasses(),))
         self.machine = relax.VirtualMachine(generate(lowered, target), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:

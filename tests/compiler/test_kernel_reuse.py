@@ -226,16 +226,17 @@ def test_the_driver_of_fine_tuned_weights_is_there(
         np.testing.assert_allclose(relaxd.load(output).run({"x": x})["y"], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("flavour", "kernels"), [(Flavour.STANDALONE, 1), (Flavour.VM, 2)])
-def test_a_dump_shows_the_loops_of_kernels_that_are_there(
-    flavour: Flavour, kernels: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("flavour", [Flavour.STANDALONE, Flavour.VM])
+def test_a_dump_shows_kernels_that_are_there(
+    flavour: Flavour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds = Builds(tmp_path, monkeypatch)
     builds.run(0, flavour=flavour)
     warm, _ = builds.run(1, flavour=flavour)
-    files, said = builds.run(1, dump=tmp_path / "dump", flavour=flavour)
-    assert said == f"{kernels} of {kernels} kernels were compiled by earlier builds"
+    files, reported = builds.run(1, dump=tmp_path / "dump", flavour=flavour)
+    assert reported is None
     assert files == warm
+    assert list((tmp_path / "dump" / "80_functions").iterdir())
     dumped = "".join(path.read_text() for path in (tmp_path / "dump").rglob("*.py"))
     assert "T.vectorized(" in dumped
     assert "relaxd.object" not in dumped

@@ -13,6 +13,7 @@ from compiler import build, entry
 from compiler.passes import manager
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer
+from compiler.targets import Target
 
 
 class Front:
@@ -41,16 +42,16 @@ class Front:
             passes: Sequence[Pass],
             module: tvm.IRModule,
             observers: Sequence[Observer] = (),
-            config: dict[str, Any] | None = None,
+            target: Target | None = None,
         ) -> tvm.IRModule:
             graph = [step for step in passes if step.phase is Phase.GRAPH]
             if not graph:
-                return run(passes, module, observers, config)
+                return run(passes, module, observers, target)
             rest = passes[len(graph) :]
             first = self._module is None
             if self._module is None:
-                self._module = run(graph, module, observers, config)
-            return run(rest, _copy(self._module), observers if first else (), config)
+                self._module = run(graph, module, observers, target)
+            return run(rest, _copy(self._module), observers if first else (), target)
 
         with (
             mock.patch.object(build, "imported_from", imported_once),

@@ -7,10 +7,8 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from compiler.codegen.standalone.expressions import expression, identifier, quoted
 from compiler.codegen.standalone.memory import ALLOCATE, Memory, Size
 from compiler.codegen.standalone.model import Driver
-from compiler.codegen.standalone.plain import filled
 from compiler.codegen.standalone.values import (
     ShapeValue,
     StorageValue,
@@ -21,6 +19,8 @@ from compiler.codegen.standalone.values import (
     tensors_in,
 )
 from compiler.errors import CodegenError
+from compiler.passes.lower.functions.c_interface import filled
+from compiler.tir.c_text import expression, identifier, quoted
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import ANY, OF_TENSORS, Range
 from relaxd.contract.names import with_names

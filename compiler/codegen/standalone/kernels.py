@@ -1,4 +1,4 @@
-"""Machine code of a module's tensor programs as plain functions, and what each takes."""
+"""Machine code of a module's tensor programs as C functions, and what each takes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,17 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from compiler.codegen import host_code
-from compiler.codegen.intrinsics import intrinsics
+from compiler.codegen.failing import failures
 from compiler.codegen.kernel_cache import KernelCache
-from compiler.codegen.noalias import no_alias
-from compiler.codegen.pairs import unrolled_pairs
-from compiler.codegen.saturating import saturating
-from compiler.codegen.side_by_side import apart, each, object_of
+from compiler.codegen.side_by_side import apart, each, generate_code, object_of
 from compiler.codegen.standalone import elf
-from compiler.codegen.standalone.alone import alone
-from compiler.codegen.standalone.narrow_indices import narrow_indices
-from compiler.codegen.standalone.plain import Kernel, Plain
+from compiler.passes.framework.observers import Observer
+from compiler.passes.lower.functions.c_interface import Kernel
+from compiler.passes.lower.functions.make_c_functions import c_functions_of
+from compiler.passes.manager import Lowering
+from compiler.passes.pipelines import Interface
 from compiler.targets import Target
+from relaxd.contract.options import Flavour
 
 _NAMES = (
     (b"\0TVMMod\0", b"\0relaxd\0"),
@@ -38,95 +37,86 @@ class Kernels:
     objects: Sequence[bytes]
 
 
-def compile_kernels(module: tvm.IRModule, target: Target, prefix: str, threads: bool) -> Kernels:
+def compile_kernels(
+    module: tvm.IRModule,
+    target: Target,
+    prefix: str,
+    threads: bool,
+    observers: Sequence[Observer] = (),
+) -> Kernels:
     """Code of every tensor program of the module in one object; raises CodegenError.
 
     prefix: begins every symbol; threads: whether kernels may share out loops. Without threads every
     loop is serial before it is lowered.
     """
-    with host_code.failures(target):
-        table, code = _compiled(_programs(module), target, prefix, threads)
+    with failures(target):
+        lowering = _lowering(target, prefix, threads, observers)
+        table, code = _compile(_programs(module), target, lowering)
         return Kernels(table, [_object(code)])
 
 
 def compile_apart(
-    module: tvm.IRModule, target: Target, prefix: str, kernels: KernelCache | None
+    module: tvm.IRModule,
+    target: Target,
+    prefix: str,
+    kernels: KernelCache | None,
+    observers: Sequence[Observer] = (),
 ) -> Kernels:
     """An object for every tensor program of the module, made on all processors at once; raises
     CodegenError.
 
     kernels: where some may be there already.
     """
-    compiled = partial(_described, target=target, prefix=prefix)
-    with host_code.failures(target):
+    with failures(target):
+        lowering = _lowering(target, prefix, target.threads, observers)
+        compile_missing = partial(_describe_each, target=target, lowering=lowering)
         programs = _programs(module)
-        found = kernels.compiled(programs, target, compiled) if kernels else compiled(programs)
-        parts = {name: found[name].partition(b"\n") for name in sorted(found)}
-        table = {name: Kernel.of_json(json.loads(told)) for name, (told, _, _) in parts.items()}
+        objects = (
+            kernels.compiled(programs, target, compile_missing)
+            if kernels
+            else compile_missing(programs)
+        )
+        parts = {name: objects[name].partition(b"\n") for name in sorted(objects)}
+        table = {name: Kernel.of_json(json.loads(head)) for name, (head, _, _) in parts.items()}
         return Kernels(table, [code for _, _, code in parts.values()])
 
 
 def assembly(module: tvm.IRModule, target: Target, *, threads: bool, form: str = "s") -> str:
     """The code of every tensor program as text, in a form that LLVM writes: `s` or `ll`."""
-    _, code = _compiled(_programs(module), target, "relaxd", threads)
+    _, code = _compile(_programs(module), target, _lowering(target, "relaxd", threads))
     return str(code.inspect_source(form))
 
 
-def _described(programs: tvm.IRModule, target: Target, prefix: str) -> dict[str, bytes]:
+def _lowering(
+    target: Target, prefix: str, threads: bool, observers: Sequence[Observer] = ()
+) -> Lowering:
+    return Lowering(target, Interface(Flavour.STANDALONE, prefix, threads), observers)
+
+
+def _describe_each(programs: tvm.IRModule, target: Target, lowering: Lowering) -> dict[str, bytes]:
     """By the name of each program a line that says what its function takes, and its object."""
 
-    def one(program: tvm.IRModule) -> bytes:
-        table, code = _compiled(program, target, prefix, target.threads)
+    def describe(program: tvm.IRModule) -> bytes:
+        table, code = _compile(program, target, lowering)
         (kernel,) = table.values()
         return json.dumps(asdict(kernel)).encode() + b"\n" + _object(code)
 
     modules = apart(programs)
-    return dict(zip(modules, each(one, modules.values()), strict=True))
+    return dict(zip(modules, each(describe, modules.values()), strict=True))
 
 
 def _programs(module: tvm.IRModule) -> tvm.IRModule:
     """The tensor programs of the module alone."""
     programs = {g: f for g, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
-    return no_alias(tvm.IRModule(programs))
+    return tvm.IRModule(programs)
 
 
-def _compiled(
-    programs: tvm.IRModule, target: Target, prefix: str, threads: bool
+def _compile(
+    programs: tvm.IRModule, target: Target, lowering: Lowering
 ) -> tuple[dict[str, Kernel], Any]:
     """What each program's function takes, and a runtime module of them all."""
-    host_code.mark_vector_calls()
-    machine = tvm.target.Target(target.to_tvm())
-    # A thread has a PassContext of its own.
-    with tvm.transform.PassContext(opt_level=3, config=host_code.CONFIG):
-        lower = tirx.transform
-        named = {
-            gvar: func.with_attr("global_symbol", f"{prefix}_k_{gvar.name_hint}")
-            for gvar, func in programs.functions.items()
-        }
-        steps = [
-            lower.BindTarget(machine.with_host(machine)),
-            *([] if threads else [host_code.step_of(alone)]),
-            *(_bare_steps(target) if target.platform.bare else host_code.lowering_steps()),
-            *map(host_code.step_of, host_code.ARITHMETIC),
-        ]
-        lowered = tvm.ir.transform.Sequential(steps)(tvm.IRModule(named))
-        plain = Plain(prefix)
-        table = {gvar.name_hint: plain.kernel(func) for gvar, func in lowered.functions.items()}
-        finished = tvm.ir.transform.Sequential(
-            [
-                lower.FP8StorageLegalize(),
-                lower.BF16StorageLegalize(),
-                lower.LowerTVMBuiltin(),
-                host_code.step_of(intrinsics),
-            ]
-        )(tvm.IRModule(plain.functions))
-        return table, tvm.get_global_func(f"target.build.{machine.kind.name}")(finished, machine)
-
-
-def _bare_steps(target: Target) -> list[Any]:
-    """The lowering for micro-controllers: addresses of 32 bits."""
-    last = [unrolled_pairs] if target.vector_bits else [unrolled_pairs, saturating]
-    return host_code.lowering_steps([narrow_indices], last)
+    functions = lowering.lower(programs)
+    return c_functions_of(functions), generate_code(functions, target)
 
 
 def _object(code: Any) -> bytes:

@@ -7,13 +7,13 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.codegen.standalone.expressions import axis_expression, element_bytes
 from compiler.codegen.standalone.function import Function
 from compiler.codegen.standalone.memory import ArenaMemory, tenants
 from compiler.codegen.standalone.model import Driver
 from compiler.codegen.standalone.private import private_function
 from compiler.codegen.standalone.values import TensorValue, tensors_in
 from compiler.tir import ranges
+from compiler.tir.c_text import axis_expression, element_bytes
 from compiler.tir.exprs import op_name
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec

@@ -8,13 +8,13 @@ import tvm
 from tvm import relax
 from tvm.tirx import IntImm
 
-from compiler.codegen.standalone.expressions import (
+from compiler.codegen.standalone.model import Driver
+from compiler.codegen.standalone.values import StorageValue
+from compiler.tir.c_text import (
     element_bytes,
     expression,
     variables,
 )
-from compiler.codegen.standalone.model import Driver
-from compiler.codegen.standalone.values import StorageValue
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import Range, is_small, range_of
 

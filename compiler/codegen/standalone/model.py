@@ -9,10 +9,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.codegen.standalone.expressions import C_TYPES, octets
-from compiler.codegen.standalone.plain import Kernel
 from compiler.errors import CodegenError
 from compiler.passes.framework.bindings import bindings_within
+from compiler.passes.lower.functions.c_interface import Kernel
+from compiler.tir.c_text import C_TYPES, octets
 
 _WRITTEN_OUT = 4096
 """Bytes of a constant that the source holds itself at most: of one of 40 MB, as branches and loops

@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 import tvm
 
-from compiler.codegen.standalone.expressions import element_bytes, quoted
 from compiler.codegen.standalone.main import Main, bound_dims, main_function
 from compiler.codegen.standalone.model import Driver, c_type
-from compiler.codegen.standalone.plain import Kernel, Task, take_symbol
+from compiler.passes.lower.functions.c_interface import Kernel, Task, take_symbol
+from compiler.tir.c_text import element_bytes, quoted
 from relaxd.contract.dims import Dim
 from relaxd.contract.tensors import TensorSpec, storage_of
 

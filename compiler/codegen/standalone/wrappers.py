@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.codegen.standalone.expressions import (
+from compiler.codegen.standalone.header import plain
+from compiler.codegen.standalone.source import Signature
+from compiler.tir.c_text import (
     AxisForms,
     axis_expression,
     element_bytes,
     identifier,
 )
-from compiler.codegen.standalone.header import plain
-from compiler.codegen.standalone.source import Signature
 from relaxd.contract.tensors import TensorSpec, storage_of
 
 _FOLDER = Path(__file__).parent / "phones"

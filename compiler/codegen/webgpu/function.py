@@ -10,11 +10,11 @@ import tvm
 from compiler.codegen.standalone.function import SHAPE_READS, VIEWS, Function, called
 from compiler.codegen.standalone.memory import Size
 from compiler.codegen.standalone.model import Driver
-from compiler.codegen.standalone.plain import filled
 from compiler.codegen.standalone.values import ShapeValue, TensorValue, TupleValue, Value
 from compiler.codegen.webgpu.launches import Launcher
 from compiler.errors import CodegenError
 from compiler.passes.framework.bindings import bindings_within
+from compiler.passes.lower.functions.c_interface import filled
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import OF_TENSORS, Range
 

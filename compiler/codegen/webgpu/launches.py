@@ -7,10 +7,10 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.codegen.standalone.expressions import expression, identifier
 from compiler.codegen.standalone.memory import size_of
-from compiler.codegen.standalone.plain import Kernel, extents_of, places_of
 from compiler.errors import CodegenError
+from compiler.passes.lower.functions.c_interface import Kernel, extents_of, places_of
+from compiler.tir.c_text import expression, identifier
 from compiler.tir.exprs import dtype_of, op_name
 
 _LAUNCH = "tirx.call_ffi_kernel"

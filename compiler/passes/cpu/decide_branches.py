@@ -14,7 +14,8 @@ from tvm import relax, sym, tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.imported import Ranges
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite
 from compiler.tir.loops import seq, with_body
 
@@ -29,7 +30,7 @@ _ANYTHING = (sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
 
 
 @dataclass(frozen=True)
-class DecideBranches:
+class DecideBranches(ModulePass):
     """Replaces each branch that the ranges of the dims decide by the side that is taken, which
     leaves less code to compile.
     """
@@ -37,6 +38,7 @@ class DecideBranches:
     ranges: Ranges
     name = "decide_branches"
     phase = Phase.LOOPS
+    requires = (Property.SCHEDULED,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every tensor program whose dims all calls bound."""

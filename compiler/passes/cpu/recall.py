@@ -14,8 +14,10 @@ from tvm import s_tir, tirx
 
 from compiler.ir.imported import Ranges
 from compiler.passes.cpu.decide_branches import Bounds, known_bounds
-from compiler.passes.framework.base import Phase
-from compiler.passes.framework.kernel_notes import OBJECT, REMEMBERED, KernelNote
+from compiler.passes.framework.attributes import OBJECT
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.kernel_notes import REMEMBERED, KernelNote
+from compiler.passes.framework.properties import Property
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.loops import root, with_body
@@ -43,7 +45,7 @@ class Recall(Protocol):
 
 
 @dataclass(frozen=True)
-class RecallKernels:
+class RecallKernels(ModulePass):
     """Marks programs with the key under which code generation leaves what they become, and makes
     stubs of those that are known.
     """
@@ -53,6 +55,7 @@ class RecallKernels:
     ranges: Ranges
     name = "recall_kernels"
     phase = Phase.LOOPS
+    requires = (Property.FUSED,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every tensor program that has a key."""

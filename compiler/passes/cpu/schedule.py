@@ -11,8 +11,10 @@ from tvm import relax, tirx
 from compiler.passes.cpu.families.copy.match import marked
 from compiler.passes.cpu.families.family import Declined, Family
 from compiler.passes.cpu.families.table import FAMILIES
-from compiler.passes.framework.base import Phase
-from compiler.passes.framework.kernel_notes import GIVEN, OBJECT, KernelNote
+from compiler.passes.framework.attributes import OBJECT
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.kernel_notes import GIVEN, KernelNote
+from compiler.passes.framework.properties import Property
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
 from compiler.tir.loops import Stmt, product, root, with_body
@@ -51,7 +53,7 @@ def choose(program: Program, unit: VectorUnit) -> Choice:
 
 
 @dataclass(frozen=True)
-class ScheduleKernels:
+class ScheduleKernels(ModulePass):
     """Rewrites PrimFuncs without a schedule into loops for the vector unit, with a note of the
     family.
     """
@@ -59,6 +61,8 @@ class ScheduleKernels:
     unit: VectorUnit
     name = "schedule_kernels"
     phase = Phase.LOOPS
+    requires = (Property.TENSOR_PROGRAMS, Property.FUSED)
+    ensures = (Property.SCHEDULED,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every PrimFunc that some family takes."""

@@ -1,10 +1,14 @@
-"""What a pass is: a name, the phase of the pipeline that it belongs to, and `apply`."""
+"""What a pass is: a name, the phase of the pipeline that it belongs to, what it requires of a
+module and ensures of its result, and `apply`.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import tvm
+
+from compiler.passes.framework.properties import Property
 
 
 class Phase(Enum):
@@ -16,11 +20,21 @@ class Phase(Enum):
     LOOPS = "loops"
     MEMORY_PLAN = "memory plan"
     VIRTUAL_MACHINE = "virtual machine"
+    LOWERED_LOOPS = "lowered loops"
+    FUNCTIONS = "functions"
+    DEVICE_FUNCTIONS = "device functions"
 
     @property
     def position(self) -> int:
         """1 for the first phase."""
         return list(Phase).index(self) + 1
+
+    @property
+    def is_by_kernel(self) -> bool:
+        """Whether its passes see tensor programs alone, mostly one at a time, from
+        `LOWERED_LOOPS` on.
+        """
+        return self.position >= Phase.LOWERED_LOOPS.position
 
 
 class Pass(Protocol):
@@ -28,14 +42,29 @@ class Pass(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in errors and dumps, unique among our passes."""
+        """The name in errors, dumps and `relaxd opt`, unique among our passes."""
 
     @property
     def phase(self) -> Phase:
         """Where in a pipeline the pass belongs."""
 
+    @property
+    def requires(self) -> tuple[Property, ...]:
+        """What must hold of the module that the pass gets."""
+
+    @property
+    def ensures(self) -> tuple[Property, ...]:
+        """What holds of its result."""
+
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Returns the rewritten module, or raises PassError. The module given may be changed."""
+
+
+class ModulePass:
+    """The base of our passes: requires and ensures nothing unless a subclass states it."""
+
+    requires: ClassVar[tuple[Property, ...]] = ()
+    ensures: ClassVar[tuple[Property, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -44,10 +73,12 @@ class FromTVM:
 
     phase: Phase
     inner: tvm.transform.Pass
+    requires: tuple[Property, ...] = ()
+    ensures: tuple[Property, ...] = ()
 
     @property
     def name(self) -> str:
-        """As TVM knows the pass, such as `FuseOps`."""
+        """As TVM knows the pass, such as `FuseOps` or `tirx.UnrollLoop`."""
         return str(self.inner.info.name)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:

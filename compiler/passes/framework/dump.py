@@ -22,8 +22,9 @@ class Dump(Observer):
     """Writes into `folder`, as TVMScript without the values of constants:
 
     `00_import.py`, `10_graph.py` and so on: the module after each phase;
+    `70_lowered_loops/NAME.py` and so on: the functions after each phase that sees kernels alone;
     `kernels/NAME.py` and `kernels.json`: the scheduled kernels, and which family took each and why;
-    `passes.json`: the seconds of every pass;
+    `passes.json`: the seconds of every pass, of all kernels together below the loops;
     `NN_before_PASS.py`: where a pass fails, the module that it was given.
     """
 
@@ -51,22 +52,29 @@ class Dump(Observer):
 
     def phase_ended(self, phase: Phase, module: tvm.IRModule) -> None:
         """Writes the module, and behind the loops every kernel."""
-        self._write(f"{_number(phase)}_{phase.value.replace(' ', '_')}.py", _script(module))
+        name = f"{_number(phase)}_{phase.value.replace(' ', '_')}"
+        if phase.is_by_kernel:
+            self._write_functions(name, module)
+        else:
+            self._write(f"{name}.py", _script(module))
         self._write_passes()
         if phase is Phase.LOOPS:
             self._write_kernels(module)
 
     def _write_kernels(self, module: tvm.IRModule) -> None:
-        (self._folder / KERNELS).mkdir(exist_ok=True)
+        self._write_functions(KERNELS, module)
+        self._write(f"{KERNELS}.json", _json(kernel_table(module)))
+
+    def _write_functions(self, folder: str, module: tvm.IRModule) -> None:
+        (self._folder / folder).mkdir(exist_ok=True)
         for gvar, func in module.functions.items():
             if isinstance(func, tirx.PrimFunc):
-                self._write(f"{KERNELS}/{_file_name(gvar.name_hint)}.py", _script(func))
-        self._write(f"{KERNELS}.json", _json(kernel_table(module)))
+                self._write(f"{folder}/{_file_name(gvar.name_hint)}.py", _script(func))
 
     def _write_passes(self) -> None:
         rows = [
             {"phase": phase.value, "pass": name, "seconds": round(seconds, 4)}
-            for phase, name, seconds in self._timing.rows
+            for phase, name, seconds in self._timing.totals()
         ]
         self._write("passes.json", _json(rows))
 

@@ -10,19 +10,15 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.attributes import FAMILY
+from compiler.passes.framework.base import ModulePass, Phase
 
-FAMILY = "relaxd.family"
 TILE = "relaxd.tile"
 DECLINED = "relaxd.declined"
 
 REMEMBERED = "relaxd.remembered"
 """The attribute of a kernel that code generation is to note for later builds: the key of the
 note."""
-OBJECT = "relaxd.object"
-"""The attribute of a kernel that an earlier build compiled, and whose loops are not here: the key
-of its object."""
-
 GIVEN = "given"
 """The family of kernels whose loops were not written here: the importers and TVM bring some."""
 
@@ -86,7 +82,7 @@ def kernel_table(
 
 
 @dataclass(frozen=True)
-class DropKernelNotes:
+class DropKernelNotes(ModulePass):
     """Removes the notes but for the family, which decides what code generation simplifies, and
     those that code generation is to leave for later builds.
     """

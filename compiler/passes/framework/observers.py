@@ -4,7 +4,6 @@ import time
 from collections import defaultdict
 
 import tvm
-from tvm import relax
 
 from compiler.passes.framework.base import Pass, Phase
 
@@ -40,17 +39,16 @@ class Timing(Observer):
         """Notes the seconds."""
         self.rows.append((step.phase, step.name, time.perf_counter() - self._started))
 
+    def totals(self) -> list[tuple[Phase, str, float]]:
+        """The rows, with one row for a pass that runs once for each kernel."""
+        total: dict[tuple[Phase, str, int], float] = defaultdict(float)
+        for position, (phase, name, seconds) in enumerate(self.rows):
+            total[phase, name, 0 if phase.is_by_kernel else position] += seconds
+        return [(phase, name, seconds) for (phase, name, _), seconds in total.items()]
+
     def phases(self) -> dict[Phase, float]:
         """Seconds of each phase, in the order in which they ran."""
         total: dict[Phase, float] = defaultdict(float)
         for phase, _, seconds in self.rows:
             total[phase] += seconds
         return dict(total)
-
-
-class WellFormed(Observer):
-    """Raises behind the first pass that leaves a module which breaks Relax's rules."""
-
-    def after(self, step: Pass, module: tvm.IRModule) -> None:
-        """Raises TVM's error, which names the rule."""
-        relax.analysis.well_formed(module)

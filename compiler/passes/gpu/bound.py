@@ -9,11 +9,11 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from compiler.errors import PassError
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 
 
 @dataclass(frozen=True)
-class CheckBound:
+class CheckBound(ModulePass):
     """Refuses modules with a PrimFunc that stores, or calls the host, outside blockIdx and
     threadIdx.
     """

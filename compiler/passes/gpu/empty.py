@@ -10,12 +10,12 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.gpu.bound import is_kernel
 
 
 @dataclass(frozen=True)
-class SkipEmptyGrids:
+class SkipEmptyGrids(ModulePass):
     """Puts each grid of symbolic extents under a branch on the host that is taken where no extent
     is 0.
     """

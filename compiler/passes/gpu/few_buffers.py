@@ -7,8 +7,9 @@ from typing import Any
 import tvm
 from tvm import ir, relax, tirx, topi
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import bindings_within
+from compiler.passes.framework.properties import Property
 from compiler.passes.graph.apart import marked_apart
 from compiler.passes.graph.op_patterns import MARK, OPAQUE
 from compiler.tir.exprs import op_name
@@ -37,7 +38,7 @@ def _joined(builder: relax.BlockBuilder, group: list[Any], axis: int) -> Any:
 
 
 @dataclass(frozen=True)
-class FewBuffers:
+class FewBuffers(ModulePass):
     """Marks as opaque, so that FuseOps starts a kernel behind it, each program that would read more
     tensors with what is fused into it.
     """
@@ -45,6 +46,7 @@ class FewBuffers:
     most: int = MOST_BUFFERS
     name = "few_buffers"
     phase = Phase.TENSOR_PROGRAMS
+    requires = (Property.OP_PATTERNS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""

@@ -10,12 +10,12 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.tir.exprs import dtype_of
 
 
 @dataclass(frozen=True)
-class FiniteLimits:
+class FiniteLimits(ModulePass):
     """Replaces infinite constants of tensor programs by the greatest finite numbers of their types.
 
     The maximum and the softmax of values among which there is a finite one stay as they are. A row

@@ -11,8 +11,9 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.kernel_notes import KernelNote
+from compiler.passes.framework.properties import Property
 from compiler.passes.gpu.one_row import OneRow
 from compiler.passes.gpu.schedule import applied, dlight_rules
 from compiler.passes.gpu.trial import refusal
@@ -21,7 +22,7 @@ _REDUCE = 2
 
 
 @dataclass(frozen=True)
-class SplitLowBatch:
+class SplitLowBatch(ModulePass):
     """Rewrites each matmul with a symbolic number of rows into a branch on it, if both kernels take
     the matmul.
 
@@ -33,6 +34,7 @@ class SplitLowBatch:
     buckets: tuple[tuple[int, int], ...] = ((2, 2), (8, 4))
     name = "split_low_batch"
     phase = Phase.LOOPS
+    requires = (Property.TENSOR_PROGRAMS, Property.FUSED)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Schedules such matmuls; other tensor programs stay as they are."""

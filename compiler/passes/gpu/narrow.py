@@ -10,14 +10,14 @@ import tvm_ffi
 from tvm import ir, relax, te, tirx
 
 from compiler.errors import PassError
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.gpu.narrow_kernels import STORED, check_fits, narrow_kernel
 
 _WIDE, _NARROW = "int64", "int32"
 
 
 @dataclass(frozen=True)
-class Narrow:
+class Narrow(ModulePass):
     """Rewrites all integers and booleans to 32-bit integers, behind an `entry` of unchanged type.
 
     An int64 input is viewed as pairs of 32-bit words, of which the kernels read the low one; an

@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 
 from compiler.ir.indices import wrap
 from compiler.ir.ops.nbits import Blocks
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.gpu.one_row import UNPACKING
 from compiler.passes.gpu.rows import flat_shape
 from compiler.passes.graph.nbits_calls import read_nbits_call
@@ -21,7 +21,7 @@ _WORD = 32
 
 
 @dataclass(frozen=True)
-class PackWords:
+class PackWords(ModulePass):
     """Rewrites matmuls by matrices of 4 and 8 bits into tensor programs `[rows, depth]` by words
     `[columns, blocks, words]`, and reads of their rows into reads of words.
 

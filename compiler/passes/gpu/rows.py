@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, te
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -27,7 +27,7 @@ _ELEMENTWISE = frozenset(
 
 
 @dataclass(frozen=True)
-class FlattenRows:
+class FlattenRows(ModulePass):
     """Rewrites `matmul(x[..., K], constant [K, N])` to one axis of rows, with the weight transposed
     at compile time.
 

@@ -11,8 +11,9 @@ from tvm import tirx
 from tvm.s_tir import dlight
 
 from compiler.errors import PassError
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.kernel_notes import KernelNote
+from compiler.passes.framework.properties import Property
 from compiler.passes.gpu.bound import is_bound, is_kernel
 from compiler.passes.gpu.fallback import bind_nests, bind_one_thread
 from compiler.passes.gpu.trial import refusal
@@ -35,12 +36,13 @@ Rule = Callable[[tirx.PrimFunc], tirx.PrimFunc | None]
 
 
 @dataclass(frozen=True)
-class ScheduleOnGrid:
+class ScheduleOnGrid(ModulePass):
     """Binds the tensor programs of a module to blocks and threads of `target`, which has a host."""
 
     target: tvm.target.Target
     name = "schedule_on_grid"
     phase = Phase.LOOPS
+    requires = (Property.TENSOR_PROGRAMS, Property.FUSED)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Raises PassError naming a tensor program that no rule can schedule."""

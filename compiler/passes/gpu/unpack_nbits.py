@@ -8,13 +8,13 @@ from tvm import relax, te
 
 from compiler.ir.indices import wrap
 from compiler.ir.ops.nbits import reals
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.nbits_calls import read_nbits_call
 from compiler.passes.graph.rewriting import rewrite_functions
 
 
 @dataclass(frozen=True)
-class UnpackNBits:
+class UnpackNBits(ModulePass):
     """Rewrites matmuls by matrices of few bits into `matmul(x, constant [K, N])`, and reads of
     their rows into those of constants.
     """

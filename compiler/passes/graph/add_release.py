@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from relaxd.contract.manifest import RELEASE
 
 
 @dataclass(frozen=True)
-class AddRelease:
+class AddRelease(ModulePass):
     """Adds a function that returns nothing.
 
     The virtual machine holds its last result until the next call, so outputs would take their

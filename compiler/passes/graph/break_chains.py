@@ -11,7 +11,8 @@ from typing import Any
 import tvm
 from tvm import ir, relax, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
 from compiler.passes.graph.apart import marked_apart
 from compiler.passes.graph.op_patterns import INJECTIVE, MARK, OPAQUE
 from compiler.tir.exprs import Expr, children, op_name
@@ -27,13 +28,14 @@ simplifier puts values in the place of the variables that they are bound to.
 
 
 @dataclass(frozen=True)
-class BreakChains:
+class BreakChains(ModulePass):
     """Marks as opaque, so that FuseOps starts a kernel behind it, each elementwise program whose
     expression would be too large.
     """
 
     name = "break_chains"
     phase = Phase.TENSOR_PROGRAMS
+    requires = (Property.OP_PATTERNS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""

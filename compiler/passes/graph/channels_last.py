@@ -16,7 +16,7 @@ from tvm import relax
 
 from compiler.ir.arrays import as_constant, values_of
 from compiler.ir.blocks import in_blocks
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.relabel import relabel
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.passes.graph.shuffles import Shuffle, channels_taken, shuffled_groups
@@ -44,7 +44,7 @@ CONVOLUTIONS = {
 
 
 @dataclass(frozen=True)
-class ChannelsLast:
+class ChannelsLast(ModulePass):
     """Rewrites float32 convolutions with constant weights, and the operators between them, to
     [N, H, W, C] or [N, D, H, W, C].
     """

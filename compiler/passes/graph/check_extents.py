@@ -16,7 +16,7 @@ from tvm_ffi import StructuralKey
 
 from compiler.ir.checks import ATTRIBUTE, FIRST, messages_of
 from compiler.ir.imported import Ranges
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir import ranges
@@ -35,7 +35,7 @@ _SHAPES: dict[str, tuple[int, Callable[[Any], str]]] = {
 
 
 @dataclass(frozen=True)
-class CheckExtents:
+class CheckExtents(ModulePass):
     """Every run fails that would break the rule for extents (see `compiler.tir.ranges`).
 
     ranges: of the dims of `main`, by which most tensors need no check. What the dims of its inputs

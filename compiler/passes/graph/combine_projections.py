@@ -19,7 +19,7 @@ from tvm import relax
 from tvm_ffi import StructuralKey
 
 from compiler.ir.arrays import as_constant, values_of
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -61,7 +61,7 @@ Group = tuple[Branch, ...]
 
 
 @dataclass(frozen=True)
-class CombineProjections:
+class CombineProjections(ModulePass):
     """Combines float32 projections of one tensor whose results are split into heads."""
 
     name = "combine_projections"

@@ -8,13 +8,13 @@ from typing import Any
 
 import tvm
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import dims_defined, used_by
 from compiler.passes.graph.reordered import reordered
 
 
 @dataclass(frozen=True)
-class DefineFirst:
+class DefineFirst(ModulePass):
     """Moves each binding of a dataflow block behind those that define its tensors and dims."""
 
     name = "define_first"

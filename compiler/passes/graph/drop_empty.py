@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
@@ -19,7 +19,7 @@ _MEANS = ("relax.mean", "relax.variance", "relax.std")
 
 
 @dataclass(frozen=True)
-class DropEmpty:
+class DropEmpty(ModulePass):
     """Replaces tensors with an extent that is known to be 0 by zeros of their shape, leaves them
     out of concatenations, and replaces means over no elements by NaN.
     """

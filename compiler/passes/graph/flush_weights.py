@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from compiler.ir.arrays import aligned, as_constant, values_of
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -35,7 +35,7 @@ _AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
-class FlushWeights:
+class FlushWeights(ModulePass):
     """Replaces float32 weights of matmuls and convolutions, and what scales or shifts the results
     of these, by the same without subnormal numbers.
 

@@ -10,12 +10,12 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import bindings_within
 
 
 @dataclass(frozen=True)
-class FoldConstants:
+class FoldConstants(ModulePass):
     """Runs TVM's pass where a module has anything for it."""
 
     name = "fold_constants"

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from compiler.ir.arrays import as_constant, values_of
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -45,7 +45,7 @@ _FOLDS: dict[str, Callable[[Any, np.ndarray], np.ndarray | None]] = {
 
 
 @dataclass(frozen=True)
-class FoldLayout:
+class FoldLayout(ModulePass):
     """Replaces layout operators on constants by constants."""
 
     name = "fold_layout"

@@ -20,7 +20,7 @@ from compiler.passes.cpu.families.attention.program import (
     Place,
     attention,
 )
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph import accesses
 from compiler.passes.graph.axis_parts import Part, read_part, read_prefix
 from compiler.passes.graph.axis_repeats import read_repeat
@@ -35,7 +35,7 @@ OPAQUE = {"op_pattern": 8}
 
 
 @dataclass(frozen=True)
-class FuseAttention:
+class FuseAttention(ModulePass):
     """Replaces each float32 attention with a known head size by one tensor program.
 
     Of a library that keeps caches, a query's result does not depend on how many queries there are:

@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 
 from compiler.ir.arrays import as_constant, values_of
 from compiler.ir.imported import Ranges
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.op_patterns import INJECTIVE, MARK
 from compiler.passes.graph.places import extents
 from compiler.passes.graph.rewriting import constant_of, is_weight, rewrite_functions
@@ -31,7 +31,7 @@ columns the weight has.
 
 
 @dataclass(frozen=True)
-class GatherProducts:
+class GatherProducts(ModulePass):
     """Replaces concat(x[i], x[j], y) @ w by (x @ u)[i] + (x @ v)[j] + y @ z, where u, v and z are
     the rows of w in order, and the declared ranges allow TIMES as many places in i as rows in x.
 

@@ -11,7 +11,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -28,7 +28,7 @@ ELEMENTWISE = frozenset(
 
 
 @dataclass(frozen=True)
-class LiftViews:
+class LiftViews(ModulePass):
     """Rewrites `op(view(x))` to `view(op(x))`, and `view(view(x))` to one view, or to x if the
     shapes are equal.
 

@@ -10,19 +10,21 @@ from tvm.ir import StringImm
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from compiler.ir.checks import messages_of
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
 
 _CONTEXT = re.compile(r"ErrorContext\(match_cast, ty=R\.Shape\(\[(?:.*, )?(\d+)\]\)\)")
 
 
 @dataclass(frozen=True)
-class NameChecks:
+class NameChecks(ModulePass):
     """Replaces the number of each check in a module lowered to calls of the virtual machine by
     `{{message}}`.
     """
 
     name = "name_checks"
     phase = Phase.VIRTUAL_MACHINE
+    requires = (Property.SYMBOLS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Changes the module in place."""

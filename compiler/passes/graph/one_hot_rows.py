@@ -9,14 +9,14 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.op_patterns import INJECTIVE, MARK
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 
 @dataclass(frozen=True)
-class OneHotRows:
+class OneHotRows(ModulePass):
     """Replaces astype(equal(index, 0 .. V - 1)) @ table by rows of the table, zeros where an index
     is none of these. Tables with an infinity or NaN stay: zero times these is not zero.
     """

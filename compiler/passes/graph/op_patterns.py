@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import sym, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import loads
 from compiler.tir.stages import Stage, read_program
 
@@ -22,11 +23,12 @@ MARK = "op_pattern"
 
 
 @dataclass(frozen=True)
-class CorrectPatterns:
+class CorrectPatterns(ModulePass):
     """Marks as injective the programs whose result has other extents than the tensors they read."""
 
     name = "correct_patterns"
     phase = Phase.TENSOR_PROGRAMS
+    requires = (Property.OP_PATTERNS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Marks PrimFuncs behind AnnotateTIROpPattern."""

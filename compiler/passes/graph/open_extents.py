@@ -12,7 +12,8 @@ from typing import Any
 import tvm
 from tvm import relax, sym, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import as_int, const, op_name, substitute
 
@@ -24,13 +25,14 @@ _UNKNOWN = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class HideOpenBounds:
+class HideOpenBounds(ModulePass):
     """Writes extents that hold a dim without a maximum, and those that TVM bounds by `LOOSE` times
     what they are where all dims are at their maxima, so that TVM finds no upper bound.
     """
 
     name = "hide_open_bounds"
     phase = Phase.MEMORY_PLAN
+    requires = (Property.DESTINATIONS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites the allocations of every Relax function, ahead of StaticPlanBlockMemory."""

@@ -11,19 +11,21 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
 
 
 @dataclass(frozen=True)
-class OrderDims:
+class OrderDims(ModulePass):
     """Moves the parameters of tensor programs that are no buffers into the order of their first use
     by extents of the buffers or, without one, by the loops.
     """
 
     name = "order_dims"
     phase = Phase.TENSOR_PROGRAMS
+    requires = (Property.FUSED,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites such programs and their calls; returns the same module if none is to change."""

@@ -10,13 +10,13 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.tir.exprs import as_int, loads
 from compiler.tir.loops import seq
 
 
 @dataclass(frozen=True)
-class OrderSlots:
+class OrderSlots(ModulePass):
     """Sorts statements that each compute one slot of the shape heap, and read none of the slots
     that the others compute.
     """

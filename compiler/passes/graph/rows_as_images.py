@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.channels_last import ELEMENTWISE, REDUCTIONS
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
@@ -24,7 +24,7 @@ ROW = 3
 
 
 @dataclass(frozen=True)
-class RowsAsImages:
+class RowsAsImages(ModulePass):
     """Moves operators on squeezed images in front of the squeeze."""
 
     name = "rows_as_images"

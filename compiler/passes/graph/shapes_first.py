@@ -13,14 +13,14 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import dims_defined, used_by
 from compiler.passes.graph.reordered import reordered
 from compiler.tir.exprs import op_name
 
 
 @dataclass(frozen=True)
-class ShapesFirst:
+class ShapesFirst(ModulePass):
     """Moves each `relax.tensor_to_shape` of a dataflow block, and the casts that match its dims, in
     front of whatever they do not need. All else keeps its order, so that an operator stays behind
     the check of what it reads.

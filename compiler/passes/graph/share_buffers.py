@@ -11,7 +11,8 @@ import tvm
 from tvm import relax
 from tvm_ffi import StructuralKey
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
 
 _ALLOCATE = "relax.memory.alloc_tensor"
 _SHAPED = {_ALLOCATE: 2, "relax.reshape": 1}
@@ -19,13 +20,14 @@ _SHAPED = {_ALLOCATE: 2, "relax.reshape": 1}
 
 
 @dataclass(frozen=True)
-class ShareBuffers:
+class ShareBuffers(ModulePass):
     """Makes equal `alloc_tensor` calls of a function once, and their shapes too; the branches of an
     If stay as they are.
     """
 
     name = "share_buffers"
     phase = Phase.MEMORY_PLAN
+    requires = (Property.DESTINATIONS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function of a module whose memory is planned."""

@@ -11,11 +11,11 @@ import tvm
 import tvm_ffi
 from tvm import ir, relax, sym, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 
 
 @dataclass(frozen=True)
-class SimplifyExtents:
+class SimplifyExtents(ModulePass):
     """Simplifies the extents of tensors and shapes in graphs, and of buffers in programs."""
 
     name = "simplify_extents"

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.nbits_calls import is_product
 from compiler.passes.graph.places import Axes, extents, operand_axes, operands_of, same
 from compiler.passes.graph.rewriting import rebind, rewrite_functions
@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class SliceEarly:
+class SliceEarly(ModulePass):
     """Moves slices of one place in front of operators that compute each place by itself, as far as
     a matmul is computed for one place instead of all.
     """

@@ -10,14 +10,14 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.axis_parts import read_part
 from compiler.passes.graph.rewriting import reads_of, rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 
 @dataclass(frozen=True)
-class SliceHeads:
+class SliceHeads(ModulePass):
     """Rewrites `reshape(x[.., a:b], [.., h, d])` to `reshape(x, [.., H, d])[.., a/d : b/d, :]`
     where d divides a, b and the axis.
     """

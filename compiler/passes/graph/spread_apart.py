@@ -11,8 +11,9 @@ from typing import Any
 import tvm
 from tvm import relax, sym, tirx
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import bindings_within
+from compiler.passes.framework.properties import Property
 from compiler.passes.graph.apart import marked_apart
 from compiler.passes.graph.op_patterns import BROADCAST, FUSABLE, INJECTIVE, MARK, OPAQUE
 from compiler.tir.exprs import as_int, fixed, loads, op_name, uses
@@ -21,13 +22,14 @@ from compiler.tir.stages import Stage, read_program
 
 
 @dataclass(frozen=True)
-class SpreadApart:
+class SpreadApart(ModulePass):
     """Marks as injective, so that FuseOps starts a kernel with it, each elementwise program that
     has more results than the matmul, convolution or chain behind one that it reads.
     """
 
     name = "spread_apart"
     phase = Phase.TENSOR_PROGRAMS
+    requires = (Property.OP_PATTERNS,)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""

@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx, topi
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
@@ -17,7 +17,7 @@ _NAMES = {"relax.sum": "sum_squares", "relax.mean": "mean_squares"}
 
 
 @dataclass(frozen=True)
-class SumSquares:
+class SumSquares(ModulePass):
     """Replaces sums and means of `x * x`, as in RMS norms and variances, by programs that read
     `x`.
     """

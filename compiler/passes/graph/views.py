@@ -12,7 +12,7 @@ import tvm
 from tvm import relax, topi
 
 from compiler.passes.cpu.families.copy.match import IN_ORDER, marked
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -31,7 +31,7 @@ def legalize_reshape(builder: relax.BlockBuilder, call: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Views:
+class Views(ModulePass):
     """Replaces calls of marked programs by `relax.reshape`, unless their result may be one of the
     function's or of a branch's.
 

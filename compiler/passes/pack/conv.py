@@ -22,7 +22,7 @@ from compiler.passes.cpu.families.winograd.program import (
 )
 from compiler.passes.cpu.families.winograd.tile import width_of
 from compiler.passes.cpu.shared.register_tile import panel_width
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
@@ -88,7 +88,7 @@ def _pair(values: Any) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class PackConv:
+class PackConv(ModulePass):
     """Rewrites float32 convolutions with channels last into tensor programs over packed weights.
 
     ranges: a dim's `opt` decides between layouts of which one is better for small images and the

@@ -12,7 +12,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     MOVING,
@@ -45,7 +45,7 @@ EXACT = 1 << 24
 
 
 @dataclass(frozen=True)
-class PackInteger:
+class PackInteger(ModulePass):
     """Rewrites float32 `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` into
     integer tensor programs.
 

@@ -9,7 +9,7 @@ from tvm import relax, te
 
 from compiler.ir.arrays import aligned, as_constant, values_of
 from compiler.passes.cpu.shared.register_tile import panel_width
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
@@ -34,7 +34,7 @@ def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class PackMatmul:
+class PackMatmul(ModulePass):
     """Rewrites float32 `matmul(x, constant [K, N])` into a tensor program over packed panels. Rows
     of a table that is also the weight of a matmul are read from its panels, so that it is there
     once. A single column stays as it is: its products are sums along K, in vectors of K.

@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 
 from compiler.ir.ops.nbits import HALF, Blocks, real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, Form, product_of, stage_of
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.nbits_calls import NBitsCall, read_nbits_call
 from compiler.passes.graph.rewriting import FUSABLE, rewrite_functions
 from compiler.targets.vector_unit import VectorUnit
@@ -114,7 +114,7 @@ def _beside(values: Array, width: int) -> Array:
 
 
 @dataclass(frozen=True)
-class PackNBits:
+class PackNBits(ModulePass):
     """Rewrites matmuls by matrices of few bits into programs over panels. Rows of a matrix that is
     also one of a matmul are read from its panels, so that it is there once.
     """

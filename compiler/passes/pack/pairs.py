@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 from compiler.passes.cpu.families.matmul.pairs import STAGE, weight_at
 from compiler.passes.cpu.shared.bfloats import HELD, rounded
 from compiler.passes.cpu.shared.register_tile import panel_width, panel_widths
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
@@ -61,7 +61,7 @@ def pack_pairs(runs: Sequence[Array], width: int) -> Array:
 
 
 @dataclass(frozen=True)
-class PackPairs:
+class PackPairs(ModulePass):
     """Rewrites `matmul(x, constant [K, N])` and NHWC `conv2d(x, constant OHWI)` whose x is rounded
     to bfloat16, as `RoundOperands` writes that, into programs over pairs.
     """

@@ -12,7 +12,7 @@ from tvm import relax
 
 from compiler.ir.imported import Imported, Ranges
 from compiler.ir.origins import position_of
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions
 from compiler.passes.pack.attentions import Product, products_of_attentions
 from compiler.passes.pack.conv import Window, suits_winograd
@@ -31,7 +31,7 @@ _OPERATORS = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
 @dataclass(frozen=True)
-class RoundOperands:
+class RoundOperands(ModulePass):
     """Writes casts to bfloat16 and back before both operands, weights being rounded at once, so
     that graph passes see matmuls and convolutions of float32; `PackPairs` narrows them.
 

@@ -11,7 +11,7 @@ from tvm import relax
 from compiler.ir.ops.nbits import HALF
 from compiler.ir.ops.rounding import BITS, BLOCK, bytes_of, made_of, objection
 from compiler.ir.weights import LEAST, FileWeight, Rounded, Rounding, digest_of
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import constant_of, is_weight, rewrite_functions
 from compiler.passes.pack.tied import calls_of, table_of_rows
 from compiler.tir.exprs import op_name
@@ -27,7 +27,7 @@ _BOTH_WAYS = "sums go along its rows and along its columns"
 
 
 @dataclass(frozen=True)
-class RoundWeights:
+class RoundWeights(ModulePass):
     """Replaces large weights that the model's file holds by their rounded values, still float32, so
     that passes over matmuls see what they know; `StoreWeights` narrows them.
 

@@ -10,7 +10,7 @@ from tvm import relax
 from compiler.ir.ops.nbits import PRODUCTS, ROWS, Blocks, product_program, reals, rows_program
 from compiler.ir.ops.rounding import BITS, found_table, objection, round_table
 from compiler.ir.weights import LEAST
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.graph.rewriting import (
     FUSABLE,
     constant_of,
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class StoreWeights:
+class StoreWeights(ModulePass):
     """Rewrites matmuls by constants that the form holds exactly, and reads of their rows, into
     programs over numbers of few bits, as importers write those of `MatMulNBits`.
 

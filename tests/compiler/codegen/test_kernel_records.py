@@ -16,7 +16,8 @@ from compiler.codegen.kernel_records import decoded, encoded
 from compiler.link.library import link_library
 from compiler.passes.cpu.recall import Recalled
 from compiler.passes.cpu.schedule import ScheduleKernels
-from compiler.passes.framework.kernel_notes import OBJECT, KernelNote, kernel_table
+from compiler.passes.framework.attributes import OBJECT
+from compiler.passes.framework.kernel_notes import KernelNote, kernel_table
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.runtimes import canonical
 from compiler.targets import Target, resolve

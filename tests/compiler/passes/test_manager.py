@@ -16,7 +16,7 @@ from compiler.bundle.weights import Written
 from compiler.codegen import generate
 from compiler.errors import CodegenError, PassError, is_out_of_memory
 from compiler.passes import manager
-from compiler.passes.framework.base import FromTVM, Pass, Phase
+from compiler.passes.framework.base import FromTVM, ModulePass, Pass, Phase
 from relaxd.contract.manifest import FileEntry
 
 HOST = targets.resolve("native")
@@ -46,7 +46,7 @@ def broken(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRMo
 
 
 @dataclass(frozen=True)
-class Wrapping:
+class Wrapping(ModulePass):
     """A pass of ours that runs one of TVM's inside."""
 
     inner: tvm.transform.Pass | None

@@ -5,12 +5,14 @@ from dataclasses import fields, is_dataclass
 import pytest
 
 from compiler import targets
+from compiler.errors import PassError
 from compiler.passes.framework.base import FromTVM, Pass, Phase
+from compiler.passes.framework.checks import check_order
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.passes.pack.round_weights import RoundWeights
-from compiler.passes.pipelines import pipeline
+from compiler.passes.pipelines import Interface, pipeline
 from compiler.targets.vector_unit import VectorUnit
-from relaxd.contract.options import WeightForm
+from relaxd.contract.options import Flavour, WeightForm
 
 TARGETS = ("x86-64-v3", "aarch64", "cuda-sm80", "webgpu")
 
@@ -23,7 +25,31 @@ def steps_of(name: str) -> tuple[Pass, ...]:
 def test_phases_run_in_order_and_none_is_left_out(name: str) -> None:
     phases = [step.phase for step in steps_of(name)]
     assert phases == sorted(phases, key=lambda phase: phase.position)
-    assert set(phases) == set(Phase)
+    expected = set(Phase)
+    if name == "webgpu":
+        # A page launches its kernels.
+        expected -= {Phase.VIRTUAL_MACHINE, Phase.FUNCTIONS}
+    elif name != "cuda-sm80":
+        expected -= {Phase.DEVICE_FUNCTIONS}
+    assert set(phases) == expected
+
+
+def test_c_functions_need_no_virtual_machine() -> None:
+    interface = Interface(Flavour.STANDALONE, "relaxd_m")
+    steps = pipeline(targets.resolve("cortex-m4"), {}, interface=interface)
+    assert Phase.VIRTUAL_MACHINE not in {step.phase for step in steps}
+    names = [step.name for step in steps]
+    assert {"make_c_functions", "narrow_indices", "unroll_pairs"} <= set(names)
+    assert "serialize_loops" not in names
+
+
+def test_an_order_without_what_a_pass_requires_is_refused() -> None:
+    steps = steps_of("x86-64-v3")
+    flatten = next(step for step in steps if step.name == "flatten_buffers")
+    with pytest.raises(PassError, match="flatten_buffers requires no_blocks") as caught:
+        check_order([step for step in steps if step.name != "s_tir.LowerOpaqueBlock"])
+    assert caught.value.failure.code == "pass.order"
+    check_order([flatten], flatten.requires)
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -53,7 +79,8 @@ def test_weights_are_flushed_behind_what_knows_them_by_their_values_alone(beside
 def test_tvm_passes_keep_their_names() -> None:
     names = [step.name for step in steps_of("x86-64-v3")]
     assert names.index("FuseOps") < names.index("FuseTIR") < names.index("schedule_kernels")
-    assert names[-1] == "name_checks"
+    assert names.index("name_checks") < names.index("tirx.BindTarget")
+    assert names[-1] == "lower_intrinsics"
 
 
 def test_only_targets_that_need_them_get_some_passes() -> None:

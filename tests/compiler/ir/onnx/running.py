@@ -11,12 +11,11 @@ import tvm
 from onnx import helper, numpy_helper
 from tvm import relax
 
-from compiler.codegen import host_code
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.ir import import_model
 from compiler.ir.imported import Imported
 from relaxd.contract.request import CompileRequest
-from tests.compiler.quick_code import QUICK
+from tests.compiler.quick_code import QUICK, register_lowering
 
 onnxruntime.disable_telemetry_events()
 
@@ -90,7 +89,7 @@ def build(
             steps.FuseTIR(),
         ]
         lowered = tvm.transform.Sequential(order)(imported.module)
-        executable = relax.build(lowered, QUICK, tir_pipeline=host_code.register())
+        executable = relax.build(lowered, QUICK, tir_pipeline=register_lowering())
     return Built(imported, relax.VirtualMachine(without_tail_calls(executable), tvm.cpu()))
 
 

@@ -10,13 +10,12 @@ import torch
 import tvm
 from tvm import relax
 
-from compiler.codegen import host_code
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.ir import import_torchscript
 from compiler.ir.imported import Imported
 from compiler.verify.reference.torch import flattened
 from relaxd.contract.request import CompileRequest
-from tests.compiler.quick_code import QUICK
+from tests.compiler.quick_code import QUICK, register_lowering
 
 torch.set_num_threads(1)
 SIZES = (3, 1, 4, 7, 13)
@@ -65,7 +64,7 @@ class Compiled:
             lowered = tvm.transform.Sequential(
                 [getattr(relax.transform, name)() for name in _PASSES]
             )(self.imported.module)
-            executable = relax.build(lowered, QUICK, tir_pipeline=host_code.register())
+            executable = relax.build(lowered, QUICK, tir_pipeline=register_lowering())
             self._machine = relax.VirtualMachine(without_tail_calls(executable), tvm.cpu())
 
     def __call__(self, **feeds: Any) -> dict[str, np.ndarray[Any, Any]]:

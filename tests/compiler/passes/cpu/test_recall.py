@@ -8,8 +8,8 @@ from tvm import relax, te, tirx
 
 from compiler.passes.cpu.recall import Recalled, RecallKernels
 from compiler.passes.cpu.schedule import ScheduleKernels
+from compiler.passes.framework.attributes import OBJECT
 from compiler.passes.framework.kernel_notes import (
-    OBJECT,
     REMEMBERED,
     DropKernelNotes,
     KernelNote,

@@ -8,10 +8,12 @@ import pytest
 import tvm
 from tvm import relax
 
+from compiler.codegen.generate import generate
 from compiler.errors import PassError
 from compiler.passes import manager
-from compiler.passes.framework.base import Phase
+from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.dump import Dump
+from compiler.passes.pipelines import pipeline
 from relaxd.contract.manifest import DUMP_START
 from tests.compiler.conftest import HOST, build_module
 
@@ -30,7 +32,7 @@ def module():
 def test_every_phase_and_kernel_has_a_file(module, tmp_path):
     dump = Dump(tmp_path / "dump")
     dump.imported(module)
-    manager.lower(module, HOST, {}, (dump,))
+    generate(manager.lower(module, HOST, {}, (dump,)), HOST, observers=(dump,))
     assert sorted(path.name for path in (tmp_path / "dump").glob("*.py")) == [
         DUMP_START,
         "10_graph.py",
@@ -52,8 +54,15 @@ def test_every_phase_and_kernel_has_a_file(module, tmp_path):
     (row,) = json.loads((tmp_path / "dump" / "kernels.json").read_text())
     assert (row["name"], row["family"]) == ("panel_matmul", "matmul")
     passes = json.loads((tmp_path / "dump" / "passes.json").read_text())
-    assert [row["pass"] for row in passes][-1] == "name_checks"
-    assert {row["phase"] for row in passes} == {phase.value for phase in Phase}
+    assert [row["pass"] for row in passes] == [step.name for step in pipeline(HOST, {})]
+    assert {row["phase"] for row in passes} == {
+        phase.value for phase in Phase if phase is not Phase.DEVICE_FUNCTIONS
+    }
+    loops = (tmp_path / "dump" / "70_lowered_loops" / "panel_matmul.py").read_text()
+    assert "T.sblock" not in loops
+    assert "T.vectorized" not in loops
+    function = (tmp_path / "dump" / "80_functions" / "panel_matmul.py").read_text()
+    assert '"calling_conv"' in function
 
 
 def test_constants_are_named_and_not_written_out(module, tmp_path):
@@ -64,7 +73,7 @@ def test_constants_are_named_and_not_written_out(module, tmp_path):
 
 
 @dataclass(frozen=True)
-class Failing:
+class Failing(ModulePass):
     name = "failing"
     phase = Phase.PACK
 

@@ -8,9 +8,9 @@ from tvm import relax, tirx
 from compiler import targets
 from compiler.passes import manager
 from compiler.passes.cpu.families.table import FAMILIES
+from compiler.passes.framework.attributes import FAMILY
 from compiler.passes.framework.kernel_notes import (
     DECLINED,
-    FAMILY,
     TILE,
     DropKernelNotes,
     KernelNote,

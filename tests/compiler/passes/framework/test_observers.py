@@ -9,15 +9,16 @@ from tvm import relax
 from compiler import targets
 from compiler.errors import PassError
 from compiler.passes import manager
-from compiler.passes.framework.base import FromTVM, Pass, Phase
-from compiler.passes.framework.observers import Observer, Timing, WellFormed
+from compiler.passes.framework.base import FromTVM, ModulePass, Pass, Phase
+from compiler.passes.framework.checks import CheckPasses
+from compiler.passes.framework.observers import Observer, Timing
 from tests.compiler.conftest import HOST, build_module
 
 MODULE = build_module(lambda builder, x: relax.op.add(x, x), {"x": (("n",), "float32")})
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(ModulePass):
     """Returns a fresh copy of the module."""
 
     name: str
@@ -28,7 +29,7 @@ class Nothing:
 
 
 @dataclass(frozen=True)
-class Failing:
+class Failing(ModulePass):
     name = "failing"
     phase = Phase.PACK
 
@@ -37,7 +38,7 @@ class Failing:
 
 
 @dataclass(frozen=True)
-class Unbinding:
+class Unbinding(ModulePass):
     """Leaves a function that reads a variable which nothing binds."""
 
     name = "unbinding"
@@ -95,12 +96,12 @@ def test_passes_are_timed() -> None:
 
 
 def test_a_pass_that_breaks_the_module_is_found() -> None:
-    manager.run((FromTVM(Phase.GRAPH, relax.transform.FoldConstant()),), MODULE, (WellFormed(),))
+    manager.run((FromTVM(Phase.GRAPH, relax.transform.FoldConstant()),), MODULE, (CheckPasses(),))
     with pytest.raises(Exception, match="is not defined"):
-        manager.run((Unbinding(),), MODULE, (WellFormed(),))
+        manager.run((Unbinding(),), MODULE, (CheckPasses(),))
 
 
 @pytest.mark.parametrize("name", ["opencl", "native"])
 def test_modules_are_well_formed_behind_every_pass(name: str) -> None:
     target = HOST if name == "native" else targets.resolve(name)
-    manager.lower(MODULE, target, {}, (WellFormed(),))
+    manager.lower(MODULE, target, {}, (CheckPasses(),))

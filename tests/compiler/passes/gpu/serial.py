@@ -15,9 +15,9 @@ from tvm import ir, relax, tirx
 from tvm.tirx.stmt import ForKind
 
 from compiler import targets
-from compiler.codegen import host_code
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.passes import manager
+from tests.compiler.quick_code import register_lowering
 
 
 def serial(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -58,7 +58,7 @@ class OnProcessor:
         processor = targets.resolve("x86-64-v2")
         lowered = manager.to_machine(tvm.IRModule(functions, attrs=module.attrs), processor, {})
         plain = tvm.target.Target({**processor.to_tvm(), "opt-level": 0})
-        built = relax.build(lowered, plain, relax_pipeline=None, tir_pipeline=host_code.register())
+        built = relax.build(lowered, plain, relax_pipeline=None, tir_pipeline=register_lowering())
         self._machine = relax.VirtualMachine(without_tail_calls(built), tvm.cpu())
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:

@@ -3,7 +3,7 @@ import pytest
 import tvm
 from tvm import tirx
 
-from compiler.passes.framework.kernel_notes import FAMILY
+from compiler.passes.framework.attributes import FAMILY
 from compiler.passes.gpu.bound import is_bound
 from compiler.passes.gpu.low_batch import SplitLowBatch
 from tests.compiler.passes.gpu.programs import product, target_of, twice

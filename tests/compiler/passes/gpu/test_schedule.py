@@ -4,7 +4,7 @@ from tvm import te, tirx
 from tvm.script import tirx as T
 
 from compiler.errors import PassError
-from compiler.passes.framework.kernel_notes import FAMILY
+from compiler.passes.framework.attributes import FAMILY
 from compiler.passes.gpu.bound import is_bound
 from compiler.passes.gpu.schedule import ScheduleOnGrid, applied, dlight_rules
 from compiler.passes.gpu.trial import refusal

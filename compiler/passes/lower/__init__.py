@@ -1,0 +1,1 @@
+"""From scheduled loops to functions that code generators take."""

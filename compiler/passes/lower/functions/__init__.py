@@ -1,0 +1,1 @@
+"""Flat loops to functions of a library's interface."""

@@ -1,0 +1,106 @@
+"""How a C function that a tensor program became is called."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+import tvm
+
+from compiler.tir.loops import SHARES
+
+
+@dataclass(frozen=True)
+class Task:
+    """A parallel loop as a function of its own: int32 index, int32 count, scratch, `params`. It
+    computes the iterations from index/count of them on to (index + 1)/count.
+
+    launch: the function that the kernel calls for it, with the context and `params`. params: None
+    for a pointer, the dtype of a number. flags: the position in `params` of the flags by which
+    workers take shares, None where the iterations are the tasks themselves.
+    """
+
+    symbol: str
+    launch: str
+    params: tuple[str | None, ...]
+    flags: int | None = None
+
+    @property
+    def alone(self) -> int:
+        """The count with which index 0 computes all tasks: a worker that is given no flags takes
+        everything at once.
+        """
+        return 1 if self.flags is None else SHARES
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A tensor program as a function: context and scratch where it `needs` them, `params`, and the
+    extents `dims`, each an axis of a parameter: (position, axis), as a number of `dim_types`.
+
+    scratch: bytes of working memory of each thread, as C in which `{d0}` stands for the first of
+    dims and `{p2}` for the parameter at position 2.
+    """
+
+    symbol: str
+    params: tuple[str | None, ...]
+    dims: tuple[tuple[int, int], ...]
+    dim_types: tuple[str, ...]
+    scratch: str
+    tasks: tuple[Task, ...]
+
+    @property
+    def needs_context(self) -> bool:
+        """Whether it starts threads."""
+        return bool(self.tasks)
+
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether it has working memory beyond the stack."""
+        return self.scratch != "0"
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> "Kernel":
+        """What `dataclasses.asdict` made a document of; raises KeyError, TypeError."""
+        tasks = [Task(**{**task, "params": tuple(task["params"])}) for task in document["tasks"]]
+        return cls(
+            document["symbol"],
+            tuple(document["params"]),
+            tuple((position, axis) for position, axis in document["dims"]),
+            tuple(document["dim_types"]),
+            document["scratch"],
+            tuple(tasks),
+        )
+
+
+def places_of(dims: Iterable[Any], scalars: Mapping[Any, int]) -> dict[Any, str]:
+    """What stands for the variables of a kernel in a size of its memory; scalars: the positions of
+    parameters.
+    """
+    named = {var: f"{{p{at}}}" for var, at in scalars.items()}
+    return named | {var: f"{{d{at}}}" for at, var in enumerate(dims)}
+
+
+def filled(size: str, dims: Sequence[str], params: Sequence[str]) -> tuple[str, list[str]]:
+    """A size of a kernel's memory, given the C texts of its dims and parameters, and those of them
+    that stand in it.
+    """
+    given = {f"d{at}": text for at, text in enumerate(dims)}
+    given |= {f"p{at}": text for at, text in enumerate(params)}
+    named = [name for _, name, _, _ in Formatter().parse(size) if name]
+    return size.format(**given), [given[name] for name in named]
+
+
+def take_symbol(prefix: str) -> str:
+    """The function by which threads take shares of a loop."""
+    return f"{prefix}_take"
+
+
+def extents_of(params: Any) -> dict[Any, tuple[int, int]]:
+    """By variable, the parameter and the axis of which it is the extent."""
+    found: dict[Any, tuple[int, int]] = {}
+    for index, param in enumerate(params):
+        for axis, extent in enumerate(getattr(param.ty, "shape", ())):
+            if isinstance(extent, tvm.ir.Var):
+                found.setdefault(extent, (index, axis))
+    return found

@@ -1,0 +1,60 @@
+"""Functions and sums of products as LLVM's, one expression at a time."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm_ffi import WalkResult
+
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.properties import Property
+from compiler.tir.exprs import LEAVES, Expr
+from compiler.tir.loops import with_body
+
+_TARGET = "target"
+
+
+@dataclass(frozen=True)
+class LowerIntrinsics(ModulePass):
+    """Runs TVM's LowerIntrin on the expressions of each function, without the loops, branches and
+    variables around them.
+
+    LowerIntrin tells an analyzer each loop, branch and variable, and asks the analyzer for nothing
+    but the signs of what is divided, which `TruncateDivisions` has settled.
+    """
+
+    name = "lower_intrinsics"
+    phase = Phase.FUNCTIONS
+    requires = (Property.TARGETS,)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every function."""
+        return map_programs(module, _changed)
+
+
+def _changed(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    # By address; the expression is kept, so that its address is not used again.
+    found: dict[int, Expr] = {}
+
+    def expression(node: Any) -> Any:
+        if not isinstance(node, LEAVES):
+            found[node.__chandle__()] = node
+        return WalkResult.SKIP
+
+    tvm_ffi.structural_walk(func.body, (tvm.ir.Expr, expression), order="pre")
+    if not found:
+        return func
+    # Arguments of a call: of statements in a row, TVM leaves out those that it finds constant.
+    call = tirx.call_extern("int32", "of", *found.values())
+    alone = tirx.PrimFunc([], tirx.Evaluate(call)).with_attr(_TARGET, func.attrs[_TARGET])
+    (done,) = tirx.transform.LowerIntrin()(tvm.IRModule({"alone": alone})).functions.values()
+    _name, *lowered = done.body.value.args
+    changed = dict(zip(found, lowered, strict=True))
+
+    def replaced(node: Any, _mutator: Any) -> Any:
+        return changed.get(node.__chandle__(), node)
+
+    return with_body(func, tvm_ffi.structural_mutate(func.body, [(tvm.ir.Expr, replaced)]))

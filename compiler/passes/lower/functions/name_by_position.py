@@ -1,0 +1,64 @@
+"""Names parameters and dims by their places: TVM writes their names into a kernel's messages, and
+equal loops are equal code, whichever model they are of.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.properties import Property
+from compiler.tir.building import emit, statements
+
+
+@dataclass(frozen=True)
+class NameByPosition(ModulePass):
+    """Names parameters `p0`, `p1`, ... and dims `d0`, `d1`, ... in every tensor program; what they
+    were called is declared within.
+    """
+
+    name = "name_by_position"
+    phase = Phase.FUNCTIONS
+    requires = (Property.FLAT_BUFFERS,)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every tensor program."""
+        return map_programs(module, _renamed)
+
+
+def _renamed(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    params = list(func.params)
+    plain = {
+        param: tirx.Var(f"p{place}", param.ty)
+        for place, param in enumerate(params)
+        if not _is_buffer(param)
+    }
+
+    def note(dim: Any) -> None:
+        plain.setdefault(dim, tirx.Var(f"d{len(plain)}", dim.ty))
+
+    def renamed(var: Any) -> Any:
+        return plain[var]
+
+    buffers = {place: param for place, param in enumerate(params) if _is_buffer(param)}
+    for param in buffers.values():
+        tvm_ffi.structural_walk(param.ty, (tirx.Var, note), order="pre")
+    with statements() as body:
+        for var, other in plain.items():
+            emit(tirx.Bind(var, other))
+        for place, param in buffers.items():
+            params[place] = tirx.Var(
+                f"p{place}", tvm_ffi.structural_map(param.ty, (tirx.Var, renamed))
+            )
+            emit(tirx.DeclBuffer(param, data=params[place].data))
+        emit(func.body)
+    params = [plain.get(param, param) for param in params]
+    return tirx.PrimFunc(params, body.stmt, func.ret_type, func.attrs, func.span)
+
+
+def _is_buffer(param: Any) -> bool:
+    return hasattr(param.ty, "shape")

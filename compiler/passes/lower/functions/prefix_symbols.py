@@ -1,0 +1,35 @@
+"""Prefixes the symbols of a module that becomes a system library, whose functions register
+themselves, under names that other models do not have.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import tvm
+from tvm import tirx
+
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.properties import Property
+
+
+@dataclass(frozen=True)
+class PrefixSymbols(ModulePass):
+    """Puts `prefix` before the symbol of every tensor program.
+
+    TVM's own AttachGlobalSymbol would do so too, but fails on calls of the virtual machine (0.27).
+    """
+
+    prefix: str
+    name = "prefix_symbols"
+    phase = Phase.VIRTUAL_MACHINE
+    requires = (Property.SYMBOLS,)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Renames every tensor program."""
+        renamed = map_programs(module, partial(_with_prefix, self.prefix))
+        return renamed.with_attr("system_lib_prefix", self.prefix)
+
+
+def _with_prefix(prefix: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
+    return func.with_attr("global_symbol", f"{prefix}{func.attrs['global_symbol']}")

@@ -1,0 +1,1 @@
+"""Scheduled loops to flat loops over vectors."""

@@ -1,0 +1,67 @@
+"""Quantizes by ARM's conversion that rounds and saturates, one instruction in place of two
+comparisons and a call: the Cortex-M4 has no other that rounds.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.properties import Property
+from compiler.tir.exprs import as_int, dtype_of, op_name
+from compiler.tir.loops import with_body
+
+
+@dataclass(frozen=True)
+class SaturateConversions(ModulePass):
+    """Writes round(v) + zero clamped in place of round(v clamped) + zero, of scalars; NaN becomes
+    zero.
+    """
+
+    name = "saturate_conversions"
+    phase = Phase.LOWERED_LOOPS
+    requires = (Property.NO_BFLOAT16_ARITHMETIC,)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every tensor program."""
+        return map_programs(
+            module,
+            lambda func: with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Add, _moved)])),
+        )
+
+
+def _moved(total: Any) -> Any:
+    """The clamped sum in place of int32(nearbyint(min(max(v, low - zero), high - zero))) + zero."""
+    rounded, zero = total.a, total.b
+    if not isinstance(rounded, tirx.Cast) or dtype_of(rounded) != "int32":
+        return total
+    value = _argument(rounded.value)
+    if not isinstance(value, tirx.Min) or not isinstance(value.a, tirx.Max):
+        return total
+    low, high = (_limit(one, zero) for one in (value.a.b, value.b))
+    if low is None or high is None:
+        return total
+    # The intrinsic gives the bits of the integer in a register of floats.
+    bits = tirx.call_llvm_pure_intrin("float32", "llvm.arm.vcvtr", value.a.a)
+    whole = tirx.reinterpret("int32", bits)
+    moved = tirx.call_llvm_pure_intrin("int32", "llvm.sadd.sat", whole, zero)
+    return tirx.max(tirx.min(moved, high), low)
+
+
+def _argument(call: Any) -> Any:
+    """What is rounded to a float32, None of other expressions."""
+    if op_name(call) != "tirx.nearbyint" or dtype_of(call) != "float32":
+        return None
+    return call.args[0]
+
+
+def _limit(limit: Any, zero: Any) -> Any:
+    """The number of float32(number - zero), None for another expression."""
+    if not isinstance(limit, tirx.Cast) or dtype_of(limit.value) != "int32":
+        return None
+    number = tvm.sym.Analyzer().simplify(limit.value + zero)
+    return None if as_int(number) is None else number

@@ -1,0 +1,41 @@
+"""Loops over two lanes for processors without vectors of two: LLVM would widen both lanes to 64
+bits each, and call a library for them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.tirx.stmt import ForKind
+
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.properties import Property
+from compiler.tir.exprs import as_int
+from compiler.tir.loops import with_body
+
+
+@dataclass(frozen=True)
+class UnrollPairs(ModulePass):
+    """Writes two statements in place of each vectorized loop over two lanes."""
+
+    name = "unroll_pairs"
+    phase = Phase.LOWERED_LOOPS
+    requires = (Property.FLAT_BUFFERS,)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every tensor program."""
+        return map_programs(
+            module,
+            lambda func: with_body(
+                func, tvm_ffi.structural_map(func.body, [(tirx.For, _unrolled)])
+            ),
+        )
+
+
+def _unrolled(loop: Any) -> Any:
+    if loop.kind != ForKind.VECTORIZED or as_int(loop.extent) != 2:
+        return loop
+    return tirx.For(loop.loop_var, loop.min, loop.extent, ForKind.UNROLLED, loop.body)

@@ -1,0 +1,108 @@
+"""A loop that runs over threads where that pays is compiled once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from compiler.codegen.side_by_side import compile_each
+from compiler.passes.lower.loops.merge_twin_loops import MergeTwinLoops
+from compiler.passes.manager import Lowering
+from compiler.tir.building import alloc, let, serial, share_out, statements, store
+from compiler.tir.exprs import Expr, const
+from tests.compiler.conftest import HOST
+
+FEWEST = 100
+COLUMNS = 16
+
+
+def kernel(emit_row: Callable[[Any, Any, Expr], None]) -> tvm.IRModule:
+    """A program over rows of 16 numbers, which threads share from 100 rows on."""
+    rows = tirx.Var("rows", "int64")
+    x, y = (tirx.decl_buffer([rows, const(COLUMNS)], "float32", name) for name in "xy")
+    with statements() as body:
+        for row in share_out(rows, rows >= const(FEWEST)):
+            emit_row(x, y, row)
+    block = s_tir.SBlock([], [], [], "root", body.stmt)
+    root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
+    func = tirx.PrimFunc([x, y], root).with_attrs(
+        {"global_symbol": "rows", "tirx.noalias": True, "s_tir": True}
+    )
+    return tvm.IRModule({"rows": func})
+
+
+def running_sums(x: Any, y: Any, row: Expr) -> None:
+    """With memory of a task's own, of both kinds."""
+    scratch = alloc([COLUMNS], "float32", "scratch", "global")
+    total = alloc([1], "float32", "total")
+    store(total, 0, 0)
+    with serial(COLUMNS) as column:
+        store(total, total[0] + x[row, column], 0)
+        store(scratch, total[0], column)
+    with serial(COLUMNS) as column:
+        store(y, scratch[column], row, column)
+
+
+@pytest.mark.parametrize("rows", [1, FEWEST - 1, FEWEST, 1009])
+def test_both_ways_compute_every_row(rows: int) -> None:
+    (made,) = compile_each(kernel(running_sums), HOST)
+    x = np.random.default_rng(rows).standard_normal((rows, COLUMNS)).astype("float32")
+    y = np.full_like(x, np.nan)
+    made["rows"](tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(y))
+    np.testing.assert_allclose(y, np.cumsum(x, axis=1, dtype="float32"), atol=1e-5)
+
+
+def test_the_body_is_there_once() -> None:
+    lowered = Lowering(HOST).lower(kernel(running_sums))
+    assert sorted(gvar.name_hint for gvar in lowered.functions) == ["rows", "rows.part0"]
+    copies = {
+        gvar.name_hint: str(func).count("scratch") for gvar, func in lowered.functions.items()
+    }
+    assert copies["rows"] == 0
+    assert copies["rows.part0"] > 0
+
+
+def test_a_part_that_fails_ends_the_kernel() -> None:
+    calls = [
+        node
+        for node in statements_of(Lowering(HOST).lower(kernel(running_sums))["rows"])
+        if isinstance(node, tirx.IfThenElse) and "part0" in str(node.condition)
+    ]
+    assert len(calls) == 2
+    assert all("tvm_throw_last_error" in str(call.then_case) for call in calls)
+
+
+def statements_of(func: tirx.PrimFunc) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (tirx.IfThenElse, found.append), order="pre")
+    return found
+
+
+def test_loops_that_differ_stay_apart() -> None:
+    """Some kernels simplify what they compute of a task's number."""
+    written = iter((1.0, 2.0))
+
+    def emit(x: Any, y: Any, row: Expr) -> None:
+        first = let("first", row * const(1))
+        store(y, x[first, 0] + tirx.const(next(written), "float32"), first, 0)
+
+    module = kernel(emit)
+    assert tvm_ffi.structural_equal(MergeTwinLoops().apply(module)["rows"], module["rows"])
+
+
+def test_what_is_no_choice_of_threads_stays() -> None:
+    """A branch between serial loops, as kernels have for the rest of a tile."""
+    x = tirx.decl_buffer([8], "float32", "x")
+    i, j, flag = (tirx.Var(name, "int64") for name in ("i", "j", "flag"))
+    loops = [
+        tirx.For(var, const(0), const(8), tirx.stmt.ForKind.SERIAL, tirx.BufferStore(x, 1.0, [var]))
+        for var in (i, j)
+    ]
+    given = tirx.PrimFunc([x, flag], tirx.IfThenElse(flag > const(0), *loops))
+    assert tvm_ffi.structural_equal(
+        MergeTwinLoops().apply(tvm.IRModule({"main": given}))["main"], given
+    )

@@ -1,0 +1,49 @@
+"""Loops over threads that become plain loops."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from compiler import targets
+from compiler.codegen.side_by_side import compile_each
+from compiler.passes.lower.loops.serialize_loops import SerializeLoops
+from compiler.tir.building import share_out, statements, store
+from compiler.tir.exprs import const
+from compiler.tir.loops import TAKE
+
+COLUMNS = 3
+
+
+def doubled(worth: Any) -> tvm.IRModule:
+    """A program over rows, which threads share where that is `worth` it."""
+    rows = tirx.Var("rows", "int64")
+    x, y = (tirx.decl_buffer([rows, const(COLUMNS)], "float32", name) for name in "xy")
+    with statements() as body:
+        for row in share_out(rows, worth(rows)):
+            for column in range(COLUMNS):
+                store(y, x[row, column] * tirx.const(2, "float32"), row, column)
+    block = s_tir.SBlock([], [], [], "root", body.stmt)
+    root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
+    func = tirx.PrimFunc([x, y], root).with_attrs(
+        {"global_symbol": "rows", "tirx.noalias": True, "s_tir": True}
+    )
+    return tvm.IRModule({"rows": func})
+
+
+@pytest.mark.parametrize("worth", [lambda rows: True, lambda rows: rows >= const(5)])
+def test_one_loop_over_every_row_is_left(worth: Any) -> None:
+    module = doubled(worth)
+    assert TAKE in str(module)
+    made = SerializeLoops().apply(module)
+    assert TAKE not in str(made)
+    assert str(made).count("* T.float32(2.0)") == COLUMNS
+    (code,) = compile_each(made, targets.resolve("native"))
+    for rows in (1, 4, 5, 300):
+        x = np.random.default_rng(rows).standard_normal((rows, COLUMNS)).astype("float32")
+        y = np.full_like(x, np.nan)
+        code["rows"](tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(y))
+        np.testing.assert_array_equal(y, 2 * x)
