@@ -33,6 +33,7 @@ from compiler.passes.graph.break_chains import BreakChains
 from compiler.passes.graph.channels_last import ChannelsLast
 from compiler.passes.graph.check_extents import CheckExtents
 from compiler.passes.graph.combine_projections import CombineProjections
+from compiler.passes.graph.correct_patterns import CorrectPatterns
 from compiler.passes.graph.define_first import DefineFirst
 from compiler.passes.graph.drop_empty import DropEmpty
 from compiler.passes.graph.flush_weights import FlushWeights
@@ -47,7 +48,6 @@ from compiler.passes.graph.legalize_softmax import legalize_softmax
 from compiler.passes.graph.lift_views import LiftViews
 from compiler.passes.graph.name_checks import NameChecks
 from compiler.passes.graph.one_hot_rows import OneHotRows
-from compiler.passes.graph.op_patterns import CorrectPatterns
 from compiler.passes.graph.open_extents import HideOpenBounds
 from compiler.passes.graph.order_dims import OrderDims
 from compiler.passes.graph.order_slots import OrderSlots

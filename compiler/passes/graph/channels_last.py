@@ -17,6 +17,7 @@ from tvm import relax
 from compiler.ir.arrays import as_constant, values_of
 from compiler.ir.blocks import in_blocks
 from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.graph.operator_kinds import ELEMENTWISE, REDUCTIONS
 from compiler.passes.graph.relabel import relabel
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.passes.graph.shuffles import Shuffle, channels_taken, shuffled_groups
@@ -24,17 +25,6 @@ from compiler.tir.exprs import op_name
 
 RANKS = (4, 5)
 """Ranks of images and of volumes."""
-
-_ELEMENTWISE = """
-    abs add astype ceil clip cos divide equal erf exp floor floor_divide floor_mod greater
-    greater_equal isnan less less_equal log logical_and logical_not logical_or logical_xor maximum
-    minimum mod multiply negative nn.gelu nn.gelu_tanh nn.leakyrelu nn.relu nn.relu6 nn.selu nn.silu
-    nn.softplus not_equal power round rsqrt sigmoid sign sin sqrt square subtract tan tanh where
-"""
-ELEMENTWISE = frozenset(f"relax.{name}" for name in _ELEMENTWISE.split())
-REDUCTIONS = {
-    f"relax.{name}": getattr(relax.op, name) for name in ("mean", "sum", "max", "min", "prod")
-}
 
 CONVOLUTIONS = {
     "relax.nn.conv2d": (relax.op.nn.conv2d, "NCHW", "NHWC", "OHWI"),

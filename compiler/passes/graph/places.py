@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.channels_last import ELEMENTWISE, REDUCTIONS
+from compiler.passes.graph.operator_kinds import ELEMENTWISE, REDUCTIONS
 from compiler.tir.exprs import as_int, op_name
 
 Axes = list[int | None]

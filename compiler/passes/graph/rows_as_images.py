@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.channels_last import ELEMENTWISE, REDUCTIONS
+from compiler.passes.graph.operator_kinds import ELEMENTWISE, REDUCTIONS
 from compiler.passes.graph.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
 

@@ -48,7 +48,8 @@ def test_a_faint_column_that_is_never_written_is_wrong(scale: float) -> None:
 def test_equal_roundings_of_a_faint_column_agree() -> None:
     random = np.random.default_rng(2)
     want = faint_column(3e-5)
-    sides = [want + (3e-5 * random.standard_normal(want.shape)).astype("float32") for _ in range(4)]
+    noises = 3e-5 * random.standard_normal((4, *want.shape))
+    sides = [want + noise.astype("float32") for noise in noises]
     assert error_share(np.abs(sides[0] - want), want) > WRONG
     assert judge(sides[0], want, *sides[1:]) is Verdict.PASSED
 

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.op_patterns import CorrectPatterns
+from compiler.passes.graph.correct_patterns import CorrectPatterns
 from compiler.passes.graph.spread_apart import SpreadApart
 from compiler.passes.manager import lower
 from tests.compiler.conftest import HOST, build_module

@@ -6,7 +6,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.op_patterns import INJECTIVE, MARK, CorrectPatterns
+from compiler.passes.graph.correct_patterns import CorrectPatterns
+from compiler.passes.graph.op_patterns import INJECTIVE, MARK
 from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes import references
 
