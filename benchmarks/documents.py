@@ -1,4 +1,4 @@
-"""What benchmarks that write docs/performance/ share: its files, the machine, JSON a row a line,
+"""Helpers of benchmarks that write docs/performance/: its files, the machine, JSON a row a line,
 and parts of a page between marks.
 """
 
@@ -29,31 +29,31 @@ def machine() -> dict[str, Any]:
     }
 
 
-def described(machine: Mapping[str, Any]) -> str:
+def describe(machine: Mapping[str, Any]) -> str:
     """A document's machine, for a sentence."""
-    place = f"{machine['processor']}, {machine['cores']} cores, {machine['isa']}"
-    return f"{place} with vectors of {machine['vector_bits']} bits"
+    position = f"{machine['processor']}, {machine['cores']} cores, {machine['isa']}"
+    return f"{position} with vectors of {machine['vector_bits']} bits"
 
 
 def write(document: Document, file: Path) -> None:
     """Replace the file, a row a line."""
     parts = []
     for name, value in document.items():
-        lines = ",\n  ".join(json.dumps(_rounded(one)) for one in value) if name == "rows" else ""
-        text = f"[\n  {lines}\n ]" if lines else json.dumps(_rounded(value))
+        lines = ",\n  ".join(json.dumps(_to_digits(one)) for one in value) if name == "rows" else ""
+        text = f"[\n  {lines}\n ]" if lines else json.dumps(_to_digits(value))
         parts.append(f" {json.dumps(name)}: {text}")
     unfinished = file.with_suffix(".partial")
     unfinished.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     unfinished.replace(file)
 
 
-def _rounded(value: Any) -> Any:
+def _to_digits(value: Any) -> Any:
     """Five digits of every float."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, Mapping):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+        return {name: _to_digits(one) for name, one in value.items()}
+    return [_to_digits(one) for one in value] if isinstance(value, list) else value
 
 
 def between(text: str, name: str, content: str) -> str:

@@ -208,8 +208,8 @@ def onnxruntime(subject: Subject) -> Runner:
     return lambda feed: list(session.run(None, feed))
 
 
-def quantized(subject: Subject) -> Runner:
-    """ONNX Runtime on its own dynamic quantisation of the model: weights with a scale for each
+def quantize_model(subject: Subject) -> Runner:
+    """ONNX Runtime on its own dynamic quantization of the model: weights with a scale for each
     column, what multiplies them with one for each tensor, found at run time.
     """
     import onnxruntime as engine
@@ -219,12 +219,12 @@ def quantized(subject: Subject) -> Runner:
     options = engine.SessionOptions()
     options.intra_op_num_threads = subject.threads or 0
     with TemporaryDirectory(prefix="quantized-") as folder:
-        made = Path(folder) / "model.onnx"
+        path = Path(folder) / "model.onnx"
         quantize_dynamic(
-            subject.path, made, op_types_to_quantize=["MatMul", "Gemm", "Conv"], per_channel=True,
+            subject.path, path, op_types_to_quantize=["MatMul", "Gemm", "Conv"], per_channel=True,
             weight_type=QuantType.QInt8,
         )  # fmt: skip
-        session = engine.InferenceSession(made, options, providers=["CPUExecutionProvider"])
+        session = engine.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     return lambda feed: list(session.run(None, feed))
 
 
@@ -281,7 +281,7 @@ ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "relaxd.int8": partial(relaxd, precision="int8"),
     "relaxd.int8.smooth": partial(relaxd, precision="int8", calibration="smooth"),
     "relaxd.int8.static": partial(relaxd, precision="int8", calibration="static"),
-    "onnxruntime.int8": quantized,
+    "onnxruntime.int8": quantize_model,
     "openvino.bfloat16": partial(openvino, precision="bf16"),
     "openvino.int8": partial(openvino, calibrated=True),
 }

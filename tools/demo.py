@@ -29,7 +29,7 @@ console = Console()
 
 
 @contextmanager
-def served(folder: Path, **settings: str) -> Iterator[str]:
+def serve(folder: Path, **settings: str) -> Iterator[str]:
     """URL of an embedded service that keeps everything in `folder`; it is stopped at the end.
 
     settings: environment variables.
@@ -69,7 +69,7 @@ def served(folder: Path, **settings: str) -> Iterator[str]:
             process.kill()
 
 
-def finished(job: JobHandle) -> dict[str, Any]:
+def wait_finished(job: JobHandle) -> dict[str, Any]:
     """The job's build, watched until it ends; ends the demo if it failed."""
     build = follow(job).build()
     if build["state"] != "succeeded":
@@ -160,11 +160,11 @@ def main() -> int:
     dims = MODELS[MODEL].dims
     with (
         tempfile.TemporaryDirectory(prefix="relaxd-demo-") as name,
-        served(Path(name)) as url,
+        serve(Path(name)) as url,
         relaxd.Client(url) as client,
     ):
         console.rule(f"POST {model.name}, {size(model.stat().st_size)}, {dict(dims)}")
-        build = finished(client.compile(model, dims=dims))
+        build = wait_finished(client.compile(model, dims=dims))
         bundle = client.pull(build["artifact"]["digest"], Path(name) / "bundle")
         console.print(
             f"pulled {build['artifact']['digest']}, {size(build['artifact']['size'])}",

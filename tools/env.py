@@ -27,7 +27,7 @@ INPUTS = (
 
 
 def fingerprint() -> str:
-    """Of all that decides what the environment holds."""
+    """Digest everything that decides what the environment holds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     digest = hashlib.sha256(f"{sys.version}\n{VENV}\n{project}".encode())
     for path in INPUTS:

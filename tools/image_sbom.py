@@ -27,14 +27,14 @@ class Package(NamedTuple):
 
 
 def python_packages(*path: str) -> Iterator[Package]:
-    """What is installed for this Python, or in the folders of `path`."""
-    for found in distributions(path=list(path)) if path else distributions():
-        name, version = found.metadata["Name"].lower().replace("_", "-"), found.version
+    """List the packages installed for this Python, or in the folders of `path`."""
+    for result in distributions(path=list(path)) if path else distributions():
+        name, version = result.metadata["Name"].lower().replace("_", "-"), result.version
         yield Package(name, version, f"pkg:pypi/{name}@{version}")
 
 
 def debian_packages(status: Path = DPKG) -> Iterator[Package]:
-    """What dpkg's status file lists as installed."""
+    """List the packages of dpkg's status file."""
     for paragraph in status.read_text().split("\n\n"):
         lines = (line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         fields = {key: value for key, value in lines if not key.startswith(" ")}
@@ -47,9 +47,9 @@ def debian_packages(status: Path = DPKG) -> Iterator[Package]:
 
 def document(image: str, packages: list[Package]) -> dict[str, Any]:
     """The image contains each package once, in order of their URLs."""
-    found = sorted(set(packages), key=lambda package: package.purl)
-    digest = hashlib.sha256("\n".join(package.purl for package in found).encode()).hexdigest()
-    identities = {package: f"SPDXRef-Package-{index}" for index, package in enumerate(found)}
+    results = sorted(set(packages), key=lambda package: package.purl)
+    digest = hashlib.sha256("\n".join(package.purl for package in results).encode()).hexdigest()
+    identities = {package: f"SPDXRef-Package-{index}" for index, package in enumerate(results)}
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
@@ -92,8 +92,8 @@ def _listed(identity: str, package: Package) -> dict[str, Any]:
     }
 
 
-def _relation(one: str, kind: str, other: str) -> dict[str, str]:
-    return {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
+def _relation(lhs: str, kind: str, rhs: str) -> dict[str, str]:
+    return {"spdxElementId": lhs, "relationshipType": kind, "relatedSpdxElement": rhs}
 
 
 def main() -> None:

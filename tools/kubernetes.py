@@ -22,7 +22,7 @@ def documents(folder: Path = FOLDER) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def mistakes(folder: Path = FOLDER) -> Iterator[str]:
-    """What the schemas refuse, a line each."""
+    """List what the schemas refuse, a line each."""
     for name, document in documents(folder):
         if document["apiVersion"].startswith(FOREIGN):
             continue
@@ -35,6 +35,6 @@ def mistakes(folder: Path = FOLDER) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = list(mistakes())
-    print("\n".join(found) or "the Kubernetes manifests fit their schemas")
-    sys.exit(bool(found))
+    wrong = list(mistakes())
+    print("\n".join(wrong) or "the Kubernetes manifests fit their schemas")
+    sys.exit(bool(wrong))

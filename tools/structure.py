@@ -29,7 +29,7 @@ Graph: TypeAlias = dict[str, set[str]]
 
 @dataclass(frozen=True)
 class Module:
-    """What is known of one file: its dotted name, sizes in lines, and what it imports.
+    """Facts about one file: its dotted name, sizes in lines, and what it imports.
 
     hints: names imported for type checkers alone; comments: lines that hold nothing else.
     """
@@ -105,15 +105,15 @@ def imported_names(nodes: Iterable[ast.AST], package: str) -> frozenset[str]:
 
     `from a import b` gives `a.b`: only the whole tree knows whether `b` is a module.
     """
-    found = set[str]()
+    results = set[str]()
     for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            results |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             up = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
             base = ".".join([*up, *([node.module] if node.module else [])])
-            found |= {f"{base}.{alias.name}" for alias in node.names}
-    return frozenset(found)
+            results |= {f"{base}.{alias.name}" for alias in node.names}
+    return frozenset(results)
 
 
 def _type_checked(tree: ast.Module) -> Iterator[ast.AST]:

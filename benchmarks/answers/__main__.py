@@ -1,6 +1,6 @@
 """`python -m benchmarks.answers reference|prefix|speculation|clients`: greedy answers beside those
 of the same weights in torch, the time to the first token behind a shared beginning, the pace with
-guesses, and an endpoint under 64 clients.
+draft tokens, and an endpoint under 64 clients.
 """
 
 import argparse
@@ -44,7 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument("--turns", type=int, default=3)
     part.add_argument("--threads", type=int, default=1)
     part.set_defaults(run=prefix.run)
-    part = parts.add_parser("speculation", help="tokens a second with guesses and without")
+    part = parts.add_parser(
+        "speculation", help="tokens a second with and without speculative decoding"
+    )
     part.add_argument("bundle", type=Path)
     part.add_argument("--speculate", default="ngram:4", help="as of relaxd llm")
     part.add_argument("--draft", type=Path, help="the bundle of a smaller model")
@@ -58,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument("--seconds", type=float, default=60)
     part.add_argument("--clients", type=int, default=64)
     part.add_argument(
-        "--speculate", default="ngram:4", help="as of relaxd llm; none for no guesses"
+        "--speculate", default="ngram:4", help="as of relaxd llm; `none` turns it off"
     )
     part.add_argument("--threads", type=int, default=1)
     part.set_defaults(run=clients.run)

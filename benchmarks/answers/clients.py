@@ -1,8 +1,8 @@
 """An endpoint in a process of its own under many clients: whole answers, streams, conversations,
-answers that are drawn and answers in a form, priorities, guesses, clients that leave, requests that
-are refused, and more requests than may wait.
+answers that are drawn and answers in a form, priorities, draft tokens, clients that leave, requests
+that are refused, and more requests than may wait.
 
-Every answer has to be the one that its prompt gets alone, without guesses; memory, files and
+Every answer has to be the one that its prompt gets alone, without speculation; memory, files and
 threads may not grow.
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 
 from relaxd.llm import Engine, Grammar, Sampling
-from tests.relaxd.llm.models import LETTERS, built, tokenizer
+from tests.relaxd.llm.models import LETTERS, build, tokenizer
 
 _PROMPTS, _LONGEST_ANSWER = 48, 20
 _BEGINNINGS = ("", "", "You are asked in a few words: ", "Here is a beginning that some share. ")
@@ -57,13 +57,13 @@ class Asked:
 
 @dataclass
 class Seen:
-    """What clients saw."""
+    """Results as clients see them."""
 
     counts: Counter[str] = field(default_factory=Counter)
     answers: int = 0
     others: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    held: str = ""
+    still_open: str = ""
 
     def judge(self, kind: str, asked: Asked, got: str) -> None:
         """Counts an answer, and keeps it where it is another than that of the prompt alone."""
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="relaxd-clients-") as scratch:
         bundle, words = options.bundle, options.bundle
         if bundle is None:
-            bundle, words = built(Path(scratch), "filled"), tokenizer(Path(scratch, "words"))
+            bundle, words = build(Path(scratch), "filled"), tokenizer(Path(scratch, "words"))
         asked = _asked(bundle, words, options.threads)
         with _endpoint(bundle, words, options, Path(scratch)) as (process, address):
             seen = asyncio.run(_all(address, asked, options, process.pid))
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     for line in (*seen.others[:10], *seen.wrong[:10]):
         print("wrong:", line)
     print(f"{seen.answers} answers, of which {len(seen.others)} are not those of prompts alone")
-    print(f"{len(seen.wrong)} errors; {seen.held}")
+    print(f"{len(seen.wrong)} errors; {seen.still_open}")
     return int(bool(seen.wrong or seen.others))
 
 
@@ -121,7 +121,7 @@ def _count_ends(seen: Seen, metrics: str) -> None:
 def _asked(bundle: Path, words: Path, threads: int) -> list[Asked]:
     """Requests with the answers that each gets alone, and without anything of another's."""
     draw = random.Random(0)
-    found = []
+    results = []
     with Engine.open(bundle, words, threads=threads, sequences=1, sharing=False) as engine:
         for index in range(_PROMPTS):
             text = draw.choice(_BEGINNINGS)
@@ -132,12 +132,14 @@ def _asked(bundle: Path, words: Path, threads: int) -> list[Asked]:
             sampling, document = _chosen(index, length)
             if index % 4:
                 answer = engine.generate(text, sampling).text()
-                found.append(Asked("/v1/completions", {"prompt": text, **document}, answer))
+                results.append(Asked("/v1/completions", {"prompt": text, **document}, answer))
             else:
                 talk: list[dict[str, object]] = [{"role": "user", "content": text[-8:]}]
                 answer = engine.chat(talk, sampling).text()
-                found.append(Asked("/v1/chat/completions", {"messages": talk, **document}, answer))
-    return found
+                results.append(
+                    Asked("/v1/chat/completions", {"messages": talk, **document}, answer)
+                )
+    return results
 
 
 def _chosen(index: int, length: int) -> tuple[Sampling, dict[str, Any]]:
@@ -187,10 +189,10 @@ async def _all(address: str, asked: list[Asked], options: argparse.Namespace, se
         for index in range(options.clients)
     ]
     await asyncio.sleep(_WARM * options.seconds)
-    held = []
+    stored = []
     while (left := stop - time.monotonic()) > 0:
-        held.append(_held(server))
-        print(f"{left:4.0f} s left: {held[-1]}", flush=True)
+        stored.append(_open_resources(server))
+        print(f"{left:4.0f} s left: {stored[-1]}", flush=True)
         await asyncio.sleep(min(left, options.seconds / 10))
     await asyncio.gather(*tasks)
     async with httpx.AsyncClient() as client:
@@ -200,11 +202,11 @@ async def _all(address: str, asked: list[Asked], options: argparse.Namespace, se
                 seen.wrong.append("the endpoint is busy without clients")
                 break
             await asyncio.sleep(0.1)
-    after = _held(server)
+    after = _open_resources(server)
     print("at the end:", after, flush=True)
     # Requests under way take memory too, so that one look would tell little.
-    most = {name: max(one[name] for one in held[: len(held) // 2 + 1]) for name in after}
-    seen.held = ", ".join(f"{name} {most[name]} to {after[name]}" for name in after)
+    most = {name: max(one[name] for one in stored[: len(stored) // 2 + 1]) for name in after}
+    seen.still_open = ", ".join(f"{name} {most[name]} to {after[name]}" for name in after)
     for name, slack in (("bytes", _SLACK), ("threads", 2), ("files", 2)):
         if after[name] > most[name] + slack:
             seen.wrong.append(f"{name} grew from {most[name]} to {after[name]}")
@@ -217,7 +219,7 @@ def _idle(metrics: str) -> bool:
     )
 
 
-def _held(process: int) -> dict[str, int]:
+def _open_resources(process: int) -> dict[str, int]:
     """Memory, threads and open files of a process."""
     status = dict(
         line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines()
@@ -247,7 +249,9 @@ def _sent(asked: Asked, draw: random.Random) -> dict[str, Any]:
     return {**asked.document, "priority": draw.choice((-1, 0, 0, 0, 1))}
 
 
-async def _whole(client: httpx.AsyncClient, asked: Asked, draw: random.Random, seen: Seen) -> None:
+async def _read_answer(
+    client: httpx.AsyncClient, asked: Asked, draw: random.Random, seen: Seen
+) -> None:
     response = await client.post(asked.path, json=_sent(asked, draw))
     if await _overloaded(response, draw, seen):
         return
@@ -333,5 +337,5 @@ async def _overloaded(response: httpx.Response, draw: random.Random, seen: Seen)
     return True
 
 
-_ACTS = (_whole, _stream, _hurried, _too_long, _formless)
+_ACTS = (_read_answer, _stream, _hurried, _too_long, _formless)
 _WEIGHTS = (60, 25, 10, 3, 2)

@@ -40,9 +40,9 @@ class Decoder:
             x = x + self._attention(self._normal(x, f"{own}attn_norm"), own, mask)
             x = x + self._forward(self._normal(x, f"{own}ffn_norm"), own)
         head = "output" if "output.weight" in self._weights else "token_embd"
-        return self._product(self._normal(x, "output_norm"), head)
+        return self._matmul(self._normal(x, "output_norm"), head)
 
-    def _product(self, x: torch.Tensor, name: str) -> torch.Tensor:
+    def _matmul(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return x @ self._weights[f"{name}.weight"].T
 
     def _normal(self, x: torch.Tensor, name: str) -> torch.Tensor:
@@ -52,13 +52,13 @@ class Decoder:
     def _attention(self, x: torch.Tensor, own: str, mask: torch.Tensor) -> torch.Tensor:
         count = len(x)
         q, k, v = (
-            self._product(x, f"{own}attn_{part}").view(count, -1, self._size) for part in "qkv"
+            self._matmul(x, f"{own}attn_{part}").view(count, -1, self._size) for part in "qkv"
         )
         q, k = self._turned(q), self._turned(k)
         k, v = (part.repeat_interleave(self._heads // self._groups, 1) for part in (k, v))
         scores = torch.einsum("nhd,mhd->hnm", q, k) / self._size**0.5 + mask
         seen = torch.einsum("hnm,mhd->nhd", scores.softmax(-1), v)
-        return self._product(seen.reshape(count, -1), f"{own}attn_output")
+        return self._matmul(seen.reshape(count, -1), f"{own}attn_output")
 
     def _turned(self, x: torch.Tensor) -> torch.Tensor:
         """Neighbours of a head rotate together."""
@@ -69,26 +69,26 @@ class Decoder:
         return torch.stack([one * cos - two * sin, one * sin + two * cos], -1).flatten(-2)
 
     def _forward(self, x: torch.Tensor, own: str) -> torch.Tensor:
-        gate = torch.nn.functional.silu(self._product(x, f"{own}ffn_gate"))
-        return self._product(gate * self._product(x, f"{own}ffn_up"), f"{own}ffn_down")
+        gate = torch.nn.functional.silu(self._matmul(x, f"{own}ffn_gate"))
+        return self._matmul(gate * self._matmul(x, f"{own}ffn_up"), f"{own}ffn_down")
 
 
 def _tensor(stored: Stored) -> torch.Tensor:
     count = int(np.prod(stored.shape))
     if stored.kind in _FLOATS:
-        found = np.frombuffer(stored.data, _FLOATS[stored.kind], count).astype(np.float32)
+        result = np.frombuffer(stored.data, _FLOATS[stored.kind], count).astype(np.float32)
     else:
-        found = _blocks(np.frombuffer(stored.data, _BLOCKS[stored.kind], count // 32))
-    return torch.from_numpy(found.reshape(stored.shape))
+        result = _blocks(np.frombuffer(stored.data, _BLOCKS[stored.kind], count // 32))
+    return torch.from_numpy(result.reshape(stored.shape))
 
 
-def _blocks(held: np.ndarray) -> np.ndarray:
+def _blocks(stored: np.ndarray) -> np.ndarray:
     """float32 of blocks of 32 numbers."""
-    scale = held["scale"].astype(np.float32)[:, None]
-    names = held.dtype.names or ()
+    scale = stored["scale"].astype(np.float32)[:, None]
+    names = stored.dtype.names or ()
     if "whole" in names:
-        return np.asarray(held["whole"] * scale, np.float32)
-    few = np.concatenate([held["few"] & 15, held["few"] >> 4], 1).astype(np.float32)
+        return np.asarray(stored["whole"] * scale, np.float32)
+    few = np.concatenate([stored["few"] & 15, stored["few"] >> 4], 1).astype(np.float32)
     if "least" in names:
-        return np.asarray(few * scale + held["least"].astype(np.float32)[:, None])
+        return np.asarray(few * scale + stored["least"].astype(np.float32)[:, None])
     return np.asarray((few - 8) * scale)

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         return [int(token) for token in draw.integers(0, _WORDS, count)]
 
     worst = 0.0
-    # Two places: the memory of both is taken before anything is timed.
+    # Two slots: the memory of both is taken before anything is timed.
     with Engine.open(options.bundle, threads=options.threads, sequences=2) as engine:
         for _ in range(2):
             _timed(engine, tokens(options.shared + max(options.own)), 0)
@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
 def _timed(engine: Engine, prompt: list[int], shared: int) -> float:
     """Seconds to the first token; ends the program where another part of the prompt was shared."""
     before = time.process_time()
-    made = engine.generate(prompt, Sampling(max_tokens=1))
-    made.text()
-    took, used = time.process_time() - before, made.reused or 0
+    created = engine.generate(prompt, Sampling(max_tokens=1))
+    created.text()
+    took, used = time.process_time() - before, created.reused or 0
     # The first of the random tokens may be alike too, and the last one is always computed.
     if not shared - 1 <= used <= shared + 2:
         raise SystemExit(f"{used} tokens were shared, not {shared}")

@@ -44,14 +44,14 @@ def run(options: argparse.Namespace) -> int:
     with Engine.open(options.bundle, threads=1) as engine:
         for prompt in PROMPTS[: options.prompts]:
             talk: list[dict[str, object]] = [{"role": "user", "content": prompt}]
-            made = engine.chat(talk, Sampling(max_tokens=options.tokens))
-            text = made.text()
-            prompt_tokens = list(made.prompt)
-            scores = _scores(decoder, prompt_tokens, made.tokens)
-            departs = _departs(scores, made.tokens)
+            created = engine.chat(talk, Sampling(max_tokens=options.tokens))
+            text = created.text()
+            prompt_tokens = list(created.prompt)
+            scores = _scores(decoder, prompt_tokens, created.tokens)
+            departs = _departs(scores, created.tokens)
             if beside is not None:
-                beside.add(prompt_tokens, made.tokens, scores)
-            tokens += len(made.tokens)
+                beside.add(prompt_tokens, created.tokens, scores)
+            tokens += len(created.tokens)
             right += departs is None
             print(f"{'equal' if departs is None else departs}: {prompt!r}: {text!r}", flush=True)
     print(f"{right} of {options.prompts} answers are torch's, {tokens} tokens")
@@ -89,7 +89,7 @@ class _Beside:
 
 
 def logarithms(scores: Array) -> Array:
-    """Of the probabilities of each row."""
+    """The logarithms of the probabilities of each row."""
     moved = scores.astype(np.float64) - scores.max(1, keepdims=True)
     return np.asarray(moved - np.log(np.exp(moved).sum(1, keepdims=True)))
 
@@ -104,6 +104,6 @@ def _departs(scores: Array, answer: list[int]) -> str | None:
     others = np.flatnonzero(best != np.array(answer))
     if not len(others):
         return None
-    place = int(others[0])
-    ahead = scores[place, best[place]] - scores[place, answer[place]]
-    return f"departs at token {place}, where torch's is {ahead:.2e} ahead"
+    position = int(others[0])
+    ahead = scores[position, best[position]] - scores[position, answer[position]]
+    return f"departs at token {position}, where torch's is {ahead:.2e} ahead"

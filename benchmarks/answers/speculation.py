@@ -1,5 +1,5 @@
-"""Tokens a second with guesses and without, the two engines in turns, of texts that repeat what
-stood before and of texts that do not, by the time of the processor.
+"""Tokens a second with and without speculative decoding, the two engines in turns, of texts that
+repeat what stood before and of texts that do not, by the time of the processor.
 """
 
 import argparse
@@ -39,15 +39,15 @@ OTHERS = (
     "Give me a short recipe for pancakes.",
 )
 _SLOWEST = 0.97
-"""Of the pace without guesses, in texts in which they are wrong."""
+"""Of the pace without draft tokens, in texts in which they are wrong."""
 
 
 @dataclass(frozen=True)
 class _Answer:
     tokens: list[int]
     seconds: float
-    guessed: int
-    kept: int
+    drafted: int
+    accepted: int
 
     @property
     def pace(self) -> float:
@@ -56,7 +56,7 @@ class _Answer:
 
 def run(options: argparse.Namespace) -> int:
     """Print both paces for each prompt; exit status 0 where answers are the same and no kind of
-    text is slower with guesses.
+    text is slower with speculation.
     """
     settings = {"threads": options.threads, "sequences": 1, "capacity": options.capacity}
     speculate = Speculation.parse(options.speculate)
@@ -64,22 +64,22 @@ def run(options: argparse.Namespace) -> int:
     others, slow = 0, False
     with (
         Engine.open(options.bundle, **settings) as plain,
-        Engine.open(options.bundle, **settings, speculate=speculate, draft=draft) as guessing,
+        Engine.open(options.bundle, **settings, speculate=speculate, draft=draft) as drafting,
     ):
-        for engine in (plain, guessing):
+        for engine in (plain, drafting):
             _answered(engine, OTHERS[0], 8)
         print("| text | tokens | without | with | ratio | guessed | kept | same |")
         print("|---|---:|---:|---:|---:|---:|---:|---|")
         for kind, prompts in (("repeats", REPEATING), ("others", OTHERS)):
             ratios = []
             for prompt in prompts:
-                one, two, ratio = _turns(plain, guessing, prompt, options)
+                one, two, ratio = _turns(plain, drafting, prompt, options)
                 ratios.append(ratio)
                 same = one.tokens == two.tokens
                 others += not same
                 print(
                     f"| {kind} | {len(one.tokens)} | {one.pace:.1f} | {two.pace:.1f} | {ratio:.2f}"
-                    f" | {two.guessed} | {two.kept} | {'yes' if same else 'no'} |",
+                    f" | {two.drafted} | {two.accepted} | {'yes' if same else 'no'} |",
                     flush=True,
                 )
             slow = slow or median(ratios) < _SLOWEST
@@ -89,11 +89,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _turns(
-    plain: Engine, guessing: Engine, prompt: str, options: argparse.Namespace
+    plain: Engine, drafting: Engine, prompt: str, options: argparse.Namespace
 ) -> tuple[_Answer, _Answer, float]:
     """The fastest answers of both engines, and the median of the ratios of the turns."""
     pairs = [
-        (_answered(plain, prompt, options.tokens), _answered(guessing, prompt, options.tokens))
+        (_answered(plain, prompt, options.tokens), _answered(drafting, prompt, options.tokens))
         for _ in range(options.turns)
     ]
     one, two = (
@@ -104,8 +104,10 @@ def _turns(
 
 def _answered(engine: Engine, prompt: str, tokens: int) -> _Answer:
     """An answer, timed behind its first token."""
-    made = engine.chat([{"role": "user", "content": prompt}], Sampling(max_tokens=tokens))
+    created = engine.chat([{"role": "user", "content": prompt}], Sampling(max_tokens=tokens))
     began = None
-    for _ in made:
+    for _ in created:
         began = time.process_time() if began is None else began
-    return _Answer(made.tokens, time.process_time() - (began or 0.0), made.drafted, made.accepted)
+    return _Answer(
+        created.tokens, time.process_time() - (began or 0.0), created.drafted, created.accepted
+    )

@@ -1,1 +1,1 @@
-"""What libraries for micro-controllers take on the boards that qemu emulates."""
+"""Benchmarks of libraries for micro-controllers on the boards that qemu emulates."""

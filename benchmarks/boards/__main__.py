@@ -1,4 +1,4 @@
-"""What models take on boards that qemu emulates, and how far their results are from those of ONNX
+"""Costs of models on boards that qemu emulates, and how far their results are from those of ONNX
 Runtime: `python -m benchmarks.boards [-o FOLDER]`.
 
 Flash is what a program links of the archive, and the whole program with the C library and the
@@ -71,20 +71,20 @@ def _row(subject: Subject, target: str, work: Path) -> str:
         if lacking:
             return _line(subject.name, target, lacking, *[""] * (len(_COLUMNS) - 3))
         program = program_of({"bundle": str(bundle), "target": target, "scratch": scratch})
-        found = compare(subject, program)
-        whole = images.flash(path.read_bytes())
+        result = compare(subject, program)
+        full = images.flash(path.read_bytes())
     archive = images.flash(images.member(bundle / manifest.library))
-    return _line(subject.name, target, _kib(archive), _kib(whole), *_of_runs(found))
+    return _line(subject.name, target, _kib(archive), _kib(full), *_of_runs(result))
 
 
-def _of_runs(found: Agreement) -> Iterator[object]:
-    counted = found.counted
+def _of_runs(result: Agreement) -> Iterator[object]:
+    counted = result.counted
     yield _kib(counted["arena"])
     yield counted["context"]
     yield _kib(counted["stack"])
     yield f"{counted['instructions'] / 1e6:.2f}"
-    yield found.runs
-    yield f"{found.difference:.1e}"
+    yield result.runs
+    yield f"{result.difference:.1e}"
 
 
 def main() -> None:

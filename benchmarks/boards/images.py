@@ -1,4 +1,4 @@
-"""What a 32-bit ELF file of an object or a program puts into flash."""
+"""Sizes in flash of a 32-bit ELF object or program."""
 
 import struct
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ def sections(content: bytes) -> Iterator[tuple[int, int, int]]:
     """Type, flags and size of each section."""
     (table,) = struct.unpack_from("<I", content, 0x20)
     size, count = struct.unpack_from("<HH", content, 0x2E)
-    for at in range(table, table + size * count, size):
-        kind, flags = struct.unpack_from("<II", content, at + 4)
-        yield kind, flags, struct.unpack_from("<I", content, at + 20)[0]
+    for index in range(table, table + size * count, size):
+        kind, flags = struct.unpack_from("<II", content, index + 4)
+        yield kind, flags, struct.unpack_from("<I", content, index + 20)[0]
 
 
 def flash(content: bytes) -> int:

@@ -77,10 +77,10 @@ class _Samples(CalibrationDataReader):
 def write(path: Path) -> Path:
     """Write the net with 8-bit weights and activations, and give the path."""
     with tempfile.TemporaryDirectory() as workspace:
-        whole = Path(workspace, "float.onnx")
-        onnx.save(float_net(), whole)
+        full = Path(workspace, "float.onnx")
+        onnx.save(float_net(), full)
         quantize_static(
-            str(whole),
+            str(full),
             str(path),
             _Samples(),
             quant_format=QuantFormat.QDQ,

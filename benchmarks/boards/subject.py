@@ -45,13 +45,13 @@ def compare(subject: Subject, program: Program) -> Agreement:
     counted: dict[str, int] = {}
     names, difference = [output.name for output in session.get_outputs()], 0.0
     for run in range(RUNS):
-        drawn = draw(items, dim_values(program.manifest.dims, {}), run)
+        sampled = draw(items, dim_values(program.manifest.dims, {}), run)
         if run == 0:
-            drawn |= {name: np.zeros_like(drawn[name]) for name in subject.state.values()}
-        made, counted = program.measured(drawn | ours)
-        expected = dict(zip(names, session.run(None, drawn | theirs | consts), strict=True))
+            sampled |= {name: np.zeros_like(sampled[name]) for name in subject.state.values()}
+        created, counted = program.measured(sampled | ours)
+        expected = dict(zip(names, session.run(None, sampled | theirs | consts), strict=True))
         for name, array in expected.items():
-            difference = max(difference, float(np.abs(made[name] - array).max()))
-        ours = {to: made[of] for of, to in subject.state.items()}
+            difference = max(difference, float(np.abs(created[name] - array).max()))
+        ours = {to: created[of] for of, to in subject.state.items()}
         theirs = {to: expected[of] for of, to in subject.state.items()}
     return Agreement(counted, RUNS, difference)

@@ -1,1 +1,1 @@
-"""Lifted caches in each form that they are stored in."""
+"""In-place KV caches in each type that they are stored in."""

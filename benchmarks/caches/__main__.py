@@ -1,5 +1,5 @@
 """`python -m benchmarks.caches MODEL`: a token of a decoder behind contexts of several lengths, its
-lifted caches stored in each form, in turns on one thread, by the time of the thread; and the memory
+in-place KV caches of each type, in turns on one thread, by the time of the thread; and the memory
 that rows take.
 
 MODEL: a GGUF file, a folder of Hugging Face's or an ONNX model whose dims have their names.
@@ -30,8 +30,8 @@ def main() -> int:
     options = _parser().parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with TemporaryDirectory(prefix="relaxd-caches-") as folder:
-        kept = options.built or Path(folder)
-        states = {form: _state(options, form, kept) for form in CacheForm}
+        retained = options.built or Path(folder)
+        states = {form: _state(options, form, retained) for form in CacheForm}
         others = [form for form in CacheForm if form is not CacheForm.FLOAT32]
         names = [f"{form} ms" for form in CacheForm] + [f"{form} of it" for form in others]
         memory = [f"{form} MiB" for form in CacheForm]
@@ -58,11 +58,11 @@ def main() -> int:
 
 
 def _state(options: argparse.Namespace, form: CacheForm, folder: Path) -> State:
-    """Of a bundle that is built unless the folder has it."""
+    """Open the state of a bundle, which is built unless the folder has it."""
     bundle, longest = folder / form.value, max(options.context) + _SPARE
     if not bundle.exists():
         settings = dict(option.split("=", 1) for option in options.option)
-        lifted = {"verify": False, "profile": False, "state": "lifted", "logits": "last"}
+        in_place = {"verify": False, "profile": False, "state": "lifted", "logits": "last"}
         compile_model(
             options.model,
             output=bundle,
@@ -72,7 +72,7 @@ def _state(options: argparse.Namespace, form: CacheForm, folder: Path) -> State:
                 "past_sequence_length": (0, longest),
                 "total_sequence_length": (1, longest),
             },
-            options={**lifted, **settings, "cache": form.value},
+            options={**in_place, **settings, "cache": form.value},
         )
     return relaxd.load(bundle, threads=1).state(capacity=longest)
 

@@ -35,10 +35,10 @@ def main() -> int:
     print("| model | process | seconds | " + " | ".join(f"from {s.value}" for s in _SHOWN) + " |")
     print("|---|---|---:|" + "---:|" * len(_SHOWN))
     for name in options.models:
-        for process, found in _rounds(name, options.rounds).items():
-            whole, *stages = (median(column) for column in zip(*found, strict=True))
+        for process, result in _rounds(name, options.rounds).items():
+            full, *stages = (median(column) for column in zip(*result, strict=True))
             shown = " | ".join(f"{seconds:.1f}" for seconds in stages)
-            print(f"| {name} | {process} | {whole:.1f} | {shown} |", flush=True)
+            print(f"| {name} | {process} | {full:.1f} | {shown} |", flush=True)
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.cpu import callers, report
-from benchmarks.documents import FOLDER, Document, between, described
+from benchmarks.documents import FOLDER, Document, between, describe
 
 PAGE, FILE, CHART = FOLDER / "README.md", FOLDER / "cpu.json", FOLDER / "performance.png"
 _NUMBERS = {1: "one thread", 2: "two threads", 4: "four threads"}
@@ -12,7 +12,7 @@ _NUMBERS = {1: "one thread", 2: "two threads", 4: "four threads"}
 def section(document: Document) -> str:
     """One line of the machine and the outcome, the table, and calls at once where measured."""
     threads = document["threads"]
-    head = f"{described(document['machine'])}, {_NUMBERS.get(threads, f'{threads} threads')}"
+    head = f"{describe(document['machine'])}, {_NUMBERS.get(threads, f'{threads} threads')}"
     rows = document["rows"]
     rounds = sorted({len(row["others"]) for row in rows})
     parts = [

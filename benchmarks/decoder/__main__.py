@@ -42,23 +42,25 @@ def main() -> int:
         built = options.built or Path(folder)
         subject = Subject(options.model, tuple(inputs), _DIMS, threads=1, built=built)
         ours, theirs = relaxd(subject), onnxruntime(subject)
-        lifted = Lifted(options.model, built / "lifted", options.tokens)
+        in_place = CallerOwned(options.model, built / "lifted", options.tokens)
         print(
-            "| batch | tokens | context | passed ms | lifted ms | onnxruntime ms | times as fast |"
+            "| batch | tokens | context | passed ms | owned ms | onnxruntime ms | times as fast |"
         )
         print("|---:|---:|---:|---:|---:|---:|---:|")
         for batch in options.batch:
             for context in options.context:
                 feed = _feed(inputs, head, batch, options.tokens, context)
-                lifted.fill(feed)
+                in_place.fill(feed)
                 _agree(ours(feed)[0], theirs(feed)[0])
-                _agree(lifted(feed)[0], theirs(feed)[0])
-                sides = (ours, lifted, theirs)
+                _agree(in_place(feed)[0], theirs(feed)[0])
+                sides = (ours, in_place, theirs)
                 times = [[_timed(side, feed) for side in sides] for _ in range(options.turns)]
-                passed, kept, other = (median(column) * 1e3 for column in zip(*times, strict=True))
+                passed, retained, other = (
+                    median(column) * 1e3 for column in zip(*times, strict=True)
+                )
                 ratio = median(row[2] / row[1] for row in times)
                 print(
-                    f"| {batch} | {options.tokens} | {context} | {passed:.2f} | {kept:.2f} | "
+                    f"| {batch} | {options.tokens} | {context} | {passed:.2f} | {retained:.2f} | "
                     f"{other:.2f} | {ratio:.2f} |",
                     flush=True,
                 )
@@ -87,7 +89,7 @@ def _agree(ours: Any, theirs: Any) -> None:
     assert apart < 1e-2, f"the engines differ by {apart:.1e} of the range in the mean"
 
 
-class Lifted:
+class CallerOwned:
     """A bundle whose caches stay where they are, filled by a feed's."""
 
     def __init__(self, model: Path, bundle: Path, tokens: int) -> None:
@@ -108,8 +110,8 @@ class Lifted:
 
     def __call__(self, feed: Arrays) -> list[Any]:
         """The outputs; the same rows are written at each call."""
-        given = {name: feed[name] for name in feed if name not in self._buffers}
-        return list(self._model.run({**given, **self._buffers}).values())
+        arguments = {name: feed[name] for name in feed if name not in self._buffers}
+        return list(self._model.run({**arguments, **self._buffers}).values())
 
 
 def _timed(run: Callable[[Arrays], Any], feed: Arrays) -> float:

@@ -43,20 +43,22 @@ def main() -> int:
     parser.add_argument("--slower", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--neighbours", type=int, default=2)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="relaxd-gate-") as scratch:
         bundles = _bundles(Path(scratch))
-        longest = 60 + 3 * (given.equal + given.slower) * given.seconds
-        neighbours = [_neighbour(seed, longest) for seed in range(given.neighbours)]
+        longest = 60 + 3 * (arguments.equal + arguments.slower) * arguments.seconds
+        neighbours = [_neighbour(seed, longest) for seed in range(arguments.neighbours)]
         try:
-            alarms = _failures(bundles, given.equal, given.seconds, lambda call: call)
-            found = _failures(bundles, given.slower, given.seconds, _slowed)
+            alarms = _failures(bundles, arguments.equal, arguments.seconds, lambda call: call)
+            result = _failures(bundles, arguments.slower, arguments.seconds, _slowed)
         finally:
             for neighbour in neighbours:
                 neighbour.kill()
                 neighbour.wait()
-    print(f"false alarms: {alarms} of {given.equal}; detections: {found} of {given.slower}")
-    return 0 if alarms == 0 and found == given.slower else 1
+    print(
+        f"false alarms: {alarms} of {arguments.equal}; detections: {result} of {arguments.slower}"
+    )
+    return 0 if alarms == 0 and result == arguments.slower else 1
 
 
 def _bundles(folder: Path) -> tuple[Path, Path]:
@@ -99,12 +101,12 @@ def _failures(
 ) -> int:
     failed = 0
     for run in range(runs):
-        found = _run(load(bundles[0], threads=1), load(bundles[1], threads=1), seconds, change)
-        over = found.low - 1 > _LIMIT
+        result = _run(load(bundles[0], threads=1), load(bundles[1], threads=1), seconds, change)
+        over = result.low - 1 > _LIMIT
         failed += over
         print(
-            f"{run:3} {found.base_ms:.3f} ms {found.ratio - 1:+.2%} "
-            f"({found.low - 1:+.2%} to {found.high - 1:+.2%}) of {found.pairs} pairs"
+            f"{run:3} {result.base_ms:.3f} ms {result.ratio - 1:+.2%} "
+            f"({result.low - 1:+.2%} to {result.high - 1:+.2%}) of {result.pairs} pairs"
             f"{'  over the limit' if over else ''}",
             flush=True,
         )

@@ -60,7 +60,7 @@ def main() -> int:
     reports = (
         []
         if options.no_conformance
-        else conformance.measured(
+        else conformance.measure(
             options.engines, options.timeout / 10, options.sample, options.known
         )
     )
@@ -103,7 +103,7 @@ def prepare(case: Case, folder: Path) -> None:
     raises ExportError.
     """
     exported, path = case.export(), folder / "model.onnx"
-    onnx.save(declared(onnx.load(exported), case), path)
+    onnx.save(declare(onnx.load(exported), case), path)
     feeds = [feed_of(case, exported, point, seed) for seed, point in enumerate(case.points)]
     references = reference(exported, feeds, case.inputs)
     for index, (feed, wanted) in enumerate(zip(feeds, references, strict=True)):
@@ -120,7 +120,7 @@ def prepare(case: Case, folder: Path) -> None:
     (folder / "subject.json").write_text(json.dumps(subject))
 
 
-def declared(model: onnx.ModelProto, case: Case) -> onnx.ModelProto:
+def declare(model: onnx.ModelProto, case: Case) -> onnx.ModelProto:
     """The model with what the case declares written into it, so that no engine has to guess: names
     of axes, constants.
     """

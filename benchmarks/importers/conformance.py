@@ -16,7 +16,7 @@ MODES = ("static", "dynamic")
 COUNTED = ("ok", "refused", "wrong", "error", "crash", "timeout")
 
 
-def measured(
+def measure(
     engines: Sequence[str], seconds: float, sample: int | None, known: Path | None
 ) -> list[dict[str, Any]]:
     """A report of `tests.conformance` for each engine and mode: `known`/ENGINE_MODE.json if there
@@ -33,7 +33,7 @@ def _report(
         return _read(path)
     print(f"conformance: {engine}, {mode}", file=sys.stderr, flush=True)
     with TemporaryDirectory(prefix="conformance-") as folder:
-        made = Path(folder) / "report.json"
+        created = Path(folder) / "report.json"
         command = [
             sys.executable,
             "-m",
@@ -45,10 +45,10 @@ def _report(
             "--seconds",
             str(seconds),
         ]
-        command += ["--json", str(made)] + ([] if sample is None else ["--sample", str(sample)])
+        command += ["--json", str(created)] + ([] if sample is None else ["--sample", str(sample)])
         # Its exit status says whether any answer was wrong, which is what is counted here.
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
-        return _read(made)
+        return _read(created)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import onnx
 
 from benchmarks.engines import ENGINES, Subject
 from tests.conformance.cases import Case
-from tests.conformance.engines import Ran, judged, line, named
+from tests.conformance.engines import Ran, judge, line, name_values
 from tests.conformance.modes import Mode, request
 from tests.conformance.outcomes import Outcome
 
@@ -34,7 +34,7 @@ def peer(engine: str, case: Case, mode: Mode) -> Ran:
         except Exception as error:
             return Outcome.REFUSED, line(error)
         try:
-            return judged(case, lambda inputs: run(named(case, inputs)))
+            return judge(case, lambda inputs: run(name_values(case, inputs)))
         except Exception as error:
             return Outcome.ERROR, line(error)
 

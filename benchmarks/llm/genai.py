@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.llm.requests import PIECE, listed, serve, taken, times, tokens_at
+from benchmarks.llm.requests import PIECE, format_times, list_values, serve, times, tokens_at
 
-ROUNDED = 4
+WEIGHT_BITS = 4
 """The accuracy_level at which what blocks multiply is rounded to 8 bits, as llama.cpp does it."""
 
 
-def written(model: Path, folder: Path, threads: int, capacity: int) -> None:
+def write(model: Path, folder: Path, threads: int, capacity: int) -> None:
     """Write the decoder of a GGUF file as the model that relaxd's import makes of it, once, and
     the settings of onnxruntime-genai.
     """
@@ -31,7 +31,7 @@ def written(model: Path, folder: Path, threads: int, capacity: int) -> None:
         keep_last_scores(loaded.proto)
         for node in loaded.proto.graph.node:
             if node.op_type == "MatMulNBits":
-                node.attribute.add(name="accuracy_level", type=2, i=ROUNDED)
+                node.attribute.add(name="accuracy_level", type=2, i=WEIGHT_BITS)
         write_model(loaded.proto, folder / "model.onnx")
     (folder / "genai_config.json").write_text(json.dumps(_settings(folder, threads, capacity)))
 
@@ -107,12 +107,12 @@ class Runner:
         """Time of a prompt."""
         started = times()
         self.begin(1, tokens)
-        return taken(started, 1)
+        return format_times(started, 1)
 
     def logits(self, tokens: int) -> str:
         """The first logits behind a prompt."""
         self.begin(1, tokens)
-        return listed(np.asarray(self.generator.get_output("logits"))[0, -1, :256])
+        return list_values(np.asarray(self.generator.get_output("logits"))[0, -1, :256])
 
     def decode(self, past: int, entries: int, steps: int) -> str:
         """Time of a step behind `past` tokens."""
@@ -122,7 +122,7 @@ class Runner:
         started = times()
         for token in text:
             self.generator.append_tokens(np.full((entries, 1), token))
-        answer = taken(started, steps)
+        answer = format_times(started, steps)
         self.generator.rewind_to(past)
         return answer
 
@@ -130,8 +130,8 @@ class Runner:
 def main() -> int:
     """Answer until the input ends, or make a folder."""
     if sys.argv[1] == "write":
-        _, _, model, made, threads, room = sys.argv
-        written(Path(model), Path(made), int(threads), int(room))
+        _, _, model, created, threads, room = sys.argv
+        write(Path(model), Path(created), int(threads), int(room))
         return 0
     folder, capacity = sys.argv[1:]
     return serve(Runner(Path(folder), int(capacity)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.llm.requests import PIECE, listed, serve, taken, times, tokens_at
+from benchmarks.llm.requests import PIECE, format_times, list_values, serve, times, tokens_at
 
 
 class Runner:
@@ -41,13 +41,13 @@ class Runner:
         self.begin(1)
         started = times()
         self.prompt(0, tokens)
-        return taken(started, 1)
+        return format_times(started, 1)
 
     def logits(self, tokens: int) -> str:
         """The first logits behind a prompt."""
         self.begin(1)
         self.prompt(0, tokens)
-        return listed(self.last[:256])
+        return list_values(self.last[:256])
 
     def probability(self, tokens: int, token: int) -> str:
         """The logarithm of a token's probability behind a prompt."""
@@ -68,7 +68,7 @@ class Runner:
         started = times()
         for token in text:
             state.step(np.full((entries, 1), token))
-        answer = taken(started, steps)
+        answer = format_times(started, steps)
         for entry in range(entries):
             state.truncate(entry, past)
         return answer

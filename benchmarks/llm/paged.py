@@ -8,7 +8,7 @@ import sys
 from itertools import count
 from typing import Any
 
-from benchmarks.llm.requests import PIECE, serve, taken, times, tokens_at
+from benchmarks.llm.requests import PIECE, format_times, serve, times, tokens_at
 
 _MOST = 8
 """Sequences at once."""
@@ -39,7 +39,7 @@ class Runner:
         """Time of a prompt and its first token."""
         started = times()
         self._finished(self._requested(tokens, 1))
-        return taken(started, 1)
+        return format_times(started, 1)
 
     def decode(self, past: int, entries: int, steps: int) -> str:
         """Time of a step of so many sequences behind `past` tokens each."""
@@ -51,7 +51,7 @@ class Runner:
         started = times()
         for _ in range(steps):
             self.pipeline.step()
-        answer = taken(started, steps)
+        answer = format_times(started, steps)
         self._finished(*asked)
         return answer
 
@@ -59,8 +59,8 @@ class Runner:
         """The most probable token behind a prompt, and the logarithm of its probability."""
         asked = self._requested(tokens, 1)
         self._finished(asked)
-        (found,) = asked.read_all()
-        return f"{found.generated_ids[0]} {found.generated_log_probs[0]:.9g}"
+        (result,) = asked.read_all()
+        return f"{result.generated_ids[0]} {result.generated_log_probs[0]:.9g}"
 
     def _requested(self, tokens: int, wanted: int) -> Any:
         settings = self.library.GenerationConfig(max_new_tokens=wanted, ignore_eos=True, logprobs=1)

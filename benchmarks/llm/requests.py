@@ -1,4 +1,6 @@
-"""What a process that holds a model answers, one line for each; see `benchmarks.llm.engines`."""
+"""The protocol of a process that holds a model, one line for each request; see
+`benchmarks.llm.engines`.
+"""
 
 import sys
 import time
@@ -33,7 +35,7 @@ def serve(runner: Runner) -> int:
 
 
 def tokens_at(first: int, count: int) -> Numbers:
-    """Of every text."""
+    """Number the tokens of every text."""
     return 10 + np.arange(first, first + count) * 37 % 1000
 
 
@@ -42,7 +44,7 @@ def times() -> tuple[float, float]:
     return time.monotonic(), time.process_time()
 
 
-def taken(started: tuple[float, float], steps: int) -> str:
+def format_times(started: tuple[float, float], steps: int) -> str:
     """Seconds of each step, by both."""
     wall, cpu = ((now - then) / steps for now, then in zip(times(), started, strict=True))
     return f"{wall:.9f} {cpu:.9f}"
@@ -54,6 +56,6 @@ def peak() -> str:
     return next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-def listed(values: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> str:
+def list_values(values: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> str:
     """Logits as the answer to `logits`."""
     return " ".join(f"{value:.9g}" for value in values)

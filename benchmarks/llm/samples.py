@@ -63,22 +63,22 @@ def _prose(model: LoadedModel, count: int) -> list[int]:
     """That many tokens, of the beginnings of long texts."""
     tokenizer = Tokenizer.from_str(json.dumps(model.text.documents["tokenizer.json"]))
     long = [text for _, text in sorted(topics.items()) if len(text) > 3000]
-    found: list[int] = []
+    result: list[int] = []
     for text in long:
-        found += tokenizer.encode(text[:1200], add_special_tokens=False).ids
-    return found[:count]
+        result += tokenizer.encode(text[:1200], add_special_tokens=False).ids
+    return result[:count]
 
 
 def _answers(bundle: Path) -> list[int]:
     """Conversations, one after the other."""
     with Engine.open(bundle, threads=1) as engine:
-        made = [
+        created = [
             engine.chat(
                 [{"role": "user", "content": prompt}],
-                Sampling(max_tokens=_ANSWER, temperature=0.7, seed=place),
+                Sampling(max_tokens=_ANSWER, temperature=0.7, seed=position),
             )
-            for place, prompt in enumerate(PROMPTS)
+            for position, prompt in enumerate(PROMPTS)
         ]
-        for answer in made:
+        for answer in created:
             answer.text()
-        return [token for answer in made for token in (*answer.prompt, *answer.tokens)]
+        return [token for answer in created for token in (*answer.prompt, *answer.tokens)]

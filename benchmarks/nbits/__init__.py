@@ -1,1 +1,1 @@
-"""Matmuls by matrices of few bits, beside ONNX Runtime's."""
+"""Matmuls with block-wise quantized weights, beside ONNX Runtime's."""

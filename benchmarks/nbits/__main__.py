@@ -1,5 +1,5 @@
-"""`python -m benchmarks.nbits`: matmuls by matrices of few bits at several numbers of rows, relaxd
-and ONNX Runtime in turns on one thread, by the time of their thread.
+"""`python -m benchmarks.nbits`: matmuls with block-wise quantized weights at several numbers of
+rows, relaxd and ONNX Runtime in turns on one thread, by the time of their thread.
 
 The matrices of a case together are larger than the caches, as a model's layers are, so that a
 single row reads from memory: GB/s are those of the numbers with a float32 scale for each block, to

@@ -1,4 +1,4 @@
-"""Models of nothing but matmuls by matrices of few bits, larger together than caches are."""
+"""Models of matmuls with block-wise quantized weights, larger together than caches are."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Case:
 
     @property
     def bytes(self) -> int:
-        """Of one matrix, with a float32 scale for each block."""
+        """The bytes of one matrix, with a float32 scale for each block."""
         return self.depth * self.columns * self.bits // 8 + 4 * self.columns * (
             self.depth // self.block
         )
@@ -40,23 +40,23 @@ def cases(megabytes: int) -> list[Case]:
     """The matmuls of Qwen2.5-0.5B, and one of Llama-3.2-1B, in so many megabytes each."""
     shapes = [(896, 1152), (896, 4864), (4864, 896), (896, 151936), (2048, 8192)]
     forms = [(4, 4), (4, 0), (8, 4)]
-    found = []
+    results = []
     for bits, level in forms:
         for depth, columns in shapes if (bits, level) == (4, 4) else shapes[1:2]:
             one = Case(depth, columns, 1, bits, 32, level)
             copies = max(1, -(-(megabytes << 20) // one.bytes))
-            found.append(Case(depth, columns, copies, bits, 32, level))
-    return found
+            results.append(Case(depth, columns, copies, bits, 32, level))
+    return results
 
 
 def model_of(case: Case) -> onnx.ModelProto:
     """The first column of each product, joined."""
     random = np.random.default_rng(0)
     noise = random.integers(0, 256, _RANDOM_BYTES, np.uint8)
-    blocks, held = case.depth // case.block, case.block * case.bits // 8
+    blocks, stored = case.depth // case.block, case.block * case.bits // 8
     nodes, tensors = [], [numpy_helper.from_array(np.array([0]), "first")]
     for index in range(case.copies):
-        numbers = np.resize(np.roll(noise, 977 * index), (case.columns, blocks, held))
+        numbers = np.resize(np.roll(noise, 977 * index), (case.columns, blocks, stored))
         scales = (random.random((case.columns, blocks)) * 0.02).astype(np.float32)
         tensors += [
             numpy_helper.from_array(numbers, f"w{index}"),

@@ -1,1 +1,1 @@
-"""Narrow precision beside float32 and beside the peers' own."""
+"""Quantized models beside float32 and beside the peers' own."""

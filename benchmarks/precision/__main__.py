@@ -1,5 +1,5 @@
 """`python -m benchmarks.precision`: whole models in bfloat16, int8 and float32, ours, OpenVINO's
-bfloat16 and calibrated int8, and ONNX Runtime's dynamic quantisation, on the same inputs and
+bfloat16 and calibrated int8, and ONNX Runtime's dynamic quantization, on the same inputs and
 threads, one engine running at a time.
 
 Needs a processor with AVX512-BF16 for bfloat16, and `pip install openvino==2026.4.1 nncf==3.4.0`
@@ -72,7 +72,7 @@ def _run(name: str, engines: Sequence[str], options: argparse.Namespace, folder:
 
 
 def _line(name: str, times: dict[str, list[float]], folder: Path, index: int) -> str:
-    medians = {one: statistics.median(found) for one, found in times.items() if found}
+    medians = {one: statistics.median(result) for one, result in times.items() if result}
     cells = [f"{one} {_cell(medians[one], _error(folder, one, index))}" for one in medians]
     cells += [
         f"{ours} {medians[ours] / medians[other]:.2f} of {other}"
@@ -92,12 +92,12 @@ def _error(folder: Path, engine: str, index: int) -> float | None:
     files = [folder / f"made_{one}_{index}.npz" for one in (engine, REFERENCE)]
     if engine == REFERENCE or not all(file.exists() for file in files):
         return None
-    with np.load(files[0]) as made, np.load(files[1]) as want:
-        return max(_relative(made[key], want[key]) for key in want.files)
+    with np.load(files[0]) as created, np.load(files[1]) as want:
+        return max(_relative(created[key], want[key]) for key in want.files)
 
 
-def _relative(made: np.ndarray, want: np.ndarray) -> float:
-    apart = made.astype(np.float64) - want
+def _relative(created: np.ndarray, want: np.ndarray) -> float:
+    apart = created.astype(np.float64) - want
     return float(np.sqrt(np.square(apart).mean() / np.square(want.astype(np.float64)).mean()))
 
 

@@ -35,10 +35,10 @@ class Times:
 def percentiles(values: list[float], digits: int = 1) -> dict[str, float]:
     """The usual ones, rounded; none of no values."""
     ordered = sorted(values)
-    at = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    index = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     return {
         name: round(ordered[min(len(ordered) - 1, int(part * len(ordered)))], digits)
-        for name, part in at.items()
+        for name, part in index.items()
         if ordered
     }
 
@@ -55,7 +55,7 @@ async def open_loop(request: Request, count: int, per_s: float) -> Times:
     times = Times()
     async with Client() as client:
 
-        async def one(number: int, due: float) -> None:
+        async def lhs(number: int, due: float) -> None:
             try:
                 from_due, from_sent = await _timed(client, request, number, due)
             except (Broken, OSError) as error:
@@ -69,7 +69,7 @@ async def open_loop(request: Request, count: int, per_s: float) -> Times:
             for number in range(count):
                 due = began + number / per_s
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                group.create_task(one(number, due))
+                group.create_task(lhs(number, due))
     return times
 
 

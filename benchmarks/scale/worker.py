@@ -23,7 +23,7 @@ class StubCompiler(ChildCompiler):
     """Has the action keys of the compiler."""
 
     def capabilities(self) -> Capabilities:
-        """Of a machine that compiles everything."""
+        """The capabilities of a machine that compiles everything."""
         return Capabilities(tuple(target.name for target in registry()))
 
     def run(

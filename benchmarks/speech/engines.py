@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 PROMPT, END = [50257, 50362], 50256
-Halves = tuple[Callable[[Any], Any], Callable[[Any], list[int]]]
+Stages = tuple[Callable[[Any], Any], Callable[[Any], list[int]]]
 
 
-def relaxd(bundles: str) -> Halves:
+def relaxd(bundles: str) -> Stages:
     """Ours."""
     from relaxd.loader.model import load
 
@@ -28,9 +28,9 @@ def relaxd(bundles: str) -> Halves:
     never, at_first = settings["suppress_tokens"], settings["begin_suppress_tokens"]
     state = decoder.state()
 
-    def write(made: Any) -> list[int]:
+    def write(created: Any) -> list[int]:
         state.reset()
-        state.hold(made)
+        state.hold(created)
         tokens, new = [], PROMPT
         while True:
             scores = state.step([new])["logits"][0, -1]
@@ -43,7 +43,7 @@ def relaxd(bundles: str) -> Halves:
     return lambda features: encoder.run([features]), write
 
 
-def ctranslate2(model: str, kind: str) -> Halves:
+def ctranslate2(model: str, kind: str) -> Stages:
     """The package's engine; it never chooses what the model's config.json bars."""
     import ctranslate2 as engine
 
@@ -52,28 +52,28 @@ def ctranslate2(model: str, kind: str) -> Halves:
     def hear(features: Any) -> Any:
         return whisper.encode(engine.StorageView.from_array(features))
 
-    def write(made: Any) -> list[int]:
-        (result,) = whisper.generate(made, [PROMPT], beam_size=1, sampling_temperature=0)
+    def write(created: Any) -> list[int]:
+        (result,) = whisper.generate(created, [PROMPT], beam_size=1, sampling_temperature=0)
         return list(result.sequences_ids[0])
 
     return hear, write
 
 
-def main(name: str, *given: str) -> None:
+def main(name: str, *arguments: str) -> None:
     """Rounds by the engine until nothing is read."""
-    *rest, folder = given
-    engines: dict[str, Callable[..., Halves]] = {"relaxd": relaxd, "ctranslate2": ctranslate2}
+    *rest, folder = arguments
+    engines: dict[str, Callable[..., Stages]] = {"relaxd": relaxd, "ctranslate2": ctranslate2}
     hear, write = engines[name](*rest)
     sounds = dict(np.load(Path(folder) / "spectra.npz"))
     for _ in sys.stdin:
-        found = {}
+        results = {}
         for sound, features in sounds.items():
             began = time.process_time()
-            made = hear(features)
-            heard = time.process_time()
-            tokens = write(made)
-            found[sound] = [heard - began, time.process_time() - heard, tokens]
-        print(json.dumps(found), flush=True)
+            created = hear(features)
+            received = time.process_time()
+            tokens = write(created)
+            results[sound] = [received - began, time.process_time() - received, tokens]
+        print(json.dumps(results), flush=True)
 
 
 if __name__ == "__main__":

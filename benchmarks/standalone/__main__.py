@@ -30,14 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table for each part."""
     options = _parser().parse_args(arguments)
     chosen = [subject for subject in SUBJECTS if subject.name in options.models]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with TemporaryDirectory(prefix="standalone-") as folder:
         work = options.work or Path(folder)
         work.mkdir(parents=True, exist_ok=True)
         for part in options.parts:
-            found[part] = _PARTS[part](chosen, work, options)
+            result[part] = _PARTS[part](chosen, work, options)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1, default=_plain) + "\n")
+        options.json.write_text(json.dumps(result, indent=1, default=_plain) + "\n")
     return 0
 
 
@@ -53,10 +53,10 @@ def _sizes(subjects: list[Subject], work: Path, options: argparse.Namespace) -> 
 
 def _calls(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, float]:
     (subject,) = [subject for subject in SUBJECTS if subject.key is None]
-    found = {"C": calls.from_c(subject, work)}
-    found |= calls.from_python(subject, work, options.rounds)
-    _table(("call of the MLP", "us"), [(name, f"{s * 1e6:.2f}") for name, s in found.items()])
-    return found
+    results = {"C": calls.from_c(subject, work)}
+    results |= calls.from_python(subject, work, options.rounds)
+    _table(("call of the MLP", "us"), [(name, f"{s * 1e6:.2f}") for name, s in results.items()])
+    return results
 
 
 def _loads(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
@@ -99,7 +99,7 @@ def _lite(subjects: list[Subject], work: Path, options: argparse.Namespace) -> l
 
 
 def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, Any]:
-    found = {}
+    results = {}
     for host in options.hosts:
         rows = web.rows(subjects, work, options.rounds, options.web, host)
         cells = [
@@ -109,12 +109,12 @@ def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> di
         _table((f"in {host}", "us", "to onnxruntime-web"), cells)
         ratios = [row.by_peer for row in rows if row.by_peer]
         print(f"geometric mean: {_mean(ratios)}\n" if ratios else "")
-        found[host] = rows
-    return found
+        results[host] = rows
+    return results
 
 
 def _threads(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, Any]:
-    found = {}
+    results = {}
     for host in options.hosts:
         rows = web.thread_rows(subjects, work, options.rounds, options.web, host)
         cells = []
@@ -128,8 +128,8 @@ def _threads(subjects: list[Subject], work: Path, options: argparse.Namespace) -
         head = ("us", "one thread by two", "onnxruntime-web's", "to two of it")
         _table((f"in {host}, two threads", *head), cells)
         print(f"geometric mean: {_mean(row.gain for row in rows)}\n")
-        found[host] = rows
-    return found
+        results[host] = rows
+    return results
 
 
 _PARTS = {

@@ -1,5 +1,5 @@
-"""What a call costs beside its computation: of a small perceptron, from C and from Python; and what
-it takes to load and bind a model.
+"""The overhead of a call beside its computation: of a small perceptron, from C and from Python; and
+what it takes to load and bind a model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STARTS = 11
 
 def from_c(subject: Subject, work: Path) -> float:
     """Seconds of a call, of a program that zig links with the library."""
-    bundle = subject.built(work, NATIVE, "standalone").absolute()
+    bundle = subject.build(work, NATIVE, "standalone").absolute()
     manifest = json.loads((bundle / "manifest.json").read_text())
     program = work / "overhead"
     zig = [sys.executable, "-m", "ziglang", "cc", "-O2", "-include", str(bundle / "model.h")]
@@ -36,7 +36,7 @@ def from_c(subject: Subject, work: Path) -> float:
 
 
 def from_python(subject: Subject, work: Path, rounds: int) -> dict[str, float]:
-    """Seconds of `run` of both flavours and of ONNX Runtime, and of `prepared` calls."""
+    """Seconds of `run` of both backends and of ONNX Runtime, and of `prepared` calls."""
     ours, machine, session = engines_of(subject, work)
     feed = subject.feed(subject.shapes[0])
     calls: dict[str, Any] = {
@@ -45,8 +45,8 @@ def from_python(subject: Subject, work: Path, rounds: int) -> dict[str, float]:
         "run on the virtual machine": lambda: machine.run(feed),
         "ONNX Runtime": lambda: session.run(None, feed),
     }
-    found = contest(calls, rounds)
-    return {name: found.median(name) for name in calls}
+    result = contest(calls, rounds)
+    return {name: result.median(name) for name in calls}
 
 
 _START = """
@@ -92,15 +92,15 @@ def starts(subject: Subject, work: Path, flavour: str) -> Start:
     import numpy as np
 
     inputs = work / f"{subject.name}.npz"
-    np.savez(inputs, **dict[str, Any](subject.taken(subject.feed(subject.shapes[0]))))
-    bundle = subject.built(work, NATIVE, flavour)
+    np.savez(inputs, **dict[str, Any](subject.select_inputs(subject.feed(subject.shapes[0]))))
+    bundle = subject.build(work, NATIVE, flavour)
     another = work / f"{bundle.name}-another"
     shutil.copytree(bundle, another, dirs_exist_ok=True)
-    # A process that loads one flavour does not import what the other takes.
+    # A process that loads one backend does not import what the other takes.
     taken = f"relaxd.loader.{'standalone' if flavour == 'standalone' else 'runtime'}"
     command = [sys.executable, "-c", _START, str(bundle), str(inputs), str(another), taken]
-    found = [
+    results = [
         [int(word) / 1e9 for word in subprocess.check_output(command, text=True).split()]
         for _ in range(_STARTS)
     ]
-    return Start(*map(statistics.median, zip(*found, strict=True)))
+    return Start(*map(statistics.median, zip(*results, strict=True)))

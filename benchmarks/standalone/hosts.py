@@ -1,4 +1,4 @@
-"""What runs WebAssembly: node, which has processor time, and a worker of a page in headless
+"""Hosts of WebAssembly: node, which has processor time, and a worker of a page in headless
 Chromium, which has the clock alone.
 """
 
@@ -24,7 +24,7 @@ _MINUTES = 30
 
 
 def in_node(job: Job, work: Path) -> Rows:
-    """What a process of node measured of each case of the job, by processor time unless the job
+    """Measure in a process of node each case of the job, by processor time unless the job
     says `clock`. Raises CalledProcessError where results differ.
     """
     program = engine.find()
@@ -38,37 +38,37 @@ def in_node(job: Job, work: Path) -> Rows:
 
 
 def in_chromium(job: Job, work: Path) -> Rows:
-    """As `in_node`, in a worker of a page that is cross-origin isolated, by the clock. Raises
-    RuntimeError where results differ, or anything else went wrong in the page.
+    """Measure as `in_node` does, in a worker of a page that is cross-origin isolated, by the clock.
+    Raises RuntimeError where results differ, or anything else went wrong in the page.
     """
     program = chromium.find()
     if program is None:
         raise SystemExit("there is no Chromium: leave it out of --hosts, or apt-get install it")
     file = work / "web.json"
     file.write_text(json.dumps(job))
-    with site.served(_files(job, file)) as pages, chromium.opened(program) as (page, wrong):
+    with site.serve(_files(job, file)) as pages, chromium.open_page(program) as (page, wrong):
         page.goto(f"{pages.url}/")
         page.wait_for_selector("body[data-state]", timeout=_MINUTES * 60_000)
-        found = page.locator("#found").text_content() or ""
+        result = page.locator("#found").text_content() or ""
         if page.locator("body").get_attribute("data-state") != "measured" or wrong:
-            raise RuntimeError("\n".join([found, *wrong]))
-    rows: Rows = json.loads(found)
+            raise RuntimeError("\n".join([result, *wrong]))
+    rows: Rows = json.loads(result)
     return rows
 
 
 def _files(job: Job, file: Path) -> dict[str, Path]:
     """The files of the site: those that the job names have their own paths."""
-    found = {"/": _PAGE / "index.html", "/contest.mjs": _CONTEST, "/job.json": file}
-    found |= {f"/{one.name}": one for one in _PAGE.iterdir()}
-    found |= {f"/relaxd/{one.name}": one for one in PACKAGE.iterdir()}
+    results = {"/": _PAGE / "index.html", "/contest.mjs": _CONTEST, "/job.json": file}
+    results |= {f"/{one.name}": one for one in _PAGE.iterdir()}
+    results |= {f"/relaxd/{one.name}": one for one in PACKAGE.iterdir()}
     if job["peer"]:
-        found |= {f"/ort/{name}": Path(job["peer"], name) for name in _PEER}
+        results |= {f"/ort/{name}": Path(job["peer"], name) for name in _PEER}
     for subject in job["subjects"]:
         named = [Path(subject["bundle"], name) for name in subject["names"]]
         named.append(Path(subject["onnx"]))
         named += [Path(one["file"]) for case in subject["cases"] for one in case["inputs"]]
-        found |= {str(path): path for path in named}
-    return found
+        results |= {str(path): path for path in named}
+    return results
 
 
 HOSTS: Mapping[str, Callable[[Job, Path], Rows]] = {"node": in_node, "chromium": in_chromium}

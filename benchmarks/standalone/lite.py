@@ -39,20 +39,20 @@ def _rows(net: Net, work: Path, rounds: int) -> list[LiteRow]:
     import relaxd
 
     model = relaxd.load(_built(net, work), threads=1)
-    found = []
+    results = []
     for batch in _BATCHES:
         interpreter = _interpreter(net, batch)
         pixels = np.random.default_rng(0).standard_normal((batch, *net.shape)).astype(np.float32)
-        given = pixels.transpose(0, 3, 1, 2) if pixels.ndim == 4 else pixels
-        call = model.prepared({"x": np.ascontiguousarray(given)})
+        arguments = pixels.transpose(0, 3, 1, 2) if pixels.ndim == 4 else pixels
+        call = model.prepared({"x": np.ascontiguousarray(arguments)})
         interpreter.set_tensor(interpreter.get_input_details()[0]["index"], pixels)
         interpreter.invoke()
         wanted = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
         compare(list(call().values()), [wanted])
         result = contest({"ours": call, "lite": interpreter.invoke}, rounds)
         where = f"{net.name} {batch}"
-        found.append(LiteRow(where, result.median("ours"), result.ratio("ours", "lite")))
-    return found
+        results.append(LiteRow(where, result.median("ours"), result.ratio("ours", "lite")))
+    return results
 
 
 def _interpreter(net: Net, batch: int) -> Any:

@@ -1,4 +1,4 @@
-"""On this machine's processor: library sizes, and calls of both flavours and of peers in turns."""
+"""On this machine's processor: library sizes, and calls of both backends and of peers in turns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NativeRow:
 def sizes(subject: Subject, work: Path) -> tuple[int, int]:
     """Bytes of `model.so` without a runtime, and on the virtual machine."""
     first, second = (
-        (subject.built(work, NATIVE, flavour) / "model.so").stat().st_size
+        (subject.build(work, NATIVE, flavour) / "model.so").stat().st_size
         for flavour in ("standalone", "vm")
     )
     return first, second
@@ -40,14 +40,14 @@ def rows(subject: Subject, work: Path, rounds: int) -> list[NativeRow]:
 
 
 def engines_of(subject: Subject, work: Path) -> tuple[Any, Any, Any]:
-    """The bundles of both flavours and a session of ONNX Runtime, on one thread each."""
+    """The bundles of both backends and a session of ONNX Runtime, on one thread each."""
     import onnxruntime
 
     import relaxd
 
     onnxruntime.disable_telemetry_events()
     ours, machine = (
-        relaxd.load(subject.built(work, NATIVE, flavour), threads=1)
+        relaxd.load(subject.build(work, NATIVE, flavour), threads=1)
         for flavour in ("standalone", "vm")
     )
     options = onnxruntime.SessionOptions()
@@ -58,24 +58,24 @@ def engines_of(subject: Subject, work: Path) -> tuple[Any, Any, Any]:
 
 def _row(subject: Subject, dims: Dims, engines: tuple[Any, Any, Any], rounds: int) -> NativeRow:
     ours, machine, session = engines
-    whole = subject.feed(dims)
-    feed = subject.taken(whole)
-    want = session.run(None, whole)
+    full = subject.feed(dims)
+    feed = subject.select_inputs(full)
+    want = session.run(None, full)
     for model in (ours, machine):
         compare(list(model.run(feed).values()), want)
-    found = contest(
+    result = contest(
         {
             "standalone": lambda: ours.run(feed),
             "vm": lambda: machine.run(feed),
-            "onnxruntime": lambda: session.run(None, whole),
+            "onnxruntime": lambda: session.run(None, full),
         },
         rounds,
     )
     return NativeRow(
         label(subject, dims),
-        found.median("standalone"),
-        found.ratio("standalone", "vm"),
-        found.ratio("standalone", "onnxruntime"),
+        result.median("standalone"),
+        result.ratio("standalone", "vm"),
+        result.ratio("standalone", "onnxruntime"),
     )
 
 

@@ -191,13 +191,13 @@ class _Writer:
 
     def layer(self, layer: Layer, value: int, shape: Sequence[int], i: int) -> int:
         """The index of the layer's result."""
-        schema, given = self.schema, [value]
+        schema, arguments = self.schema, [value]
         if layer.weights is None:
-            given.append(self.tensor(f"a{i}", (2,), np.array([1, 2], np.int32)))
+            arguments.append(self.tensor(f"a{i}", (2,), np.array([1, 2], np.int32)))
         else:
             assert layer.bias is not None
-            given.append(self.tensor(f"w{i}", layer.weights.shape, layer.weights))
-            given.append(self.tensor(f"b{i}", layer.bias.shape, layer.bias))
+            arguments.append(self.tensor(f"w{i}", layer.weights.shape, layer.weights))
+            arguments.append(self.tensor(f"b{i}", layer.bias.shape, layer.bias))
         code, kind, options = {
             "dense": ("FULLY_CONNECTED", "FullyConnectedOptions", schema.FullyConnectedOptionsT),
             "conv": ("CONV_2D", "Conv2DOptions", schema.Conv2DOptionsT),
@@ -208,21 +208,21 @@ class _Writer:
             ),
             "mean": ("MEAN", "ReducerOptions", schema.ReducerOptionsT),
         }[layer.kind]
-        made = options()
+        created = options()
         if layer.kind in ("conv", "depthwise"):
-            made.padding = schema.Padding.SAME
-            made.strideH = made.strideW = layer.stride
-            made.dilationHFactor = made.dilationWFactor = 1
+            created.padding = schema.Padding.SAME
+            created.strideH = created.strideW = layer.stride
+            created.dilationHFactor = created.dilationWFactor = 1
         if layer.kind == "depthwise":
-            made.depthMultiplier = 1
+            created.depthMultiplier = 1
         if layer.kind != "mean":
-            made.fusedActivationFunction = int(layer.rectified)
+            created.fusedActivationFunction = int(layer.rectified)
         operator = schema.OperatorT()
         operator.opcodeIndex = self._code(getattr(schema.BuiltinOperator, code))
         operator.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
-        operator.builtinOptions = made
+        operator.builtinOptions = created
         result = self.tensor(f"v{i}", shape)
-        operator.inputs, operator.outputs = given, [result]
+        operator.inputs, operator.outputs = arguments, [result]
         self.operators.append(operator)
         return result
 

@@ -34,7 +34,7 @@ class Subject:
 
     @cached_property
     def dims(self) -> dict[str, str]:
-        """As a request declares them."""
+        """The dims as a request declares them."""
         return dict(real.MODELS[self.key].dims) if self.key else {"n": "1:64"}
 
     def file(self, work: Path) -> Path:
@@ -55,12 +55,12 @@ class Subject:
         shape = (dims["n"], 32)
         return {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
 
-    def taken(self, feed: Feed) -> Feed:
+    def select_inputs(self, feed: Feed) -> Feed:
         """The part of the feed that a library takes: what a request fixed is in its code."""
         fixed = real.MODELS[self.key].consts if self.key else {}
         return {name: array for name, array in feed.items() if name not in fixed}
 
-    def built(self, work: Path, target: str, flavour: str) -> Path:
+    def build(self, work: Path, target: str, flavour: str) -> Path:
         """A bundle, compiled at the first call."""
         from compiler import compile_model
 

@@ -39,7 +39,7 @@ class ThreadRow:
 
 def sizes(subject: Subject, work: Path) -> tuple[int, int]:
     """Bytes of the module, and after gzip."""
-    content = (subject.built(work, WEB, "standalone") / "model.wasm").read_bytes()
+    content = (subject.build(work, WEB, "standalone") / "model.wasm").read_bytes()
     return len(content), len(gzip.compress(content, 9, mtime=0))
 
 
@@ -53,13 +53,14 @@ def rows(
     """
     described = [_described(subject, work, WEB) for subject in subjects]
     job = {"rounds": rounds, "subjects": described, "threads": [1], **_peer(peer, 1)}
-    return [_row(found) for found in HOSTS[host](job, work)]
+    return [_row(result) for result in HOSTS[host](job, work)]
 
 
 def thread_rows(
     subjects: Sequence[Subject], work: Path, rounds: int, peer: Path | None, host: str
 ) -> list[ThreadRow]:
-    """As `rows`, with one thread and with two, for a machine that does nothing else: by the clock.
+    """Measure as `rows` does, with one thread and with two, for a machine that does nothing else:
+    by the clock.
 
     Ours in turns; onnxruntime-web, whose threads look for work all the time, in processes of its
     own.
@@ -67,19 +68,19 @@ def thread_rows(
     described = [_described(subject, work, WEB_THREADS) for subject in subjects]
     shared = {"rounds": rounds, "subjects": described, "clock": True}
     ours = HOSTS[host]({**shared, "threads": [1, 2], **_peer(None, 1)}, work)
-    found: list[list[float]] = [
+    result: list[list[float]] = [
         [statistics.median(row["ours 2"]), _ratio(row["ours 1"], row["ours 2"])] for row in ours
     ]
     for count in (1, 2) if peer else ():
         theirs = HOSTS[host]({**shared, "threads": [], **_peer(peer, count)}, work)
-        for numbers, row in zip(found, theirs, strict=True):
+        for numbers, row in zip(result, theirs, strict=True):
             numbers.append(statistics.median(row["peer"]))
-    return [ThreadRow(row["label"], *numbers) for row, numbers in zip(ours, found, strict=True)]
+    return [ThreadRow(row["label"], *numbers) for row, numbers in zip(ours, result, strict=True)]
 
 
-def _ratio(some: Sequence[float], others: Sequence[float]) -> float:
+def _ratio(several: Sequence[float], others: Sequence[float]) -> float:
     """The median over rounds."""
-    return statistics.median(one / other for one, other in zip(some, others, strict=True))
+    return statistics.median(one / other for one, other in zip(several, others, strict=True))
 
 
 def _peer(folder: Path | None, threads: int) -> dict[str, Any]:
@@ -87,13 +88,13 @@ def _peer(folder: Path | None, threads: int) -> dict[str, Any]:
     return {"peer": str(peer) if peer else None, "peerThreads": threads}
 
 
-def _row(found: dict[str, Any]) -> WebRow:
-    ours, peers = found["ours 1"], found.get("peer")
-    return WebRow(found["label"], statistics.median(ours), _ratio(ours, peers) if peers else None)
+def _row(result: dict[str, Any]) -> WebRow:
+    ours, peers = result["ours 1"], result.get("peer")
+    return WebRow(result["label"], statistics.median(ours), _ratio(ours, peers) if peers else None)
 
 
 def _described(subject: Subject, work: Path, target: str) -> dict[str, Any]:
-    bundle = subject.built(work, target, "standalone").absolute()
+    bundle = subject.build(work, target, "standalone").absolute()
     manifest = json.loads((bundle / "manifest.json").read_text())
     names = ["manifest.json", manifest["library"]]
     return {
@@ -107,7 +108,7 @@ def _described(subject: Subject, work: Path, target: str) -> dict[str, Any]:
 
 def _case(subject: Subject, dims: Dims, work: Path) -> dict[str, Any]:
     feed = subject.feed(dims)
-    taken = subject.taken(feed)
+    taken = subject.select_inputs(feed)
     inputs = []
     for name, array in feed.items():
         # A page fetches it by its path.

@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from tests.models import MODELS
 from tools.browser import chromium
-from tools.browser.models import checked
+from tools.browser.models import check_models
 
 
 def main() -> int:
@@ -28,15 +28,17 @@ def main() -> int:
     if program is None:
         raise SystemExit("there is no Chromium; apt-get install chromium")
     sys.modules["torch"] = None
-    look = _look(arguments.screenshot)
-    seen = checked(program, arguments.model, arguments.target, threads=arguments.threads, look=look)
+    snapshot = _screenshot_taker(arguments.screenshot)
+    seen = check_models(
+        program, arguments.model, arguments.target, threads=arguments.threads, snapshot=snapshot
+    )
     for row in seen.rows:
         print(*row, sep="\t")
     print(seen.verdict, *seen.wrong, sep="\n")
     return 0 if seen.state == "near" and not seen.wrong else 1
 
 
-def _look(screenshot: Path | None):
+def _screenshot_taker(screenshot: Path | None):
     if screenshot is None:
         return lambda page: None
     return partial(_shoot, screenshot)

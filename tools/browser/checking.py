@@ -12,7 +12,7 @@ import numpy as np
 from playwright.sync_api import Page
 
 from tools.browser import chromium, site
-from tools.demo import served
+from tools.demo import serve
 
 PACKAGE = Path(__file__).parents[2] / "clients" / "js" / "src"
 PAGE = Path(__file__).parent / "page"
@@ -32,8 +32,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the page came to: its verdict, the rows of its table, what went wrong in it, and what it
-    says of the model.
+    """The result of the page: its verdict, the rows of its table, what went wrong in it, and what
+    it says of the model.
     """
 
     state: str
@@ -49,12 +49,12 @@ def origins(folder: Path, page: Path = PAGE) -> Iterator[tuple[site.Site, str]]:
 
     page: a folder of files, which stand before those of the checking page.
     """
-    with site.served({}) as pages:
+    with site.serve({}) as pages:
         pages.add("/", PAGE)
         pages.add("/", page)
         pages.add("/relaxd/", PACKAGE)
         pages.files["/"] = page / "index.html"
-        with served(folder, RELAXD_PULL_ORIGINS=pages.url) as server:
+        with serve(folder, RELAXD_PULL_ORIGINS=pages.url) as server:
             pages.connect = server
             yield pages, server
 
@@ -101,10 +101,10 @@ def watch(
     url: str,
     *,
     seconds: float = 300,
-    look: Callable[[Page], object] = lambda page: None,
+    snapshot: Callable[[Page], object] = lambda page: None,
 ) -> Seen:
-    """Open the page and wait for its verdict; `look` gets the page then."""
-    with chromium.opened(program) as (page, wrong):
+    """Open the page and wait for its verdict; `snapshot` gets the page then."""
+    with chromium.open_page(program) as (page, wrong):
         page.goto(url)
         # The page's policy forbids the evaluation of any string, playwright's too.
         page.wait_for_selector("body[data-state]", timeout=seconds * 1000)
@@ -116,11 +116,11 @@ def watch(
             tuple(wrong),
             facts_on(page),
         )
-        look(page)
+        snapshot(page)
         return seen
 
 
 def facts_on(page: Page) -> dict[str, str]:
-    """What the page says of the bundle and of what runs it, by name."""
+    """Read the page's facts about the bundle and what runs it, by name."""
     names, texts = (page.locator(f"#facts {kind}").all_inner_texts() for kind in ("dt", "dd"))
     return dict(zip(names, texts, strict=True))

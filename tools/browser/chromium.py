@@ -18,7 +18,7 @@ def find() -> str | None:
 
 
 @contextmanager
-def opened(
+def open_page(
     program: str, *, width: int = 1000, height: int = 640
 ) -> Iterator[tuple[Page, list[str]]]:
     """An empty page, and what goes wrong in it: exceptions, errors on its console."""

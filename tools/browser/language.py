@@ -20,7 +20,7 @@ Step = tuple[int, float]
 
 @dataclass(frozen=True)
 class Written:
-    """What the page came to: `written` or `wrong`, its last line, the texts, each token of each
+    """The result of the page: `written` or `wrong`, its last line, the texts, each token of each
     text with its logit, what went wrong, and what the page says of the model.
     """
 
@@ -68,7 +68,7 @@ def watch(
     screenshot: where to write a picture of it then.
     """
     limit = seconds * 1000
-    with chromium.opened(program) as (page, wrong):
+    with chromium.open_page(program) as (page, wrong):
         page.goto(url)
         begun = f"{_STREAMING}, body[data-state=wrong]"
         page.wait_for_selector(begun, state="attached", timeout=limit)

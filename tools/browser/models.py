@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 import relaxd
 from tests.models import MODELS, feed_of, path_of, reference
 from tools.browser.checking import Point, Seen, origins, plan, watch
-from tools.demo import finished
+from tools.demo import wait_finished
 
 Shapes = tuple[Mapping[str, int], ...]
 
@@ -32,19 +32,20 @@ ON_GPU: Mapping[str, Shapes] = {
 """Where they are run on WebGPU, whose software adapter takes seconds for a run."""
 
 
-def checked(
+def check_models(
     program: str,
     name: str,
     target: str,
     *,
     seconds: float = 300,
     threads: int | None = None,
-    look: Callable[[Page], object] = lambda page: None,
+    snapshot: Callable[[Page], object] = lambda page: None,
 ) -> Seen:
     """Serve, compile a model over HTTP, and have a page pull it, run it, and compare it with ONNX
     Runtime.
 
-    program: Chromium; seconds: for the page; threads: as in `plan`; look: gets the page at its end.
+    program: Chromium; seconds: for the page; threads: as in `plan`; snapshot: gets the page at its
+    end.
     """
     shapes = (ON_GPU if target == "webgpu" else SHAPES).get(name, MODELS[name].shapes)
     with (
@@ -56,14 +57,14 @@ def checked(
         request = MODELS[name].request(
             targets=[target], options={"verify": False, "profile": False}
         )
-        built = finished(client.compile(path_of(name), **request))
+        built = wait_finished(client.compile(path_of(name), **request))
         points = [_point(name, dims) for dims in shapes]
         plan(pages, server, built["artifact"]["ref"], points, threads=threads)
-        return watch(program, pages.url, seconds=seconds, look=look)
+        return watch(program, pages.url, seconds=seconds, snapshot=snapshot)
 
 
 def _point(name: str, dims: Mapping[str, int]) -> Point:
     """Without the inputs that the build has fixed."""
     feed = feed_of(name, dims)
-    given: dict[str, Any] = {key: feed[key] for key in feed if key not in MODELS[name].consts}
-    return Point(dims, given, reference(name, feed))
+    arguments: dict[str, Any] = {key: feed[key] for key in feed if key not in MODELS[name].consts}
+    return Point(dims, arguments, reference(name, feed))

@@ -47,7 +47,7 @@ class Site:
 
 
 @contextmanager
-def served(files: Mapping[str, Path]) -> Iterator[Site]:
+def serve(files: Mapping[str, Path]) -> Iterator[Site]:
     """A site on a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -37,16 +37,16 @@ def main() -> int:
     _check_programs()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     builder = Builder(arguments.folder)
-    found = services(
+    result = services(
         {"POSTGRES_PASSWORD": secrets.token_hex(), "RELAXD_TOKEN": secrets.token_hex()}
     )
     if not arguments.no_build and _INSIDE not in os.environ:
         builder.base()
-        for service in _built(found):
+        for service in _built(result):
             builder.build(str(service.dockerfile), service.image)
     if _INSIDE not in os.environ:
         return _inside()
-    return _examine(builder, _built(found)) or _run(builder, found, arguments.model)
+    return _examine(builder, _built(result)) or _run(builder, result, arguments.model)
 
 
 def _check_programs() -> None:
@@ -61,8 +61,8 @@ def _check_programs() -> None:
         raise SystemExit(f"apt-get install --no-install-recommends {' '.join(missing)}")
 
 
-def _built(found: list[Service]) -> list[Service]:
-    return [service for service in found if service.dockerfile]
+def _built(result: list[Service]) -> list[Service]:
+    return [service for service in result if service.dockerfile]
 
 
 def _inside() -> int:
@@ -79,12 +79,12 @@ def _inside() -> int:
     return done.returncode
 
 
-def _examine(builder: Builder, found: list[Service]) -> int:
+def _examine(builder: Builder, result: list[Service]) -> int:
     wrong = 0
     container, root = builder.root(BASE)
     base = size(root)
     builder.remove(container)
-    for service in found:
+    for service in result:
         container, root = builder.root(service.image)
         taken, labels = size(root), dict(builder.image(service.image).labels)
         print(f"{service.image}: {taken / 1e6:.0f} MB, {base / 1e6:.0f} of them its base's")
@@ -95,11 +95,11 @@ def _examine(builder: Builder, found: list[Service]) -> int:
     return wrong
 
 
-def _run(builder: Builder, found: list[Service], model: str) -> int:
+def _run(builder: Builder, result: list[Service], model: str) -> int:
     with tempfile.TemporaryDirectory(prefix="relaxd-images-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        with Deployment(folder, builder, found) as deployment:
+        with Deployment(folder, builder, result) as deployment:
             print("all services are healthy", flush=True)
             tell(deployment, model, folder)
             for each, container in deployment.running.items():

@@ -28,7 +28,7 @@ _LENT = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 
 @dataclass(frozen=True)
 class Image:
-    """What an image's configuration says about its containers."""
+    """An image's configuration of its containers."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -60,7 +60,7 @@ class Builder:
         archive = self.folder / "base.tar"
         if BASE in self._names():
             return
-        made = archive.with_suffix(".partial.tar")
+        created = archive.with_suffix(".partial.tar")
         excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _UNPUBLISHED]
         shim = f"$1{_SHIM}"
         hooks = [
@@ -73,11 +73,11 @@ class Builder:
                 *("mmdebstrap", "--mode=root", "--variant=essential"),
                 *("--dpkgopt=force-unsafe-io", *excluded, f"--hook-dir={_MERGED}"),
                 *(f"--customize-hook={hook}" for hook in hooks),
-                *(f"--include={PACKAGES}", "bookworm", str(made)),
+                *(f"--include={PACKAGES}", "bookworm", str(created)),
             ],
             check=True,
         )
-        made.replace(archive)
+        created.replace(archive)
         container = self._run("from", "scratch")
         self._run("add", container, str(archive), "/")
         path = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"

@@ -1,4 +1,4 @@
-"""What is asked of an image's files: a bill of materials that lists what is there, a size, no
+"""Checks of an image's files: a bill of materials that lists what is there, a size, no
 compiler in the API.
 """
 
@@ -18,8 +18,8 @@ def size(root: Path) -> int:
     seen: dict[tuple[int, int], int] = {}
     for folder, _, names in os.walk(root):
         for name in names:
-            found = os.lstat(os.path.join(folder, name))
-            seen[found.st_dev, found.st_ino] = found.st_size
+            result = os.lstat(os.path.join(folder, name))
+            seen[result.st_dev, result.st_ino] = result.st_size
     return sum(seen.values())
 
 
@@ -34,19 +34,19 @@ def bill_of_materials(root: Path, path: str) -> dict[str, str]:
 
 
 def faults(name: str, root: Path, labels: dict[str, str]) -> list[str]:
-    """What is wrong with an image that is mounted at `root`."""
-    found = [
+    """Find faults of an image that is mounted at `root`."""
+    results = [
         f"no label {label}"
         for label in (*(f"org.opencontainers.image.{each}" for each in _LABELS), SBOM)
         if not labels.get(label)
     ]
-    if found:
-        return found
+    if results:
+        return results
     listed = bill_of_materials(root, labels[SBOM])
     if missing := {"relaxd", "relaxd-server", "fastapi", "libc6"} - listed.keys():
-        found.append(f"the bill of materials lacks {sorted(missing)}")
+        results.append(f"the bill of materials lacks {sorted(missing)}")
     if name == "api" and (there := _COMPILERS & listed.keys()):
-        found.append(f"the API's image holds {sorted(there)}")
+        results.append(f"the API's image holds {sorted(there)}")
     if name == "api" and (taken := size(root)) > API_LIMIT:
-        found.append(f"the API's image has {taken} bytes, at most {API_LIMIT} are allowed")
-    return found
+        results.append(f"the API's image has {taken} bytes, at most {API_LIMIT} are allowed")
+    return results

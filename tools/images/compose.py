@@ -53,8 +53,8 @@ def services(environment: Mapping[str, str], path: Path = COMPOSE) -> list[Servi
     variable that must be set.
     """
     document = _filled(yaml.safe_load(path.read_text()), environment)
-    found = {name: _service(name, text) for name, text in document["services"].items()}
-    return list(_in_order(found))
+    results = {name: _service(name, text) for name, text in document["services"].items()}
+    return list(_in_order(results))
 
 
 def _filled(node: Any, environment: Mapping[str, str]) -> Any:
@@ -62,16 +62,16 @@ def _filled(node: Any, environment: Mapping[str, str]) -> Any:
         return {key: _filled(value, environment) for key, value in node.items()}
     if isinstance(node, list):
         return [_filled(value, environment) for value in node]
-    return interpolated(node, environment) if isinstance(node, str) else node
+    return interpolate(node, environment) if isinstance(node, str) else node
 
 
-def interpolated(text: str, environment: Mapping[str, str]) -> str:
+def interpolate(text: str, environment: Mapping[str, str]) -> str:
     """The text with `${NAME}`, `${NAME:-default}` and `${NAME:?message}` replaced."""
 
     def value(match: re.Match[str]) -> str:
         name, kind, rest = match.groups()
-        if found := environment.get(name):
-            return found
+        if result := environment.get(name):
+            return result
         if kind == "-":
             return str(rest)
         raise KeyError(rest or name)
@@ -117,15 +117,15 @@ def _health(text: dict[str, Any]) -> Health:
     return Health(tuple(command), _seconds(text["interval"]), text["retries"])
 
 
-def _in_order(found: dict[str, Service]) -> Iterator[Service]:
+def _in_order(result: dict[str, Service]) -> Iterator[Service]:
     done: set[str] = set()
-    while len(done) < len(found):
+    while len(done) < len(result):
         ready = [
             service
-            for name, service in found.items()
+            for name, service in result.items()
             if name not in done and done.issuperset(service.after)
         ]
         if not ready:
-            raise ValueError(f"services wait for each other: {sorted(found.keys() - done)}")
+            raise ValueError(f"services wait for each other: {sorted(result.keys() - done)}")
         yield from ready
         done |= {service.name for service in ready}

@@ -20,7 +20,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Spec:
-    """What a service's containers share.
+    """The common settings of a service's containers.
 
     root: bubblewrap's arguments that make the root file system.
     volumes: folders of this machine by the path at which a container has them.
@@ -90,7 +90,7 @@ class Container:
         return self.process.poll() is None
 
     def check(self, words: Iterable[str]) -> str | None:
-        """What is wrong according to a command that is run inside; None if nothing is."""
+        """Find faults with a command that is run inside; None if nothing is."""
         service = self._service()
         if not service:
             return "it has not started"
@@ -146,15 +146,15 @@ def _limited(service: Service) -> list[Path]:
             CGROUPS / "memory" / name: {"memory.limit_in_bytes": service.memory},
             CGROUPS / "pids" / name: {"pids.max": service.pids},
         }
-    made: list[Path] = []
+    created: list[Path] = []
     for group, limits in files.items():
         try:
             group.mkdir()
-            made.append(group)
+            created.append(group)
             for file, limit in limits.items():
                 (group / file).write_text(str(limit))
         except OSError:
-            for each in made:
+            for each in created:
                 each.rmdir()
             return []
-    return made
+    return created

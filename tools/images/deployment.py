@@ -98,14 +98,14 @@ class Deployment:
         undeclared = set(image.volumes) - set(service.volumes)
         if undeclared:
             raise SystemExit(f"{service.name}: no volume for {sorted(undeclared)}")
-        found = {}
+        results = {}
         for path, name in service.volumes.items():
             folder = self.folder / "volumes" / name
             if not folder.exists():
                 folder.parent.mkdir(exist_ok=True)
                 subprocess.run(["cp", "-a", f"{root}{path}", str(folder)], check=True)
-            found[path] = folder
-        return found
+            results[path] = folder
+        return results
 
     def _published(self, service: Service) -> tuple[str, ...]:
         """Prepare Redis or PostgreSQL with the programs of this machine; what it runs."""
@@ -145,7 +145,7 @@ class Deployment:
         return service.health or self.builder.image(service.image).health
 
     def environment(self, name: str) -> Mapping[str, str]:
-        """What a service's processes are given."""
+        """The environment of a service's processes."""
         return self.specs[name].environment
 
 

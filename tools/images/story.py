@@ -1,4 +1,4 @@
-"""What a client does with a running service: submit, poll, pull, run, compare; and what it must not
+"""Acts as a client of a running service: submit, poll, pull, run, compare; and what it must not
 be able to do.
 """
 
@@ -32,12 +32,12 @@ def tell(deployment: Deployment, model: str, folder: Path) -> None:
         assert httpx.get(f"{URL}/v1/targets").status_code == 401
     for name in ("api", "worker"):
         with step(f"{name}: its user, a read-only root, no capabilities"):
-            confined(deployment, name)
+            check_confined(deployment, name)
     with Client(URL, token=token) as client:
-        compiled(client, model, folder)
+        compile_model(client, model, folder)
 
 
-def confined(deployment: Deployment, name: str) -> None:
+def check_confined(deployment: Deployment, name: str) -> None:
     """A process of the service's container can write to its volumes and /tmp alone."""
     spec = deployment.specs[name]
     done = spec.run(["python", "-c", _CONFINED, *spec.volumes, "/tmp"])
@@ -63,7 +63,7 @@ for path in ("/relaxd-was-here", "/opt/relaxd/was-here", "/etc/was-here"):
 """
 
 
-def compiled(client: Client, model: str, folder: Path) -> None:
+def compile_model(client: Client, model: str, folder: Path) -> None:
     """One model compiles once, and its library computes what ONNX Runtime does."""
     real = MODELS[model]
     with step(f"{model} submitted and built"):

@@ -1,4 +1,4 @@
-"""What the sources say against the rules, and how much of it each folder may have."""
+"""Findings of the sources against the rules, and how much of it each folder may have."""
 
 import re
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""What the files of the repository say: pieces of text, and the names that they define."""
+"""The prose of the repository's files: pieces of text, and the names that they define."""
 
 import ast
 import re
@@ -75,14 +75,14 @@ def read_sources(root: Path) -> Iterator[Source]:
 def read_page(text: str, path: Path) -> Source:
     """A page without what it quotes: blocks, code spans, targets of links, comments."""
     for quoted in (_FENCE, _SPAN):
-        text = quoted.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+        text = quoted.sub(lambda result: re.sub(r"[^\n]", " ", result[0]), text)
     return Source(path, tuple(_paragraphs(text)))
 
 
 def read_c(text: str, path: Path) -> Source:
     """Comments, and strings of more than one word, of C and JavaScript."""
-    found = _C_TEXT.finditer(text)
-    return Source(path, tuple(Text(text.count("\n", 0, one.start()) + 1, one[0]) for one in found))
+    result = _C_TEXT.finditer(text)
+    return Source(path, tuple(Text(text.count("\n", 0, one.start()) + 1, one[0]) for one in result))
 
 
 def read_python(text: str, path: Path) -> Source:
@@ -113,16 +113,16 @@ def _paragraphs(text: str) -> Iterator[Text]:
 def _comments(text: str, quoted: set[int]) -> Iterator[Text]:
     """Neighbouring lines of comments are one text: a phrase may go over the end of a line."""
     first, last, words = 0, 0, ""
-    for found in _COMMENT.finditer(text):
-        line = text.count("\n", 0, found.end()) + 1
+    for result in _COMMENT.finditer(text):
+        line = text.count("\n", 0, result.end()) + 1
         if line in quoted:
             continue
         if line == last + 1:
-            words += f"\n{found[1]}"
+            words += f"\n{result[1]}"
         else:
             if words:
                 yield Text(first, _TICKS.sub(" ", words))
-            first, words = line, found[1]
+            first, words = line, result[1]
         last = line
     if words:
         yield Text(first, _TICKS.sub(" ", words))

@@ -32,26 +32,26 @@ def _commands(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, 
 
 def _section(path: tuple[str, ...], command: Any) -> Iterator[str]:
     name = " ".join(("relaxd", *path))
-    shown = [one for one in command.params if not one.hidden]
-    arguments = [_argument(one) for one in shown if not isinstance(one, TyperOption)]
+    shown = [lhs for lhs in command.params if not lhs.hidden]
+    arguments = [_argument(lhs) for lhs in shown if not isinstance(lhs, TyperOption)]
     yield f"## {name}\n"
     yield f"```\n{' '.join((name, '[OPTIONS]', *arguments))}\n```\n"
     yield f"{_MARKUP.sub('`', command.help or '')}\n"
-    yield table(("argument or option", ""), [_row(one) for one in shown])
+    yield table(("argument or option", ""), [_row(lhs) for lhs in shown])
 
 
-def _row(one: Any) -> tuple[str, str]:
-    about = one.help or ""
-    if not isinstance(one, TyperOption):
-        return f"`{_argument(one)}`", about
-    words = ", ".join(f"`{word}`" for word in (*one.opts, *one.secondary_opts))
-    if one.default not in (None, False, ()) and not callable(one.default):
-        about += f" Default: `{one.default}`."
-    if isinstance(one.envvar, str):
-        about += f" Also `{one.envvar}`."
+def _row(lhs: Any) -> tuple[str, str]:
+    about = lhs.help or ""
+    if not isinstance(lhs, TyperOption):
+        return f"`{_argument(lhs)}`", about
+    words = ", ".join(f"`{word}`" for word in (*lhs.opts, *lhs.secondary_opts))
+    if lhs.default not in (None, False, ()) and not callable(lhs.default):
+        about += f" Default: `{lhs.default}`."
+    if isinstance(lhs.envvar, str):
+        about += f" Also `{lhs.envvar}`."
     return words, about
 
 
-def _argument(one: Any) -> str:
-    word = one.metavar or str(one.name).upper()
-    return f"{word}..." if one.nargs == -1 else str(word)
+def _argument(lhs: Any) -> str:
+    word = lhs.metavar or str(lhs.name).upper()
+    return f"{word}..." if lhs.nargs == -1 else str(word)

@@ -40,10 +40,10 @@ def _default(field: FieldInfo) -> str:
 
 def _bounds(field: FieldInfo) -> str:
     words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
-    found = [
+    results = [
         f"{word} {getattr(limit, name):g}"
         for limit in field.metadata
         for name, word in words.items()
         if hasattr(limit, name)
     ]
-    return f"({', '.join(found)})" if found else ""
+    return f"({', '.join(results)})" if results else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from tools.site import commands, problems, schemas, settings, tolerances
 
 ROOT = Path(__file__).parent.parent.parent
-PLACES = {
+ANCHORS = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
     "CHANGELOG.md": "reference/changelog.md",
@@ -35,9 +35,9 @@ _FILE_BLOCK = re.compile(r"(?m)^```(\w+) (\S+\.\w+)$")
 def assemble(folder: Path) -> None:
     """Fill `folder`, which must not exist."""
     shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.md"))
-    roots = [ROOT / name for name in PLACES if "/" not in name]
+    roots = [ROOT / name for name in ANCHORS if "/" not in name]
     pages = [path.relative_to(ROOT).as_posix() for path in [*roots, *ROOT.glob("docs/**/*.md")]]
-    files = {_place(page): _convert(page) for page in pages}
+    files = {_anchor(page): _convert(page) for page in pages}
     files |= {name: write() for name, write in GENERATED.items()}
     files["site.css"] = (Path(__file__).parent / "site.css").read_text(encoding="utf-8")
     files |= {f"reference/{name}": text for name, text in schemas.documents().items()}
@@ -46,9 +46,9 @@ def assemble(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _place(path: str) -> str:
+def _anchor(path: str) -> str:
     """The place on the site of a file of the repository."""
-    return PLACES.get(path, path.removeprefix("docs/"))
+    return ANCHORS.get(path, path.removeprefix("docs/"))
 
 
 def _convert(page: str) -> str:
@@ -61,7 +61,7 @@ def _relink(link: re.Match[str], page: str) -> str:
     """A link of `page` as the site has it; a link to a file that is not on the site is its text."""
     text, path, fragment = link.groups()
     target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
-    if target not in PLACES and not target.startswith("docs/"):
+    if target not in ANCHORS and not target.startswith("docs/"):
         return text
-    moved = posixpath.relpath(_place(target), posixpath.dirname(_place(page)))
+    moved = posixpath.relpath(_anchor(target), posixpath.dirname(_anchor(page)))
     return f"[{text}]({moved}{fragment or ''})"

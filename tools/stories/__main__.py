@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.docs.blocks import ROOT, Command, blocks_of
 from tests.docs.models import lay_out
 from tools import dist
-from tools.stories.environments import Environment, served
+from tools.stories.environments import Environment, serve
 from tools.stories.telling import Stumble, Teller, Write
 
 FOLDER = ROOT / "docs" / "tutorials"
@@ -21,9 +21,11 @@ def main() -> int:
     """Exit status 0 if every tutorial does what it says, 1 otherwise."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transcript", type=Path, help="write down here what a reader sees")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with ExitStack() as stack:
-        written = stack.enter_context(given.transcript.open("w")) if given.transcript else None
+        written = (
+            stack.enter_context(arguments.transcript.open("w")) if arguments.transcript else None
+        )
 
         def write(text: str) -> None:
             for out in filter(None, (sys.stdout, written)):
@@ -54,12 +56,12 @@ def _tell_all(scratch: Path, stack: ExitStack, write: Write) -> None:
         _tell(page, Teller(scratch / page, compiling, slim, "", write))
     _install(compiling, f"'{relaxd}[server]' {server}", scratch, write)
     (scratch / "service").mkdir()
-    url = stack.enter_context(served(compiling, scratch / "service"))
+    url = stack.enter_context(serve(compiling, scratch / "service"))
     _tell("by-digest", Teller(scratch / "by-digest", slim, slim, url, write))
 
 
 def _install(environment: Environment, what: str, folder: Path, write: Write) -> None:
-    """As the tutorials say it."""
+    """Install as the tutorials say."""
     write(f"# the environment {environment.folder.name!r}")
     teller = Teller(folder, environment, environment, "", write)
     teller.run(Command(f"pip install {what}"), 0, environment)

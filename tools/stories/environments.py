@@ -31,13 +31,13 @@ class Environment:
     def variables(self, more: Mapping[str, str]) -> dict[str, str]:
         """Those of a shell in which the environment is active, without this tree's own."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-        found = f"{self.wheels} {plain.get('PIP_FIND_LINKS', '')}".strip()
+        result = f"{self.wheels} {plain.get('PIP_FIND_LINKS', '')}".strip()
         path = f"{self.folder / 'bin'}{os.pathsep}{plain['PATH']}"
-        return {**plain, "PATH": path, "PIP_FIND_LINKS": found, "PIP_QUIET": "2", **more}
+        return {**plain, "PATH": path, "PIP_FIND_LINKS": result, "PIP_QUIET": "2", **more}
 
 
 @contextmanager
-def served(environment: Environment, folder: Path) -> Iterator[str]:
+def serve(environment: Environment, folder: Path) -> Iterator[str]:
     """The URL of `relaxd serve` of the environment, which keeps its data in `folder`."""
     port = folder / "port"
     command = ["relaxd", "serve", "--port", "0", "--port-file", str(port)]

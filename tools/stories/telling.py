@@ -15,7 +15,7 @@ URL = "http://127.0.0.1:8484"
 _TERMINAL = {"COLUMNS": "80", "TERM": "dumb"}
 _EXPORT = re.compile(r"export ([A-Z_]+)=(\S+)")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_PLACE = "sha256:..."
+_DIGEST_MARK = "sha256:..."
 Write = Callable[[str], None]
 
 
@@ -36,7 +36,7 @@ class Teller:
     python: Environment
     url: str
     write: Write
-    digest: str = _PLACE
+    digest: str = _DIGEST_MARK
     variables: dict[str, str] = field(default_factory=dict)
 
     def tell(self, block: Block) -> None:
@@ -78,10 +78,10 @@ class Teller:
             self.write(f"$ {line}\n{done.stdout}{took}\n")
         if done.returncode != code:
             raise Stumble(f"{line}: exit code {done.returncode}, not {code}\n{done.stdout}")
-        for missing in command.unprinted(done.stdout):
+        for missing in command.missing_lines(done.stdout):
             raise Stumble(f"{line}: does not print {missing!r}")
         self.digest = ([self.digest, *_DIGEST.findall(done.stdout)])[-1]
 
     def _filled(self, text: str) -> str:
         text = text.replace(URL, self.url).replace(urlsplit(URL).netloc, urlsplit(self.url).netloc)
-        return text.replace(_PLACE, self.digest)
+        return text.replace(_DIGEST_MARK, self.digest)

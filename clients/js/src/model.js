@@ -132,7 +132,7 @@ export class Model {
     return new Context(this);
   }
 
-  /** Caches of a language model that was compiled with state=lifted. */
+  /** The in-place KV cache of a language model. */
   async state(options) {
     const { State } = await import('./state.js');
     return new State(this, options);
