@@ -1,5 +1,5 @@
-"""What a library says of itself: format and machine in its headers, instructions and attributes as
-far as binutils show them.
+"""Facts about a library from its own bytes: format and machine in its headers, instructions and
+attributes as far as binutils show them.
 """
 
 import re
@@ -68,7 +68,7 @@ def machine_of(code: bytes) -> tuple[str, int]:
 
 
 def expected_machine(target: Target) -> tuple[str, int]:
-    """What `machine_of` a library for the target is."""
+    """The expected `machine_of` a library for the target."""
     numbers = {"macho": _MACHO_ARM64, "coff": _COFF_X86_64, "wasm": _WASM_VERSION}
     form = target.platform.object_format.value
     return form, numbers[form] if form in numbers else ELF[target.arch].machine
@@ -81,14 +81,14 @@ def code_of(library: Path, target: Target) -> bytes:
 
 
 def spoken(library: Path, target: Target) -> str:
-    """What `file` says of the library, of an archive's first object."""
+    """Run `file` on the library, of an archive's first object."""
     with tempfile.NamedTemporaryFile() as scratch:
         Path(scratch.name).write_bytes(code_of(library, target))
         return _tool("file", "-b", scratch.name).strip()
 
 
 def expected_words(target: Target) -> tuple[str, ...]:
-    """What must be in that."""
+    """The words that it must contain."""
     linked = target.platform.archived
     match target.platform.object_format:
         case ObjectFormat.COFF:
@@ -105,8 +105,8 @@ def expected_words(target: Target) -> tuple[str, ...]:
 
 
 def traits(library: Path, target: Target) -> str:
-    """What the code is made for: an x86 library's widest registers, an ELF archive's attributes, a
-    Mach-O file's platform.
+    """Read the features that the code needs: an x86 library's widest registers, an ELF archive's
+    attributes, a Mach-O file's platform.
     """
     if target.arch == "x86_64":
         used = re.findall(
@@ -124,7 +124,7 @@ def traits(library: Path, target: Target) -> str:
 
 
 def expected_traits(target: Target) -> str:
-    """What `traits` are for the target."""
+    """The expected `traits` for the target."""
     if target.arch == "x86_64":
         return {128: "xmm", 256: "ymm", 512: "zmm"}[target.vector_bits]
     if target.arch == "armv7l":
@@ -136,8 +136,8 @@ def expected_traits(target: Target) -> str:
 
 def newest_glibc(library: Path) -> tuple[int, ...]:
     """The newest version of glibc whose symbols an ELF library needs; (0,) where it needs none."""
-    found = re.findall(r"GLIBC_(\d+(?:\.\d+)*)", _tool("readelf", "-V", str(library)))
-    return max((tuple(map(int, version.split("."))) for version in found), default=(0,))
+    result = re.findall(r"GLIBC_(\d+(?:\.\d+)*)", _tool("readelf", "-V", str(library)))
+    return max((tuple(map(int, version.split("."))) for version in result), default=(0,))
 
 
 def _macho_platform(code: bytes) -> str:

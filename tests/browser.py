@@ -37,14 +37,14 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(chromium: Browser, scheme: str = "light") -> Iterator[Page]:
+def open_page(chromium: Browser, scheme: str = "light") -> Iterator[Page]:
     """A page that has neither a script error nor a refusal by the policy, warnings included."""
     context = chromium.new_context(
         color_scheme=scheme,  # type: ignore[arg-type]
         viewport={"width": WIDE, "height": HIGH},
         reduced_motion="reduce",
     )
-    page, said = context.new_page(), []
+    page, text_said = context.new_page(), []
 
     def note(message: ConsoleMessage) -> None:
         # The browser prints each refused request, and tests provoke some.
@@ -52,13 +52,13 @@ def opened(chromium: Browser, scheme: str = "light") -> Iterator[Page]:
             message.type in ("error", "warning")
             and "responded with a status of 4" not in message.text
         ):
-            said.append(message.text)
+            text_said.append(message.text)
 
     page.on("console", note)
-    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("pageerror", lambda error: text_said.append(str(error)))
     try:
         yield page
-        assert said == []
+        assert text_said == []
     finally:
         context.close()
 
@@ -68,22 +68,22 @@ def turn(page: Page, scheme: str) -> None:
     page.evaluate("scheme => { document.documentElement.dataset.theme = scheme; }", scheme)
 
 
-def check(page: Page, name: str, *, whole: bool = True) -> None:
+def check(page: Page, name: str, *, full: bool = True) -> None:
     """Asserts that axe finds nothing, in both colours; keeps a picture of each where one is
-    wanted, of the `whole` page or what is seen of it.
+    wanted, of the `full` page or what is seen of it.
 
     A page has its heading once the script has drawn it, which may be after it has loaded.
     """
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     for scheme, rules in (("dark", EVERY_RULE), ("light", OF_COLOURS)):
         turn(page, scheme)
-        found = Axe().run(page, options=rules).response["violations"]
-        said = [
+        result = Axe().run(page, options=rules).response["violations"]
+        message = [
             (rule["id"], node["target"], node["failureSummary"])
-            for rule in found
+            for rule in result
             for node in rule["nodes"][:3]
         ]
-        assert said == [], f"{name}, {scheme}: {said}"
+        assert message == [], f"{name}, {scheme}: {message}"
         if folder := os.environ.get(SHOTS):
             page.evaluate("scrollTo(0, 0)")
-            page.screenshot(path=Path(folder) / f"{name}-{scheme}.png", full_page=whole)
+            page.screenshot(path=Path(folder) / f"{name}-{scheme}.png", full_page=full)

@@ -1,5 +1,5 @@
-"""Of every test: files with slow ones come first, drawn examples have no deadline, and torch stays
-out of this process, since tvm_ffi imports it wherever it is installed.
+"""Fixtures of all tests: files with slow ones come first, drawn examples have no deadline, and
+torch stays out of this process, since tvm_ffi imports it wherever it is installed.
 """
 
 import gc
@@ -37,13 +37,13 @@ settings.load_profile("shared machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of processes that share the files, none is left alone with a slow one at the end."""
+    """Sort files so that no process is left alone with a slow one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:
-    """What is there when the first test begins is there when the last one ends."""
+    """Keep helper processes from the first test to the last."""
     gc.collect()
     gc.freeze()
 

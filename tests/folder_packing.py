@@ -26,15 +26,15 @@ class Form:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What config.json states of it."""
-        stated = {"quant_method": "awq", "bits": self.bits, "group_size": self.group}
+        """The entry of config.json about it."""
+        declared = {"quant_method": "awq", "bits": self.bits, "group_size": self.group}
         if self.method == "awq":
-            return {**stated, "zero_point": True, "version": "gemm"}
+            return {**declared, "zero_point": True, "version": "gemm"}
         own = {"quant_method": "gptq", "desc_act": False, "sym": self.middle}
-        return {**stated, **own, "checkpoint_format": self.method}
+        return {**declared, **own, "checkpoint_format": self.method}
 
 
-def packed(source: Path, folder: Path, form: Form) -> tuple[Path, Path]:
+def pack(source: Path, folder: Path, form: Form) -> tuple[Path, Path]:
     """Two folders of the model in `source`: one with packed matrices of its layers, and one with
     the floats that they mean.
     """
@@ -45,21 +45,22 @@ def packed(source: Path, folder: Path, form: Form) -> tuple[Path, Path]:
         if "proj" not in name:
             few[name] = weight
             continue
-        found = _quantised(weight.T, form, draw)
+        result = _quantised(weight.T, form, draw)
         module = name.removesuffix(".weight")
-        few |= {f"{module}.{key}": held for key, held in _packed(*found, form).items()}
-        weights[name] = _meant(*found).T
+        few |= {f"{module}.{key}": stored for key, stored in _packed(*result, form).items()}
+        weights[name] = _meant(*result).T
     results = []
-    for kind, held in (("packed", few), ("meant", weights)):
-        made = folder / kind
-        shutil.copytree(source, made)
+    for kind, stored in (("packed", few), ("meant", weights)):
+        created = folder / kind
+        shutil.copytree(source, created)
         save_file(
-            {key: np.ascontiguousarray(a) for key, a in held.items()}, made / "model.safetensors"
+            {key: np.ascontiguousarray(a) for key, a in stored.items()},
+            created / "model.safetensors",
         )
-        results.append(made)
+        results.append(created)
     config = json.loads((source / "config.json").read_text())
-    stated = config | {"quantization_config": form.config}
-    (results[0] / "config.json").write_text(json.dumps(stated))
+    declared = config | {"quantization_config": form.config}
+    (results[0] / "config.json").write_text(json.dumps(declared))
     return results[0], results[1]
 
 
@@ -86,8 +87,8 @@ def _packed(numbers: Array, zeros: Array, scales: Array, form: Form) -> dict[str
     each = 32 // form.bits
     if form.method == "awq":
         order = AWQ_ORDER
-        held = {"qweight": _rows(numbers, order, 4), "qzeros": _rows(zeros, order, 4)}
-        return {**held, "scales": scales}
+        content = {"qweight": _rows(numbers, order, 4), "qzeros": _rows(zeros, order, 4)}
+        return {**content, "scales": scales}
     stored = zeros if form.method == "gptq_v2" else zeros - 1
     group = len(numbers) // len(zeros)
     return {
@@ -105,6 +106,6 @@ def _rows(numbers: Array, order: Any, bits: int) -> Array:
     words = np.zeros((len(numbers), numbers.shape[1] // each), np.uint32)
     for i in range(words.shape[0]):
         for j in range(words.shape[1]):
-            for place, column in enumerate(order):
-                words[i, j] |= np.uint32(int(numbers[i, j * each + column]) << (bits * place))
+            for position, column in enumerate(order):
+                words[i, j] |= np.uint32(int(numbers[i, j * each + column]) << (bits * position))
     return words.view(np.int32)

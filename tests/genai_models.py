@@ -81,14 +81,14 @@ OPTIONS = {name: ["windowed_kv_cache=false"] for name in ("gemma2", "gpt_oss")}
 """Extra options of the builder."""
 
 
-def exported(folder: Path, names: Iterable[str], precision: str) -> None:
+def export(folder: Path, names: Iterable[str], precision: str) -> None:
     """Write the models to folder/name/precision."""
     command = [sys.executable, "-m", "tests.genai_models", str(folder), precision, *names]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def _save(folder: Path, name: str) -> None:
-    """As transformers does, with a tokenizer, without which the builder exports nothing."""
+    """Save as transformers does, with a tokenizer, without which the builder exports nothing."""
     import torch
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -96,17 +96,17 @@ def _save(folder: Path, name: str) -> None:
     kind, own = FORMS[name]
     config = getattr(transformers, f"{kind}Config")(**{**_SIZES, **own})
     torch.manual_seed(3)
-    made = transformers.AutoModelForCausalLM.from_config(config)
-    for key, values in made.named_parameters():
+    created = transformers.AutoModelForCausalLM.from_config(config)
+    for key, values in created.named_parameters():
         # Norms and biases are neither ones nor zeros.
-        drawn = torch.randn(values.shape)
+        sampled = torch.randn(values.shape)
         if values.dim() == 1:
-            values.data += 0.2 * drawn
+            values.data += 0.2 * sampled
         else:
-            values.data = drawn * (1 if "embed" in key else 1.5 / values.shape[-1] ** 0.5)
-    made.save_pretrained(folder)
+            values.data = sampled * (1 if "embed" in key else 1.5 / values.shape[-1] ** 0.5)
+    created.save_pretrained(folder)
     if name == "gpt_oss":
-        _add_packed_experts(folder, made)
+        _add_packed_experts(folder, created)
     words = {chr(33 + i): i for i in range(90)} | {"<s>": 90, "</s>": 91}
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
@@ -115,16 +115,16 @@ def _save(folder: Path, name: str) -> None:
     ).save_pretrained(folder)
 
 
-def _add_packed_experts(folder: Path, made: Any) -> None:
-    """Of GPT-OSS the builder rounds only experts in MXFP4, as that model's own files hold them:
-    random codes of 4 bits, and powers of two as the scales of 32 of them.
+def _add_packed_experts(folder: Path, created: Any) -> None:
+    """Make a GPT-OSS, of which the builder quantizes only experts in MXFP4, as that model's own
+    files hold them: random codes of 4 bits, and powers of two as the scales of 32 of them.
     """
     import torch
     from safetensors.torch import load_file, save_file
 
     path = folder / "model.safetensors"
     tensors = load_file(path)
-    for number, layer in enumerate(made.model.layers):
+    for number, layer in enumerate(created.model.layers):
         for kind in ("gate_up_proj", "down_proj"):
             experts, depth, columns = getattr(layer.mlp.experts, kind).shape
             name = f"model.layers.{number}.mlp.experts.{kind}"
@@ -140,9 +140,9 @@ def _export(folder: Path, name: str, precision: str) -> None:
     source = folder / name / "saved"
     if not source.exists():
         _save(source, name)
-    given = (str(source), str(source), str(folder / name / precision), precision, "cpu")
-    options = builder.parse_extra_options(*given, str(source), OPTIONS.get(name, []))
-    builder.create_model(*given, str(source), **options)
+    arguments = (str(source), str(source), str(folder / name / precision), precision, "cpu")
+    options = builder.parse_extra_options(*arguments, str(source), OPTIONS.get(name, []))
+    builder.create_model(*arguments, str(source), **options)
 
 
 if __name__ == "__main__":

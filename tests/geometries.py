@@ -28,7 +28,7 @@ def geometry(name: str) -> Target:
 
 
 def host() -> Target:
-    """What tests compile for: this machine, or the geometry that `make geometry` asks for."""
+    """The target of tests: this machine, or the geometry that `make geometry` asks for."""
     return geometry(os.environ.get(_VARIABLE, NATIVE))
 
 

@@ -28,7 +28,7 @@ _NAMES = {
 }
 
 
-def converted(path: Path, folder: Path) -> Path:
+def convert(path: Path, folder: Path) -> Path:
     """The folder, with float32 weights."""
     file = read_gguf(path)
     meta = {key.removeprefix("llama."): value for key, value in file.metadata.items()}
@@ -39,9 +39,9 @@ def converted(path: Path, folder: Path) -> Path:
         parts = name.removesuffix(".weight").split(".")
         array = reals(tensor_of(name, stored))
         if parts[-1] in turned:
-            array = _halves(array, turned[parts[-1]])
-        at = f"model.layers.{parts[1]}." if parts[0] == "blk" else ""
-        weights[f"{at}{_NAMES[parts[-1]]}.weight"] = np.ascontiguousarray(array)
+            array = _rope_order(array, turned[parts[-1]])
+        index = f"model.layers.{parts[1]}." if parts[0] == "blk" else ""
+        weights[f"{index}{_NAMES[parts[-1]]}.weight"] = np.ascontiguousarray(array)
     folder.mkdir()
     save_file(weights, folder / "model.safetensors")
     config = {
@@ -62,7 +62,7 @@ def converted(path: Path, folder: Path) -> Path:
     return folder
 
 
-def _halves(array: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
+def _rope_order(array: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
     """Rows of heads whose neighbours rotate, for halves that do."""
     apart = array.reshape(heads, -1, 2, array.shape[1])
     return apart.swapaxes(1, 2).reshape(array.shape)

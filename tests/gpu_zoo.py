@@ -86,11 +86,11 @@ def build(name: str, target: str, keep: Path | None = None) -> Built:
 
 def _read(name: str, target: str, seconds: float, bundle: Path, manifest: Manifest) -> Built:
     library = (bundle / manifest.library).read_bytes()
-    found = cuobjdump.CUBIN.search(library)
-    code = library[found.start() :] if found else None
+    match = cuobjdump.CUBIN.search(library)
+    code = library[match.start() :] if match else None
     architecture = architecture_of(code) if code else None
     seen, kernels = (
-        cuobjdump.disassembled(code) if code and cuobjdump.command() else ({architecture}, None)
+        cuobjdump.disassemble(code) if code and cuobjdump.command() else ({architecture}, None)
     )
     wrong = {manifest.load.sm} != seen | {architecture} or kernels == set()
     error = (
@@ -107,7 +107,7 @@ def _read(name: str, target: str, seconds: float, bundle: Path, manifest: Manife
 def _refused(manifest: Manifest, library: bytes) -> str | None:
     if manifest.load.device != "webgpu" or not wgsl.present():
         return None
-    refused = wgsl.refused(wgsl.shaders(library))
+    refused = wgsl.refuse(wgsl.shaders(library))
     return "; ".join(f"{name}: {what}" for name, what in refused.items()) or None
 
 

@@ -21,16 +21,16 @@ from relaxd.loader.bundle import read_manifest
 from tests.servers import missing
 
 FORMS = ("standalone", "vm", "wasm32-simd")
-"""The flavours for this machine, and a target that has the first alone."""
+"""The backends for this machine, and a target that has the first alone."""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 class Refused(Exception):
-    """What a run that ended with an error said."""
+    """The message of a run that ended with an error."""
 
 
-def built(
+def build_hostile(
     model: onnx.ModelProto, folder: Path, form: str, dims: Mapping[str, Any] | None = None
 ) -> Path:
     """A bundle, neither verified nor profiled; dims: of any extent unless they are given."""
@@ -64,7 +64,7 @@ def run(bundle: Path, feed: Arrays) -> dict[str, np.ndarray[Any, Any]]:
 def outcomes(
     bundle: Path, feeds: Sequence[Arrays]
 ) -> list[dict[str, np.ndarray[Any, Any]] | Refused]:
-    """As `run` of each of the feeds, one after the other in one process."""
+    """Call `run` with each of the feeds, one after the other in one process."""
     manifest, scratch = read_manifest(bundle), bundle.with_name(f"{bundle.name}.run")
     scratch.mkdir(exist_ok=True)
     if str(manifest.target["arch"]).startswith("wasm"):

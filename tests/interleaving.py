@@ -10,7 +10,7 @@ import obstore
 
 
 class Interleaving:
-    """Tasks give way to each other at `pause`, and nowhere else; each pause takes some time."""
+    """Tasks yield to each other at `pause`, and nowhere else; each pause takes some time."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -76,26 +76,26 @@ class Interleaving:
     monotonic = time
 
     def sleep(self, seconds: float) -> None:
-        """Give way at least once."""
+        """Yield at least once."""
         self.now += seconds
         self.pause()
 
 
 class Pausing:
-    """An object that gives way before every call of a method."""
+    """An object that yields before every call of a method."""
 
     def __init__(self, inner: Any, interleaving: Interleaving) -> None:
         self._inner = inner
         self._interleaving = interleaving
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return found
+        result = getattr(self._inner, name)
+        if not callable(result):
+            return result
 
         def call(*arguments: Any, **options: Any) -> Any:
             self._interleaving.pause()
-            return found(*arguments, **options)
+            return result(*arguments, **options)
 
         return call
 

@@ -10,7 +10,7 @@ LONGEST, MOST = 320, 128
 """More tokens than attention takes in one part, and pieces of more queries than are few."""
 
 
-def rounded_decoder(folder: Path, cache: CacheForm = CacheForm.FLOAT32) -> Path:
+def quantized_decoder(folder: Path, cache: CacheForm = CacheForm.FLOAT32) -> Path:
     """The bundle of a decoder for up to 8 sequences of LONGEST tokens, MOST of them a call."""
     model = folder / "model.gguf"
     write(model, tensors(Q4_1, Q8_0), METADATA | {"llama.context_length": LONGEST})

@@ -52,7 +52,7 @@ def cache() -> Path:
     return Path(os.environ.get("RELAXD_MODELS") or Path(__file__).parent.parent / ".models")
 
 
-def packaged(package: str, file: str) -> Path:
+def package_model(package: str, file: str) -> Path:
     """A file of an installed package, found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -80,8 +80,8 @@ def _exported(name: str) -> Path:
     return path
 
 
-_ppocr = partial(packaged, "rapidocr_onnxruntime")
-_silero = partial(packaged, "silero_vad")
+_ppocr = partial(package_model, "rapidocr_onnxruntime")
+_silero = partial(package_model, "silero_vad")
 
 MODELS: dict[str, RealModel] = {
     "minilm": RealModel(
@@ -136,7 +136,7 @@ MODELS: dict[str, RealModel] = {
         shapes=({"n": 1, "h": 48, "w": 192}, {"n": 2, "h": 33, "w": 65}),
     ),
     "magika": RealModel(
-        partial(packaged, "magika", "models/standard_v3_3/model.onnx"),
+        partial(package_model, "magika", "models/standard_v3_3/model.onnx"),
         dims={"batch": "1:32"},
         inputs={"bytes": "int32[batch,2048]"},
         shapes=({"batch": 1}, {"batch": 8}),

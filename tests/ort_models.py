@@ -55,8 +55,8 @@ def _value(stored: Any) -> onnx.ValueInfoProto:
     kind = stored.Type()
     if kind is None or kind.ValueType() != _TENSOR_TYPE:
         return helper.make_empty_tensor_value_info(_text(stored.Name()))
-    tensor, place = TensorTypeAndShape(), kind.Value()
-    tensor.Init(place.Bytes, place.Pos)
+    tensor, position = TensorTypeAndShape(), kind.Value()
+    tensor.Init(position.Bytes, position.Pos)
     shape = tensor.Shape()
     axes = None if shape is None else [_axis(axis.Value()) for axis in _each(shape, "Dim")]
     return helper.make_tensor_value_info(_text(stored.Name()), tensor.ElemType(), axes)
@@ -92,7 +92,7 @@ def _node(stored: Any) -> NodeProto:
 def _attribute(stored: Any) -> AttributeProto:
     """The format numbers kinds of attributes as ONNX does."""
     kind = stored.Type()
-    held: dict[int, Any] = {
+    content: dict[int, Any] = {
         AttributeProto.FLOAT: lambda: {"f": stored.F()},
         AttributeProto.INT: lambda: {"i": stored.I()},
         AttributeProto.STRING: lambda: {"s": stored.S() or b""},
@@ -102,7 +102,7 @@ def _attribute(stored: Any) -> AttributeProto:
         AttributeProto.INTS: lambda: {"ints": _each(stored, "Ints")},
         AttributeProto.STRINGS: lambda: {"strings": _each(stored, "Strings")},
     }
-    return AttributeProto(name=_text(stored.Name()), type=kind, **held[kind]())
+    return AttributeProto(name=_text(stored.Name()), type=kind, **content[kind]())
 
 
 def _in_order(nodes: list[NodeProto]) -> list[NodeProto]:
@@ -123,7 +123,7 @@ def _in_order(nodes: list[NodeProto]) -> list[NodeProto]:
 
 
 def _reads(node: NodeProto) -> set[str]:
-    """What a node and the graphs within it read by name."""
+    """The names that a node and its subgraphs read."""
     graphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
     inner = [_reads(each) for graph in graphs for each in graph.node]
     results = {result.name for graph in graphs for result in graph.output}

@@ -18,7 +18,7 @@ TINY = float(np.finfo(np.float32).tiny)
 """Factors below may be taken for zeros (`compiler/passes/graph/flush_weights.py`)."""
 
 
-def error_of_product(left: Array, right: Array, addend: Array | float = 0.0) -> Array:
+def error_of_matmul(left: Array, right: Array, addend: Array | float = 0.0) -> Array:
     """The greatest error of `left @ right + addend`, element by element."""
     wide, columns = np.abs(left.astype(np.float64)), np.abs(right.astype(np.float64))
     terms = left.shape[-1] + 1
@@ -39,7 +39,7 @@ def assert_within(got: Array, want: Array, allowed: Array) -> None:
     )
 
 
-def assert_product_close(
+def assert_matmul_close(
     got: Array, left: Array, right: Array, addend: Array | float = 0.0, relu: bool = False
 ) -> None:
     """`got` is `left @ right + addend` of float32 operands, or its maximum with zero, within the
@@ -48,4 +48,4 @@ def assert_product_close(
     exact = left.astype(np.float64) @ right.astype(np.float64) + np.asarray(addend, np.float64)
     # A maximum with zero does not enlarge an error.
     want = np.maximum(exact, 0) if relu else exact
-    assert_within(got, want, error_of_product(left, right, addend))
+    assert_within(got, want, error_of_matmul(left, right, addend))

@@ -18,7 +18,7 @@ TIED = ("setpriv", "--pdeathsig", "SIGKILL")
 
 
 def free_ports(count: int) -> list[int]:
-    """As many different ports of this machine, which are free now."""
+    """Find so many different free ports of this machine."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

@@ -53,7 +53,7 @@ def statement(files: dict[str, bytes] = FILES) -> dict[str, Any]:
     return provenance(Subjects(MANIFEST, digests), "relaxd/bundles", "native", KEY, "urn:us")
 
 
-def written(folder: Path, envelope: bytes, files: dict[str, bytes] = FILES) -> Path:
+def write(folder: Path, envelope: bytes, files: dict[str, bytes] = FILES) -> Path:
     for name, data in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
@@ -63,7 +63,7 @@ def written(folder: Path, envelope: bytes, files: dict[str, bytes] = FILES) -> P
 
 @dataclass(frozen=True)
 class Mutation:
-    """What was done to a folder, and the parts of which one has to be named for it."""
+    """A change of a folder, and the parts of which one has to be named for it."""
 
     done: str
     parts: tuple[str, ...]
@@ -89,8 +89,8 @@ def _changed(data: bytes, kind: int, draw: random.Random) -> bytes:
     """The data with a bit flipped, less or more bytes, or in the same meaning to a parser that is
     less strict.
     """
-    place = draw.randrange(len(data))
-    before, after = data[:place], data[place:]
+    position = draw.randrange(len(data))
+    before, after = data[:position], data[position:]
     match kind:
         case 0:
             return before + bytes([after[0] ^ (1 << draw.randrange(8))]) + after[1:]

@@ -39,7 +39,7 @@ def perceptron() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def masked() -> onnx.ModelProto:
+def mask() -> onnx.ModelProto:
     """x[batch, seq, 32] where mask[batch, seq] is not 0, and its product with weights; booleans are
     kept between kernels.
     """
@@ -172,9 +172,9 @@ def encoder(width: int = 64, heads: int = 4, words: int = 50) -> onnx.ModelProto
         helper.make_node("Add", ["narrow", "middle"], ["second"]),
         helper.make_node("LayerNormalization", ["second", "gamma", "beta"], ["y"]),
     ]
-    made = _model(nodes, [("ids", ["batch", "seq"])], ("y", ["batch", "seq", width]), weights)
-    made.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
-    return made
+    created = _model(nodes, [("ids", ["batch", "seq"])], ("y", ["batch", "seq", width]), weights)
+    created.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    return created
 
 
 def _model(
@@ -188,6 +188,6 @@ def _model(
 
     initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(
-        nodes, "g", [value(*given) for given in inputs], [value(*output)], initializers
+        nodes, "g", [value(*arguments) for arguments in inputs], [value(*output)], initializers
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)

@@ -43,21 +43,21 @@ Chosen = Sequence[tuple[int, float]]
 """The likeliest token of each step, and its logit."""
 
 
-def require_same_tokens(own: relaxd.Model, prompts: Sequence[list[int]], found: Sequence[Chosen]):
+def require_same_tokens(own: relaxd.Model, prompts: Sequence[list[int]], result: Sequence[Chosen]):
     """A library for this machine has chosen the same, given the prompts and the tokens in turn."""
     state = own.state(entries=1, capacity=CAPACITY)
-    for prompt, chosen in zip(prompts, found, strict=True):
+    for prompt, chosen in zip(prompts, result, strict=True):
         state.reset()
-        given = prompt
+        arguments = prompt
         for token, logit in chosen:
-            logits = state.step(np.array([given], np.int64))["logits"][0, -1]
+            logits = state.step(np.array([arguments], np.int64))["logits"][0, -1]
             assert logits.argmax() == token
             assert logits[token] == pytest.approx(logit, abs=_CLOSE)
-            given = [token]
+            arguments = [token]
 
 
 def require_torchs_answers(bundle: str, *options: str) -> str:
-    """What `benchmarks.answers reference` says, whose answers all have to be torch's."""
+    """The report of `benchmarks.answers reference`, whose answers all have to be torch's."""
     command = ["-m", "benchmarks.answers", "reference", str(smollm()), bundle, *options]
     ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -37,8 +37,8 @@ def files() -> frozenset[str]:
     above one.
     """
     tops = [path for path in ROOT.iterdir() if not path.name.startswith(".") or path.name == ".ci"]
-    found = [path for top in tops for path in (top, *top.rglob("*")) if path.is_file()]
-    inside = [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts]
+    results = [path for top in tops for path in (top, *top.rglob("*")) if path.is_file()]
+    inside = [path.relative_to(ROOT) for path in results if "__pycache__" not in path.parts]
     return frozenset(str(one) for path in inside for one in (path, *path.parents))
 
 
@@ -126,7 +126,7 @@ def test_quotations_agree_with_golden_files(page: Path) -> None:
     assert list(wrong_quotations(page.read_text(encoding="utf-8"))) == []
 
 
-def test_every_family_has_a_page_or_a_place() -> None:
+def test_every_family_has_a_page_or_a_section() -> None:
     table = (KERNELS / "README.md").read_text(encoding="utf-8")
     families = ROOT / "compiler" / "passes" / "cpu" / "families"
     named = set(re.findall(r"^\| (\w+) \|", table, re.MULTILINE))

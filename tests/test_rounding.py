@@ -3,25 +3,25 @@
 import numpy as np
 import pytest
 
-from tests.rounding import assert_product_close, error_of_product
+from tests.rounding import assert_matmul_close, error_of_matmul
 
 LEFT = np.array([[1e4, 1, -1e4], [1, 2, 3]], np.float32)
 RIGHT = np.array([[1], [0.001], [1]], np.float32)
 
 
 def test_a_sum_that_cancels_is_held_to_its_operands() -> None:
-    assert_product_close(LEFT @ RIGHT, LEFT, RIGHT)
-    assert_product_close((LEFT[:, ::-1] @ RIGHT[::-1]), LEFT, RIGHT)
-    large, small = error_of_product(LEFT, RIGHT)[:, 0]
+    assert_matmul_close(LEFT @ RIGHT, LEFT, RIGHT)
+    assert_matmul_close((LEFT[:, ::-1] @ RIGHT[::-1]), LEFT, RIGHT)
+    large, small = error_of_matmul(LEFT, RIGHT)[:, 0]
     assert large > 1e-3
     assert small < 1e-6
 
 
-def test_what_rounding_does_not_explain_fails() -> None:
+def test_what_quantization_does_not_explain_fails() -> None:
     wrong = LEFT @ RIGHT
     wrong[1, 0] += 1e-5
     with pytest.raises(AssertionError, match=r"at \[1, 0\]"):
-        assert_product_close(wrong, LEFT, RIGHT)
+        assert_matmul_close(wrong, LEFT, RIGHT)
     wrong[1, 0] = np.nan
     with pytest.raises(AssertionError):
-        assert_product_close(wrong, LEFT, RIGHT)
+        assert_matmul_close(wrong, LEFT, RIGHT)

@@ -1,4 +1,4 @@
-"""What a browser's WebGPU says of a library's shaders: Dawn, from the npm package `webgpu`, where
+"""A browser's WebGPU checks a library's shaders: Dawn, from the npm package `webgpu`, where
 node finds it (NODE_PATH).
 """
 
@@ -26,8 +26,8 @@ def present() -> bool:
     return shutil.which("node") is not None and _run().returncode == 0
 
 
-def refused(sources: dict[str, str]) -> dict[str, str]:
-    """What Dawn says of the shaders that it does not take, by kernel."""
+def refuse(sources: dict[str, str]) -> dict[str, str]:
+    """Errors of Dawn for shaders that it refuses, by kernel."""
     with tempfile.TemporaryDirectory() as folder:
         files = {str(Path(folder) / f"{name}.wgsl"): name for name in sources}
         for file, name in files.items():

@@ -81,7 +81,7 @@ class Outcome:
 
     ended: tuple[Ended, ...]
     written: Mapping[str, bytes]
-    said: str
+    printed: str
 
 
 def lacking() -> str | None:
@@ -134,14 +134,14 @@ def run(
             env={"TERM": "dumb", "PATH": "/usr/bin"},
             preexec_fn=partial(_limit, seconds),
         )
-        said = serial if serial.exists() and serial.stat().st_size else log
+        message = serial if serial.exists() and serial.stat().st_size else log
         words = (
-            said.read_text(errors="replace")
-            if said.exists()
+            message.read_text(errors="replace")
+            if message.exists()
             else done.stdout.decode(errors="replace")
         )
         with disk.open("rb") as file:
-            return replace(_read_disk(file, len(files), len(commands)), said=words[-_TAIL:])
+            return replace(_read_disk(file, len(files), len(commands)), printed=words[-_TAIL:])
 
 
 def _limit(seconds: int) -> None:
@@ -179,13 +179,13 @@ def _write_disk(
         )
 
 
-def _read_disk(disk: IO[bytes], given: int, count: int) -> Outcome:
+def _read_disk(disk: IO[bytes], arguments: int, count: int) -> Outcome:
     disk.seek(_TABLE_SECTOR * _SECTOR)
     files, _, _, _ = _HEADING.unpack(disk.read(_HEADING.size))
     entries = [_FILE.unpack(disk.read(_FILE.size)) for _ in range(files)]
     commands = [_COMMAND.unpack(disk.read(_COMMAND.size)) for _ in range(count)]
     written = {}
-    for path, sector, size, *_ in entries[given:]:
+    for path, sector, size, *_ in entries[arguments:]:
         disk.seek(sector * _SECTOR)
         written[path.rstrip(b"\0").decode()] = disk.read(size)
     ended = tuple(
@@ -232,7 +232,7 @@ def _kernel() -> bytes:
 
 
 def _loaded(program: bytes) -> bytes:
-    """What an ELF file has for its entry and the addresses from there on."""
+    """The bytes of an ELF file for its entry and the addresses from there on."""
     entry, headers = struct.unpack_from("<QQ", program, 24)
     (count,) = struct.unpack_from("<H", program, 56)
     for index in range(count):

@@ -65,9 +65,11 @@ def start(
 
 
 def results(outcome: Outcome, scratch: Path) -> list[list[Array]]:
-    """What each call gave; raises AssertionError with what was said where one did not end well."""
+    """Return each call's result; raises AssertionError with what was said where one did not end
+    well.
+    """
     for index, ended in enumerate(outcome.ended):
-        assert ended.status == 0, f"call {index} ended with {ended.status}: {outcome.said}"
+        assert ended.status == 0, f"call {index} ended with {ended.status}: {outcome.printed}"
     return [_read(content, scratch) for content in outcome.written.values()]
 
 
@@ -78,8 +80,10 @@ def _read(content: bytes, scratch: Path) -> list[Array]:
 
 def loaded_by(binary: Path) -> dict[str, Path]:
     """The program and every library that its start loads, where the loader looks for them."""
-    said = subprocess.run(["ldd", str(binary)], check=True, capture_output=True, text=True).stdout
-    return {path: Path(path) for path in [str(binary), *_LOADED.findall(said)]}
+    message = subprocess.run(
+        ["ldd", str(binary)], check=True, capture_output=True, text=True
+    ).stdout
+    return {path: Path(path) for path in [str(binary), *_LOADED.findall(message)]}
 
 
 def package(name: str) -> Path:

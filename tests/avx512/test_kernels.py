@@ -18,7 +18,7 @@ TARGET = targets.resolve("x86-64-v4-vnni")
 NAMES = (
     "product", "convolution", "winograd", "attention", "both computed", "depthwise convolution",
     "convolution in groups", "softmax",
-    "transpose", "lstm", "quantised product", "quantised product less a zero point", "quantised "
+    "transpose", "lstm", "quantized product", "quantized product less a zero point", "quantized "
                                                                                      "convolution",
 )  # fmt: skip
 TURNS = (1, 4, 7)
@@ -48,4 +48,4 @@ def test_the_same_code_ends_where_its_instructions_are_not_there(
 ) -> None:
     outcome = kernels.start(processor, TURNS[-1:], SECONDS)
     assert outcome.ended[0].status == INVALID_INSTRUCTION
-    assert re.search(f"code {code}", outcome.said)
+    assert re.search(f"code {code}", outcome.printed)

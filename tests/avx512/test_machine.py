@@ -14,7 +14,7 @@ from tests.avx512.machine import PROCESSORS, Processor
 pytestmark = pytest.mark.skipif(machine.lacking() is not None, reason=str(machine.lacking()))
 
 SECONDS = 60
-SAID = """\
+PRINTED = """\
 low 1 8 15 22 29 36 43 50 -1 -1 -1 -1 -1 -1 -1 -1
 wide 3 6 9 12 15 18 21 24 27 30 33 36 39 42 45 48
 kept 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
@@ -41,7 +41,7 @@ def test_gathers_take_indices_from_any_register(processor: Processor, gathers: P
     outcome = machine.run(
         processor, [[str(gathers)]], programs.loaded_by(gathers), {}, seconds=SECONDS
     )
-    assert (outcome.ended[0].status, outcome.said) == (7, SAID)
+    assert (outcome.ended[0].status, outcome.printed) == (7, PRINTED)
 
 
 def test_a_command_that_fails_leaves_those_after_it_alone(gathers: Path) -> None:

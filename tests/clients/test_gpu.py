@@ -42,13 +42,13 @@ def test_what_a_run_finds_wrong_comes_with_its_end(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     options = {"verify": False, "profile": False}
     compile_model(lookup(), output=bundle, target="webgpu", dims={"n": "0:300"}, options=options)
-    found = ran(PROGRAM, bundle, tmp_path / "page", seconds=60, indices=INDICES)
-    assert found["emulated"]
-    for results in (found["alone"], found["together"]):
-        for given, got in zip(INDICES, results, strict=True):
-            if max(map(abs, given), default=0) > ROWS or ROWS in given:
+    result = ran(PROGRAM, bundle, tmp_path / "page", seconds=60, indices=INDICES)
+    assert result["emulated"]
+    for results in (result["alone"], result["together"]):
+        for arguments, got in zip(INDICES, results, strict=True):
+            if max(map(abs, arguments), default=0) > ROWS or ROWS in arguments:
                 assert got == WRONG
             else:
                 np.testing.assert_array_equal(
-                    np.float32(got), table()[np.array(given, int)].ravel()
+                    np.float32(got), table()[np.array(arguments, int)].ravel()
                 )

@@ -13,7 +13,7 @@ import relaxd
 from compiler import compile_model
 from compiler.verify.emulation import browser as headless
 from tests.clients.page_programs import ran
-from tests.clients.test_state import CAPACITY, ENTRIES, FORMS, played, session
+from tests.clients.test_state import CAPACITY, ENTRIES, FORMS, play, session
 
 PROGRAM = Path(__file__).with_name("state_page.js")
 
@@ -41,7 +41,7 @@ def test_a_build_is_verified_where_a_page_can_run(bundles: Path) -> None:
 
 
 def in_a_page(bundles: Path, page: Path, calls: list[Any], **options: int) -> Any:
-    """What a state with these options gives at each call."""
+    """Run a state with these options; returns each call's outputs."""
     document = {"options": options, "calls": calls}
     return ran(PROGRAM, bundles / "gpu", page, seconds=300, calls=document)
 
@@ -49,18 +49,18 @@ def in_a_page(bundles: Path, page: Path, calls: list[Any], **options: int) -> An
 def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: Path) -> None:
     free = [spec.name for spec in relaxd.load(bundles / "own").state(entries=1).free]
     calls = session(free)
-    given = in_a_page(bundles, tmp_path / "page", calls, entries=ENTRIES, capacity=CAPACITY)
-    wanted = played(bundles, calls)
+    arguments = in_a_page(bundles, tmp_path / "page", calls, entries=ENTRIES, capacity=CAPACITY)
+    wanted = play(bundles, calls)
     assert any("gave" in entry for entry in wanted)
     assert any(entry.get("code") == "run.capacity" for entry in wanted)
-    for found, want in zip(given, wanted, strict=True):
-        assert found.get("code") == want.get("code"), found
+    for result, want in zip(arguments, wanted, strict=True):
+        assert result.get("code") == want.get("code"), result
         if "code" not in want:
-            assert found["lengths"] == want["lengths"]
+            assert result["lengths"] == want["lengths"]
         if want.get("gave"):
-            assert found["gave"]["shape"] == want["gave"]["shape"]
+            assert result["gave"]["shape"] == want["gave"]["shape"]
             np.testing.assert_allclose(
-                found["gave"]["data"], want["gave"]["data"], rtol=1e-4, atol=1e-4
+                result["gave"]["data"], want["gave"]["data"], rtol=1e-4, atol=1e-4
             )
 
 
@@ -68,12 +68,12 @@ def test_entries_that_shaders_cannot_reach(bundles: Path, tmp_path: Path) -> Non
     free = [spec.name for spec in relaxd.load(bundles / "own").state(entries=1).free]
     calls = [["step", {free[0]: [1, 2]}, {"first": 1, "entries": 1}]]
     # A head has an odd number of rows of 64 bytes, an entry two heads.
-    (found,) = in_a_page(bundles, tmp_path / "page", calls, entries=2, capacity=9)
-    assert found["code"] == "run.input"
-    assert "begins with entry 1" in found["message"]
+    (result,) = in_a_page(bundles, tmp_path / "page", calls, entries=2, capacity=9)
+    assert result["code"] == "run.input"
+    assert "begins with entry 1" in result["message"]
 
 
 def test_caches_that_no_buffer_holds(bundles: Path, tmp_path: Path) -> None:
-    found = in_a_page(bundles, tmp_path / "page", [], entries=1 << 24, capacity=CAPACITY)
-    assert found["code"] == "run.input"
-    assert "a buffer of the adapter at most" in found["message"]
+    result = in_a_page(bundles, tmp_path / "page", [], entries=1 << 24, capacity=CAPACITY)
+    assert result["code"] == "run.input"
+    assert "a buffer of the adapter at most" in result["message"]

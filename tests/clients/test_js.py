@@ -21,7 +21,7 @@ from tests.servers import missing
 HERE = Path(__file__).parent / "js"
 PACKAGE = Path(__file__).parents[2] / "clients" / "js"
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "browser.md"
-SMALL, WHOLE = 8_000, 17_000
+SMALL, FULL = 8_000, 17_000
 """Bytes after gzip: of what every page loads, and of it all, with WebGPU, threads and states."""
 MANIFEST = {
     "schema_version": 1,
@@ -67,7 +67,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_node(folder: Path, bundle: Path, *command: str) -> str:
-    """What node prints, in a folder where the package is installed; fails with its errors."""
+    """Run node, and return what it prints, in a folder where the package is installed; fails with
+    its errors.
+    """
     if shutil.which("node") is None:
         missing("node", "apt-get install nodejs")
     # Programs import the package by its name, as its users do.
@@ -115,7 +117,7 @@ def test_the_package_is_small_and_needs_nothing() -> None:
     loaded = _loaded_with("index.js", frozenset())
     assert loaded < {path.name for path in sources}
     assert _packed(PACKAGE / "src" / name for name in sorted(loaded)) < SMALL
-    assert _packed(sources) < WHOLE
+    assert _packed(sources) < FULL
     imports = [
         line for path in sources for line in path.read_text().splitlines() if "from '" in line
     ]
@@ -124,12 +126,12 @@ def test_the_package_is_small_and_needs_nothing() -> None:
 
 def _loaded_with(name: str, before: frozenset[str]) -> frozenset[str]:
     """The module and what it imports before it runs."""
-    found = before | {name}
+    result = before | {name}
     text = (PACKAGE / "src" / name).read_text()
     for other in re.findall(r"from '\./([^']*)'", text):
-        if other not in found:
-            found |= _loaded_with(other, found)
-    return found
+        if other not in result:
+            result |= _loaded_with(other, result)
+    return result
 
 
 def _packed(files: Iterable[Path]) -> int:

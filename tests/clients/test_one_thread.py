@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 CHANNELS, SIDE = 32, 24
 
 
-def fixed() -> onnx.ModelProto:
+def fix() -> onnx.ModelProto:
     """A convolution, a softmax and a product whose extents are known and large."""
     draw = np.random.default_rng(0)
     weights = {
@@ -45,12 +45,10 @@ def fixed() -> onnx.ModelProto:
 @pytest.mark.parametrize("target", ["wasm32", "wasm32-simd"])
 def test_one_thread_does_the_whole_of_loops_of_known_extents(target: str, tmp_path: Path) -> None:
     bundle = tmp_path / "out"
-    compile_model(
-        fixed(), output=bundle, target=target, options={"profile": False, "verify": False}
-    )
+    compile_model(fix(), output=bundle, target=target, options={"profile": False, "verify": False})
     x = np.random.default_rng(1).standard_normal((1, CHANNELS, SIDE, SIDE)).astype("float32")
     (bundle / "point.json").write_text(json.dumps(x.ravel().tolist()))
     program = [str(HERE / "answer.mjs"), str(PACKAGE / "src"), str(bundle)]
-    found = json.loads(run_node(tmp_path, bundle, *program))
-    (wanted,) = reference(fixed(), {"x": x})
-    np.testing.assert_allclose(np.reshape(found, wanted.shape), wanted, rtol=1e-4, atol=1e-5)
+    result = json.loads(run_node(tmp_path, bundle, *program))
+    (wanted,) = reference(fix(), {"x": x})
+    np.testing.assert_allclose(np.reshape(result, wanted.shape), wanted, rtol=1e-4, atol=1e-5)

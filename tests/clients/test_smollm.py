@@ -27,9 +27,9 @@ def test_tokens_are_those_of_a_library_for_this_machine(tmp_path: Path) -> None:
     (tmp_path / "web" / "prompts.json").write_text(json.dumps(document))
     (tmp_path / "run").mkdir()
     program = [str(HERE / "greedy.mjs"), str(PACKAGE / "src"), str(tmp_path / "web")]
-    found = json.loads(run_node(tmp_path / "run", tmp_path / "web", *program))
-    assert {len(chosen) for chosen in found} == {TOKENS}
-    require_same_tokens(own, prompts, found)
+    result = json.loads(run_node(tmp_path / "run", tmp_path / "web", *program))
+    assert {len(chosen) for chosen in result} == {TOKENS}
+    require_same_tokens(own, prompts, result)
     tokenizer = Tokenizer.from_file(str(tmp_path / "own" / "tokenizer.json"))
-    answers = [tokenizer.decode([token for token, _ in chosen]) for chosen in found]
+    answers = [tokenizer.decode([token for token, _ in chosen]) for chosen in result]
     assert "translates human code into machine code" in answers[0]

@@ -15,18 +15,18 @@ from compiler import compile_model
 from relaxd.contract.options import CacheForm
 from relaxd.errors import RelaxdError
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, SIZE, WORDS, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, SIZE, WORDS, fill, grown
 
 pytestmark = pytest.mark.slow
 
 CAPACITY, ENTRIES = 24, 3
 FORMS: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "filled": (filled, FILLED_DIMS, "float32"),
+    "filled": (fill, FILLED_DIMS, "float32"),
     "grown": (grown, GROWN_DIMS, "float32"),
     # One layer: behind it a number in the middle of two may have been rounded either way.
-    "filled, float16": (lambda: filled(1), FILLED_DIMS, "float16"),
+    "filled, float16": (lambda: fill(1), FILLED_DIMS, "float16"),
     "grown, bfloat16": (grown, GROWN_DIMS, "bfloat16"),
-    "filled, int8": (lambda: filled(1), FILLED_DIMS, "int8"),
+    "filled, int8": (lambda: fill(1), FILLED_DIMS, "int8"),
 }
 
 
@@ -78,25 +78,25 @@ def session(free: list[str]) -> list[Any]:
     ]
 
 
-def played(folder: Path, calls: list[Any]) -> list[dict[str, Any]]:
-    """What a state of the library for this machine gives."""
+def play(folder: Path, calls: list[Any]) -> list[dict[str, Any]]:
+    """Run a state of the library for this machine."""
     state = relaxd.load(folder / "own").state(entries=ENTRIES, capacity=CAPACITY)
-    found: list[dict[str, Any]] = []
-    for name, *given in calls:
+    result: list[dict[str, Any]] = []
+    for name, *arguments in calls:
         entry: dict[str, Any] = {}
         try:
             if name == "step":
-                tokens, options = given
+                tokens, options = arguments
                 ids = {key: np.array(value, np.int64) for key, value in tokens.items()}
                 shaped = {key: ids[key].reshape(options["entries"], -1) for key in ids}
                 logits = state.step(shaped, first=options.get("first", 0))["logits"]
                 entry = {"gave": {"shape": list(logits.shape), "data": logits.ravel()}}
             else:
-                getattr(state, name)(*given)
+                getattr(state, name)(*arguments)
         except RelaxdError as error:
             entry = {"code": error.code}
-        found.append({**entry, "lengths": list(state.lengths)})
-    return found
+        result.append({**entry, "lengths": list(state.lengths)})
+    return result
 
 
 def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: Path) -> None:
@@ -111,15 +111,15 @@ def test_steps_are_those_of_a_library_for_this_machine(bundles: Path, tmp_path: 
     state = relaxd.load(bundles / "own").manifest.state
     assert state is not None
     assert set(ran["bytesOfRows"]) == {ROWS[state.stored]}
-    wanted = played(bundles, calls)
+    wanted = play(bundles, calls)
     assert any("gave" in entry for entry in wanted)
     assert any(entry.get("code") == "run.capacity" for entry in wanted)
-    for found, want in zip(ran["found"], wanted, strict=True):
-        assert (found.get("code"), found["lengths"]) == (want.get("code"), want["lengths"])
+    for result, want in zip(ran["found"], wanted, strict=True):
+        assert (result.get("code"), result["lengths"]) == (want.get("code"), want["lengths"])
         if want.get("gave"):
-            assert found["gave"]["shape"] == want["gave"]["shape"]
+            assert result["gave"]["shape"] == want["gave"]["shape"]
             np.testing.assert_allclose(
-                found["gave"]["data"], want["gave"]["data"], rtol=1e-4, atol=1e-4
+                result["gave"]["data"], want["gave"]["data"], rtol=1e-4, atol=1e-4
             )
 
 
@@ -152,5 +152,5 @@ def test_a_model_without_a_state_says_so(tmp_path: Path) -> None:
     (out / "weights.bin").touch()
     (out / "calls.json").write_text(json.dumps({"options": {}, "calls": []}))
     program = [str(HERE / "state.mjs"), str(PACKAGE / "src"), str(out)]
-    with pytest.raises(AssertionError, match="compile it with the option state=lifted"):
+    with pytest.raises(AssertionError, match="compile it with the option state="):
         run_node(tmp_path, out, *program)

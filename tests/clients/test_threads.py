@@ -38,17 +38,17 @@ def test_answers_are_the_same_whatever_the_count(bundle: Path, tmp_path: Path) -
         points.append({"dims": {"batch": batch, "seq": seq}, "ids": ids.ravel().tolist()})
     (bundle / "points.json").write_text(json.dumps(points))
     program = [str(HERE / "threads.mjs"), str(PACKAGE / "src"), str(bundle)]
-    found = json.loads(run_node(tmp_path, bundle, *program))
-    assert set(found) == {"1", "2", "3"}
-    assert found["1"] == found["2"] == found["3"]
-    for got, want in zip(found["1"], wanted, strict=True):
+    result = json.loads(run_node(tmp_path, bundle, *program))
+    assert set(result) == {"1", "2", "3"}
+    assert result["1"] == result["2"] == result["3"]
+    for got, want in zip(result["1"], wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 def test_a_module_imports_its_memory_alone(bundle: Path) -> None:
     content = (bundle / "model.wasm").read_bytes()
     # The import section: one import, env.memory, shared.
-    at = content.index(b"\x03env\x06memory\x02")
-    assert content[at - 1] == 1
-    assert content[at + 12] == 3
+    index = content.index(b"\x03env\x06memory\x02")
+    assert content[index - 1] == 1
+    assert content[index + 12] == 3
     assert not [name for name in (b"TVM", b"tvm", b"wasi") if name in content]

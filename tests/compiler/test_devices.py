@@ -24,7 +24,7 @@ from compiler import compile_model, targets  # noqa: E402
 from relaxd.errors import ExecutionError, InputError  # noqa: E402
 from relaxd.loader.devices import probe  # noqa: E402
 from tests import models, wgsl  # noqa: E402
-from tests.small_models import WIDTH, masked, perceptron, reference  # noqa: E402
+from tests.small_models import WIDTH, mask, perceptron, reference  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def cuda_target() -> str:
 
 def test_a_bundle_says_what_it_needs_and_that_it_was_not_run(tmp_path):
     manifest = compile_model(
-        masked(),
+        mask(),
         output=tmp_path / "out",
         target="webgpu",
         dims={"batch": "1:4", "seq": "1:16"},
@@ -85,16 +85,16 @@ def test_a_browser_takes_the_shaders(tmp_path):
         )
     options = {"verify": False, "profile": False}
     manifest = compile_model(
-        masked(),
+        mask(),
         output=tmp_path / "out",
         target="webgpu",
         dims={"batch": "1:4", "seq": "1:16"},
         options=options,
     )
     shaders = wgsl.shaders((tmp_path / "out" / manifest.library).read_bytes())
-    assert wgsl.refused(shaders) == {}
+    assert wgsl.refuse(shaders) == {}
     broken = {name: text.replace("i32", "i64") for name, text in shaders.items()}
-    assert wgsl.refused(broken).keys() == shaders.keys()
+    assert wgsl.refuse(broken).keys() == shaders.keys()
 
 
 WITHOUT_DRIVERS = """

@@ -10,7 +10,7 @@ import relaxd
 from relaxd.loader.model import Model
 from tests.geometries import NAMES, NATIVE, builds_for
 from tests.gguf_files import WORDS
-from tests.invariant_models import LONGEST, MOST, rounded_decoder
+from tests.invariant_models import LONGEST, MOST, quantized_decoder
 
 LENGTH = 280
 TEXTS = np.random.default_rng(5).integers(0, WORDS, (8, LONGEST))
@@ -55,7 +55,7 @@ def bits(
 )
 def test_a_sequence_alone_in_company_and_in_pieces(tmp_path: Path, name: str) -> None:
     with builds_for(name):
-        bundle = rounded_decoder(tmp_path)
+        bundle = quantized_decoder(tmp_path)
     one, two = (relaxd.load(bundle, threads=threads) for threads in (1, 2))
     want, want_held = bits(one, [1] * LENGTH)
     assert len(np.unique(want)) > LENGTH

@@ -19,7 +19,15 @@ from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.state import Part, State
 from tests.compiler.graphs import add_and_divide
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, LONGEST, crossed, filled, grown, merged
+from tests.decoder_models import (
+    FILLED_DIMS,
+    GROWN_DIMS,
+    LONGEST,
+    add_cross_attention,
+    fill,
+    grown,
+    merge,
+)
 
 LIFTED = {"state": "lifted"}
 
@@ -58,7 +66,7 @@ def test_caches_of_a_fixed_length() -> None:
     assert "which is a dim" in str(refusal(model, dims, inputs=inputs))
 
 
-@pytest.mark.parametrize("make", [filled, grown])
+@pytest.mark.parametrize("make", [fill, grown])
 def test_dims_of_any_name(make: Callable[[], onnx.ModelProto]) -> None:
     names = {"batch": "in", "seq": "seq-len", "past": "過去", "total": "1"}
     model = make()
@@ -93,7 +101,7 @@ def test_one_new_token(axis: str) -> None:
 
 
 def test_a_fixed_number_of_new_tokens() -> None:
-    model = filled(1)
+    model = fill(1)
     inputs = {"input_ids": "int64[batch,3]"}
     dims = {name: FILLED_DIMS[name] for name in ("batch", "past", "total")}
     assert "neither a dim of its own nor 1" in str(refusal(model, dims, inputs=inputs))
@@ -107,7 +115,9 @@ def test_a_present_that_is_more_than_the_cache() -> None:
     assert "'past_key_values.0.key' has as many rows" in str(refusal(model, GROWN_DIMS))
 
 
-@pytest.mark.parametrize(("model", "consts"), [(crossed, {}), (merged, {"use_cache_branch": 1})])
+@pytest.mark.parametrize(
+    ("model", "consts"), [(add_cross_attention, {}), (merge, {"use_cache_branch": 1})]
+)
 def test_keys_and_values_of_an_encoder_are_no_caches(model: Any, consts: dict[str, int]) -> None:
     dims = {**GROWN_DIMS, "source": (1, 40)}
     imported = import_model(model(), CompileRequest.of(dims=dims, options=LIFTED, consts=consts))
@@ -125,9 +135,9 @@ def test_keys_and_values_of_an_encoder_are_no_caches(model: Any, consts: dict[st
 
 def test_a_branch_that_only_a_run_takes() -> None:
     dims = {**GROWN_DIMS, "source": (1, 40)}
-    error = refusal(merged(), dims)
+    error = refusal(merge(), dims)
     assert "--const use_cache_branch=1" in str(error.failure.hint)
-    refusal(merged(), dims, consts={"use_cache_branch": 0})
+    refusal(merge(), dims, consts={"use_cache_branch": 0})
 
 
 @pytest.mark.parametrize("target", ["opencl", "android-arm64", "riscv64"])
@@ -156,7 +166,7 @@ def test_torchscript() -> None:
 
 @pytest.mark.parametrize(
     ("model", "dims", "most"),
-    [(filled, FILLED_DIMS, LONGEST), (grown, GROWN_DIMS, LONGEST + 24), (grown, {}, None)],
+    [(fill, FILLED_DIMS, LONGEST), (grown, GROWN_DIMS, LONGEST + 24), (grown, {}, None)],
 )
 def test_the_capacity_takes_the_greatest_past_and_step(
     model: Any, dims: dict[str, Any], most: int | None
@@ -178,7 +188,7 @@ def test_points_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
 
 def test_a_capacity_of_its_own(tmp_path: Path) -> None:
     request = CompileRequest.of(dims={**FILLED_DIMS, "capacity": "16:48%16"}, options=LIFTED)
-    imported = import_model(filled(1), request)
+    imported = import_model(fill(1), request)
     (found,) = [dim for dim in imported.dims if dim.name == "capacity"]
     assert (found.min, found.max, found.multiple) == (16, 48, 16)
     assert imported.kept is not None

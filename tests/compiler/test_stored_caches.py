@@ -26,7 +26,7 @@ from relaxd.errors import BundleError
 from relaxd.loader.bundle import read_manifest
 from relaxd.loader.report import report_of
 from tests.compiler.building import build, failing, report
-from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, WIDTH, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, WIDTH, fill, grown
 
 STORED = CompileOptions(state=StateForm.LIFTED, cache=CacheForm.FLOAT16, profile=False)
 
@@ -35,7 +35,7 @@ STORED = CompileOptions(state=StateForm.LIFTED, cache=CacheForm.FLOAT16, profile
 def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
     output = tmp_path / "out"
     options = replace(STORED, cache_error=0.01)
-    manifest = build(output, filled(), dims=FILLED_DIMS, options=options)
+    manifest = build(output, fill(), dims=FILLED_DIMS, options=options)
     assert manifest.state is not None
     assert manifest.state.stored is CacheForm.FLOAT16
     assert read_manifest(output).state == manifest.state
@@ -54,7 +54,7 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
     error = failing(
         tmp_path / "other",
         VerifyError,
-        filled(),
+        fill(),
         dims=FILLED_DIMS,
         options=replace(STORED, cache_error=1e-5),
     )
@@ -66,8 +66,8 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "dims", "precision"),
     [
-        (filled, FILLED_DIMS, Precision.FLOAT32),
-        (filled, FILLED_DIMS, Precision.BFLOAT16),
+        (fill, FILLED_DIMS, Precision.FLOAT32),
+        (fill, FILLED_DIMS, Precision.BFLOAT16),
         (grown, GROWN_DIMS, Precision.FLOAT32),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_build_states_what_rows_of_bytes_change(
 def test_each_rounding_has_its_own_error(
     part: str, options: CompileOptions, tmp_path: Path
 ) -> None:
-    model = filled()
+    model = fill()
     (head,) = [weight for weight in model.graph.initializer if weight.name == "head"]
     # Large enough to be worth rounding.
     wide = np.random.default_rng(1).standard_normal((WIDTH, 512)).astype(np.float32)

@@ -56,12 +56,12 @@ def _node_cases() -> Iterator[Case]:
     with warnings.catch_warnings():
         # The cases about overflow and division by zero overflow and divide by zero.
         warnings.simplefilter("ignore")
-        found = sorted(collect_testcases(None), key=lambda case: case.name)
-    operators = {case.name: case.model.graph.node[0].op_type for case in found}
-    for case in found:
+        results = sorted(collect_testcases(None), key=lambda case: case.name)
+    operators = {case.name: case.model.graph.node[0].op_type for case in results}
+    for case in results:
         data = [
-            ([_plain(item) for item in given], [_plain(item) for item in made])
-            for given, made in case.data_sets
+            ([_plain(item) for item in arguments], [_plain(item) for item in created])
+            for arguments, created in case.data_sets
         ]
         yield Case(
             case.name, NODE, _operator(case.name, operators), case.model, data, case.rtol, case.atol

@@ -34,7 +34,7 @@ def relaxd(case: Case, mode: Mode, target: str = "native") -> Ran:
 
 
 def machine(case: Case, mode: Mode, target: str = "native") -> Ran:
-    """As `relaxd`, on TVM's virtual machine."""
+    """Run as `relaxd` does, on TVM's virtual machine."""
     asked = request(case, mode)
     options = dataclasses.replace(asked.options, flavour=Flavour.VM)
     return _built(case, dataclasses.replace(asked, options=options), target)
@@ -52,27 +52,29 @@ def _built(case: Case, asked: CompileRequest, target: str) -> Ran:
             outcome = (
                 Outcome.ERROR if error.code.rpartition(".")[2] in _INTERNAL else Outcome.REFUSED
             )
-            return outcome, f"{error.code}: {_place(error)}{error}"
+            return outcome, f"{error.code}: {_write_model(error)}{error}"
         try:
             model = load(bundle, threads=1)
             if laws.random(case):
-                fault = laws.broken(case, lambda inputs, seed: _drawn(model, case, inputs, seed))
+                fault = laws.broken(
+                    case, lambda inputs, seed: _random_inputs(model, case, inputs, seed)
+                )
                 return (Outcome.WRONG, fault) if fault else (Outcome.OK, "")
-            return judged(case, lambda inputs: _outputs(model, case, inputs))
+            return judge(case, lambda inputs: _outputs(model, case, inputs))
         except RelaxdError as error:
             return Outcome.ERROR, f"{error.code}: {error}"
 
 
 def _outputs(model: Model, case: Case, inputs: Sequence[Any]) -> list[Any]:
     """In the order of the case's outputs; an empty list is a sequence without items."""
-    made = model.run(parted(named(case, inputs)))
-    found = joined(made, [output.name for output in case.model.graph.output])
-    return [[] if value is None else value for value in found.values()]
+    created = model.run(parted(name_values(case, inputs)))
+    result = joined(created, [output.name for output in case.model.graph.output])
+    return [[] if value is None else value for value in result.values()]
 
 
-def _drawn(model: Model, case: Case, inputs: Sequence[Any], seed: int) -> list[Any]:
-    given = {**named(case, inputs), SEED.name: np.asarray(seed)}
-    return list(model.run(given).values())
+def _random_inputs(model: Model, case: Case, inputs: Sequence[Any], seed: int) -> list[Any]:
+    arguments = {**name_values(case, inputs), SEED.name: np.asarray(seed)}
+    return list(model.run(arguments).values())
 
 
 def onnxruntime(case: Case, mode: Mode) -> Ran:
@@ -88,12 +90,14 @@ def onnxruntime(case: Case, mode: Mode) -> Ran:
         except Exception as error:
             return Outcome.REFUSED, line(error)
         try:
-            return judged(case, lambda inputs: list(engine.run(named(case, inputs), {}).values()))
+            return judge(
+                case, lambda inputs: list(engine.run(name_values(case, inputs), {}).values())
+            )
         except Exception as error:
             return Outcome.ERROR, line(error)
 
 
-def judged(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
+def judge(case: Case, run: Callable[[Sequence[Any]], list[Any]]) -> Ran:
     """Compared by onnx's own runner: number of outputs, shapes, dtypes, then the case's
     tolerances.
     """
@@ -116,7 +120,7 @@ def _lengths(values: Sequence[Any]) -> list[int | None]:
     return [len(value) if isinstance(value, list) else None for value in values]
 
 
-def named(case: Case, inputs: Sequence[Any]) -> dict[str, Any]:
+def name_values(case: Case, inputs: Sequence[Any]) -> dict[str, Any]:
     """A data set's inputs by name."""
     names = [value.name for value in case.inputs]
     return {
@@ -125,7 +129,7 @@ def named(case: Case, inputs: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _place(error: CompileError) -> str:
+def _write_model(error: CompileError) -> str:
     return f"{error.failure.op}: " if error.failure.op else ""
 
 

@@ -33,12 +33,12 @@ def broken(case: Case, run: Run) -> str:
     give; the share of each element must be the declared probability, to five standard deviations.
     """
     for inputs, wanted in case.data_sets:
-        drawn = [run(inputs, seed) for seed in range(SEEDS)]
-        for outputs in drawn:
-            found = [(output.shape, output.dtype) for output in outputs]
-            if found != [(output.shape, output.dtype) for output in wanted]:
-                return f"outputs are {found}"
-        fault = _law_of(case)(inputs, [[np.asarray(o) for o in outputs] for outputs in drawn])
+        sampled = [run(inputs, seed) for seed in range(SEEDS)]
+        for outputs in sampled:
+            results = [(output.shape, output.dtype) for output in outputs]
+            if results != [(output.shape, output.dtype) for output in wanted]:
+                return f"outputs are {results}"
+        fault = _law_of(case)(inputs, [[np.asarray(o) for o in outputs] for outputs in sampled])
         if fault:
             return fault
     return ""
@@ -50,28 +50,28 @@ def _law_of(case: Case) -> Callable[[Sequence[Any], Sequence[Sequence[Any]]], st
     return _complement if case.name.endswith("_expanded") else _bernoulli
 
 
-def _complement(inputs: Sequence[Any], drawn: Sequence[Sequence[Any]]) -> str:
+def _complement(inputs: Sequence[Any], sampled: Sequence[Sequence[Any]]) -> str:
     """onnx's own body of Bernoulli compares the wrong way round: it gives 0 by the probability."""
-    return _bernoulli([1 - np.asarray(inputs[0])], drawn)
+    return _bernoulli([1 - np.asarray(inputs[0])], sampled)
 
 
-def _bernoulli(inputs: Sequence[Any], drawn: Sequence[Sequence[Any]]) -> str:
-    ones = np.stack([outputs[0] for outputs in drawn])
+def _bernoulli(inputs: Sequence[Any], sampled: Sequence[Sequence[Any]]) -> str:
+    ones = np.stack([outputs[0] for outputs in sampled])
     if not np.isin(ones, (0, 1)).all():
         return "a number is neither 0 nor 1"
     return _share(ones, np.asarray(inputs[0], "float64"))
 
 
-def _dropout(inputs: Sequence[Any], drawn: Sequence[Sequence[Any]]) -> str:
+def _dropout(inputs: Sequence[Any], sampled: Sequence[Sequence[Any]]) -> str:
     x, ratio = np.asarray(inputs[0]), float(inputs[1])
-    results = np.stack([outputs[0] for outputs in drawn])
-    kept = results != 0
-    if not np.allclose(results, np.where(kept, x / (1 - ratio), 0), rtol=1e-6):
+    results = np.stack([outputs[0] for outputs in sampled])
+    retained = results != 0
+    if not np.allclose(results, np.where(retained, x / (1 - ratio), 0), rtol=1e-6):
         return "a number is neither 0 nor the input over the share that is kept"
-    for outputs, mask in zip(drawn, kept, strict=True):
+    for outputs, mask in zip(sampled, retained, strict=True):
         if len(outputs) > 1 and not np.array_equal(outputs[1], mask):
             return "the mask is not where the output is not zero"
-    return _share(kept, np.full(x.shape, 1 - ratio))
+    return _share(retained, np.full(x.shape, 1 - ratio))
 
 
 def _share(hits: Any, chance: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a request declares about a case's inputs: nothing, or every axis a dim of its own."""
+"""Declare a case's inputs: nothing, or every axis a dim of its own."""
 
 from collections.abc import Iterator
 from enum import Enum

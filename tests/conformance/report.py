@@ -17,9 +17,9 @@ def document(engine: str, mode: Mode, results: Sequence[Result]) -> dict[str, An
     return {
         "engine": engine,
         "mode": mode.value,
-        "totals": {suite: _counts(found) for suite, found in _by(results, "suite").items()},
+        "totals": {suite: _counts(outcome) for suite, outcome in _by(results, "suite").items()},
         "categories": {
-            name: _counts(found) for name, found in sorted(_by(results, "category").items())
+            name: _counts(outcome) for name, outcome in sorted(_by(results, "category").items())
         },
         "results": [result.to_json() for result in sorted(results, key=lambda result: result.name)],
     }
@@ -29,8 +29,8 @@ def lines(mode: Mode, results: Sequence[Result]) -> Iterable[str]:
     """The report as text: a Markdown table, then each case that failed, then the totals."""
     yield "| category | ok | cases | not ok |"
     yield "|---|---|---|---|"
-    for name, found in sorted(_by(results, "category").items()):
-        counts = _counts(found)
+    for name, actual in sorted(_by(results, "category").items()):
+        counts = _counts(actual)
         others = ", ".join(
             f"{count} {outcome}"
             for outcome, count in counts.items()
@@ -42,8 +42,8 @@ def lines(mode: Mode, results: Sequence[Result]) -> Iterable[str]:
         if result.outcome is not Outcome.OK:
             yield f"{result.outcome.value}: {result.name}: {result.why}"
     yield ""
-    for suite, found in _by(results, "suite").items():
-        counts = _counts(found)
+    for suite, actual in _by(results, "suite").items():
+        counts = _counts(actual)
         beside = f" (ONNX Runtime passes {ONNXRUNTIME_PASSES})" if suite == NODE else ""
         yield (
             f"{suite}, {mode.value}: "

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance import exact
 from tests.conformance.cases import Case
-from tests.conformance.engines import judged
+from tests.conformance.engines import judge
 from tests.conformance.outcomes import Outcome
 
 NAMES = ("test_dft_inverse", "test_dft_inverse_opset19")
@@ -18,12 +18,14 @@ def of_onnx(name: str) -> Case:
     """A case of the operator as onnx has it."""
     import_module("onnx.backend.test.case.node.dft")
     node = import_module("onnx.backend.test.case.node")
-    found = next(one for one in node._NodeTestCases if one.name == name)
-    return Case(name, "node", "DFT", found.model, found.data_sets, rtol=found.rtol, atol=found.atol)
+    result = next(one for one in node._NodeTestCases if one.name == name)
+    return Case(
+        name, "node", "DFT", result.model, result.data_sets, rtol=result.rtol, atol=result.atol
+    )
 
 
 def outcome(case: Case, output: Any) -> Outcome:
-    return judged(case, lambda inputs: [output])[0]
+    return judge(case, lambda inputs: [output])[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -56,9 +58,9 @@ def test_wrong_answers_are_refused(name: str) -> None:
         "float64": wanted.astype("float64"),
         "another shape": wanted[:, :9],
     }
-    kept = wanted.dtype
+    retained = wanted.dtype
     for what, output in wrong.items():
-        output = output if what == "float64" else output.astype(kept)
+        output = output if what == "float64" else output.astype(retained)
         assert outcome(case, output) is Outcome.WRONG, what
 
 

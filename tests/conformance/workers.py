@@ -23,7 +23,7 @@ _CONTEXT = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run; engine: as `module:function`, imported by the workers; seconds: a
+    """A job of the workers; engine: as `module:function`, imported by the workers; seconds: a
     case's limit; target: what relaxd builds for, if not for this machine.
     """
 
@@ -134,7 +134,7 @@ def _ended(engine: Any, case: Case, mode: Mode) -> tuple[Outcome, str]:
 
 
 def _silence() -> None:
-    """What a crashing library writes is not the report."""
+    """Keep the output of a crashing library out of the report."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)

@@ -1,4 +1,4 @@
-"""What runs in a process whose CUDA device is the emulator: `python -m tests.cuda_emulator.inside
+"""The process whose CUDA device is the emulator: `python -m tests.cuda_emulator.inside
 FOLDER` builds the model that `asked.json` names and writes its outputs beside that.
 """
 
@@ -26,11 +26,11 @@ def main(folder: Path) -> None:
         feed = dict(np.load(folder / f"feed-{index}.npz"))
         outputs = model.run({spec.name: feed[spec.name] for spec in model.inputs})
         np.savez(folder / f"outputs-{index}.npz", **outputs)
-    told = {
+    reported = {
         "launches": driver.cuda_emulator_launches(),
         "replays": driver.cuda_emulator_replays(),
     }
-    (folder / "told.json").write_text(json.dumps(told))
+    (folder / "told.json").write_text(json.dumps(reported))
 
 
 if __name__ == "__main__":

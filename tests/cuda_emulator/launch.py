@@ -33,9 +33,9 @@ def main(cubin: str, kernel: str, grid: str, block: str, count: str, memory: str
     size = ctypes.c_size_t(ctypes.sizeof(values))
     assert driver.cudaMalloc(ctypes.byref(pointer), size) == 0
     assert driver.cudaMemcpyAsync(pointer, values, size, _TO_DEVICE, None) == 0
-    given = pointer if memory == "device" else ctypes.c_void_p(ctypes.addressof(values))
+    inputs_given = pointer if memory == "device" else ctypes.c_void_p(ctypes.addressof(values))
     asked = _Configuration(_three(grid), _three(block))
-    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(inputs_given))
     status = driver.cuLaunchKernelEx(ctypes.byref(asked), function, arguments, None)
     assert driver.cudaMemcpyAsync(values, pointer, size, _TO_HOST, None) == 0
     print(json.dumps({"status": status, "values": list(values)}))

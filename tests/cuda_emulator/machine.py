@@ -95,9 +95,9 @@ def run(
     complaints = "\n".join(x for x in done.stderr.splitlines() if x.startswith("CUDA emulator"))
     if done.returncode:
         return Outcome((), 0, 0, complaints, done.stderr[-4000:] or f"status {done.returncode}")
-    told = json.loads((folder / "told.json").read_text())
+    reported = json.loads((folder / "told.json").read_text())
     outputs = tuple(dict(np.load(folder / f"outputs-{index}.npz")) for index in range(len(feeds)))
-    return Outcome(outputs, told["launches"], told["replays"], complaints, "")
+    return Outcome(outputs, reported["launches"], reported["replays"], complaints, "")
 
 
 def _libraries() -> tuple[Path, Path]:

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         text, unit, library = (Path(folder) / f"kernels.{end}" for end in ("cc", "o", "so"))
-        text.write_text(translated(source.read_text()))
+        text.write_text(translate(source.read_text()))
         compiler = (*_ZIG, "c++", "-target", "x86_64-linux-gnu.2.28", *_FLAGS, "-w")
         done = subprocess.run(
             [*compiler, f"-I{_HERE / 'include'}", "-o", str(unit), str(text)], check=False
@@ -63,11 +63,11 @@ def main(arguments: Sequence[str]) -> int:
             linker = (*_ZIG, "ld.lld", "-shared")
             done = subprocess.run([*linker, "-o", str(library), str(unit)], check=False)
         if done.returncode == 0:
-            output.write_bytes(disguised(library.read_bytes(), int(architecture)))
+            output.write_bytes(disguise(library.read_bytes(), int(architecture)))
     return done.returncode
 
 
-def translated(source: str) -> str:
+def translate(source: str) -> str:
     """The sources with a record of each kernel, by which the driver finds and calls it."""
     source = source.replace("__shared__ alignas(64)", "alignas(64) __shared__")
     return "\n".join((_BEFORE, source, *_records(source), _AFTER))
@@ -94,7 +94,7 @@ extern "C" const struct kernel emulated_{name} = {{
 }};"""
 
 
-def disguised(library: bytes, architecture: int) -> bytes:
+def disguise(library: bytes, architecture: int) -> bytes:
     """A library whose header says that it is machine code for `sm_<architecture>`; the emulated
     driver takes that back.
     """

@@ -29,7 +29,7 @@ def check(model, feeds, folder, dims, order=RISING) -> machine.Outcome:
     return outcome
 
 
-def test_products_at_every_size_in_every_order_of_threads(tmp_path):
+def test_matmuls_at_every_size_in_every_order_of_threads(tmp_path):
     model, dims = small_models.perceptron(), {"batch": "1:4", "seq": "1:64"}
     shapes = ((1, 1), (1, 2), (1, 7), (3, 13), (4, 64), (1, 1))
     feeds = [{"x": normal(batch, seq, small_models.WIDTH)} for batch, seq in shapes]

@@ -83,8 +83,8 @@ def launch(tmp_path_factory):
             env=machine.environment(folder, order),
             check=True,
         )
-        told = json.loads(done.stdout)
-        return told["status"], told["values"], done.stderr
+        reported = json.loads(done.stdout)
+        return reported["status"], reported["values"], done.stderr
 
     return run
 

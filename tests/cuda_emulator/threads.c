@@ -73,7 +73,7 @@ static void begin_thread(void) {
 }
 
 static void prepare(unsigned index) {
-  /* Stacks that begin at different places of a page do not fight for the same sets of the caches. */
+  /* Stacks that begin at different offsets of a page do not fight for the same sets of the caches. */
   uint64_t *top = (uint64_t *)(stacks + (size_t)(index + 1) * STACK - index % 64 * 192);
   *--top = 0; /* the address begin_thread would return to; it also aligns the stack as after a call */
   *--top = (uint64_t)(uintptr_t)begin_thread;

@@ -1,4 +1,4 @@
-"""What the images and the compose file promise: no root, health checks, read-only roots, an API
+"""Promises of the images and the compose file: no root, health checks, read-only roots, an API
 without a compiler.
 """
 
@@ -36,11 +36,11 @@ def instructions(dockerfile: Path) -> list[tuple[str, str]]:
 
 
 def last_stage(dockerfile: Path) -> list[tuple[str, str]]:
-    found = instructions(dockerfile)
-    return found[max(index for index, (word, _) in enumerate(found) if word == "FROM") :]
+    result = instructions(dockerfile)
+    return result[max(index for index, (word, _) in enumerate(result) if word == "FROM") :]
 
 
-def kept(volume: str) -> set[str]:
+def parse_volumes(volume: str) -> set[str]:
     return set(json.loads(volume)) if volume.startswith("[") else {volume}
 
 
@@ -60,7 +60,9 @@ def test_an_image_runs_without_root_and_says_how_it_is(dockerfile: Path) -> None
     assert int(words["USER"].split(":")[0]) > 0
     assert "CMD" in words["HEALTHCHECK"]
     name = dockerfile.stem
-    assert kept(words["VOLUME"]) == {mount.split(":")[1] for mount in SERVICES[name]["volumes"]}
+    assert parse_volumes(words["VOLUME"]) == {
+        mount.split(":")[1] for mount in SERVICES[name]["volumes"]
+    }
     order = [word for word, _ in stage]
     assert order.index("USER") < order.index("ENTRYPOINT")
     assert "RUN" not in order[order.index("USER") :]
@@ -132,7 +134,7 @@ def test_only_workers_mount_the_linkers_cache() -> None:
     }
     environment = dict(last_stage(ROOT / "docker/worker.Dockerfile"))["ENV"]
     assert "RELAXD_CACHE_DIR=/var/cache/relaxd" in environment.split()
-    assert {name for name, found in mounts.items() if found} == {"worker"}
+    assert {name for name, result in mounts.items() if result} == {"worker"}
     assert mounts["worker"] == ["cache:/var/cache/relaxd"]
 
 
@@ -144,9 +146,11 @@ def test_labels_say_what_an_image_is_and_where_its_bill_of_materials_lies(docker
     assert labels["org.opencontainers.image.version"] == VERSION
     assert labels["org.opencontainers.image.base.name"] == dict(stage)["FROM"]
     assert SERVICES[dockerfile.stem]["image"] == f"relaxd-{dockerfile.stem}:{VERSION}"
-    (made,) = [rest for word, rest in instructions(dockerfile) if "image_sbom.py relaxd-" in rest]
-    assert made.endswith(f"> {labels['org.relaxd.sbom']}")
-    assert "pip uninstall --yes --quiet setuptools pip" in made
+    (created,) = [
+        rest for word, rest in instructions(dockerfile) if "image_sbom.py relaxd-" in rest
+    ]
+    assert created.endswith(f"> {labels['org.relaxd.sbom']}")
+    assert "pip uninstall --yes --quiet setuptools pip" in created
 
 
 def test_the_packages_of_the_api_are_within_their_budget() -> None:

@@ -1,4 +1,4 @@
-"""What the Kubernetes manifests promise, and that they fit the service."""
+"""Promises of the Kubernetes manifests, and that they fit the service."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,20 +13,20 @@ from service.settings import Settings
 from tests.service.db.filling import QUEUED, RUNNING, fill
 from tools.kubernetes import FOLDER, documents, mistakes
 
-FOUND = [document for _, document in documents()]
+MISTAKES = [document for _, document in documents()]
 
 
-def named(kind: str, name: str) -> dict[str, Any]:
+def name_values(kind: str, name: str) -> dict[str, Any]:
     (document,) = (
         document
-        for document in FOUND
+        for document in MISTAKES
         if (document["kind"], document["metadata"]["name"]) == (kind, name)
     )
     return document
 
 
 def deployments() -> list[dict[str, Any]]:
-    return [document for document in FOUND if document["kind"] == "Deployment"]
+    return [document for document in MISTAKES if document["kind"] == "Deployment"]
 
 
 def containers() -> Iterator[dict[str, Any]]:
@@ -72,30 +72,30 @@ def test_the_images_are_those_that_compose_builds() -> None:
 
 
 def test_settings_are_known_and_a_worker_has_the_time_to_drain() -> None:
-    settings = dict(named("ConfigMap", "relaxd")["data"])
+    settings = dict(name_values("ConfigMap", "relaxd")["data"])
     for container in containers():
         settings |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
     known = {f"RELAXD_{name.upper()}" for name in Settings.model_fields}
     elsewhere = {"TMPDIR", "RELAXD_CACHE_DIR"}
     assert set(settings) - known == elsewhere
-    pod = named("Deployment", "relaxd-worker")["spec"]["template"]["spec"]
+    pod = name_values("Deployment", "relaxd-worker")["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] >= float(settings["RELAXD_DRAIN_S"]) + 30
 
 
 def test_what_a_policy_a_budget_or_a_service_selects_is_there() -> None:
     labels = [deployment["spec"]["template"]["metadata"]["labels"] for deployment in deployments()]
-    for document in FOUND:
+    for document in MISTAKES:
         spec = document.get("spec", {})
         chosen = spec.get("podSelector") or spec.get("selector") or {}
         wanted = chosen.get("matchLabels", chosen)
-        assert any(wanted.items() <= found.items() for found in labels), document["metadata"]
+        assert any(wanted.items() <= result.items() for result in labels), document["metadata"]
 
 
 def test_keda_counts_the_builds_that_wait_and_run(tmp_path: Path) -> None:
-    (trigger,) = named("ScaledObject", "relaxd-worker")["spec"]["triggers"]
-    target = named("ScaledObject", "relaxd-worker")["spec"]["scaleTargetRef"]["name"]
-    assert named("Deployment", target)
-    assert named("TriggerAuthentication", trigger["authenticationRef"]["name"])
+    (trigger,) = name_values("ScaledObject", "relaxd-worker")["spec"]["triggers"]
+    target = name_values("ScaledObject", "relaxd-worker")["spec"]["scaleTargetRef"]["name"]
+    assert name_values("Deployment", target)
+    assert name_values("TriggerAuthentication", trigger["authenticationRef"]["name"])
     db = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
     upgrade(db)
     fill(db)

@@ -51,11 +51,11 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         WorkerMetrics(metrics).seconds.labels("native", "succeeded").observe(1)
         api.http.get("/v1/targets")
         text = api.http.get("/metrics").text
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
+            result.setdefault(sample.name, set()).update(sample.labels)
+    return result
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -77,18 +77,18 @@ def test_every_alert_says_what_to_do() -> None:
         assert rule["labels"]["severity"] in {"critical", "warning"}
 
 
-def test_every_panel_has_an_id_of_its_own_and_a_place_on_the_grid() -> None:
+def test_every_panel_has_an_id_of_its_own_and_a_position_on_the_grid() -> None:
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
     for panel in panels:
-        at = panel["gridPos"]
+        offset = panel["gridPos"]
         cells = {
             (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
+            for x in range(offset["x"], offset["x"] + offset["w"])
+            for y in range(offset["y"], offset["y"] + offset["h"])
         }
-        assert at["x"] + at["w"] <= 24
+        assert offset["x"] + offset["w"] <= 24
         assert not cells & taken
         taken |= cells
 

@@ -30,7 +30,7 @@ _BEFORE = re.compile(r"(?:<!-- snippet: (?:(?!-->).)*-->\s*)+\Z", re.DOTALL)
 
 
 class Kind(StrEnum):
-    """What a comment says."""
+    """The text of a comment."""
 
     SKIP = "skip"
     ELSEWHERE = "elsewhere"
@@ -47,18 +47,18 @@ class Command:
     line: str
     prints: tuple[str, ...] = ()
 
-    def unprinted(self, said: str) -> Iterator[str]:
-        """Its lines that `said` does not have in that order; numbers and units of bytes may differ,
-        `...` stands for anything.
+    def missing_lines(self, message: str) -> Iterator[str]:
+        """Its lines that `message` does not have in that order; numbers and units of bytes may
+        differ, `...` stands for anything.
         """
-        lines = iter(said.splitlines())
+        lines = iter(message.splitlines())
         for line in self.prints:
             text = re.sub(r"\s+", " ", line.strip())
             if text in ("", "..."):
                 continue
             pattern = _NUMBER.sub("[0-9a-f.,e-]+", re.escape(text).replace(r"\.\.\.", ".*"))
             pattern = _UNIT.sub("[KMG]iB", pattern.replace(r"\ ", r"\s+"))
-            if not any(re.search(pattern, found) for found in lines):
+            if not any(re.search(pattern, result) for result in lines):
                 yield line
 
 
@@ -80,32 +80,32 @@ class Block:
     def commands(self) -> list[Command]:
         """Each line of a script; of a console each line behind a prompt, with its output."""
         prompt = "" if self.language == "sh" else "$ "
-        found: list[Command] = []
+        result: list[Command] = []
         continued = False
         for line in self.body.splitlines():
             if continued:
-                last = found.pop()
-                found.append(Command(f"{last.line}\n{line}"))
+                last = result.pop()
+                result.append(Command(f"{last.line}\n{line}"))
             elif line.startswith(prompt):
-                found.append(Command(line.removeprefix(prompt)))
-            elif found:
-                found[-1] = Command(found[-1].line, (*found[-1].prints, line))
+                result.append(Command(line.removeprefix(prompt)))
+            elif result:
+                result[-1] = Command(result[-1].line, (*result[-1].prints, line))
             continued = line.endswith("\\")
-        return found
+        return result
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
     """The page's blocks in order."""
     text = page.read_text(encoding="utf-8")
     for_all = {Kind(kind): about for often, kind, about in _COMMENT.findall(text) if often[7:]}
-    for found in FENCE.finditer(text):
-        indent, info, body = found.groups()
+    for result in FENCE.finditer(text):
+        indent, info, body = result.groups()
         language, _, rest = info.partition(" ")
-        before = _BEFORE.search(text, 0, found.start())
+        before = _BEFORE.search(text, 0, result.start())
         marks = for_all if language in (*SHELL, "python") else {}
         if before:
             own = _COMMENT.findall(before[0])
             marks = marks | {Kind(kind): about for _, kind, about in own}
         plain = "".join(line.removeprefix(indent) for line in body.splitlines(keepends=True))
-        at = text.count("\n", 0, found.start()) + 1
-        yield Block(page, at, language, rest, plain, marks)
+        index = text.count("\n", 0, result.start()) + 1
+        yield Block(page, index, language, rest, plain, marks)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.models import packaged
+from tests.models import package_model
 from tests.small_models import convolutions, perceptron
 
 WIDTH = 8
@@ -90,7 +90,7 @@ torch.jit.save(torch.jit.trace(Encoder().eval(), (ids, ids)), "bert.pt")
 def lay_out_scripts(folder: Path) -> None:
     """Writes the models of torch, in a process of its own: torch stays out of that of the tests."""
     subprocess.run([sys.executable, "-c", _ENCODER], cwd=folder, check=True)
-    shutil.copy(packaged("silero_vad", "data/silero_vad.jit"), folder)
+    shutil.copy(package_model("silero_vad", "data/silero_vad.jit"), folder)
 
 
 def add_namesakes(folder: Path) -> None:
@@ -112,7 +112,7 @@ def _model(
     graph = helper.make_graph(
         nodes,
         "small",
-        [value(*given) for given in inputs],
+        [value(*arguments) for arguments in inputs],
         [value(name, TensorProto.FLOAT, shape) for name, shape in outputs],
         [numpy_helper.from_array(array, name) for name, array in tables.items()],
     )

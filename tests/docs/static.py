@@ -21,7 +21,7 @@ _END = {"|", "||", "&&", ";", "&", "(", ")", "|&"}
 
 
 def problems(block: Block) -> Iterator[str]:
-    """What is wrong with the block, as far as reading it shows."""
+    """Find faults of a block without running it."""
     match block.language:
         case "sh" | "console":
             for command in block.commands:
@@ -60,17 +60,17 @@ def not_in_file(block: Block) -> Iterator[str]:
     what is left out, and comments at the end of a line are the page's own.
     """
     source = (ROOT / block.marks[Kind.FROM]).read_text(encoding="utf-8").splitlines()
-    lines, at = [line.strip() for line in source], 0
+    lines, index = [line.strip() for line in source], 0
     for line in block.body.splitlines():
         wanted = re.sub(r" {2,}#.*$", "", line).strip()
         if wanted in ("", "..."):
             continue
         parts = [re.escape(part) for part in wanted.split("...")]
-        found = next((n for n in range(at, len(lines)) if _is(parts, lines[n])), None)
-        if found is None:
+        result = next((n for n in range(index, len(lines)) if _is(parts, lines[n])), None)
+        if result is None:
             yield f"{block}: {block.marks[Kind.FROM]} has no line {wanted!r} there"
         else:
-            at = found + 1
+            index = result + 1
 
 
 def _is(parts: list[str], line: str) -> bool:
@@ -119,18 +119,18 @@ def _command(words: list[str]) -> Iterator[str]:
 
 
 def unknown_options(arguments: list[str]) -> Iterator[str]:
-    """What the command line refuses about the arguments; nothing is run."""
+    """Find arguments that the command line refuses; nothing is run."""
     command: Any = typer.main.get_command(app)
     context = None
     try:
         while hasattr(command, "get_command"):
             context = command.make_context("relaxd", arguments, parent=context)
             name, *arguments = [*context._protected_args, *context.args] or [""]
-            found = command.get_command(context, name)
-            if found is None:
+            result = command.get_command(context, name)
+            if result is None:
                 yield f"relaxd has no command {name!r}"
                 return
-            command = found
+            command = result
         command.make_context(command.name, arguments, parent=context)
     except typer.Exit:
         return

@@ -69,13 +69,15 @@ class Story:
         line = self._filled(command.line)
         if served := re.fullmatch(r"((?:[A-Z_]+=\S+ )*)relaxd serve\b.*", _bare(line)):
             self._serve(served[1])
-            said = f"relaxd is ready at {self.service.url} (1 worker, data in {self.folder})"
+            message = f"relaxd is ready at {self.service.url} (1 worker, data in {self.folder})"
         elif _SHELL.search(_bare(line)):
-            said = self._bash(line, code, f"{block}: {line}")
+            message = self._bash(line, code, f"{block}: {line}")
         else:
-            said = self._in_process(shlex.split(line, comments=True)[1:], code, f"{block}: {line}")
-        missing = list(command.unprinted(said))
-        assert not missing, f"{block}: {line} does not print {missing[0]!r} there, but:\n{said}"
+            message = self._in_process(
+                shlex.split(line, comments=True)[1:], code, f"{block}: {line}"
+            )
+        missing = list(command.missing_lines(message))
+        assert not missing, f"{block}: {line} does not print {missing[0]!r} there, but:\n{message}"
 
     def _serve(self, variables: str) -> None:
         """A service with settings of its own lasts as long as the page."""
@@ -87,7 +89,7 @@ class Story:
                 settings[name] = str(self.folder / text)
         folder = self.folder.with_name("served")
         folder.mkdir()
-        served = Deployment.embedded(folder, RELAXD_TOKEN=TOKEN, **settings)
+        served = Deployment.start_embedded(folder, RELAXD_TOKEN=TOKEN, **settings)
         self.service = self.stack.enter_context(served)
 
     def _in_process(self, arguments: list[str], code: int, about: str) -> str:
@@ -161,7 +163,7 @@ def shims(folder: Path, url: str) -> None:
 
 
 def environment(monkeypatch: pytest.MonkeyPatch, programs: Path) -> None:
-    """What the shell and the commands of a page find."""
+    """The environment of a page's shell and commands."""
     for name in list(os.environ):
         if name.startswith("RELAXD_"):
             monkeypatch.delenv(name)

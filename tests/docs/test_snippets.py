@@ -54,14 +54,14 @@ FIRST = ("README.md", "docs/tutorials/getting-started.md", "docs/tutorials/onnx-
 """Pages that newcomers read first."""
 
 
-def named(page: Path) -> str:
+def name_values(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("service")
-    deployment = Deployment.embedded(folder, RELAXD_TOKEN=story.TOKEN)
+    deployment = Deployment.start_embedded(folder, RELAXD_TOKEN=story.TOKEN)
     deployment.started_in = folder
     models.add_namesakes(folder)
     with deployment:
@@ -70,8 +70,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 def stories() -> Iterator[Any]:
     for page in STORIES:
-        marks = () if named(page) in FIRST else (pytest.mark.long,)
-        yield pytest.param(page, marks=marks, id=named(page))
+        marks = () if name_values(page) in FIRST else (pytest.mark.long,)
+        yield pytest.param(page, marks=marks, id=name_values(page))
 
 
 @pytest.mark.parametrize("page", list(stories()))
@@ -90,13 +90,13 @@ def test_a_page_does_what_it_says(
     models.add_namesakes(folder)
     monkeypatch.chdir(folder)
     with ExitStack() as stack:
-        told = story.Story(folder, service, stack)
-        stack.callback(told.close)
+        reported = story.Story(folder, service, stack)
+        stack.callback(reported.close)
         for block in filter(runs, EVERY[page]):
-            told.tell(block)
+            reported.tell(block)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=name_values)
 def test_every_block_can_be_read(page: Path) -> None:
     assert {block.language for block in EVERY[page]} <= LANGUAGES
     assert [problem for block in EVERY[page] for problem in static.problems(block)] == []
@@ -151,12 +151,12 @@ def test_blocks_and_what_is_said_about_them(tmp_path: Path) -> None:
         "```python\nx =\n```\n```json\n{\n```\n"
         "<!-- snippet: from tests/small_models.py -->\n```python\nWIDTH = 33\n```\n"
     )
-    found = list(blocks_of_text(tmp_path, text))
-    shell, console, *_ = found
+    results = list(blocks_of_text(tmp_path, text))
+    shell, console, *_ = results
     assert shell.marks == {Kind.SKIP: "a reason"}
     assert console.marks == {Kind.BEFORE: "mkdir a", Kind.FAILS: "2"}
     assert [command.prints for command in console.commands] == [("error: 9",), ()]
-    wrong = [problem for block in found for problem in static.problems(block)]
+    wrong = [problem for block in results for problem in static.problems(block)]
     assert len(wrong) == 6
     for text, problem in zip(
         ("no command 'list'", "--speed", "no target all", "invalid syntax", "Expecting", "WIDTH"),

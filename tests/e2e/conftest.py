@@ -26,20 +26,20 @@ def postgres() -> Iterator[str]:
 
 
 @contextmanager
-def deployed(
+def deploy(
     request: pytest.FixtureRequest, folder: Path, workers: int, **settings: str
 ) -> Iterator[Deployment]:
     """The form that `request.param` names; the scaled one with a broker and a database of
     its own.
     """
     if request.param == "embedded":
-        with Deployment.embedded(folder, **settings) as deployment:
+        with Deployment.start_embedded(folder, **settings) as deployment:
             yield deployment
         return
     cluster = request.getfixturevalue("postgres")
     with redis_server() as broker, fresh_database(cluster, f"test_{uuid4().hex}") as database:
         servers = {"RELAXD_BROKER_URL": broker, "RELAXD_DATABASE_URL": database}
-        with Deployment.scaled(folder, workers, **servers, **settings) as deployment:
+        with Deployment.start_scaled(folder, workers, **servers, **settings) as deployment:
             yield deployment
 
 
@@ -48,14 +48,14 @@ def service(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
     """One service for all tests that do it no harm."""
-    with deployed(request, tmp_path_factory.mktemp(request.param), workers=2) as deployment:
+    with deploy(request, tmp_path_factory.mktemp(request.param), workers=2) as deployment:
         yield deployment
 
 
 @pytest.fixture(params=FORMS)
 def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
     """A service of one worker, of one's own to break, quick to notice what is lost."""
-    with deployed(request, tmp_path, workers=1, **RECOVERY) as deployment:
+    with deploy(request, tmp_path, workers=1, **RECOVERY) as deployment:
         yield deployment
 
 

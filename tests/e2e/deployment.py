@@ -21,10 +21,10 @@ START_S = 60
 RECOVERY = {"RELAXD_LEASE_S": "4", "RELAXD_SWEEP_S": "0.5", "RELAXD_RING_AFTER_S": "1"}
 
 
-def until(found: Callable[[], Any], seconds: float, what: str) -> Any:
-    """What `found` returns once it is true; fails after `seconds`."""
+def until(result: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Wait for a true `result`, and return it; fails after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not (value := found()):
+    while not (value := result()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
         time.sleep(0.05)
     return value
@@ -52,12 +52,12 @@ class Deployment:
         self.url = ""
 
     @classmethod
-    def embedded(cls, folder: Path, **settings: str) -> "Deployment":
+    def start_embedded(cls, folder: Path, **settings: str) -> "Deployment":
         """`relaxd serve`."""
         return cls(folder, [["serve", "--workers", "1"]], settings)
 
     @classmethod
-    def scaled(cls, folder: Path, workers: int, **settings: str) -> "Deployment":
+    def start_scaled(cls, folder: Path, workers: int, **settings: str) -> "Deployment":
         """`relaxd api` and several `relaxd worker`; the settings name the servers they share."""
         return cls(folder, [["api"], *([["worker"]] * workers)], settings)
 
@@ -108,7 +108,7 @@ class Deployment:
 
     @property
     def log(self) -> Path:
-        """What the processes printed."""
+        """The output of the processes."""
         return self.folder / "log.txt"
 
     def stop(self) -> None:
@@ -124,12 +124,12 @@ class Deployment:
 
     def tree(self) -> list[psutil.Process]:
         """Every process of the service, compilers included."""
-        found = []
+        results = []
         for process in self.processes:
             if process.poll() is None:
                 parent = psutil.Process(process.pid)
-                found += [parent, *parent.children(recursive=True)]
-        return found
+                results += [parent, *parent.children(recursive=True)]
+        return results
 
     def kill(self) -> None:
         """`kill -9` of everything at once."""
@@ -167,7 +167,7 @@ class Deployment:
         return Client(self.url)
 
     def post(self, model: Path | bytes, request: str, wait: float = 300) -> httpx.Response:
-        """As `curl -F model=@FILE -F request=JSON /v1/compile?wait=SECONDS` does."""
+        """Do what `curl -F model=@FILE -F request=JSON /v1/compile?wait=SECONDS` does."""
         content = model if isinstance(model, bytes) else model.read_bytes()
         files: dict[str, Any] = {"model": ("model.onnx", content), "request": (None, request)}
         return plain_http.post(

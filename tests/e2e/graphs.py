@@ -20,7 +20,7 @@ def relu(*axes: str | int) -> bytes:
     return _model([helper.make_node("Relu", ["x"], ["y"])], {"x": [*axes]}, {"y": [*axes]}, {})
 
 
-def unsupported() -> bytes:
+def unsupported_model() -> bytes:
     """Two nodes of an operator that nobody has, and one of a domain that nobody knows, between
     ordinary ones.
     """
@@ -71,11 +71,11 @@ def encoder(width: int = 32, heads: int = 4, seed: int = 0) -> bytes:
     weights["flat"] = np.array([0, 0, width], np.int64)
     make, nodes = helper.make_node, []
     for part, order in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])):
-        place = f"/layer.0/attention/{part}"
+        position = f"/layer.0/attention/{part}"
         nodes += [
-            make("MatMul", ["x", f"w_{part}"], [f"{part}_0"], f"{place}/MatMul"),
-            make("Reshape", [f"{part}_0", "shape"], [f"{part}_1"], f"{place}/Reshape"),
-            make("Transpose", [f"{part}_1"], [part], f"{place}/Transpose", perm=order),
+            make("MatMul", ["x", f"w_{part}"], [f"{part}_0"], f"{position}/MatMul"),
+            make("Reshape", [f"{part}_0", "shape"], [f"{part}_1"], f"{position}/Reshape"),
+            make("Transpose", [f"{part}_1"], [part], f"{position}/Transpose", perm=order),
         ]
     nodes += [
         make("MatMul", ["query", "key"], ["scores"], "/layer.0/attention/MatMul"),

@@ -32,12 +32,12 @@ PAGES = (
 def points() -> list[Point]:
     import numpy as np
 
-    draw, found = np.random.default_rng(0), []
+    draw, result = np.random.default_rng(0), []
     for batch, seq in SHAPES:
         inputs = {"x": draw.standard_normal((batch, seq, WIDTH)).astype("float32")}
         (want,) = reference(perceptron(), inputs)
-        found.append(Point({"batch": batch, "seq": seq}, inputs, {"y": want}))
-    return found
+        result.append(Point({"batch": batch, "seq": seq}, inputs, {"y": want}))
+    return result
 
 
 def test_a_page_pulls_checks_and_runs_a_model(tmp_path: Path) -> None:
@@ -57,14 +57,14 @@ def test_a_page_pulls_checks_and_runs_a_model(tmp_path: Path) -> None:
             assert builds[target]["numerics"]["status"] == "executed"
         ran = "compiled_only" if headless.lacking() else "emulated"
         assert builds["webgpu"]["numerics"]["status"] == ran
-        for target, where, isolated, said in PAGES:
+        for target, where, isolated, message in PAGES:
             pages.isolated = isolated
             reference_of = builds[target]["artifact"]["ref"]
             plan(pages, server, reference_of, points(), overlap=target == "webgpu", threads=2)
             seen = watch(program, f"{pages.url}/{where}", seconds=120)
             assert (seen.state, seen.wrong) == ("near", ())
             assert len(seen.rows) == len(SHAPES)
-            assert re.search(said, f"threads {seen.facts.get('threads')}")
+            assert re.search(message, f"threads {seen.facts.get('threads')}")
         assert "adapter" in seen.facts
         assert "emulated" in seen.facts["adapter"]
         # What is not what the digest says is refused.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.servers import missing
 from tools.browser import chromium
-from tools.browser.models import checked
+from tools.browser.models import check_models
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -25,7 +25,7 @@ def test_a_page_runs_a_real_model(name: str, target: str) -> None:
     program = chromium.find()
     if program is None:
         missing("Chromium", "apt-get install chromium")
-    seen = checked(program, name, target)
+    seen = check_models(program, name, target)
     assert (seen.state, seen.wrong) == ("near", ()), seen
     assert len({row[0] for row in seen.rows}) == 5
     assert ("emulated" in seen.facts.get("adapter", "")) == (target == "webgpu")

@@ -48,18 +48,18 @@ class Ended:
 
     @property
     def failures(self) -> list[str]:
-        """What the JUnit file says."""
+        """Read the JUnit file."""
         suite = ElementTree.parse(self.folder / "relaxd.xml").getroot()
-        found = [str(failure.get("message")) for failure in suite.iter("failure")]
-        assert suite.get("failures") == str(bool(found) * 1)
-        return found
+        results = [str(failure.get("message")) for failure in suite.iter("failure")]
+        assert suite.get("failures") == str(bool(results) * 1)
+        return results
 
     @property
     def results(self) -> list[dict[str, Any]]:
-        """What the SARIF file says."""
+        """Read the SARIF file."""
         document = json.loads((self.folder / "relaxd.sarif").read_text())
-        found: list[dict[str, Any]] = document["runs"][0]["results"]
-        return found
+        result: list[dict[str, Any]] = document["runs"][0]["results"]
+        return result
 
 
 Runner = Callable[..., Ended]
@@ -101,19 +101,19 @@ def run(tmp_path: Path, repository: Path) -> Runner:
     return ended
 
 
-def commit(repository: Path, activation: str = "Relu", nudge: float = 0.0) -> None:
-    """Puts a model into the repository; `nudge` is added to its first weights."""
+def commit(repository: Path, activation: str = "Relu", perturb: float = 0.0) -> None:
+    """Puts a model into the repository; `perturb` is added to its first weights."""
     model = perceptron()
     model.graph.node[1].op_type = activation
     (weights,) = (each for each in model.graph.initializer if each.name == "first")
-    moved = numpy_helper.to_array(weights) + np.float32(nudge)
+    moved = numpy_helper.to_array(weights) + np.float32(perturb)
     weights.CopyFrom(numpy_helper.from_array(moved, "first"))
     onnx.save(model, repository / "models/net.onnx")
 
 
 def github(run: Runner, url: str, move: bool) -> Ended:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
-    inputs = {name: given.get("default", "") for name, given in action["inputs"].items()}
+    inputs = {name: arguments.get("default", "") for name, arguments in action["inputs"].items()}
     inputs |= {"server": url, "move": str(move).lower(), "package": "relaxd.whl"}
     environment = {
         name: inputs[text.removeprefix("${{ inputs.").removesuffix(" }}")]
@@ -143,11 +143,11 @@ def test_github_gates_pull_requests(service: Deployment, repository: Path, run: 
     assert "| failed | net | native | " in worse.summary
     assert failure in worse.summary
     assert failure in result["message"]["text"]
-    place = result["locations"][0]["physicalLocation"]["artifactLocation"]
-    assert place["uri"] == "models/net.onnx"
+    position = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert position["uri"] == "models/net.onnx"
     assert baseline() == begun, "a merge that fails its gates does not move the baseline"
 
-    commit(repository, nudge=1e-6)
+    commit(repository, perturb=1e-6)
     proposed = github(run, service.url, move=False)
     assert (proposed.code, proposed.failures, baseline()) == (0, [], begun)
     assert "cosine<0.99999: 1 of 'y' at" in proposed.summary
@@ -169,7 +169,7 @@ def test_gitlab_times_both_builds(service: Deployment, repository: Path, run: Ru
     project.write_text(PROJECT.replace('"cosine<0.99999", ', '"latency>900%", '))
     commit(repository)
     assert gitlab("stable").code == 0
-    commit(repository, nudge=1e-5)
+    commit(repository, perturb=1e-5)
     ended = gitlab("feature")
     assert (ended.code, ended.failures) == (0, [])
     assert "latency>900%: " in ended.summary

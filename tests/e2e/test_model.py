@@ -41,7 +41,7 @@ for feed in pathlib.Path(sys.argv[2]).glob("feed-*.npz"):
 """
 
 
-def compiled(service: Deployment, name: str, **others: Any) -> dict[str, Any]:
+def compile_model(service: Deployment, name: str, **others: Any) -> dict[str, Any]:
     answer = service.post(path_of(name), json.dumps(MODELS[name].request(**others)))
     assert answer.status_code == 200, answer.text
     job: dict[str, Any] = answer.json()
@@ -51,7 +51,7 @@ def compiled(service: Deployment, name: str, **others: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def minilm(service: Deployment) -> dict[str, Any]:
-    return compiled(service, "minilm", dims=DIMS)
+    return compile_model(service, "minilm", dims=DIMS)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_bundle_says_what_it_is_how_fast_and_how_exact(
 def test_the_same_post_again_is_answered_from_the_cache(
     service: Deployment, minilm: dict[str, Any]
 ) -> None:
-    again = compiled(service, "minilm", dims=DIMS)
+    again = compile_model(service, "minilm", dims=DIMS)
     assert again["id"] != minilm["id"]
     assert again["builds"][0]["cached"]
     assert again["builds"][0]["artifact"] == minilm["builds"][0]["artifact"]

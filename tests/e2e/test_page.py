@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import browser, check, opened
+from tests.browser import browser, check, open_page
 from tests.e2e import graphs
 from tests.e2e.deployment import Deployment
 
@@ -20,7 +20,9 @@ BUILD_MS = 120_000
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    with Deployment.embedded(tmp_path_factory.mktemp("page"), RELAXD_TOKEN=TOKEN) as deployment:
+    with Deployment.start_embedded(
+        tmp_path_factory.mktemp("page"), RELAXD_TOKEN=TOKEN
+    ) as deployment:
         yield deployment
 
 
@@ -35,7 +37,7 @@ def test_from_a_dropped_model_to_two_builds_compared(
 ) -> None:
     model = tmp_path / "dense.onnx"
     model.write_bytes(graphs.dense())
-    with opened(chromium) as page:
+    with open_page(chromium) as page:
         page.goto(guarded.url)
         sign_in(page)
         open_model(page, model)
@@ -105,7 +107,7 @@ def submit(page: Page, greatest: str) -> None:
 
 
 def see_the_build(page: Page, folder: Path) -> None:
-    """What the report says is there, and a file comes down whole."""
+    """The page shows the report, and a file comes down whole."""
     for heading in ("Latency", "Where the time goes", "Error", "Get it", "Files"):
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("^n 1:64"))).to_contain_text("64")
@@ -127,7 +129,7 @@ def see_the_build(page: Page, folder: Path) -> None:
 
 
 def see_the_difference(page: Page) -> None:
-    """Of two builds of one model, the declared range alone differs."""
+    """Two builds of one model differ in the declared range alone."""
     table = page.get_by_role("region", name="What differs")
     expect(table.get_by_role("row", name=re.compile("dim n"))).to_contain_text("1:32")
     expect(table.get_by_role("row")).to_have_count(2)

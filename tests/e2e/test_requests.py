@@ -64,11 +64,11 @@ def failure(answer: httpx.Response) -> dict[str, Any]:
 def test_a_bad_request_names_the_fault(
     service: Deployment, model: bytes, request_text: str, field: str | None, says: str
 ) -> None:
-    found = failure(service.post(model, request_text))
-    assert found["code"]
-    assert says in json.dumps(found), found
+    result = failure(service.post(model, request_text))
+    assert result["code"]
+    assert says in json.dumps(result), result
     if field:
-        assert found["field"] == field, found
+        assert result["field"] == field, result
     assert service.post(GOOD, "{}").json()["state"] == "succeeded"
 
 
@@ -79,11 +79,11 @@ def test_a_form_without_a_model_is_refused(service: Deployment) -> None:
 
 def test_every_node_without_support_is_named(service: Deployment) -> None:
     oddities = {"first_oddity", "second_oddity", "third_oddity"}
-    error = failure(service.post(graphs.unsupported(), "{}"))
+    error = failure(service.post(graphs.unsupported_model(), "{}"))
     assert error["code"] == "import.unsupported_op"
     assert oddities <= set(_strings(error)), error
     with service.client() as client:
-        report = client.inspect(graphs.unsupported())
+        report = client.inspect(graphs.unsupported_model())
     assert oddities <= set(_strings(report)), report
     assert "fine" not in set(_strings(error))
 
@@ -97,10 +97,10 @@ def test_dims_keep_the_names_that_the_model_gives_them(service: Deployment, tmp_
         job = service.post(model, json.dumps({"dims": dims})).json()
         assert job["request"]["dims"].keys() == dims.keys()
         library = relaxd.load(client.pull(job["id"], tmp_path / "named"))
-        whole = client.inspect(model, inputs={"x": 'float32[2*"a b","in",3]'})
+        full = client.inspect(model, inputs={"x": 'float32[2*"a b","in",3]'})
     assert library.inputs[0].text == 'float32["seq-len","批次","1"]'
     assert [axis.text for axis in library.outputs[0].shape] == ['"seq-len"', '"批次"', '"1"']
-    assert whole["inputs"][0]["shape"] == ['2 * "a b"', '"in"', 3]
+    assert full["inputs"][0]["shape"] == ['2 * "a b"', '"in"', 3]
     x = np.linspace(-1, 1, 24, dtype="f4").reshape(3, 2, 4)
     np.testing.assert_array_equal(library.run({"x": x})["y"], np.maximum(x, 0))
     with pytest.raises(RelaxdError, match='"seq-len" must be 1 to 64'):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.fuzz import case as cases
-from tests.fuzz.batch import answered_together
+from tests.fuzz.batch import answered_at_once
 from tests.fuzz.case import Case
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
@@ -19,9 +19,9 @@ from tests.fuzz.shrink import shrink
 from tests.fuzz.tally import Tally
 from tests.geometries import NAMES, NATIVE
 
-KEPT = Path(".fuzz")
+KEPT_CASES = Path(".fuzz")
 OPTIMISED = 10
-_TOLD = 20
+_REPORTED = 20
 """After how many builds it says how far it is."""
 ANY, ALL = "any", "all"
 """The geometry that the seed chooses; all of them, each graph at each."""
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.llvm is None:
                 judge.llvm = 0 if number % OPTIMISED else 3
             _judge(judge, batch, tallies, options)
-            if number % _TOLD == _TOLD - 1:
+            if number % _REPORTED == _REPORTED - 1:
                 print(f"{tallies[geometries[0]].graphs} graphs so far", flush=True)
     except KeyboardInterrupt:
         print("interrupted")
@@ -79,7 +79,7 @@ def _judge(
     judge: Judge, batch: list[Case], tallies: Mapping[str, Tally], options: argparse.Namespace
 ) -> None:
     """Judges the graphs at every geometry of the run, beside the same references."""
-    for group, union in answered_together(batch, judge.answered):
+    for group, union in answered_at_once(batch, judge.is_answered):
         for geometry, tally in tallies.items():
             judge.geometry = geometry
             for case, judgement in judge.judge_all(group, union):
@@ -96,14 +96,14 @@ def _processor_time() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _batches(seed: int, graphs: int, together: int) -> Iterator[list[Case]]:
-    """The graphs of consecutive seeds, quantised ones apart."""
+def _batches(seed: int, graphs: int, combined: int) -> Iterator[list[Case]]:
+    """The graphs of consecutive seeds, quantized ones apart."""
     waiting: dict[bool, list[Case]] = {False: [], True: []}
     for number in range(graphs):
         case = generate(seed + number)
         own = waiting[case.quantized]
         own.append(case)
-        if len(own) == together:
+        if len(own) == combined:
             yield own.copy()
             own.clear()
     yield from (own for own in waiting.values() if own)
@@ -119,8 +119,8 @@ def _keep(judge: Judge, case: Case, judgement: Judgement, options: argparse.Name
     """Writes the smallest graph that fails alike."""
 
     def alike(smaller: Case) -> bool:
-        found = judge.judge(smaller)
-        return found.verdict is judgement.verdict and found.code == judgement.code
+        result = judge.judge(smaller)
+        return result.verdict is judgement.verdict and result.code == judgement.code
 
     small = shrink(case, alike, judge.values.ask, options.shrink_seconds)
     last = judge.judge(small)
@@ -168,7 +168,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"its level of optimisation; by default 3 in every {OPTIMISED}th build, else 0",
     )
     parser.add_argument("--together", type=int, default=16, help="graphs in one build")
-    parser.add_argument("--keep", type=Path, default=KEPT, help="a folder for graphs that fail")
+    parser.add_argument(
+        "--keep", type=Path, default=KEPT_CASES, help="a folder for graphs that fail"
+    )
     parser.add_argument("--shrink-seconds", type=float, default=120, help="for each that fails")
     parser.add_argument("--repeat", type=Path, help="a kept graph, to be judged again")
     parser.add_argument("--verbose", action="store_true", help="a line for every graph")

@@ -7,10 +7,10 @@ import onnx
 from tests.fuzz.case import Case, Inputs, model_of
 
 
-def merged(cases: Sequence[Case]) -> Case:
+def merge(cases: Sequence[Case]) -> Case:
     """A case of all graphs side by side, over dims of their own; one alone is its own.
 
-    All cases have the same number of points and are quantised alike.
+    All cases have the same number of points and are quantized alike.
     """
     first = cases[0]
     if len(cases) == 1:
@@ -20,8 +20,8 @@ def merged(cases: Sequence[Case]) -> Case:
     constants: list[onnx.TensorProto] = []
     outputs: list[str] = []
     points: list[dict[str, int]] = [{} for _ in first.points]
-    for place, case in enumerate(cases):
-        stem, graph = f"g{place}_", onnx.GraphProto()
+    for position, case in enumerate(cases):
+        stem, graph = f"g{position}_", onnx.GraphProto()
         graph.CopyFrom(case.model.graph)
         _rename(graph, stem)
         nodes += graph.node
@@ -37,23 +37,23 @@ def merged(cases: Sequence[Case]) -> Case:
     return Case(model, tuple(points), first.quantized, first.seed)
 
 
-def answered_together(
+def answered_at_once(
     cases: Sequence[Case], answered: Callable[[Case], bool]
 ) -> list[tuple[list[Case], Case]]:
     """The graphs that ONNX Runtime runs, in one group, and each of the others in its own, each
     group with its union; answered: whether it runs a graph.
 
-    One graph that it refuses would leave all of them beside float64 alone, where quantised ones
+    One graph that it refuses would leave all of them beside float64 alone, where quantized ones
     round numbers between two steps otherwise.
     """
-    union = merged(cases)
+    union = merge(cases)
     if answered(union):
         return [(list(cases), union)]
     known = [answered(case) for case in cases]
-    together = [case for case, runs in zip(cases, known, strict=True) if runs]
+    combined = [case for case, runs in zip(cases, known, strict=True) if runs]
     alone = [[case] for case, runs in zip(cases, known, strict=True) if not runs]
-    groups = [together, *alone] if together else alone
-    return [(group, merged(group)) for group in groups]
+    groups = [combined, *alone] if combined else alone
+    return [(group, merge(group)) for group in groups]
 
 
 def _rename(graph: onnx.GraphProto, stem: str) -> None:

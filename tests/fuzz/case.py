@@ -17,7 +17,7 @@ OPSETS = [helper.make_opsetid("", 19), helper.make_opsetid("ai.onnx.ml", 3)]
 
 @dataclass(frozen=True)
 class Case:
-    """points: extents of every dim; quantized: whether values are rounded to few bits on the way;
+    """points: extents of every dim; quantized: whether values are quantized on the way;
     seed: of the inputs.
     """
 
@@ -50,9 +50,9 @@ class Case:
     def feed(self, point: dict[str, int]) -> dict[str, Array]:
         """Standard normal inputs at the point."""
         feed = {}
-        for place, (name, axes) in enumerate(self.inputs.items()):
+        for position, (name, axes) in enumerate(self.inputs.items()):
             shape = [point[axis] if isinstance(axis, str) else axis for axis in axes]
-            random = np.random.default_rng((self.seed, place, *shape))
+            random = np.random.default_rng((self.seed, position, *shape))
             feed[name] = random.standard_normal(shape).astype("float32")
         return feed
 
@@ -65,8 +65,8 @@ class Case:
         points: Sequence[dict[str, int]] | None = None,
     ) -> "Case":
         """The case with another graph, less what its outputs do not need."""
-        given = self.model.graph.initializer if constants is None else constants
-        model = model_of(nodes, self.inputs if inputs is None else inputs, given, outputs)
+        arguments = self.model.graph.initializer if constants is None else constants
+        model = model_of(nodes, self.inputs if inputs is None else inputs, arguments, outputs)
         return replace(self, model=model, points=tuple(self.points if points is None else points))
 
     def write(self, stem: Path, about: dict[str, Any]) -> Path:
@@ -101,13 +101,13 @@ def model_of(
     outputs: Sequence[str],
 ) -> onnx.ModelProto:
     """A model of the nodes, inputs and constants that the outputs need."""
-    needed, kept = set(outputs), []
+    needed, retained = set(outputs), []
     for node in reversed(nodes):
         if needed & set(node.output):
-            kept.append(node)
+            retained.append(node)
             needed |= taken_by(node)
     graph = helper.make_graph(
-        kept[::-1],
+        retained[::-1],
         "graph",
         [
             helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, axes)

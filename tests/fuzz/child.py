@@ -50,7 +50,7 @@ class Child:
         self._process: Any = None
 
     def ask(self, question: Any) -> Any:
-        """What the function answers; Died where there is no answer."""
+        """Call the function in a child process; raises Died where there is no answer."""
         if self._process is None:
             self._start()
         self._connection.send(question)
@@ -82,7 +82,7 @@ class Child:
         return None
 
     def _processor_time(self) -> float:
-        """What the process and those that it waited for have used so far."""
+        """The resources that the process and its children have used so far."""
         try:
             text = Path(f"/proc/{self._process.pid}/stat").read_text()
         except FileNotFoundError:

@@ -29,7 +29,7 @@ def each(function: Callable[..., int], *extents: Extent) -> Extent:
         return function(*extents)
     points = len(opened[0])
     columns = [extent if isinstance(extent, tuple) else (extent,) * points for extent in extents]
-    return tuple(function(*at) for at in zip(*columns, strict=True))
+    return tuple(function(*index) for index in zip(*columns, strict=True))
 
 
 def least(extent: Extent) -> int:
@@ -51,14 +51,14 @@ class Value:
     def rank(self) -> int:
         return len(self.shape)
 
-    def fixed(self, axis: int) -> int:
+    def fix_extents(self, axis: int) -> int:
         """The extent of an axis that no dim decides, at least 1; raises Inapplicable."""
         extent = self.shape[axis]
         if isinstance(extent, tuple) or not extent:
             raise Inapplicable
         return extent
 
-    def filled(self, *axes: int) -> None:
+    def fill_inputs(self, *axes: int) -> None:
         """Raises Inapplicable where one of the axes may be empty."""
         if any(least(self.shape[axis]) < 1 for axis in axes):
             raise Inapplicable
@@ -66,7 +66,7 @@ class Value:
 
 @dataclass
 class Draft:
-    """quantized: whether values are rounded to few bits on the way; inputs: the axes of the graph's
+    """quantized: whether values are quantized on the way; inputs: the axes of the graph's
     inputs, names of dims or extents, to which operators may add.
     """
 
@@ -93,25 +93,25 @@ class Draft:
 
     def pick(self, *ranks: int) -> Value:
         """One of the values of these ranks (any where none is named), rather a late one."""
-        found = [value for value in self.values if not ranks or value.rank in ranks]
-        if not found:
+        results = [value for value in self.values if not ranks or value.rank in ranks]
+        if not results:
             raise Inapplicable
-        back = min(int(self.random.geometric(0.5)), len(found))
-        return found[-back]
+        back = min(int(self.random.geometric(0.5)), len(results))
+        return results[-back]
 
-    def given(self, *ranks: int) -> Value:
+    def give_input(self, *ranks: int) -> Value:
         """An input of the graph of one of these ranks: its numbers are the same for every engine,
         so that operators may be applied which are not continuous.
         """
-        made = {name for node in self.nodes for name in node.output}
-        found = [
+        created = {name for node in self.nodes for name in node.output}
+        results = [
             value
             for value in self.values
-            if value.name not in made and (not ranks or value.rank in ranks)
+            if value.name not in created and (not ranks or value.rank in ranks)
         ]
-        if not found:
+        if not results:
             raise Inapplicable
-        return self.choose(found)
+        return self.choose(results)
 
     def axis(self, value: Value) -> int:
         if not value.rank:

@@ -64,7 +64,7 @@ def relaxd(question: Question) -> list[Outputs] | Failed:
             fresh_kernels=question.kernels,
         )
         try:
-            with builds_for(question.geometry, question.llvm), _FRONT.shared(model):
+            with builds_for(question.geometry, question.llvm), _FRONT.share(model):
                 build(job)
         except CompileError as error:
             return Failed(error.code, f"{error.failure.op or error.failure.pass_name}: {error}")
@@ -105,22 +105,24 @@ def by_node(case: Case) -> list[Outputs] | Failed:
     names = [output.name for output in case.model.graph.output]
     engines = (float64.by_runtime, float64.by_definition)
     try:
-        found = [
+        results = [
             float64.values_of(case.model, case.feed(point), engines, wide=False)
             for point in case.points
         ]
     except RuntimeError as error:
         return Failed(type(error).__name__, str(error))
-    return [[values[name] for name in names] for values in found]
+    return [[values[name] for name in names] for values in results]
 
 
 def _wide(case: Case, engines: Sequence[float64.Engine]) -> list[Outputs] | Failed:
     names = [output.name for output in case.model.graph.output]
     try:
-        found = [float64.values_of(case.model, case.feed(point), engines) for point in case.points]
+        results = [
+            float64.values_of(case.model, case.feed(point), engines) for point in case.points
+        ]
     except RuntimeError as error:
         return Failed(type(error).__name__, str(error))
-    return [[values[name] for name in names] for values in found]
+    return [[values[name] for name in names] for values in results]
 
 
 def values(case: Case) -> list[dict[str, Array]] | Failed:
@@ -129,7 +131,7 @@ def values(case: Case) -> list[dict[str, Array]] | Failed:
     open_case = case.with_graph(case.model.graph.node, names)
     outputs = runtime(open_case)
     if not isinstance(outputs, Failed):
-        return [dict(zip(names, found, strict=True)) for found in outputs]
+        return [dict(zip(names, result, strict=True)) for result in outputs]
     try:
         return [
             float64.values_of(case.model, case.feed(point), float64.EXACT) for point in case.points

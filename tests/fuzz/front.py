@@ -1,4 +1,4 @@
-"""What builds of one graph at several geometries have in common: the import, and the passes of the
+"""The common part of builds of one graph at several geometries: the import, and the passes of the
 graph, neither of which sees the vectors. The first of them does that work for the others.
 """
 
@@ -25,7 +25,7 @@ class Front:
         self._module: tvm.IRModule | None = None
 
     @contextmanager
-    def shared(self, model: bytes) -> Iterator[None]:
+    def share(self, model: bytes) -> Iterator[None]:
         """A build of the model within takes what an earlier one of it left; observers, which no
         code depends on, see the first alone.
         """
@@ -33,9 +33,9 @@ class Front:
             self._model, self._imported, self._module = model, None, None
         read, run = entry.imported_from, manager.run
 
-        def imported_once(*given: Any) -> Any:
+        def imported_once(*arguments: Any) -> Any:
             if self._imported is None:
-                self._imported = read(*given)
+                self._imported = read(*arguments)
             return self._imported
 
         def run_once(

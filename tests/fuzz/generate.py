@@ -40,11 +40,11 @@ def generate(seed: int) -> Case:
     if not draft.nodes or all(value.name in inputs for value in draft.values):
         x = draft.values[0]
         draft.values.append(Value(draft.node("Relu", [x.name])[0], x.shape))
-    points = [{name: sizes[at] for name, sizes in extents.items()} for at in range(POINTS)]
-    made = [value.name for value in draft.values if value.name not in inputs]
+    points = [{name: sizes[index] for name, sizes in extents.items()} for index in range(POINTS)]
+    created = [value.name for value in draft.values if value.name not in inputs]
     read = {name for node in draft.nodes for name in taken_by(node)}
-    outputs = [name for name in made if name not in read or draft.chance(0.1)]
-    model = model_of(draft.nodes, inputs, list(draft.constants.values()), outputs or made[-1:])
+    outputs = [name for name in created if name not in read or draft.chance(0.1)]
+    model = model_of(draft.nodes, inputs, list(draft.constants.values()), outputs or created[-1:])
     return Case(model, tuple(points), draft.quantized, seed)
 
 
@@ -58,7 +58,7 @@ def _inputs(draft: Draft) -> tuple[Inputs, dict[str, tuple[int, ...]]]:
     extents: dict[str, tuple[int, ...]] = {}
     inputs: Inputs = {}
     channels = draft.channels()
-    for place, shape in enumerate(shapes):
+    for position, shape in enumerate(shapes):
         axes: list[str | int] = []
         for axis in shape:
             if axis == "C":
@@ -68,9 +68,9 @@ def _inputs(draft: Draft) -> tuple[Inputs, dict[str, tuple[int, ...]]]:
             else:
                 extents.setdefault(axis, _sizes(draft, axis))
                 axes.append(axis)
-        inputs[f"x{place}"] = tuple(axes)
+        inputs[f"x{position}"] = tuple(axes)
         known: list[Extent] = [axis if isinstance(axis, int) else extents[axis] for axis in axes]
-        draft.values.append(Value(f"x{place}", tuple(known)))
+        draft.values.append(Value(f"x{position}", tuple(known)))
     return inputs, extents
 
 

@@ -1,4 +1,4 @@
-"""Whether relaxd is right on a case, and if not, who is at fault."""
+"""Judges relaxd on a case, and if it is wrong, finds who is at fault."""
 
 import tempfile
 from collections.abc import Container, Iterator, Sequence
@@ -13,7 +13,7 @@ from tests.fuzz.child import Child, Died
 from tests.fuzz.engines import Failed, Outputs, Question
 
 _NOT_WORSE = 4.0
-_ROUNDING = 2.0**-16
+_QUANTIZATION = 2.0**-16
 """What rounding alone explains: an error of at most so many times ONNX Runtime's, and of at most
 that share of the greatest value of the graph, which is 256 roundings of float32.
 """
@@ -29,7 +29,7 @@ class Verdict(Enum):
     OURS = "ours"
     RUNTIME = "onnxruntime"
     BOTH = "both differ"
-    ROUNDING = "rounding"
+    QUANTIZATION = "rounding"
     CRASH = "crash"
     REFUSED = "refused"
     INVALID = "invalid"
@@ -78,22 +78,24 @@ class Judge:
             self._kernels[1].cleanup()
 
     def judge_all(self, cases: Sequence[Case], union: Case) -> Iterator[tuple[Case, Judgement]]:
-        """Judges cases that are quantised alike in one build of their union, and alone those that
+        """Judges cases that are quantized alike in one build of their union, and alone those that
         depart in it, or all where it fails: the union is at fault only where each is right.
         """
-        whole = self.judge(union)
+        full = self.judge(union)
         if len(cases) == 1:
-            yield union, whole
+            yield union, full
             return
-        ran = whole.apart or whole.verdict is Verdict.RIGHT
-        suspects = [place for place in range(len(cases)) if not ran or _departs(whole, place)]
-        for place, case in enumerate(cases):
-            if place not in suspects:
+        ran = full.apart or full.verdict is Verdict.RIGHT
+        suspects = [
+            position for position in range(len(cases)) if not ran or _departs(full, position)
+        ]
+        for position, case in enumerate(cases):
+            if position not in suspects:
                 yield case, Judgement(Verdict.RIGHT, runs=len(case.points))
-        alone = [(cases[place], self.judge(cases[place])) for place in suspects]
+        alone = [(cases[position], self.judge(cases[position])) for position in suspects]
         yield from alone
-        if whole.verdict.failure and not any(one.verdict.failure for _, one in alone):
-            yield union, whole
+        if full.verdict.failure and not any(one.verdict.failure for _, one in alone):
+            yield union, full
 
     def judge(self, case: Case) -> Judgement:
         """float64 is computed only where relaxd and ONNX Runtime disagree, or the latter fails."""
@@ -112,18 +114,18 @@ class Judge:
             return Judgement(Verdict.RIGHT, runs=runs)
         return replace(self._fault(case, ours, theirs, apart), apart=tuple(apart))
 
-    def answered(self, case: Case) -> bool:
+    def is_answered(self, case: Case) -> bool:
         """True if ONNX Runtime runs the case."""
         return not isinstance(self._runtime(case), (Died, Failed))
 
     def _runtime(self, case: Case) -> list[Outputs] | Died | Failed:
-        """What ONNX Runtime gives; kept for the last case."""
+        """Run ONNX Runtime; kept for the last case."""
         if self._answer is None or self._answer[0] is not case:
             self._answer = case, self._theirs.ask(case)
         return self._answer[1]
 
     def _outputs(self, case: Case) -> list[Outputs] | Judgement:
-        """What ONNX Runtime gives, or else float64; kept for the last case, which is judged at one
+        """Run ONNX Runtime, or else float64; kept for the last case, which is judged at one
         geometry after the other.
         """
         if self._expected is None or self._expected[0] is not case:
@@ -145,7 +147,7 @@ class Judge:
         want = self._exact.ask(case)
         if isinstance(want, (Died, Failed)):
             return Judgement(Verdict.INVALID, theirs.why)
-        return _narrow(want)
+        return _shrink(want)
 
     def _fault(
         self, case: Case, ours: list[Outputs], theirs: list[Outputs], apart: dict[str, str]
@@ -157,7 +159,7 @@ class Judge:
         if isinstance(want, (Died, Failed)):
             why = f"{_first(apart)}; no float64 reference: {want.why}"
             return Judgement(Verdict.BOTH, why, runs=runs)
-        exact = _narrow(want)
+        exact = _shrink(want)
         theirs = self._peer(case, theirs)
         mine, others = (
             _first(_of(apart, differences(each, exact, case))) for each in (ours, theirs)
@@ -166,20 +168,20 @@ class Judge:
             short = self._rounds(
                 case, *(_error(each, exact, case, apart) for each in (ours, theirs))
             )
-            verdict = Verdict.ROUNDING if short else Verdict.BOTH
+            verdict = Verdict.QUANTIZATION if short else Verdict.BOTH
             return Judgement(verdict, f"{mine}; ONNX Runtime: {others}", runs=runs)
         if others or self._defined(case, ours, apart):
             return Judgement(Verdict.RUNTIME, others or _first(apart), runs=runs)
         return Judgement(Verdict.OURS, mine or _first(apart), runs=runs)
 
     def _peer(self, case: Case, theirs: list[Outputs]) -> list[Outputs]:
-        """What ONNX Runtime gives in float32; node by node where it refuses the graph, so that
+        """Run ONNX Runtime in float32; node by node where it refuses the graph, so that
         `theirs` are float64's own, which nothing rounds.
         """
-        if self.answered(case):
+        if self.is_answered(case):
             return theirs
-        found = self._by_node.ask(case)
-        return theirs if isinstance(found, (Died, Failed)) else found
+        result = self._by_node.ask(case)
+        return theirs if isinstance(result, (Died, Failed)) else result
 
     def _rounds(self, case: Case, ours: float, theirs: float) -> bool:
         """True if rounding alone explains errors of that size. A tolerance is of an output's own
@@ -189,7 +191,7 @@ class Judge:
         if isinstance(values, (Died, Failed)):
             return False
         greatest = max(_magnitude(array) for point in values for array in point.values())
-        return ours <= _NOT_WORSE * theirs and ours <= _ROUNDING * greatest
+        return ours <= _NOT_WORSE * theirs and ours <= _QUANTIZATION * greatest
 
     def _defined(self, case: Case, ours: list[Outputs], apart: dict[str, str]) -> bool:
         """True if onnx.reference agrees with relaxd on these outputs: ONNX Runtime computes float64
@@ -198,12 +200,12 @@ class Judge:
         want = self._definition.ask(case)
         if isinstance(want, (Died, Failed)):
             return False
-        return not _of(apart, differences(ours, _narrow(want), case))
+        return not _of(apart, differences(ours, _shrink(want), case))
 
 
-def _departs(whole: Judgement, place: int) -> bool:
+def _departs(full: Judgement, position: int) -> bool:
     """True if an output of the graph at that place of a union does."""
-    return any(name.startswith(f"g{place}_") for name in whole.apart)
+    return any(name.startswith(f"g{position}_") for name in full.apart)
 
 
 def differences(got: list[Outputs], want: list[Outputs], case: Case) -> dict[str, str]:
@@ -213,9 +215,9 @@ def differences(got: list[Outputs], want: list[Outputs], case: Case) -> dict[str
     for point, mine, theirs in zip(case.points, got, want, strict=True):
         for name, left, right in zip(names, mine, theirs, strict=True):
             tolerance = tolerance_of(str(right.dtype), None, None, case.quantized)
-            found = compare(left, right, tolerance)
-            if found.problem and name not in apart:
-                apart[name] = f"{name} at {point}: {found.problem} (by {found.max_abs:.2g})"
+            result = compare(left, right, tolerance)
+            if result.problem and name not in apart:
+                apart[name] = f"{name} at {point}: {result.problem} (by {result.max_abs:.2g})"
     return apart
 
 
@@ -247,11 +249,11 @@ def _first(apart: dict[str, str]) -> str:
     return next(iter(apart.values()), "")
 
 
-def _narrow(outputs: list[Outputs]) -> list[Outputs]:
-    def narrow(array: Array) -> Array:
+def _shrink(outputs: list[Outputs]) -> list[Outputs]:
+    def quantized(array: Array) -> Array:
         return array.astype(np.float32) if array.dtype == np.float64 else array
 
-    return [[narrow(array) for array in arrays] for arrays in outputs]
+    return [[quantized(array) for array in arrays] for arrays in outputs]
 
 
 def broken(code: str) -> bool:

@@ -13,7 +13,7 @@ from tests.fuzz import engines
 
 
 def relaxd(question: engines.Question) -> list[engines.Outputs] | engines.Failed:
-    """As `engines.relaxd`, but windows lack their last tap along a row."""
+    """Run as `engines.relaxd` does, but windows lack their last tap along a row."""
     wrong = replace(POOLING, emit=_last_left_out)
     families = [wrong if family is POOLING else family for family in FAMILIES]
     with mock.patch.object(schedule, "FAMILIES", tuple(families)):

@@ -71,20 +71,20 @@ def _cut_off(case: Case, known: list[dict[str, Array]]) -> Iterator[Case]:
     nodes, outputs = list(case.model.graph.node), [one.name for one in case.model.graph.output]
     for node in reversed(nodes):
         for name in node.output:
-            found = [values[name] for values in known] if name else []
-            if not found or name in outputs or found[0].dtype != np.float32:
+            results = [values[name] for values in known] if name else []
+            if not results or name in outputs or results[0].dtype != np.float32:
                 continue
-            axes, points = _axes(case, found)
+            axes, points = _axes(case, results)
             rest = [other for other in nodes if name not in other.output]
             yield case.with_graph(rest, outputs, {**case.inputs, name: axes}, points=points)
 
 
-def _axes(case: Case, found: list[Array]) -> tuple[tuple[str | int, ...], list[dict[str, int]]]:
+def _axes(case: Case, result: list[Array]) -> tuple[tuple[str | int, ...], list[dict[str, int]]]:
     """The axes of a value as those of an input, by what they are at every point."""
     points = [dict(point) for point in case.points]
     axes: list[str | int] = []
-    for axis in range(found[0].ndim):
-        extents = [array.shape[axis] for array in found]
+    for axis in range(result[0].ndim):
+        extents = [array.shape[axis] for array in result]
         alike = [dim for dim in points[0] if [point[dim] for point in points] == extents]
         if len(set(extents)) == 1 and (len(points) > 1 or not alike):
             axes.append(extents[0])
@@ -111,7 +111,7 @@ def _bypassed(case: Case, known: list[dict[str, Array]]) -> Iterator[Case]:
         if len(node.output) != 1 or node.output[0] in outputs:
             continue
         for name in sorted(taken_by(node)):
-            if all(at.get(name) == at[node.output[0]] for at in types):
+            if all(index.get(name) == index[node.output[0]] for index in types):
                 yield case.with_graph(
                     [_renamed(one, node.output[0], name) for one in nodes if one is not node],
                     outputs,
@@ -121,19 +121,19 @@ def _bypassed(case: Case, known: list[dict[str, Array]]) -> Iterator[Case]:
 def _renamed(node: onnx.NodeProto, old: str, new: str) -> onnx.NodeProto:
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
-    for place, name in enumerate(copy.input):
+    for position, name in enumerate(copy.input):
         if name == old:
-            copy.input[place] = new
+            copy.input[position] = new
     return copy
 
 
 def _smaller_points(case: Case) -> Iterator[Case]:
-    for place, point in enumerate(case.points):
+    for position, point in enumerate(case.points):
         for name, extent in point.items():
             for less in sorted({1, 2, extent // 2, extent - 1}):
                 if 0 < less < extent:
                     points = list(case.points)
-                    points[place] = {**point, name: less}
+                    points[position] = {**point, name: less}
                     yield replace(case, points=tuple(points))
 
 

@@ -8,7 +8,7 @@ from tests.fuzz.judge import Judgement, Verdict
 
 @dataclass
 class Tally:
-    """What became of the graphs."""
+    """Counts of the graphs' verdicts."""
 
     graphs: int = 0
     runs: int = 0
@@ -34,6 +34,6 @@ class Tally:
             f"{self.graphs} graphs, {self.runs} runs, {of[Verdict.OURS] + of[Verdict.BOTH]} wrong, "
             f"{of[Verdict.CRASH]} crashes, {of[Verdict.REFUSED]} refused ({codes or 'none'}), "
             f"{of[Verdict.RUNTIME]} wrong in onnxruntime alone, "
-            f"{of[Verdict.ROUNDING]} too short for float32, {of[Verdict.INVALID]} invalid, "
+            f"{of[Verdict.QUANTIZATION]} too short for float32, {of[Verdict.INVALID]} invalid, "
             f"{of[Verdict.SLOW]} slow, seed {seed}, geometry {geometry}"
         )

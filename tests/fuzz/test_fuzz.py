@@ -13,7 +13,7 @@ from compiler.build import build
 from compiler.isolation.messages import CompileJob
 from relaxd.contract.request import CompileRequest
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz.batch import answered_together, merged
+from tests.fuzz.batch import answered_at_once, merge
 from tests.fuzz.case import Case, model_of, read
 from tests.fuzz.child import Child, Died
 from tests.fuzz.draft import Draft, Value
@@ -36,7 +36,7 @@ def faulty() -> Iterator[Judge]:
     judge.stop()
 
 
-def pooled() -> Case:
+def pooling_graph() -> Case:
     """A pool amid other layers."""
     draft = Draft(np.random.default_rng(0))
     heights = (2, 17, 9)
@@ -56,7 +56,7 @@ def pooled() -> Case:
 
 @pytest.mark.long
 def test_a_planted_fault_is_found_and_shrunk(faulty: Judge) -> None:
-    case = pooled()
+    case = pooling_graph()
     assert faulty.judge(case).verdict is Verdict.OURS
 
     def fails(smaller: Case) -> bool:
@@ -75,9 +75,9 @@ def test_a_kept_graph_is_read_as_it_was(tmp_path: Path) -> None:
 
 
 def test_seeds_draw_graphs_that_run() -> None:
-    drawn = [generate(seed) for seed in range(150)]
-    assert len({node.op_type for case in drawn for node in case.model.graph.node}) > 80
-    assert not [case.seed for case in drawn if isinstance(runtime(case), Failed)]
+    sampled = [generate(seed) for seed in range(150)]
+    assert len({node.op_type for case in sampled for node in case.model.graph.node}) > 80
+    assert not [case.seed for case in sampled if isinstance(runtime(case), Failed)]
 
 
 def test_a_seed_draws_a_graph_where_no_operator_fits_in() -> None:
@@ -87,13 +87,13 @@ def test_a_seed_draws_a_graph_where_no_operator_fits_in() -> None:
 
 def test_graphs_side_by_side_are_a_graph() -> None:
     cases = [case for seed in range(60) if not (case := generate(seed)).quantized][:24]
-    union = merged(cases)
+    union = merge(cases)
     assert len(union.model.graph.output) == sum(len(case.model.graph.output) for case in cases)
     assert not isinstance(runtime(union), Failed)
 
 
 def test_a_graph_that_onnxruntime_refuses_is_judged_alone() -> None:
-    good, refused = pooled(), pooled()
+    good, refused = pooling_graph(), pooling_graph()
     (pool,) = (node for node in refused.model.graph.node if node.op_type == "MaxPool")
     (pads,) = (attribute for attribute in pool.attribute if attribute.name == "pads")
     pads.ints[:] = [0, -1, 0, -1]
@@ -102,7 +102,7 @@ def test_a_graph_that_onnxruntime_refuses_is_judged_alone() -> None:
         return not isinstance(runtime(case), Failed)
 
     def groups(*cases: Case) -> list[list[Case]]:
-        return [group for group, _ in answered_together(cases, answered)]
+        return [group for group, _ in answered_at_once(cases, answered)]
 
     assert groups(good, good) == [[good, good]]
     assert groups(good, refused, good) == [[good, good], [refused]]
@@ -165,7 +165,7 @@ def test_what_both_agree_on_is_no_fault_whatever_the_references_say(
 @pytest.mark.parametrize(
     ("sizes", "verdict"),
     [
-        ((3e-6, 2e-6, 0.0, 1.0), Verdict.ROUNDING),
+        ((3e-6, 2e-6, 0.0, 1.0), Verdict.QUANTIZATION),
         ((3e-6, 2e-6, 0.0, 0.01), Verdict.BOTH),
         ((9e-6, 2e-6, 0.0, 1.0), Verdict.BOTH),
         ((0.3, 0.2, 0.0, 1.0), Verdict.BOTH),
@@ -190,7 +190,8 @@ def test_what_float32_is_too_short_for_is_told_from_a_fault(
 
 
 @pytest.mark.parametrize(
-    ("by_node", "verdict"), [(2e-6, Verdict.ROUNDING), (0.0, Verdict.OURS), (None, Verdict.OURS)]
+    ("by_node", "verdict"),
+    [(2e-6, Verdict.QUANTIZATION), (0.0, Verdict.OURS), (None, Verdict.OURS)],
 )
 def test_what_onnxruntime_takes_only_by_node_rounds_too(
     by_node: float | None, verdict: Verdict
@@ -221,16 +222,16 @@ def test_what_onnxruntime_takes_only_by_node_rounds_too(
     ],
 )
 def test_who_is_wrong_among_several_is_found(
-    seed: int | None, apart: tuple[str, ...], asked: list[int], found: list[int]
+    seed: int | None, apart: tuple[str, ...], asked: list[int], result: list[int]
 ) -> None:
     """Alone, or in company alone: then the union is the finding, under its first seed. Only graphs
     whose outputs depart are judged alone.
     """
     judge = Faulty(seed, apart)
     cases = [generate(number) for number in (3, 5, 8)]
-    judged = list(judge.judge_all(cases, merged(cases)))
+    judged = list(judge.judge_all(cases, merge(cases)))
     assert judge.asked == asked
-    assert [case.seed for case, one in judged if one.verdict is Verdict.OURS] == found
+    assert [case.seed for case, one in judged if one.verdict is Verdict.OURS] == result
     assert {case.seed for case, _ in judged} == {3, 5, 8}
 
 
@@ -305,13 +306,13 @@ def test_a_build_that_takes_the_graph_of_another_makes_the_same_library(tmp_path
 
     def library(name: str, geometry: str, front: Front) -> bytes:
         job = CompileJob(str(model), request.to_json(), "native", str(tmp_path / name), "m")
-        with builds_for(geometry, 0), front.shared(model.read_bytes()):
+        with builds_for(geometry, 0), front.share(model.read_bytes()):
             build(job)
         return (tmp_path / name / "model.so").read_bytes()
 
-    together, alone = Front(), Front()
-    first = library("first", "128/16", together)
-    second = library("second", "512/32", together)
+    combined, alone = Front(), Front()
+    first = library("first", "128/16", combined)
+    second = library("second", "512/32", combined)
     assert first != second == library("third", "512/32", alone)
 
 

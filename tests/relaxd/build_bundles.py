@@ -133,13 +133,13 @@ def weighty(directory):
     returned.
     """
     x = tensor("x", [N, 512])
-    used, kept = (relax.const(np.arange(512, dtype="float32") + start) for start in (0, 1))
+    used, retained = (relax.const(np.arange(512, dtype="float32") + start) for start in (0, 1))
     half = relax.const(
         tvm.runtime.tensor(np.ones(1024, "uint16"))._create_view((1024,), "bfloat16"), "bfloat16"
     )
 
     def body(builder, x):
-        return [relax.op.add(relax.op.add(x, used), kept), kept, half]
+        return [relax.op.add(relax.op.add(x, used), retained), retained, half]
 
     separated = weights.separate(module([x], body))
     outputs = ["sum=float32[n,512]", "kept=float32[512]", "half=bfloat16[1024]"]
@@ -181,13 +181,13 @@ def dtypes(directory):
             for name, x in zip(names, inputs, strict=True)
         ]
 
-    taken, made = ([f"{side}_{name}={name}[n]" for name in names] for side in "xy")
-    write(directory, "dtypes", module(inputs, body), taken, made, ["n=0:"])
+    taken, created = ([f"{side}_{name}={name}[n]" for name in names] for side in "xy")
+    write(directory, "dtypes", module(inputs, body), taken, created, ["n=0:"])
 
 
-def narrow(directory):
+def quantized_inputs(directory):
     """A copy of an input of every type that is held in bytes of another."""
-    inputs = [tensor(f"x_{name}", [N], held) for name, held in STORAGE.items()]
+    inputs = [tensor(f"x_{name}", [N], stored) for name, stored in STORAGE.items()]
 
     def body(builder, *inputs):
         return [
@@ -197,8 +197,8 @@ def narrow(directory):
             for x in inputs
         ]
 
-    taken, made = ([f"{side}_{name}={name}[n]" for name in STORAGE] for side in "xy")
-    write(directory, "narrow", module(inputs, body), taken, made, ["n=0:"])
+    taken, created = ([f"{side}_{name}={name}[n]" for name in STORAGE] for side in "xy")
+    write(directory, "narrow", module(inputs, body), taken, created, ["n=0:"])
 
 
 def vector(directory):
@@ -238,5 +238,5 @@ def vector(directory):
 
 
 if __name__ == "__main__":
-    for build in (dims, ownership, constant, twice, weighty, dtypes, narrow, vector):
+    for build in (dims, ownership, constant, twice, weighty, dtypes, quantized_inputs, vector):
         build(sys.argv[1])

@@ -20,13 +20,13 @@ def classes() -> list[type[RelaxdError]]:
     for module in pkgutil.iter_modules(relaxd.__path__, "relaxd."):
         if module.name == "relaxd.errors":
             importlib.import_module(module.name)
-    found = {
+    results = {
         value
         for root in ROOTS
         for value in vars(root).values()
         if isinstance(value, type) and issubclass(value, RelaxdError)
     }
-    return sorted(found, key=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
+    return sorted(results, key=lambda kind: f"{kind.__module__}.{kind.__qualname__}")
 
 
 def test_no_two_errors_share_a_code() -> None:

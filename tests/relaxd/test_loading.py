@@ -25,8 +25,8 @@ def test_a_bundle_of_a_registry(
     digest = publish_bundle(api.services.store.blobs, bundles / "dims").digest
     host = api.url.removeprefix("http://")
     x, wide = np.ones((3, 4), "float32"), np.ones((3, 8), "float32")
-    for place in (host, "127.0.0.1:9"):
-        model = relaxd.load(f"oci://{place}/relaxd/bundles@{digest}", threads=1)
+    for position in (host, "127.0.0.1:9"):
+        model = relaxd.load(f"oci://{position}/relaxd/bundles@{digest}", threads=1)
         assert model.run([x, wide, np.float32(2)])["y"].tolist() == [[4] * 4] * 3
     assert [folder.name for folder in tmp_path.iterdir()] == [digest.replace(":", "-")]
     absent = "sha256:" + "0" * 64

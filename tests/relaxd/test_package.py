@@ -1,4 +1,4 @@
-"""What `import relaxd` offers, and that it imports nothing until it is used."""
+"""The names of `import relaxd`, and that it imports nothing until it is used."""
 
 import subprocess
 import sys

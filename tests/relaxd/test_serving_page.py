@@ -36,7 +36,7 @@ def source(name: str) -> str:
     return code
 
 
-def loaded(name: str) -> ModuleType:
+def load_page(name: str) -> ModuleType:
     """The page's program of that name as a module."""
     module = ModuleType(name)
     exec(compile(source(name), f"{name}.py", "exec"), module.__dict__)
@@ -46,7 +46,7 @@ def loaded(name: str) -> ModuleType:
 @pytest.fixture
 def program(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("BUNDLE", str(bundles / "twice"))
-    return loaded("serve")
+    return load_page("serve")
 
 
 def test_requests_of_one_moment_are_one_call(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def v2(bundles: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Triton's client of the page's V2 program, which serves the bundle `dims`."""
     monkeypatch.setenv("BUNDLE", str(bundles / "dims"))
     port = free_port()
-    config = uvicorn.Config(loaded("v2").app, port=port, log_level="warning", ws="none")
+    config = uvicorn.Config(load_page("v2").app, port=port, log_level="warning", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -108,9 +108,9 @@ def test_the_v2_program_says_what_it_serves(v2: Any) -> None:
     assert v2.is_model_ready("dims")
     assert not v2.is_model_ready("other")
     assert "binary_tensor_data" in v2.get_server_metadata()["extensions"]
-    found = v2.get_model_metadata("dims")
+    result = v2.get_model_metadata("dims")
     assert {
-        tensor["name"]: (tensor["datatype"], tensor["shape"]) for tensor in found["inputs"]
+        tensor["name"]: (tensor["datatype"], tensor["shape"]) for tensor in result["inputs"]
     } == {
         "x": ("FP32", [-1, -1]),
         "wide": ("FP32", [-1, -1]),
@@ -129,9 +129,9 @@ def test_the_v2_program_computes(v2: Any, binary: bool, n: int, m: int) -> None:
         inputs.append(tritonclient.http.InferInput(name, list(array.shape), "FP32"))
         inputs[-1].set_data_from_numpy(np.asarray(array), binary_data=binary)
     outputs = [tritonclient.http.InferRequestedOutput("y", binary_data=binary)]
-    found = v2.infer("dims", inputs, outputs=outputs).as_numpy("y")
+    result = v2.infer("dims", inputs, outputs=outputs).as_numpy("y")
     want = (arrays["x"] + arrays["wide"][:, ::2]) * arrays["scale"]
-    np.testing.assert_allclose(found, want, rtol=1e-6)
+    np.testing.assert_allclose(result, want, rtol=1e-6)
 
 
 def test_the_v2_program_refuses_with_the_reason(v2: Any) -> None:
@@ -177,7 +177,7 @@ def test_the_program_for_litserve_computes_and_refuses(lit: httpx.Client) -> Non
 
 
 class Tensor:
-    """As Triton's own."""
+    """A model of Triton's own kind."""
 
     def __init__(self, name: str, array: np.ndarray) -> None:
         self.name, self.array = name, array
@@ -200,7 +200,7 @@ def test_the_program_for_triton(
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", backend)
     (tmp_path / "1").mkdir()
     (tmp_path / "1/bundle").symlink_to(bundles / "twice")
-    served = loaded("model").TritonPythonModel()
+    served = load_page("model").TritonPythonModel()
     served.initialize({"model_repository": str(tmp_path), "model_version": "1"})
     good, bad = np.arange(5, dtype="f4"), np.zeros((2, 2), "f4")
     first, second = served.execute([{"x": good}, {"x": bad}])

@@ -34,46 +34,46 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
             "--record needs every row, in this run or from earlier ones by --keep", file=sys.stderr
         )
         return 2
-    kept = {result.row.name: result for result in read(options.keep, rows)}
+    retained = {result.row.name: result for result in read(options.keep, rows)}
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
-    chosen = [row for row in rows if _wanted(row, options, kept)]
+    chosen = [row for row in rows if _wanted(row, options, retained)]
     console.print(f"scale {options.scale:g}, seed {seed}")
     results: list[Result] = []
     for row in chosen:
-        console.print(f"{row.name} ({row.scaled(options.scale)}) ...", highlight=False)
+        console.print(f"{row.name} ({row.scale(options.scale)}) ...", highlight=False)
         results.append(judge(row, options.scale, seed))
         _tell(console, results[-1])
         if options.keep:
             write(options.keep, results[-1])
-    kept |= {result.row.name: result for result in results}
+    retained |= {result.row.name: result for result in results}
     console.print(_table(results))
     if options.record:
-        lacking = [row for row in rows if row.name not in kept]
+        lacking = [row for row in rows if row.name not in retained]
         earlier = PAGE.read_text() if PAGE.exists() else ""
         PAGE.write_text(
-            page([kept[row.name] for row in rows if row.name in kept], lacking, earlier)
+            page([retained[row.name] for row in rows if row.name in retained], lacking, earlier)
         )
-    return int(not all(result.held for result in results))
+    return int(not all(result.is_met for result in results))
 
 
-def _wanted(row: Row, options: argparse.Namespace, kept: Mapping[str, Result]) -> bool:
+def _wanted(row: Row, options: argparse.Namespace, retained: Mapping[str, Result]) -> bool:
     """True if to run the row: one that is named, or any; to record, what was not kept is enough."""
     if options.row:
         return row.name in options.row
-    return not (options.record and row.name in kept)
+    return not (options.record and row.name in retained)
 
 
 def _tell(console: Console, result: Result) -> None:
     text = f"{result.word}, {result.seconds:.0f} s: {_figures(result)} {result.skipped}"
     console.print(f"    {text}", highlight=False, markup=False)
-    if not result.held:
+    if not result.is_met:
         console.print(result.outcome.detail, highlight=False, markup=False)
 
 
 def _table(results: Sequence[Result]) -> Table:
     table = Table("row", "faults", "promise", "", "figures", "seconds")
     for result in results:
-        style = "green" if result.held else "bold red"
+        style = "green" if result.is_met else "bold red"
         table.add_row(
             result.row.name,
             str(result.count),

@@ -32,9 +32,9 @@ def _numbers(name: str, *values: int) -> TensorProto:
 
 def constant_of_shape(draw: random.Random) -> bytes:
     """A constant of 2^40 elements."""
-    made = helper.make_node("ConstantOfShape", ["shape"], ["c"])
+    created = helper.make_node("ConstantOfShape", ["shape"], ["c"])
     shape = _numbers("shape", LARGE, draw.choice([LARGE, 1 << 16]))
-    return _model([made, helper.make_node("ReduceSum", ["c"], ["y"])], shape)
+    return _model([created, helper.make_node("ReduceSum", ["c"], ["y"])], shape)
 
 
 def expand(draw: random.Random) -> bytes:
@@ -63,7 +63,7 @@ def range_of_numbers(draw: random.Random) -> bytes:
     return _model(nodes, *ends)
 
 
-def doubled(draw: random.Random) -> bytes:
+def double(draw: random.Random) -> bytes:
     """A value that is joined to itself again and again."""
     names = ["x", *(f"v{number}" for number in range(draw.randint(30, 60)))]
     nodes = [
@@ -86,17 +86,17 @@ def doubled_constant(draw: random.Random) -> bytes:
 
 
 def sparse(draw: random.Random) -> bytes:
-    """A sparse constant of a few elements and 2^40 places."""
+    """A sparse constant of a few elements and 2^40 positions."""
     x = helper.make_tensor_value_info("x", FLOAT, ["n"])
     y = helper.make_tensor_value_info("y", FLOAT, None)
     values = helper.make_tensor("w", FLOAT, [1], [1.0])
-    places = helper.make_tensor("w_places", INT64, [1], [draw.randrange(LARGE)])
+    positions = helper.make_tensor("w_places", INT64, [1], [draw.randrange(LARGE)])
     graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [x], [y])
-    graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [LARGE, LARGE]))
+    graph.sparse_initializer.append(helper.make_sparse_tensor(values, positions, [LARGE, LARGE]))
     return bytes(helper.make_model(graph, ir_version=9, opset_imports=OPSETS).SerializeToString())
 
 
-def padded(draw: random.Random) -> bytes:
+def pad_model(draw: random.Random) -> bytes:
     """The input with 2^40 zeros around it."""
     edge = 1 << draw.randint(32, 40)
     return _model([helper.make_node("Pad", ["x", "pads"], ["y"])], _numbers("pads", edge, edge))
@@ -122,7 +122,7 @@ def endless_loop(draw: random.Random) -> bytes:
     return _model([helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)], count)
 
 
-def wide_product(draw: random.Random) -> bytes:
+def wide_matmul(draw: random.Random) -> bytes:
     """An outer product of 2^20 by 2^20 and more."""
     size = 1 << draw.randint(18, 22)
     nodes = [
@@ -175,6 +175,6 @@ def many_entries(draw: random.Random) -> bytes:
 
 
 BOMBS: tuple[Bomb, ...] = (
-    *(constant_of_shape, expand, tile, range_of_numbers, doubled, doubled_constant, sparse),
-    *(padded, endless_loop, wide_product, inflating, inflating_code, many_entries),
+    *(constant_of_shape, expand, tile, range_of_numbers, double, doubled_constant, sparse),
+    *(pad_model, endless_loop, wide_matmul, inflating, inflating_code, many_entries),
 )

@@ -21,7 +21,7 @@ class Canary:
     path: Path
     watch: int
 
-    def opened(self) -> int:
+    def count_opened(self) -> int:
         """How often it was opened or read since the last call."""
         try:
             return len(os.read(self.watch, 1 << 16)) // EVENT_BYTES

@@ -66,7 +66,7 @@ class Clients:
                 if len(self.accepted) < self.limit:
                     self._submit(http, f"{number}-{turn}", draw)
                     turn += 1
-                self._look(http, draw)
+                self._snapshot(http, draw)
 
     def _submit(self, http: httpx.Client, key: str, draw: random.Random) -> None:
         content = model(self.here.ledger, draw.uniform(0, 2 * self.seconds), key=key)
@@ -79,7 +79,7 @@ class Clients:
                 return
             self._stop.wait(PAUSE_S)
 
-    def _look(self, http: httpx.Client, draw: random.Random) -> None:
+    def _snapshot(self, http: httpx.Client, draw: random.Random) -> None:
         ids = list(self.accepted.values())
         job = f"/v1/jobs/{draw.choice(ids)}" if ids else "/v1/jobs"
         for path in (job, f"{job}?wait=0.2", "/v1/jobs", "/v1/targets", "/metrics", "/readyz"):

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.e2e.graphs import dense
-from tests.small_models import convolutions, decoder, masked, perceptron
+from tests.small_models import convolutions, decoder, mask, perceptron
 
 FLOAT = TensorProto.FLOAT
 ODD_NUMBERS = (-1, 0, 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
@@ -23,19 +23,19 @@ def hostile(draw: random.Random, count: int) -> Iterator[tuple[str, bytes]]:
     """So many files, with the kind of each."""
     sound = [
         dense(),
-        *(make().SerializeToString() for make in (perceptron, masked, convolutions, decoder)),
+        *(make().SerializeToString() for make in (perceptron, mask, convolutions, decoder)),
     ]
     kinds: tuple[Callable[[random.Random, bytes], bytes], ...] = (
-        *(flipped, cut, spliced, repeated),
+        *(flip_bit, cut, splice, repeat),
         *([rewritten] * 4),
-        *(nested, oversized),
+        *(nest, oversized_model),
     )
     for _ in range(count):
         kind = draw.choice(kinds)
         yield kind.__name__, kind(draw, draw.choice(sound))
 
 
-def flipped(draw: random.Random, data: bytes) -> bytes:
+def flip_bit(draw: random.Random, data: bytes) -> bytes:
     """Up to 16 bytes are others."""
     changed = bytearray(data)
     for _ in range(draw.randint(1, 16)):
@@ -49,13 +49,13 @@ def cut(draw: random.Random, data: bytes) -> bytes:
     return data[:start] + data[start + draw.choice([1, 50, len(data)]) :]
 
 
-def spliced(draw: random.Random, data: bytes) -> bytes:
+def splice(draw: random.Random, data: bytes) -> bytes:
     """Bytes of chance are inserted."""
-    place = draw.randrange(len(data))
-    return data[:place] + draw.randbytes(draw.randint(1, 200)) + data[place:]
+    position = draw.randrange(len(data))
+    return data[:position] + draw.randbytes(draw.randint(1, 200)) + data[position:]
 
 
-def repeated(draw: random.Random, data: bytes) -> bytes:
+def repeat(draw: random.Random, data: bytes) -> bytes:
     """A stretch occurs again and again; protobuf merges fields that do."""
     start = draw.randrange(len(data))
     piece = data[start : start + draw.randint(1, 2000)]
@@ -77,8 +77,8 @@ def _node(draw: random.Random, model: onnx.ModelProto) -> onnx.NodeProto:
 def _rewire(draw: random.Random, model: onnx.ModelProto) -> None:
     names = [name for node in model.graph.node for name in (*node.input, *node.output)]
     node = _node(draw, model)
-    place = draw.randrange(len(node.input))
-    node.input[place] = draw.choice([*names, "", "nowhere"])
+    position = draw.randrange(len(node.input))
+    node.input[position] = draw.choice([*names, "", "nowhere"])
 
 
 def _rename(draw: random.Random, model: onnx.ModelProto) -> None:
@@ -111,10 +111,10 @@ def _reattribute(draw: random.Random, model: onnx.ModelProto) -> None:
     node = _node(draw, model)
     names = [attribute.name for attribute in node.attribute]
     name = draw.choice([*names, "axis", "axes", "perm", "to", "value", "pads", "kernel_shape"])
-    kept = [attribute for attribute in node.attribute if attribute.name != name]
+    retained = [attribute for attribute in node.attribute if attribute.name != name]
     value = draw.choice([draw.choice(ODD_NUMBERS), list(ODD_NUMBERS), "text", 0.5, float("nan")])
     del node.attribute[:]
-    node.attribute.extend([*kept, helper.make_attribute(name, value)])
+    node.attribute.extend([*retained, helper.make_attribute(name, value)])
 
 
 def _reoperate(draw: random.Random, model: onnx.ModelProto) -> None:
@@ -135,15 +135,15 @@ REWRITES = (
 )
 
 
-def nested(draw: random.Random, data: bytes) -> bytes:
+def nest(draw: random.Random, data: bytes) -> bytes:
     """Branches in branches, deeper than protobuf's own library writes them."""
-    made = helper.make_tensor_value_info("y", FLOAT, None).SerializeToString()
+    created = helper.make_tensor_value_info("y", FLOAT, None).SerializeToString()
     inner = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "inner", [], [])
-    graph = inner.SerializeToString() + _field(12, made)
+    graph = inner.SerializeToString() + _field(12, created)
     for _ in range(draw.choice(DEEP)):
         branch = _field(1, b"then_branch") + _field(6, graph) + b"\xa0\x01\x05"
         node = _field(1, b"c") + _field(2, b"y") + _field(4, b"If") + _field(5, branch)
-        graph = _field(1, node) + _field(2, b"level") + _field(12, made)
+        graph = _field(1, node) + _field(2, b"level") + _field(12, created)
     condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
     inputs = (condition, helper.make_tensor_value_info("x", FLOAT, ["n"]))
     graph += b"".join(_field(11, value.SerializeToString()) for value in inputs)
@@ -158,7 +158,7 @@ def _field(number: int, data: bytes) -> bytes:
     return bytes([number << 3 | 2]) + size + bytes([left]) + data
 
 
-def oversized(draw: random.Random, data: bytes) -> bytes:
+def oversized_model(draw: random.Random, data: bytes) -> bytes:
     """Much of one thing: nodes, inputs of a node, dims, initializers without data."""
     x, y = (helper.make_tensor_value_info(name, FLOAT, ["n"]) for name in "xy")
     nodes = [helper.make_node("Identity", ["x"], ["y"])]

@@ -33,20 +33,20 @@ class Result:
     day: str = ""
 
     @property
-    def held(self) -> bool:
-        return self.outcome.held or bool(self.skipped)
+    def is_met(self) -> bool:
+        return self.outcome.is_met or bool(self.skipped)
 
     @property
     def word(self) -> str:
         if self.skipped:
             return "skipped"
-        return "held" if self.outcome.held else "broken"
+        return "held" if self.outcome.is_met else "broken"
 
 
 def judge(row: Row, scale: float, seed: int) -> Result:
     """Run one row. The folder of one that does not hold stays, and the detail names it."""
     folder = Path(tempfile.mkdtemp(prefix=f"relaxd-{row.name}-"))
-    count, began, skipped = row.scaled(scale), time.monotonic(), ""
+    count, began, skipped = row.scale(scale), time.monotonic(), ""
     try:
         with quiet():
             outcome = row.run(Run(count, seed, folder))
@@ -55,7 +55,7 @@ def judge(row: Row, scale: float, seed: int) -> Result:
     except (Exception, pytest.fail.Exception):
         outcome = Outcome(False, detail=traceback.format_exc())
     seconds = time.monotonic() - began
-    if outcome.held or skipped:
+    if outcome.is_met or skipped:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         detail = f"{outcome.detail}\nwhat it left is in {folder}".strip()

@@ -14,7 +14,7 @@ def write(folder: Path, result: Result) -> None:
     document = {
         "count": result.count,
         "seconds": result.seconds,
-        "held": result.outcome.held,
+        "held": result.outcome.is_met,
         "counts": result.outcome.counts,
         "detail": result.outcome.detail,
         "skipped": result.skipped,
@@ -30,6 +30,6 @@ def read(folder: Path | None, rows: Sequence[Row]) -> Iterator[Result]:
         assert folder is not None
         path = folder / f"{row.name}.json"
         if path.exists():
-            kept = json.loads(path.read_text())
-            outcome = Outcome(kept.pop("held"), kept.pop("counts"), kept.pop("detail"))
-            yield Result(row=row, outcome=outcome, **kept)
+            retained = json.loads(path.read_text())
+            outcome = Outcome(retained.pop("held"), retained.pop("counts"), retained.pop("detail"))
+            yield Result(row=row, outcome=outcome, **retained)

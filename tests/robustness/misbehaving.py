@@ -34,12 +34,12 @@ def memory() -> None:
     for _ in range(3):
         if not os.fork():
             break
-    held = [bytearray(os.urandom(4096) * 256) for _ in range(100)]
+    stored = [bytearray(os.urandom(4096) * 256) for _ in range(100)]
     time.sleep(600)
-    del held
+    del stored
 
 
-def hang() -> None:
+def stall() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     subprocess.Popen(SLEEPER, start_new_session=True)
@@ -71,7 +71,7 @@ def good() -> None:
 
 
 KINDS: dict[str, Callable[[], None]] = {
-    function.__name__: function for function in (segfault, memory, hang, forks, disk, good)
+    function.__name__: function for function in (segfault, memory, stall, forks, disk, good)
 }
 
 

@@ -55,8 +55,8 @@ def _commits(results: Sequence[Result]) -> str:
     for result in results:
         rows.setdefault(result.commit, []).append(f"`{result.row.name}`")
     most, *others = sorted(rows, key=lambda commit: len(rows[commit]), reverse=True)
-    said = [f"commit `{most}`", *(f"{', '.join(rows[other])} on `{other}`" for other in others)]
-    return "; ".join(said)
+    message = [f"commit `{most}`", *(f"{', '.join(rows[other])} on `{other}`" for other in others)]
+    return "; ".join(message)
 
 
 def _amount(results: Sequence[Result]) -> str:
@@ -79,7 +79,7 @@ def _lacking(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _broken(results: Sequence[Result]) -> Iterator[str]:
-    broken = [result for result in results if not result.held]
+    broken = [result for result in results if not result.is_met]
     if broken:
         yield "## What broke"
         yield ""
@@ -95,12 +95,12 @@ def _figures(results: Sequence[Result]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for result in results:
         figures = ", ".join(f"{name} {value:g}" for name, value in result.outcome.counts.items())
-        said = result.word if not result.skipped else f"skipped: {result.skipped}"
+        message = result.word if not result.skipped else f"skipped: {result.skipped}"
         cells = (
             f"`{result.row.name}`",
             str(result.count),
             result.row.promise,
-            said,
+            message,
             figures,
             f"{result.seconds:.0f}",
         )

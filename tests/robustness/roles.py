@@ -25,13 +25,13 @@ MISBEHAVING = (sys.executable, "-P", "-m", "tests.robustness.misbehaving")
 
 
 def api(settings: Settings, log: Path, port_file: Path) -> None:
-    """As `relaxd api`, on a free port that `port_file` gets."""
+    """Run `relaxd api`, on a free port that `port_file` gets."""
     _become(settings, log)
     serve(host="127.0.0.1", port=0, data_dir=None, workers=0, port_file=port_file)
 
 
 def dying_api(settings: Settings, log: Path, port_file: Path) -> None:
-    """As `api`, until the first job is committed: it dies in place of ringing."""
+    """Run `api` until the first job is committed: it dies in place of ringing."""
     setattr(bootstrap, "CeleryDoorbell", _Deathbell)  # noqa: B010 (no type of the module's own)
     api(settings, log, port_file)
 
@@ -46,12 +46,12 @@ class _Deathbell:
 
 
 def worker(settings: Settings, log: Path, slots: int) -> None:
-    """As `relaxd worker`, with the stub compiler."""
+    """Run `relaxd worker`, with the stub compiler."""
     _work(settings, log, slots, StubCompiler())
 
 
 def worker_of_children(settings: Settings, log: Path, slots: int, token: str) -> None:
-    """As `relaxd worker`, with compile processes that misbehave as the model's text says."""
+    """Run `relaxd worker`, with compile processes that misbehave as the model's text says."""
     _work(settings, log, slots, ChildCompiler((*MISBEHAVING, token), toolchain))
 
 

@@ -18,9 +18,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether the promise held, the figures that show it, and, where it did not, what happened."""
+    """The outcome of a row: if the promise held, the figures that show it, and, where it did not,
+    what happened.
+    """
 
-    held: bool
+    is_met: bool
     counts: Mapping[str, int | float] = field(default_factory=dict)
     detail: str = ""
 
@@ -35,6 +37,6 @@ class Row:
     run: Callable[[Run], Outcome]
     unproven: str = ""
 
-    def scaled(self, scale: float) -> int:
+    def scale(self, scale: float) -> int:
         """The number of faults at a scale."""
         return max(1, round(self.full * scale))

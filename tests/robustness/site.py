@@ -33,7 +33,7 @@ _FORKS.set_forkserver_preload(["tests.robustness.roles"])
 
 
 def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """What the condition returns once it is true; raises TimeoutError after so long."""
+    """Wait for a true condition, and return it; raises TimeoutError after so long."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
@@ -58,8 +58,8 @@ class Site:
     def start(self, role: Callable[..., None], *arguments: Any, **changed: Any) -> BaseProcess:
         """A new process with a role of `tests.robustness.roles`, and some settings changed."""
         settings = self.settings.model_copy(update=changed)
-        given = (settings, self.folder / "log", *arguments)
-        process = _FORKS.Process(target=role, args=given)
+        inputs_given = (settings, self.folder / "log", *arguments)
+        process = _FORKS.Process(target=role, args=inputs_given)
         process.start()
         self.processes.append(process)
         return process
@@ -123,12 +123,12 @@ class Site:
         """The jobs once all have ended, or as they stand when none has ended for so long."""
         marks, ended, deadline = self.services.jobs.marks, -1, 0.0
         while True:
-            found = marks(ids)
-            done = sum(mark.state.terminal for mark in found.values())
+            result = marks(ids)
+            done = sum(mark.state.terminal for mark in result.values())
             if done > ended:
                 ended, deadline = done, time.monotonic() + seconds
             if done == len(set(ids)) or time.monotonic() > deadline:
-                return {id: self.services.jobs.get(id) for id in found}
+                return {id: self.services.jobs.get(id) for id in result}
             time.sleep(0.1)
 
     def compiles(self) -> Counter[str]:
@@ -136,7 +136,7 @@ class Site:
         return Counter(line.rpartition(" ")[0] for line in self.ledger.read_text().splitlines())
 
     def verdict(self, ids: list[str], ended: dict[str, Job]) -> dict[str, int]:
-        """Of the jobs: how many are lost, did not succeed, ended more than once, or have another
+        """Count jobs that are lost, did not succeed, ended more than once, or have another
         bundle than an equal one.
         """
         bundles: dict[str | None, set[str]] = {}
@@ -167,11 +167,11 @@ def site(folder: Path, **settings: Any) -> Iterator[Site]:
     """A service of no process yet; embedded unless the settings name servers."""
     quick = {"lease_s": 2, "sweep_s": 0.3, "ring_after_s": 0.5, "gc_s": 0, "log_level": "WARNING"}
     chosen = Settings(**{"data_dir": folder / "data", **quick, **settings})
-    found = Site(folder, chosen)
+    result = Site(folder, chosen)
     try:
-        yield found
+        yield result
     finally:
-        found.stop()
+        result.stop()
 
 
 @dataclass(frozen=True)
@@ -190,5 +190,5 @@ def scaled_site(folder: Path, **settings: Any) -> Iterator[Scaled]:
         with psycopg.connect(cluster.url, autocommit=True) as connection:
             connection.execute("CREATE DATABASE jobs")
         database = cluster.url.rpartition("/")[0] + "/jobs"
-        with site(folder, broker_url=broker.url, database_url=database, **settings) as found:
-            yield Scaled(found, broker, cluster)
+        with site(folder, broker_url=broker.url, database_url=database, **settings) as result:
+            yield Scaled(result, broker, cluster)

@@ -65,10 +65,10 @@ class Trial:
         if not stored and answer.status_code not in (503, 507):
             self.wrong.append(f"run {number}: {answer.status_code} {answer.text[:500]}")
         try:
-            whole = digest_of(self.services.store.blobs.read(digest_of(data))) == digest_of(data)
+            full = digest_of(self.services.store.blobs.read(digest_of(data))) == digest_of(data)
         except BlobNotFound:
-            whole = not stored
-        if not whole:
+            full = not stored
+        if not full:
             self.wrong.append(f"run {number}: {answer.status_code}, and the blob is not whole")
         left = [path for path in self._leftovers() if path.is_file()]
         if left:
@@ -84,23 +84,23 @@ class Trial:
 
     def _in_chunks(self, data: bytes) -> httpx.Response:
         answer = self.http.post("/v2/relaxd/x/blobs/uploads/")
-        place = answer.headers.get("Location", "")
+        position = answer.headers.get("Location", "")
         for start in range(0, len(data), 4 * MIB):
             if answer.status_code != 202:
                 break
-            answer = self.http.patch(place, content=data[start : start + 4 * MIB])
+            answer = self.http.patch(position, content=data[start : start + 4 * MIB])
         if answer.status_code == 202:
-            answer = self.http.put(place, params={"digest": digest_of(data)})
-        if answer.status_code >= 400 and place:
-            self.http.delete(place)
+            answer = self.http.put(position, params={"digest": digest_of(data)})
+        if answer.status_code >= 400 and position:
+            self.http.delete(position)
         return answer
 
     def _as_form(self, data: bytes) -> httpx.Response:
         return self.http.post("/v1/compile", files={"model": ("m.onnx", data)})
 
     def _empty(self) -> None:
-        for held in list(self.services.store.blobs.listing()):
-            self.services.store.blobs.discard(held.digest, before=float("inf"))
+        for stored in list(self.services.store.blobs.listing()):
+            self.services.store.blobs.discard(stored.digest, before=float("inf"))
 
 
 def fill(path: Path, leaving: int) -> None:

@@ -18,4 +18,4 @@ def test_it_holds(row):
     result = judge(row, SCALE, SEED)
     if result.skipped:
         pytest.skip(result.skipped)
-    assert result.held, result.outcome.detail
+    assert result.is_met, result.outcome.detail

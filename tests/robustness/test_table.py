@@ -19,27 +19,27 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def held(run: Run) -> Outcome:
+def hold(run: Run) -> Outcome:
     (run.folder / "left").touch()
     return Outcome(True, {"faults": run.count, "seed": run.seed})
 
 
-HELD = Row("held", "it holds", 500, held, unproven="anything.")
-BROKEN = replace(HELD, name="broken", run=lambda run: Outcome(False, detail="2 of 3 lost"))
+MET = Row("held", "it holds", 500, hold, unproven="anything.")
+BROKEN = replace(MET, name="broken", run=lambda run: Outcome(False, detail="2 of 3 lost"))
 
 
 def raising(run: Run) -> Outcome:
     raise TimeoutError("no end")
 
 
-RAISING = replace(HELD, name="raising", run=raising)
+RAISING = replace(MET, name="raising", run=raising)
 
 
 def lacking(run: Run) -> Outcome:
     pytest.skip("Redis is not installed")
 
 
-LACKING = replace(HELD, name="lacking", run=lacking)
+LACKING = replace(MET, name="lacking", run=lacking)
 
 
 def test_names_are_unique_and_every_promise_is_stated() -> None:
@@ -49,43 +49,43 @@ def test_names_are_unique_and_every_promise_is_stated() -> None:
 
 @pytest.mark.parametrize(("scale", "count"), [(1, 500), (0.1, 50), (0.0001, 1)])
 def test_counts_scale_down_to_one(scale: float, count: int) -> None:
-    result = judge(HELD, scale, 7)
-    assert result.held
+    result = judge(MET, scale, 7)
+    assert result.is_met
     assert result.outcome.counts == {"faults": count, "seed": 7}
 
 
 def test_the_exit_status_says_whether_every_row_held(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seed", "1"], (HELD,)) == 0
-    assert main(["--seed", "1"], (HELD, BROKEN)) == 1
+    assert main(["--seed", "1"], (MET,)) == 0
+    assert main(["--seed", "1"], (MET, BROKEN)) == 1
     assert "2 of 3 lost" in capsys.readouterr().out
-    assert main(["--row", "held"], (HELD, BROKEN)) == 0
+    assert main(["--row", "held"], (MET, BROKEN)) == 0
 
 
 def test_a_row_that_raises_is_broken_and_keeps_its_folder() -> None:
     result = judge(RAISING, 1, 0)
-    assert (result.word, result.held) == ("broken", False)
+    assert (result.word, result.is_met) == ("broken", False)
     assert "no end" in result.outcome.detail
     assert "relaxd-raising-" in result.outcome.detail
 
 
 def test_a_row_without_its_servers_is_skipped_and_not_held() -> None:
     result = judge(LACKING, 1, 0)
-    assert (result.word, result.outcome.held) == ("skipped", False)
+    assert (result.word, result.outcome.is_met) == ("skipped", False)
 
 
 def test_only_whole_runs_are_recorded(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--record", "--row", "held"], (HELD, BROKEN)) == 2
+    assert main(["--record", "--row", "held"], (MET, BROKEN)) == 2
 
 
 def test_the_page_has_figures_and_what_they_leave_open() -> None:
-    text = page([judge(HELD, 1, 0), judge(LACKING, 1, 0)])
-    assert "| `held` | 500 | it holds | held | faults 500, seed 0 |" in text
+    text = page([judge(MET, 1, 0), judge(LACKING, 1, 0)])
+    assert "| `hold` | 500 | it holds | held | faults 500, seed 0 |" in text
     assert "skipped: Redis is not installed" in text
-    assert "- `held`: anything." in text
+    assert "- `hold`: anything." in text
 
 
 def test_the_page_names_the_rows_that_were_run_on_another_commit() -> None:
-    results = [judge(replace(HELD, name=name), 1, 0) for name in ("one", "two", "three")]
+    results = [judge(replace(MET, name=name), 1, 0) for name in ("one", "two", "three")]
     mixed = [replace(result, commit="abc") for result in results[:2]]
     text = page([*mixed, replace(results[2], commit="def")])
     assert "commit `abc`; `three` on `def`" in text
@@ -109,12 +109,12 @@ def test_a_table_run_in_pieces_is_recorded_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
-    rows, keep = (HELD, BROKEN), ["--keep", str(tmp_path / "kept"), "--seed", "3"]
+    rows, keep = (MET, BROKEN), ["--keep", str(tmp_path / "kept"), "--seed", "3"]
     main([*keep, "--row", "broken", "--scale", "0.1"], rows)
     assert main([*keep, "--row", "held", "--record"], rows) == 0
     text = (tmp_path / "page.md").read_text()
     assert "| `broken` | 50 | it holds | broken |" in text
-    assert "| `held` | 500 | it holds | held | faults 500, seed 3 |" in text
+    assert "| `hold` | 500 | it holds | held | faults 500, seed 3 |" in text
     assert "Full counts, but for `broken` (50 of 500)" in text
     assert "- `broken`: 2 of 3 lost" in text
 
@@ -123,14 +123,14 @@ def test_the_page_names_the_rows_that_were_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
-    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (HELD, BROKEN))
+    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (MET, BROKEN))
     assert "## Not run at these counts\n\n`broken`." in (tmp_path / "page.md").read_text()
 
 
 def test_what_was_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
     keep = ["--keep", str(tmp_path / "kept")]
-    main([*keep, "--row", "held"], (HELD,))
-    never = replace(HELD, run=raising)
+    main([*keep, "--row", "held"], (MET,))
+    never = replace(MET, run=raising)
     assert main([*keep, "--record"], (never,)) == 0
     assert "Every row below at its full count" in (tmp_path / "page.md").read_text()

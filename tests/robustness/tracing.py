@@ -27,8 +27,8 @@ _libc.ptrace.restype = ctypes.c_long
 
 @dataclass
 class Durable:
-    """What fsync has made durable: files by inode and content, and by folder the entries that it
-    had then.
+    """The state that fsync has made durable: files by inode and content, and by folder the entries
+    that it had then.
     """
 
     files: set[tuple[int, bytes]] = field(default_factory=set)

@@ -85,7 +85,7 @@ class World:
                 self.done[f"{kind} refused"] += 1
 
     def upload(self, data):
-        """As clients do: only what is not there is sent."""
+        """Upload as clients do: only what is not there is sent."""
         digest = digest_of(data)
         if not self.blobs.touch(digest):
             self.blobs.put(data)
@@ -151,20 +151,20 @@ class World:
             self._check()
 
     def _check(self):
-        held = {entry.digest: entry for entry in self.blobs.listing()}
-        for digest in held:
+        stored = {entry.digest: entry for entry in self.blobs.listing()}
+        for digest in stored:
             content = self.blobs.read(digest)
             if content.startswith(b'{"annotations"') or b'"schemaVersion"' in content[:200]:
                 document = parse(content)
                 parts = (*document.blobs, *document.children)
-                assert all(part.digest in held for part in parts), "a dangling reference"
+                assert all(part.digest in stored for part in parts), "a dangling reference"
         for digest in collecting.roots(self.core):
-            assert digest in held, "a needed blob was removed"
+            assert digest in stored, "a needed blob was removed"
 
 
 def run(kind, folder, operations, seed):
-    """What was done, by kind, to a store that is `local` or `remote`; raises AssertionError where a
-    reference dangles or what is needed is gone.
+    """Count operations, by kind, on a store that is `local` or `remote`; raises AssertionError
+    where a reference dangles or what is needed is gone.
     """
     steps = Interleaving(seed)
     db = Database(f"sqlite:///{folder / 'jobs.sqlite'}")

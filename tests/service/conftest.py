@@ -43,7 +43,7 @@ def redis_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres: str) -> str:
     """The cluster, with a template of a database that has all tables."""
-    tables.place_template(postgres)
+    tables.copy_template(postgres)
     return postgres
 
 
@@ -56,9 +56,9 @@ def database(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a database with all tables."""
+    """The URL of a database with all tables."""
     if database == "sqlite":
-        yield tables.place_sqlite(tmp_path / "jobs.sqlite")
+        yield tables.copy_sqlite(tmp_path / "jobs.sqlite")
         return
     cluster = request.getfixturevalue("migrated_postgres")
     with fresh_database(cluster, f"test_{uuid4().hex}", tables.TEMPLATE) as url:
@@ -67,7 +67,7 @@ def database_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) 
 
 @pytest.fixture
 def empty_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a database without tables."""
+    """The URL of a database without tables."""
     if database == "sqlite":
         yield f"sqlite:///{tmp_path / 'jobs.sqlite'}"
         return
@@ -134,7 +134,7 @@ def runner(core: Core, shutdown: threading.Event, endings: list[str]) -> Iterato
 
 @pytest.fixture
 def answer(core: Core, runner: Runner) -> Callable[[str], Claim | None]:
-    """What a worker does when the doorbell rings for a build."""
+    """Act as a worker for which the doorbell rings."""
 
     def answer(build_id: str) -> Claim | None:
         claim = claiming.take(core, build_id, "worker")

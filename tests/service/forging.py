@@ -71,7 +71,7 @@ def trusting(folder: Path) -> Iterator[World]:
 
 
 def status_of(world: World, credential: str, method: str = "GET", path: str = "/v1/jobs") -> int:
-    """What a request with the credential is answered."""
+    """The answer to a request with the credential."""
     # httpx takes no header that is not ASCII.
     header = b"Bearer " + credential.encode("utf-8", "surrogatepass")
     url = f"{world.house.live.url}{path}"

@@ -37,7 +37,7 @@ from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests import plain_http
 from tests.service.fakes import FakeCompiler
-from tests.service.tables import place_sqlite
+from tests.service.tables import copy_sqlite
 
 MODEL = b"a model"
 
@@ -84,7 +84,7 @@ def services_over(
 ) -> Iterator[Services]:
     chosen = Settings(data_dir=folder, **settings)
     if chosen.database_url is None and not (file := folder / "jobs.sqlite").exists():
-        place_sqlite(file)
+        copy_sqlite(file)
     db = Database(chosen.database)
     upgrade(db)
     store, sign = open_store(chosen.store), partial(signer, chosen)

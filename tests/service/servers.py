@@ -93,8 +93,8 @@ def postgres_process() -> Iterator[Server]:
         def connect() -> None:
             psycopg.connect(url).close()
 
-        whole, refused = [*unprivileged, *command, *options], psycopg.OperationalError
-        with running(Server(url, whole, folder / "log", connect, refused)) as server:
+        full, refused = [*unprivileged, *command, *options], psycopg.OperationalError
+        with running(Server(url, full, folder / "log", connect, refused)) as server:
             yield server
 
 
@@ -117,5 +117,5 @@ def fresh_database(admin_url: str, name: str, template: str = "template1") -> It
 
 def _postgres_programs() -> Path | None:
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    found = debian[-1] if debian else shutil.which("initdb")
-    return Path(found).resolve().parent if found else None
+    result = debian[-1] if debian else shutil.which("initdb")
+    return Path(result).resolve().parent if result else None

@@ -25,13 +25,13 @@ def _sqlite() -> bytes:
         return path.read_bytes()
 
 
-def place_sqlite(path: Path) -> str:
+def copy_sqlite(path: Path) -> str:
     """The URL of a database with all tables, which is written to the path."""
     path.write_bytes(_sqlite())
     return f"sqlite:///{path}"
 
 
-def place_template(admin_url: str) -> None:
+def copy_template(admin_url: str) -> None:
     """Add the template to a cluster."""
     with psycopg.connect(admin_url, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{TEMPLATE}"')

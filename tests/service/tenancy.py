@@ -47,7 +47,7 @@ def house(folder: Path, **settings: Any) -> Iterator[House]:
         yield House(running, stack)
 
 
-def compiled(client: httpx.Client, model: bytes = b"a model", request: str = "{}") -> Any:
+def compile_model(client: httpx.Client, model: bytes = b"a model", request: str = "{}") -> Any:
     """The ended job of a model that the client sends."""
     files: dict[str, Any] = {"model": ("m.onnx", model), "request": (None, request)}
     answer = client.post("/v1/compile", files=files, params={"wait": 20})
@@ -55,4 +55,4 @@ def compiled(client: httpx.Client, model: bytes = b"a model", request: str = "{}
     return answer.json()
 
 
-__all__ = ["DEFAULT", "House", "compiled", "house"]
+__all__ = ["DEFAULT", "House", "compile_model", "house"]

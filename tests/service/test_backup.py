@@ -34,7 +34,7 @@ def restored_url(request, database_url, tmp_path):
 
 
 def copy_database(source, to):
-    """As docs/howto/run-the-service.md has it."""
+    """Follow docs/howto/run-the-service.md."""
     if source.startswith("sqlite"):
         one, two = (urlsplit(url).path.removeprefix("/") for url in (source, to))
         with sqlite3.connect(f"/{one}") as live, sqlite3.connect(f"/{two}") as copy:
@@ -44,9 +44,9 @@ def copy_database(source, to):
         return
     programs = _postgres_programs()
     dump = [programs / "pg_dump", "--format=custom", "--no-owner", source]
-    made = subprocess.run(dump, check=True, capture_output=True).stdout
+    created = subprocess.run(dump, check=True, capture_output=True).stdout
     restore = [str(programs / "pg_restore"), "--no-owner", "--exit-on-error", f"--dbname={to}"]
-    subprocess.run(restore, input=made, check=True, capture_output=True)
+    subprocess.run(restore, input=created, check=True, capture_output=True)
 
 
 def copy_store(source: Path, to: Path):
@@ -73,9 +73,9 @@ def test_a_backup_made_under_load_is_whole(
     db = Database(settings.database)
     upgrade(db)
     twin = Core(settings, db, open_store(settings.store), compiler, FakeDoorbell(), clock)
-    found = checking.check(twin.store, lambda: collecting.roots(twin))
-    assert (found.corrupt, found.missing) == ([], [])
-    assert found.blobs == len(list(core.store.blobs.listing()))
+    result = checking.check(twin.store, lambda: collecting.roots(twin))
+    assert (result.corrupt, result.missing) == ([], [])
+    assert result.blobs == len(list(core.store.blobs.listing()))
     assert Jobs(twin).get(done.id) == jobs.get(done.id)
     assert later.id not in [job.id for job in Jobs(twin).list()]
     assert Jobs(twin).get(waiting.id).state is State.QUEUED

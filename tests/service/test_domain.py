@@ -11,13 +11,13 @@ STATES = st.lists(st.sampled_from(list(State)), min_size=1, max_size=6)
 
 @given(states=STATES)
 def test_the_promises(states: list[State]) -> None:
-    found = job_state(states)
-    assert found.terminal == all(state.terminal for state in states)
-    assert (found is State.QUEUED) == all(state is State.QUEUED for state in states)
-    assert (found is State.SUCCEEDED) == all(state is State.SUCCEEDED for state in states)
-    assert found is job_state(list(reversed(states)))
-    if found.terminal:
-        assert found in states
+    result = job_state(states)
+    assert result.terminal == all(state.terminal for state in states)
+    assert (result is State.QUEUED) == all(state is State.QUEUED for state in states)
+    assert (result is State.SUCCEEDED) == all(state is State.SUCCEEDED for state in states)
+    assert result is job_state(list(reversed(states)))
+    if result.terminal:
+        assert result in states
 
 
 def test_one_failure_decides_only_at_the_end() -> None:

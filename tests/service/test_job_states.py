@@ -24,7 +24,7 @@ from service.jobs import Jobs
 from service.settings import Settings
 from service.usecases import claiming, ending, reporting, sweeping
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell, write_bundle
-from tests.service.tables import place_sqlite
+from tests.service.tables import copy_sqlite
 
 FAILURE = Failure(code="import.unsupported_op", stage="import", message="no")
 UNSUCCESSFUL = (
@@ -49,26 +49,26 @@ class JobStates(RuleBasedStateMachine):
         config = Settings(data_dir=path, max_attempts=2, lease_s=30, ring_after_s=1)
         self.core = Core(
             config,
-            Database(place_sqlite(path / "jobs.sqlite")),
+            Database(copy_sqlite(path / "jobs.sqlite")),
             open_store(config.store),
             FakeCompiler(),
             self.doorbell,
             self.clock,
         )
         self.jobs = Jobs(self.core)
-        self.success = Outcome(State.SUCCEEDED, artifact=self.published(path / "bundle"))
+        self.success = Outcome(State.SUCCEEDED, artifact=self.publish(path / "bundle"))
         self.models = [self.core.store.blobs.put(name).digest for name in (b"one", b"two")]
         self.submitted: list[str] = []
         self.claims: list[Claim] = []
         self.seen = {}
 
-    def published(self, folder: Path) -> Artifact:
+    def publish(self, folder: Path) -> Artifact:
         model = folder.with_name("model")
         model.touch()
         job = CompileJob(str(model), CompileRequest().to_json(), "native", str(folder), "model")
         write_bundle(job, folder)
-        found = publish_bundle(self.core.store.blobs, folder, {})
-        return Artifact(found.digest, found.ref, found.size)
+        result = publish_bundle(self.core.store.blobs, folder, {})
+        return Artifact(result.digest, result.ref, result.size)
 
     def builds(self):
         return [build for job in self.jobs.list(1000) for build in job.builds]

@@ -1,4 +1,4 @@
-"""What a process remembers, and for how long."""
+"""Values that a process remembers, and for how long."""
 
 from functools import partial
 
@@ -18,8 +18,8 @@ class Asked:
             self.finds.append(value)
             return value
 
-        def renew(kept: object) -> bool:
-            self.renewals.append(kept)
+        def renew(retained: object) -> bool:
+            self.renewals.append(retained)
             return holds
 
         return self.recent.get("key", now, 5, find, renewal=Renewal(20, renew), **options)

@@ -48,9 +48,9 @@ def api(tmp_path: Path, exporter: InMemorySpanExporter) -> Iterator[Live]:
 
 def trace_of(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
     """The spans of the trace that the client began, by name; each name is there once."""
-    found = [s for s in exporter.get_finished_spans() if f"{s.context.trace_id:032x}" in CLIENT]
-    assert len({span.name for span in found}) == len(found)
-    return {span.name: span for span in found}
+    results = [s for s in exporter.get_finished_spans() if f"{s.context.trace_id:032x}" in CLIENT]
+    assert len({span.name for span in results}) == len(results)
+    return {span.name: span for span in results}
 
 
 def parents(spans: dict[str, ReadableSpan]) -> dict[str, str | None]:
@@ -58,7 +58,7 @@ def parents(spans: dict[str, ReadableSpan]) -> dict[str, str | None]:
     return {name: names.get(span.parent.span_id) for name, span in spans.items() if span.parent}
 
 
-def built(api: Live, **params: object) -> dict:
+def build_bundle(api: Live, **params: object) -> dict:
     headers = {"traceparent": CLIENT}
     files: dict[str, Any] = {"model": ("m.onnx", b"a model"), "request": (None, "{}")}
     answer = api.http.post("/v1/compile", files=files, params={"wait": 20}, headers=headers)
@@ -66,7 +66,7 @@ def built(api: Live, **params: object) -> dict:
     return answer.json()
 
 
-def settled(exporter: InMemorySpanExporter, *names: str) -> dict[str, ReadableSpan]:
+def settle(exporter: InMemorySpanExporter, *names: str) -> dict[str, ReadableSpan]:
     """The trace once the worker has ended its spans, which it does after the job's end."""
     for _ in range(200):
         if set(names) <= {span.name for span in exporter.get_finished_spans()}:
@@ -76,8 +76,8 @@ def settled(exporter: InMemorySpanExporter, *names: str) -> dict[str, ReadableSp
 
 
 def test_a_request_and_its_build_are_one_trace(api, exporter):
-    job = built(api)
-    spans = settled(exporter, "build", "POST /v1/compile")
+    job = build_bundle(api)
+    spans = settle(exporter, "build", "POST /v1/compile")
     assert parents(spans) == {
         "POST /v1/compile": None,  # the client's own
         "submit": "POST /v1/compile",
@@ -100,7 +100,7 @@ def test_a_request_and_its_build_are_one_trace(api, exporter):
 
 
 def test_the_first_event_names_the_submission(api, exporter):
-    job = built(api)
+    job = build_bundle(api)
     submit = trace_of(exporter)["submit"]
     (first, *_) = api.services.jobs.events(job["id"])
     trace, span = submit.context.trace_id, submit.context.span_id
@@ -112,8 +112,8 @@ def test_a_failure_marks_its_stage_and_its_build(api, exporter):
         raise ImportFailed("no such operator", reason="unsupported", node="n", op="Foo")
 
     api.compiler.behaviour = fail
-    built(api)
-    spans = settled(exporter, "build")
+    build_bundle(api)
+    spans = settle(exporter, "build")
     failed = {name for name, span in spans.items() if span.status.status_code is StatusCode.ERROR}
     assert failed == {"import", "build"}
     assert spans["build"].attributes["relaxd.ending"] == "failed"
@@ -186,7 +186,7 @@ def test_a_clients_decision_against_a_trace_holds(api, exporter):
 
 def test_a_client_cannot_force_its_trace_on_a_service_that_keeps_none(tmp_path, exporter):
     with live(tmp_path, tracer_into(exporter, ratio=0)) as api:
-        built(api)
+        build_bundle(api)
     assert not exporter.get_finished_spans()
 
 
@@ -199,8 +199,8 @@ def test_a_malformed_traceparent_begins_a_trace_of_its_own(api, exporter):
 def test_long_texts_are_cut(exporter):
     span = tracer_into(exporter).begin("x", {"a": "b" * 5000})
     span.end()
-    (found,) = exporter.get_finished_spans()
-    assert len(found.attributes["a"]) == 1000
+    (result,) = exporter.get_finished_spans()
+    assert len(result.attributes["a"]) == 1000
 
 
 def test_without_traces_nothing_of_opentelemetry_is_imported():

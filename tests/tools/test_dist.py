@@ -57,16 +57,16 @@ def metadata(wheel: Path) -> Message:
 def test_each_package_is_in_one_wheel_with_its_files(wheels: dict[str, Path]) -> None:
     assert tops(wheels["relaxd"]) == {"relaxd"}
     assert tops(wheels["relaxd_server"]) == {"artifacts", "compiler", "service"}
-    held = {name for wheel in wheels.values() for name in zipfile.ZipFile(wheel).namelist()}
+    stored = {name for wheel in wheels.values() for name in zipfile.ZipFile(wheel).namelist()}
     for package in dist.PACKAGES:
         there = (path for path in (dist.ROOT / package).rglob("*") if path.is_file())
-        kept = {
+        retained = {
             str(path.relative_to(dist.ROOT)) for path in there if "__pycache__" not in path.parts
         }
-        assert kept <= held
+        assert retained <= stored
     # What verifies in a page runs what users' pages run.
     modules = {path.name for path in (dist.ROOT / "clients" / "js" / "src").glob("*.js")}
-    assert {f"compiler/verify/emulation/npm/{name}" for name in modules} <= held
+    assert {f"compiler/verify/emulation/npm/{name}" for name in modules} <= stored
 
 
 def test_the_extras_bring_the_server_of_the_same_version(wheels: dict[str, Path]) -> None:
@@ -89,7 +89,9 @@ def test_the_extras_bring_the_server_of_the_same_version(wheels: dict[str, Path]
 
 
 def test_the_small_one_runs_a_bundle(wheels: dict[str, Path], tmp_path: Path) -> None:
-    """Of this environment it sees what a package index would give it, and none of our packages."""
+    """An audit of this environment sees what a package index would give it, and none of our
+    packages.
+    """
     options = {"verify": False, "profile": False}
     compile_model(perceptron(), output=tmp_path / "out", options=options)
     zipfile.ZipFile(wheels["relaxd"]).extractall(tmp_path / "installed")
@@ -105,9 +107,9 @@ def test_the_small_one_runs_a_bundle(wheels: dict[str, Path], tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["sum"] == pytest.approx(2 * 5, rel=1e-5), "each row of a softmax sums to 1"
-    assert (found["own"], found["help"]) == ([], 0)
-    assert found["file"].startswith(str(tmp_path / "installed"))
-    assert found["version"] == metadata(wheels["relaxd"])["Version"]
-    assert "pip install 'relaxd[server]'" in " ".join(found["serve"].split())
+    result = json.loads(done.stdout)
+    assert result["sum"] == pytest.approx(2 * 5, rel=1e-5), "each row of a softmax sums to 1"
+    assert (result["own"], result["help"]) == ([], 0)
+    assert result["file"].startswith(str(tmp_path / "installed"))
+    assert result["version"] == metadata(wheels["relaxd"])["Version"]
+    assert "pip install 'relaxd[server]'" in " ".join(result["serve"].split())

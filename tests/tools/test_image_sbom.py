@@ -27,16 +27,18 @@ def test_what_is_installed_for_python(tmp_path: Path) -> None:
     metadata = tmp_path / "Some_Thing-1.5.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: Some_Thing\nVersion: 1.5\n")
-    found = list(python_packages(str(tmp_path)))
-    assert found == [Package("some-thing", "1.5", "pkg:pypi/some-thing@1.5")]
+    results = list(python_packages(str(tmp_path)))
+    assert results == [Package("some-thing", "1.5", "pkg:pypi/some-thing@1.5")]
 
 
 def test_the_image_contains_each_package_once_and_equal_images_have_equal_documents() -> None:
     one, two = Package("a", "1", "pkg:pypi/a@1"), Package("b", "2", "pkg:pypi/b@2")
-    made = document("relaxd-api", [two, one, two])
-    assert made == document("relaxd-api", [one, two])
-    assert made["documentNamespace"] != document("relaxd-api", [one])["documentNamespace"]
-    assert [package["name"] for package in made["packages"]] == ["relaxd-api", "a", "b"]
-    contained = [each for each in made["relationships"] if each["relationshipType"] == "CONTAINS"]
-    listed = {package["SPDXID"] for package in made["packages"][1:]}
+    created = document("relaxd-api", [two, one, two])
+    assert created == document("relaxd-api", [one, two])
+    assert created["documentNamespace"] != document("relaxd-api", [one])["documentNamespace"]
+    assert [package["name"] for package in created["packages"]] == ["relaxd-api", "a", "b"]
+    contained = [
+        each for each in created["relationships"] if each["relationshipType"] == "CONTAINS"
+    ]
+    listed = {package["SPDXID"] for package in created["packages"][1:]}
     assert {each["relatedSpdxElement"] for each in contained} == listed

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     if options.markdown:
         options.markdown.write_text(text + "\n")
-    return int(not all(result.held for result in results))
+    return int(not all(result.is_close for result in results))
 
 
 def table(results: "Sequence[Measured]") -> Iterator[str]:
@@ -50,16 +50,16 @@ def _worst(result: "Measured") -> tuple[str, str]:
     if result.error or not result.points:
         return f"**failed** {result.error}", ""
     point = max(result.points, key=lambda point: point.worst)
-    worst, at = f"{point.worst:.1e}", _told(point.sizes)
-    if not all(point.held for point in result.points):
-        return f"**wrong** {worst}", at
+    worst, index = f"{point.worst:.1e}", _report(point.sizes)
+    if not all(point.is_close for point in result.points):
+        return f"**wrong** {worst}", index
     if result.proves_nothing:
-        return f"**proves nothing** {worst}", at
+        return f"**proves nothing** {worst}", index
     hidden = ", ".join(result.unproven)
-    return worst, f"{at}; nothing is proven of outputs {hidden}" if hidden else at
+    return worst, f"{index}; nothing is proven of outputs {hidden}" if hidden else index
 
 
-def _told(sizes: Mapping[str, int]) -> str:
+def _report(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sizes.items())
 
 

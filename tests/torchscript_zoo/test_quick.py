@@ -14,5 +14,5 @@ def test_beside_torch() -> None:
     result = measure(name)
     assert result.error == ""
     assert [point.sizes for point in result.points] == list(MODELS[name].shapes)
-    assert result.held
+    assert result.is_close
     assert result.unproven == []

@@ -26,25 +26,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.resume and not options.json:
         parser.error("--resume needs --json FILE")
-    kept = _kept(options.json) if options.resume else {}
+    retained = _read_kept(options.json) if options.resume else {}
     results: list[Measured] = []
     for case in CASES.values():
         if case.name in options.cases and case.exporter.value in options.exporter:
             built = case.built(options.flavour, options.target)
-            results.append(kept.get(case.key) or measured(built, options.seconds))
+            results.append(retained.get(case.key) or measure(built, options.seconds))
             print(*_cells(results[-1]), sep="  ", flush=True)
-            kept[case.key] = results[-1]
+            retained[case.key] = results[-1]
             if options.json:
-                _write(options.json, list(kept.values()))
+                _write(options.json, list(retained.values()))
     if options.markdown:
         options.markdown.write_text("\n".join(table(results)) + "\n")
     return _verdict(results)
 
 
-def _kept(path: Path) -> dict[str, Measured]:
-    """What an earlier run found within the tolerance, by key; nothing where there was none."""
-    found = json.loads(path.read_text()) if path.exists() else []
-    results = [Measured.from_json(document) for document in found]
+def _read_kept(path: Path) -> dict[str, Measured]:
+    """Read an earlier run's cases within the tolerance, by key; nothing where there was none."""
+    outcome = json.loads(path.read_text()) if path.exists() else []
+    results = [Measured.from_json(document) for document in outcome]
     return {result.key: result for result in results if result.outcome is Outcome.OK}
 
 
@@ -55,15 +55,15 @@ def _write(path: Path, results: Sequence[Measured]) -> None:
 
 
 def _verdict(results: Sequence[Measured]) -> int:
-    held, skipped = (
+    stored, skipped = (
         sum(result.outcome is outcome for result in results)
         for outcome in (Outcome.OK, Outcome.SKIPPED)
     )
-    print(f"{held} of {len(results) - skipped} within the tolerance, {skipped} skipped")
-    return int(held + skipped < len(results))
+    print(f"{stored} of {len(results) - skipped} within the tolerance, {skipped} skipped")
+    return int(stored + skipped < len(results))
 
 
-def measured(case: Case, seconds: float) -> Measured:
+def measure(case: Case, seconds: float) -> Measured:
     """The case in a process of its own, which may crash, and is killed with its children after
     `seconds`.
     """
@@ -77,7 +77,7 @@ def measured(case: Case, seconds: float) -> Measured:
         start_new_session=True,
     )
     try:
-        output, said = child.communicate(timeout=seconds)
+        output, message = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
@@ -89,7 +89,7 @@ def measured(case: Case, seconds: float) -> Measured:
             error=f"no result after {seconds:.0f} s",
         )
     if child.returncode:
-        last = (said.strip().splitlines() or [""])[-1][:300]
+        last = (message.strip().splitlines() or [""])[-1][:300]
         return Measured(
             case.name,
             case.exporter.value,
@@ -115,13 +115,13 @@ def _cells(result: Measured) -> tuple[str, ...]:
     begin = (result.name, result.exporter, f"{result.compile_seconds:.0f} s")
     if not result.worst:
         return (*begin, f"**{result.outcome.value}** {result.error}", "")
-    worst, at = max(zip(result.worst, map(_told, result.points), strict=True))
+    worst, index = max(zip(result.worst, map(_report, result.points), strict=True))
     failed = "" if result.outcome is Outcome.OK else f"**{result.outcome.value}** {result.error} "
     unproven = f"; nothing is proven of {', '.join(result.unproven)}" if result.unproven else ""
-    return (*begin, f"{failed}{worst:.1e}", at + unproven)
+    return (*begin, f"{failed}{worst:.1e}", index + unproven)
 
 
-def _told(point: Sizes) -> str:
+def _report(point: Sizes) -> str:
     return ", ".join(f"{name} {value}" for name, value in point.items())
 
 

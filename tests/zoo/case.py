@@ -25,7 +25,7 @@ Sizes = Mapping[str, int]
 
 
 class Exporter(Enum):
-    """What made a case's file; a packaged one came with an installed package."""
+    """The origin of a case's file; a packaged one came with an installed package."""
 
     PACKAGED = "packaged"
     TORCHSCRIPT = "torchscript"
@@ -51,7 +51,7 @@ class Case:
     points: five sets of dim values, both ends of every range among them.
     feeds: the inputs that are not simply random, at some sizes.
     draw: the exclusive upper bound of the integers drawn for an input; others are 0 or 1.
-    rounds: whether it rounds activations to few bits, which makes steps of small differences.
+    rounds: whether it quantizes activations, which makes steps of small differences.
     needs: the package without which there is no file; none where the environment has all of them.
     target: what the library is for, which this machine runs; or a geometry of `tests.geometries`.
     """
@@ -81,8 +81,8 @@ class Case:
         """True if the package that the case needs is there."""
         return not self.needs or find_spec(self.needs) is not None
 
-    def built(self, flavour: str | None, target: str) -> "Case":
-        """The same, with a library of that flavour, or the target's own, for that target."""
+    def build(self, flavour: str | None, target: str) -> "Case":
+        """The same, with a library of that backend, or the target's own, for that target."""
         options = {**self.options, "flavour": flavour} if flavour else self.options
         return dataclasses.replace(self, options=options, target=target)
 
@@ -115,13 +115,13 @@ def feed_of(case: Case, path: Path, point: Sizes, seed: int = 0) -> Feed:
         elif value.name in special:
             feed[value.name] = special[value.name].astype(dtype)
         else:
-            feed[value.name] = _drawn(
+            feed[value.name] = _random(
                 dtype, _shape(case, value, point), case.draw.get(value.name, 2), generator
             )
     return feed
 
 
-def _drawn(
+def _random(
     dtype: np.dtype[Any], shape: list[int], below: int, generator: Generator
 ) -> NDArray[Any]:
     if dtype.kind in "iub":

@@ -20,13 +20,13 @@ class Continuing(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, *past: Tensor
     ) -> tuple[Tensor, ...]:
-        made = self.model(
+        created = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
             past_key_values=_cache(past),
             use_cache=True,
         )
-        return made.logits, *_parts(made.past_key_values)
+        return created.logits, *_parts(created.past_key_values)
 
 
 class AfterEncoder(nn.Module):
@@ -65,18 +65,18 @@ class ContinuingAfterEncoder(nn.Module):
         *past: Tensor,
     ) -> tuple[Tensor, ...]:
         own, crossed = past[: len(past) // 2], past[len(past) // 2 :]
-        made = self.model(
+        created = self.model(
             decoder_input_ids=decoder_input_ids,
             encoder_outputs=(encoder_hidden_states,),
             attention_mask=attention_mask,
             past_key_values=EncoderDecoderCache(_cache(own), _cache(crossed)),
             use_cache=True,
         )
-        return made.logits, *_parts(made.past_key_values.self_attention_cache)
+        return created.logits, *_parts(created.past_key_values.self_attention_cache)
 
 
 def _cache(past: tuple[Tensor, ...]) -> DynamicCache:
-    """Of keys and values in turn."""
+    """The names of keys and values in turn."""
     return DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
 
 

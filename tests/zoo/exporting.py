@@ -149,8 +149,8 @@ def _nested(forward: Callable[..., Any], shapes: list[dict[int, str]]) -> tuple[
     kinds = [parameter.kind for parameter in inspect.signature(forward).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         return tuple(shapes)
-    place = kinds.index(inspect.Parameter.VAR_POSITIONAL)
-    return (*shapes[:place], tuple(shapes[place:]))
+    position = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    return (*shapes[:position], tuple(shapes[position:]))
 
 
 def _main(key: str, path: str, cases: str) -> None:

@@ -43,19 +43,19 @@ class Judged:
 _UNLIKE = Judged(np.inf, True)
 
 
-def judge(found: Outputs, wanted: Outputs, rounds: bool = False) -> dict[str, Judged]:
+def judge(result: Outputs, wanted: Outputs, rounds: bool = False) -> dict[str, Judged]:
     """Every output of the reference; all are wrong where the names differ.
 
-    rounds: whether the model rounds to few bits on the way, so that verification's tolerance for
+    rounds: whether the model quantizes on the way, so that verification's tolerance for
     such models decides what is wrong.
     """
-    if list(found) != list(wanted):
+    if list(result) != list(wanted):
         return dict.fromkeys(wanted, _UNLIKE)
-    judged = {name: _judged(found[name], wanted[name]) for name in wanted}
+    judged = {name: _judged(result[name], wanted[name]) for name in wanted}
     if not rounds:
         return judged
     return {
-        name: replace(one, wrong=_beyond_rounding(found[name], wanted[name]))
+        name: replace(one, wrong=_beyond_quantization(result[name], wanted[name]))
         for name, one in judged.items()
     }
 
@@ -80,18 +80,18 @@ def _hides(points: Sequence[Judged]) -> bool:
     return spread < FAINT or all(item.faint for item in points)
 
 
-def _beyond_rounding(found: NDArray[Any], wanted: NDArray[Any]) -> bool:
+def _beyond_quantization(result: NDArray[Any], wanted: NDArray[Any]) -> bool:
     tolerance = tolerance_of(str(wanted.dtype), None, None, quantized=True)
-    return compare(found, wanted, tolerance).problem is not None
+    return compare(result, wanted, tolerance).problem is not None
 
 
-def _judged(found: NDArray[Any], wanted: NDArray[Any]) -> Judged:
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+def _judged(result: NDArray[Any], wanted: NDArray[Any]) -> Judged:
+    if result.shape != wanted.shape or result.dtype != wanted.dtype:
         return _UNLIKE
-    ours, theirs = found.astype("f8"), wanted.astype("f8")
+    ours, theirs = result.astype("f8"), wanted.astype("f8")
     known = theirs[np.isfinite(theirs)]
     low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
-    unlike = (found != wanted) & ~(np.isnan(ours) & np.isnan(theirs))
+    unlike = (result != wanted) & ~(np.isnan(ours) & np.isnan(theirs))
     apart, beside = np.abs(ours[unlike] - theirs[unlike]), np.abs(theirs[unlike])
     if not np.isfinite(apart).all():
         return Judged(np.inf, True, low, high)

@@ -43,14 +43,14 @@ class Mamba(nn.Module):
         delta_bias: Tensor,
         **more: Any,
     ) -> Tensor:
-        """As `mamba_selective_scan` of transformers, with softplus and no last state; hidden, step,
-        z are [batch, channel, seq].
+        """Compute `mamba_selective_scan` of transformers, with softplus and no last state; hidden,
+        step, z are [batch, channel, seq].
         """
         step = nn.functional.softplus(step + delta_bias[:, None]).permute(2, 0, 1)[..., None]
         decay = torch.exp(a * step)
         drive = step * b.permute(2, 0, 1)[:, :, None] * hidden.permute(2, 0, 1)[..., None]
-        made = self.recurrence(decay, drive, c.permute(2, 0, 1)[:, :, None]).permute(1, 2, 0)
-        return (made + hidden * more["D"][:, None]) * nn.functional.silu(z)
+        created = self.recurrence(decay, drive, c.permute(2, 0, 1)[:, :, None]).permute(1, 2, 0)
+        return (created + hidden * more["D"][:, None]) * nn.functional.silu(z)
 
 
 def in_turn(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:
@@ -67,18 +67,18 @@ def _scanned(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:
         state = item[0] * state + item[1]
         return state, (state * item[2]).sum(-1)
 
-    made: Tensor = scan(step, torch.zeros_like(drive[0]), (decay, drive, read))[1]
-    return made
+    created: Tensor = scan(step, torch.zeros_like(drive[0]), (decay, drive, read))[1]
+    return created
 
 
 @torch.jit.script
 def _looped(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:
     state = torch.zeros_like(drive[0])
-    made = torch.zeros_like(drive[:, :, :, 0])
+    created = torch.zeros_like(drive[:, :, :, 0])
     for index in range(drive.size(0)):
         state = decay[index] * state + drive[index]
-        made[index] = (state * read[index]).sum(-1)
-    return made
+        created[index] = (state * read[index]).sum(-1)
+    return created
 
 
 def doubling(decay: Tensor, drive: Tensor, read: Tensor) -> Tensor:

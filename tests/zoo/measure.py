@@ -65,7 +65,7 @@ class Measured:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Measured":
-        """Of `to_json`."""
+        """Inverse of `to_json`."""
         return cls(**{**document, "outcome": Outcome(document["outcome"])})
 
 
@@ -84,10 +84,10 @@ def measure(case: Case) -> Measured:
         wanted = reference(path, feeds, case.inputs)
     except Exception as error:
         return Measured(name, exporter, Outcome.REFERENCE, error=_line(error))
-    return compared(case, path, feeds, wanted)
+    return compare(case, path, feeds, wanted)
 
 
-def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed]) -> Measured:
+def compare(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed]) -> Measured:
     """Ours beside `wanted`, by the names of the outputs."""
     import relaxd
 
@@ -97,13 +97,13 @@ def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Fee
             _compile(case, path, Path(folder) / "bundle")
             seconds = time.monotonic() - started
             model = relaxd.load(Path(folder) / "bundle")
-            given = [
+            arguments = [
                 {name: array for name, array in feed.items() if name not in case.consts}
                 for feed in feeds
             ]
             judged = [
                 judge(model.run(feed), want, case.rounds)
-                for feed, want in zip(given, wanted, strict=True)
+                for feed, want in zip(arguments, wanted, strict=True)
             ]
     except relaxd.errors.RelaxdError as error:
         outcome = Outcome.ERROR if seconds else Outcome.REFUSED
@@ -122,7 +122,7 @@ def compared(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Fee
 
 
 def _compile(case: Case, path: Path, output: Path) -> None:
-    """As a user does; for a geometry of `tests.geometries` in this process."""
+    """Compile as a user does; for a geometry of `tests.geometries` in this process."""
     from compiler import compile_model
     from compiler.isolation.messages import CompileJob
     from relaxd.contract.request import CompileRequest

@@ -10,7 +10,7 @@ ROUTED = "routed"
 def routed_experts(
     self: nn.Module, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor
 ) -> Tensor:
-    """What MixtralExperts computes, over every expert; transformers' own loop is over those that
+    """Compute MixtralExperts over every expert; transformers' own loop is over those that
     were hit, which no export can trace.
     """
     result = torch.zeros_like(hidden_states)
@@ -19,8 +19,8 @@ def routed_experts(
         gate, up = nn.functional.linear(hidden_states[token], self.gate_up_proj[expert]).chunk(
             2, dim=-1
         )
-        made = nn.functional.linear(self.act_fn(gate) * up, self.down_proj[expert])
-        result = result.index_add(0, token, made * top_k_weights[token, choice, None])
+        created = nn.functional.linear(self.act_fn(gate) * up, self.down_proj[expert])
+        result = result.index_add(0, token, created * top_k_weights[token, choice, None])
     return result
 
 

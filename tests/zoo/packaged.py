@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.models import packaged
+from tests.models import package_model
 from tests.zoo.case import Case, Feed, Sizes, sizes
 from tests.zoo.exporting import Program, both
-from tests.zoo.pages import printed
+from tests.zoo.pages import print_pages
 
 
 def minilm() -> Program:
@@ -61,7 +61,7 @@ def _silero(name: str, dims: Mapping[str, str], points: tuple[Sizes, ...], **dec
     inputs = {"input": f"float32[{','.join(dims)}]", "state": "float32[2,batch,128]"}
     return Case(
         name,
-        partial(packaged, "silero_vad", f"data/{name}.onnx"),
+        partial(package_model, "silero_vad", f"data/{name}.onnx"),
         dims,
         points,
         inputs=inputs,
@@ -71,7 +71,7 @@ def _silero(name: str, dims: Mapping[str, str], points: tuple[Sizes, ...], **dec
 
 
 def _ppocr(file: str) -> "partial[Path]":
-    return partial(packaged, "rapidocr_onnxruntime", f"models/{file}.onnx")
+    return partial(package_model, "rapidocr_onnxruntime", f"models/{file}.onnx")
 
 
 CASES = (
@@ -81,7 +81,7 @@ CASES = (
         {"n": "1:4", "h": "32:960%32", "w": "32:960%32"},
         sizes("n h w", (1, 32, 32), (2, 352, 608), (4, 32, 960), (3, 416, 96), (1, 960, 960)),
         inputs={"x": "float32[n,3,h,w]"},
-        feeds=printed,
+        feeds=print_pages,
     ),
     Case(
         "ppocr_rec",
@@ -99,7 +99,7 @@ CASES = (
     ),
     Case(
         "magika",
-        partial(packaged, "magika", "models/standard_v3_3/model.onnx"),
+        partial(package_model, "magika", "models/standard_v3_3/model.onnx"),
         {"batch": "1:16"},
         sizes("batch", (1,), (2,), (7,), (13,), (16,)),
         inputs={"bytes": "int32[batch,2048]"},

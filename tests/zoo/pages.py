@@ -15,7 +15,7 @@ _DOT, _SPACES = 4, 0.2
 _INK, _PAPER, _NOISE = -1.8, 2.2, 0.05
 
 
-def printed(point: Sizes, generator: Generator) -> Feed:
+def print_pages(point: Sizes, generator: Generator) -> Feed:
     """`x`: float32[n,3,h,w], normalised pages of random letters, a fifth of them spaces."""
     letters = _letters(point["n"], point["h"], point["w"], generator)
     noise = _NOISE * generator.standard_normal([point["n"], 3, point["h"], point["w"]])

@@ -58,10 +58,10 @@ class Recipe:
 
         if importlib.util.find_spec("torchvision"):
             import_torchvision()
-        place = "torchvision.models" if self.package == "torchvision" else self.package
-        made = attrgetter(self.model)(importlib.import_module(place))
-        config = getattr(made, "config_class", None)
-        built = made(config(**self.size)) if config else made(**self.size)
+        position = "torchvision.models" if self.package == "torchvision" else self.package
+        created = attrgetter(self.model)(importlib.import_module(position))
+        config = getattr(created, "config_class", None)
+        built = created(config(**self.size)) if config else created(**self.size)
         return built.eval()
 
     def _example(self, name: str) -> "Tensor":
@@ -76,7 +76,7 @@ class Recipe:
 
     def _named(self, name: str) -> dict[int, str]:
         axes = split(self.inputs[name])[1]
-        return {place: axis for place, axis in enumerate(axes) if axis in self.example}
+        return {position: axis for position, axis in enumerate(axes) if axis in self.example}
 
 
 def _exporters(name: str) -> tuple[Exporter, ...]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.models import packaged
+from tests.models import package_model
 from tests.zoo.case import Case, Feed, Sizes, sizes
-from tests.zoo.pages import printed
+from tests.zoo.pages import print_pages
 
 _BATCHES = sizes("n", (1,), (2,), (3,), (7,), (8,))
 _FOUR = sizes("n", (1,), (2,), (3,), (4,), (1,))
@@ -22,7 +22,9 @@ def _case(
 ) -> Case:
     """`file`: PACKAGE/PATH."""
     package, _, path = file.partition("/")
-    return Case(name, partial(packaged, package, path), dims, points, needs=package, **declared)
+    return Case(
+        name, partial(package_model, package, path), dims, points, needs=package, **declared
+    )
 
 
 def _batched(name: str, file: str, inputs: Mapping[str, str], **declared: Any) -> Case:
@@ -134,7 +136,7 @@ CASES = (
         {"n": "1:2", "h": "32:320%32", "w": "32:320%32"},
         sizes("n h w", (1, 32, 32), (2, 96, 160), (1, 320, 320), (1, 32, 320), (2, 224, 96)),
         inputs={"x": "float32[n,3,h,w]"},
-        feeds=printed,
+        feeds=print_pages,
     ),
     _case(
         "ppocr6_rec",

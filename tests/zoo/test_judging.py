@@ -22,16 +22,16 @@ from tests.zoo.judging import judge, unproven, worst_of
         ([], [], 0.0, False),
     ],
 )
-def test_differences_are_relative_to_the_output(found, wanted, worst, wrong):
-    (judged,) = judge({"y": np.asarray(found)}, {"y": np.asarray(wanted)}).values()
+def test_differences_are_relative_to_the_output(result, wanted, worst, wrong):
+    (judged,) = judge({"y": np.asarray(result)}, {"y": np.asarray(wanted)}).values()
     assert judged.worst == pytest.approx(worst)
     assert judged.wrong is wrong
 
 
 def test_another_dtype_or_another_output_differs_without_end():
     ones = np.ones(3, "float32")
-    for found in ({"y": ones.astype("float64")}, {"z": ones}, {}):
-        judged = judge(found, {"y": ones})
+    for result in ({"y": ones.astype("float64")}, {"z": ones}, {}):
+        judged = judge(result, {"y": ones})
         assert (worst_of(judged), judged["y"].wrong) == (np.inf, True)
 
 

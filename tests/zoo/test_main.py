@@ -22,7 +22,7 @@ def runs(monkeypatch):
         return Measured(case.name, Exporter.PACKAGED.value, outcome, 1.0, case.points, (0.0, 1e-6))
 
     monkeypatch.setattr(command, "CASES", CASES)
-    monkeypatch.setattr(command, "measured", measured)
+    monkeypatch.setattr(command, "measure", measured)
     return names, broken
 
 
@@ -34,8 +34,8 @@ def test_a_run_goes_on_where_one_stopped(runs, tmp_path):
     assert command.main(["--cases", "a", *arguments]) == 0
     assert command.main([*arguments, "--markdown", str(tmp_path / "zoo.md")]) == 0
     assert names == ["b", "c", "a", "b"]
-    kept = json.loads((tmp_path / "zoo.json").read_text())
-    assert {each["name"]: each["outcome"] for each in kept} == dict.fromkeys("abc", "ok")
+    retained = json.loads((tmp_path / "zoo.json").read_text())
+    assert {each["name"]: each["outcome"] for each in retained} == dict.fromkeys("abc", "ok")
     rows = (tmp_path / "zoo.md").read_text().splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| a", "| b", "| c"]
 
@@ -43,6 +43,6 @@ def test_a_run_goes_on_where_one_stopped(runs, tmp_path):
 def test_a_skipped_case_is_no_failure(monkeypatch, capsys):
     monkeypatch.setattr(command, "CASES", CASES)
     skipped = Measured("a", Exporter.PACKAGED.value, Outcome.SKIPPED, error="no package")
-    monkeypatch.setattr(command, "measured", lambda case, seconds: skipped)
+    monkeypatch.setattr(command, "measure", lambda case, seconds: skipped)
     assert command.main(["--cases", "a"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "0 of 0 within the tolerance, 1 skipped"

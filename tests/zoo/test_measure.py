@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 from tests.zoo.case import Case, Exporter, feed_of, sizes
 from tests.zoo.exporting import ExportError
-from tests.zoo.measure import Measured, Outcome, compared, measure, reference
+from tests.zoo.measure import Measured, Outcome, compare, measure, reference
 
 pytestmark = pytest.mark.slow
 
@@ -43,10 +43,10 @@ def test_inputs_follow_the_file_their_bounds_and_what_the_case_makes_itself(tmp_
     }
     assert feed["ids"].max() in range(90, 100)
     assert feed["ids"].min() >= 0
-    made = feed_of(
+    created = feed_of(
         _case(path, feeds=lambda point, generator: {"x": np.arange(point["n"])}), path, {"n": 3}
     )
-    assert made["x"].tolist() == [0, 1, 2]
+    assert created["x"].tolist() == [0, 1, 2]
 
 
 def test_a_case_within_the_tolerance_and_one_that_is_not(tmp_path):
@@ -54,12 +54,12 @@ def test_a_case_within_the_tolerance_and_one_that_is_not(tmp_path):
     case = _case(path)
     feeds = [feed_of(case, path, point) for point in case.points]
     wanted = reference(path, feeds)
-    held = compared(case, path, feeds, wanted)
-    assert (held.outcome, held.points, len(held.worst)) == (Outcome.OK, case.points, 5)
-    off = compared(case, path, feeds, [*wanted[:4], {"y": wanted[4]["y"] + 0.5}])
+    stored = compare(case, path, feeds, wanted)
+    assert (stored.outcome, stored.points, len(stored.worst)) == (Outcome.OK, case.points, 5)
+    off = compare(case, path, feeds, [*wanted[:4], {"y": wanted[4]["y"] + 0.5}])
     assert off.outcome is Outcome.WRONG
-    elsewhere = compared(case.built(None, "512/32"), path, feeds, wanted)
-    assert (elsewhere.outcome, elsewhere.worst) == (Outcome.OK, held.worst)
+    elsewhere = compare(case.built(None, "512/32"), path, feeds, wanted)
+    assert (elsewhere.outcome, elsewhere.worst) == (Outcome.OK, stored.worst)
     assert off.worst[4] > 0.1 > max(off.worst[:4])
 
 
@@ -68,7 +68,7 @@ def test_a_case_of_vanishing_outputs_proves_nothing(tmp_path):
     case = _case(path)
     feeds = [feed_of(case, path, point) for point in case.points]
     dim = [{**feed, "x": feed["x"] * np.float32(1e-11)} for feed in feeds]
-    small = compared(case, path, dim, reference(path, dim))
+    small = compare(case, path, dim, reference(path, dim))
     assert (small.outcome, small.unproven) == (Outcome.PROVES_NOTHING, ["y"])
     assert max(small.worst) <= 1e-6, "they agree, by their own size"
     assert Measured.from_json(small.to_json()) == small
@@ -106,5 +106,5 @@ def test_a_redeclared_input_takes_any_size(tmp_path):
     opset = helper.make_opsetid("", 17)
     onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
     feed = {"x": np.arange(-6, 6, dtype=np.float32).reshape(3, 4)}
-    (made,) = reference(path, [feed], {"x": "float32[n,4]"})
-    np.testing.assert_array_equal(made["y"], feed["x"].clip(0))
+    (created,) = reference(path, [feed], {"x": "float32[n,4]"})
+    np.testing.assert_array_equal(created["y"], feed["x"].clip(0))

@@ -151,8 +151,11 @@ def _texts(point: Sizes, generator: Generator) -> Feed:
     """Texts that end at some place, at their greatest token."""
     ends = generator.integers(0, point["seq"], [point["texts"], 1])
     ids = generator.integers(1, WORDS - 1, [point["texts"], point["seq"]])
-    places = np.arange(point["seq"])
-    return {"input_ids": np.where(places == ends, WORDS - 1, ids), "attention_mask": places <= ends}
+    positions = np.arange(point["seq"])
+    return {
+        "input_ids": np.where(positions == ends, WORDS - 1, ids),
+        "attention_mask": positions <= ends,
+    }
 
 
 def _layers() -> dict[str, Any]:

@@ -28,11 +28,11 @@ class Positional(nn.Module):
         self.model = model
         self.inputs, self.outputs, self.fixed = tuple(inputs), tuple(outputs), dict(fixed or {})
 
-    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
-        made = self.model(**dict(zip(self.inputs, given, strict=True)), **self.fixed)
+    def forward(self, *arguments: Tensor) -> tuple[Tensor, ...]:
+        created = self.model(**dict(zip(self.inputs, arguments, strict=True)), **self.fixed)
         if not self.outputs:
-            return made if isinstance(made, tuple) else (made,)
-        return tuple(made[name] for name in self.outputs)
+            return created if isinstance(created, tuple) else (created,)
+        return tuple(created[name] for name in self.outputs)
 
 
 class WhisperDecoder(nn.Module):
@@ -51,29 +51,29 @@ class WhisperDecoder(nn.Module):
             layers,
         )
 
-    def forward(self, input_ids: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, input_ids: Tensor, *arguments: Tensor) -> tuple[Tensor, ...]:
         if not self.layers:
             # A mask of its own keeps transformers from looking for packed texts, whose operators
             # one exporter lacks.
             mask = torch.ones_like(input_ids)
-            made = self.decoder(
+            created = self.decoder(
                 input_ids=input_ids,
                 attention_mask=mask,
-                encoder_hidden_states=given[0],
+                encoder_hidden_states=arguments[0],
                 use_cache=False,
             )
-            return (self.head(made.last_hidden_state),)
-        pairs = list(zip(given[::2], given[1::2], strict=True))
+            return (self.head(created.last_hidden_state),)
+        pairs = list(zip(arguments[::2], arguments[1::2], strict=True))
         cache = EncoderDecoderCache(
             DynamicCache(pairs[: self.layers]), DynamicCache(pairs[self.layers :])
         )
         # Its mere presence asks for attention to the encoder, whose keys and values are all in the
         # cache.
-        states = given[-1].new_zeros(1)
-        made = self.decoder(
+        states = arguments[-1].new_zeros(1)
+        created = self.decoder(
             input_ids=input_ids, encoder_hidden_states=states, past_key_values=cache, use_cache=True
         )
-        kept = made.past_key_values.self_attention_cache.layers
-        return self.head(made.last_hidden_state), *(
-            part for layer in kept for part in (layer.keys, layer.values)
+        retained = created.past_key_values.self_attention_cache.layers
+        return self.head(created.last_hidden_state), *(
+            part for layer in retained for part in (layer.keys, layer.values)
         )

@@ -7,7 +7,7 @@ from tvm import relax
 from compiler.codegen.generate import generate
 from compiler.passes.manager import lower
 from tests.compiler.conftest import HOST, Compiled, build_module
-from tests.rounding import UNIT, assert_within, error_of_product
+from tests.rounding import UNIT, assert_within, error_of_matmul
 
 INPUTS = {"x": (("n", 33), "float32"), "w": ((33, 17), "float32")}
 
@@ -37,5 +37,5 @@ def test_programs_find_each_other(draw: np.random.Generator) -> None:
     powers = np.exp(x.astype("float64") @ w)
     expected = powers / powers.sum(-1, keepdims=True)
     # An error of an exponent is a relative error of its power, and of the sum of all.
-    allowed = expected * (2 * error_of_product(x, w).max(-1, keepdims=True) + 64 * UNIT)
+    allowed = expected * (2 * error_of_matmul(x, w).max(-1, keepdims=True) + 64 * UNIT)
     assert_within(Compiled(build_module(chain, INPUTS))(x, w), expected, allowed)

@@ -71,7 +71,7 @@ def test_the_disassembler_finds_instructions_of_the_architecture_that_the_header
     architecture,
 ):
     content = find_nvrtc().compile(SOURCE, architecture)
-    assert cuobjdump.disassembled(content) == ({cuda.architecture_of(content)}, {"twice"})
+    assert cuobjdump.disassemble(content) == ({cuda.architecture_of(content)}, {"twice"})
     assert cuda.architecture_of(content) == architecture
 
 

@@ -19,7 +19,7 @@ from compiler.verify.points import Point
 from compiler.verify.run.page import run_library
 from relaxd.contract.options import CompileOptions
 from tests.servers import missing
-from tests.small_models import masked
+from tests.small_models import mask
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         missing("Chromium's headless shell", "apt-get install chromium-headless-shell")
     folder = tmp_path_factory.mktemp("page") / "out"
     compile_model(
-        masked(),
+        mask(),
         output=folder,
         target="webgpu",
         dims={"batch": "1:4", "seq": "1:16"},

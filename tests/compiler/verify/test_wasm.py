@@ -11,9 +11,9 @@ from compiler import capabilities, compile_model, targets
 from compiler.targets import TargetStatus
 from compiler.verify.emulation import engine
 from compiler.verify.run.wasm import run_library
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, fill, grown
 from tests.servers import missing
-from tests.small_models import masked
+from tests.small_models import mask
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         missing("node", "apt-get install nodejs")
     folder = tmp_path_factory.mktemp("wasm") / "out"
     compile_model(
-        masked(),
+        mask(),
         output=folder,
         target=request.param,
         dims={"batch": "1:4", "seq": "1:16"},
@@ -44,7 +44,7 @@ def test_a_module_is_run_at_every_point(bundle: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "dims", "target"),
-    [(filled, FILLED_DIMS, "wasm32-simd"), (grown, GROWN_DIMS, "wasm32-threads")],
+    [(fill, FILLED_DIMS, "wasm32-simd"), (grown, GROWN_DIMS, "wasm32-threads")],
 )
 def test_caches_that_a_module_writes_are_compared(
     model: Any, dims: dict[str, Any], target: str, tmp_path: Path

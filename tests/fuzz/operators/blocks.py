@@ -34,8 +34,8 @@ def _halved(extent: int | tuple[int, ...]) -> int | tuple[int, ...]:
 @operator(1)
 def squeeze_excite(draft: Draft) -> None:
     x = draft.pick(4)
-    channels, few = x.fixed(1), draft.choose((1, 4, 8, 12))
-    x.filled(2, 3)
+    channels, few = x.fix_extents(1), draft.choose((1, 4, 8, 12))
+    x.fill_inputs(2, 3)
     mean = draft.node("GlobalAveragePool", [x.name])[0]
     inner = draft.node("Conv", [mean, draft.weight(few, channels, 1, 1, fan=channels)])[0]
     bent = draft.node("Relu", [inner])[0]
@@ -49,12 +49,12 @@ def residual(draft: Draft) -> None:
     """Two layers beside the identity."""
     x = draft.pick(3, 4)
     if x.rank == 4:
-        channels = x.fixed(1)
+        channels = x.fix_extents(1)
         weights = [draft.weight(channels, channels, 3, 3, fan=9 * channels) for _ in range(2)]
         one = draft.node("Conv", [x.name, weights[0]], pads=[1] * 4)[0]
-        x.filled(2, 3)
+        x.fill_inputs(2, 3)
         two = draft.node("Conv", [draft.node("Relu", [one])[0], weights[1]], pads=[1] * 4)[0]
     else:
         inner = activation(draft, project(draft, x, draft.channels()))
-        two = project(draft, inner, x.fixed(-1)).name
+        two = project(draft, inner, x.fix_extents(-1)).name
     draft.apply("Add", [two, x.name], x.shape)

@@ -36,7 +36,7 @@ def body(
 
 
 def _decided(draft: Draft, x: Value) -> str:
-    """Whether an axis is long, or the first number positive."""
+    """Add a condition: an axis is long, or the first number positive."""
     alone = draft.constant([], "int64")
     if x.name == "x0" and least(x.shape[-1]) > 0 and draft.chance(0.5) and _all_filled(x):
         first = draft.node("Reshape", [x.name, draft.constant([-1], "int64")])[0]
@@ -68,7 +68,7 @@ def branch(draft: Draft) -> None:
 def unlike_branches(draft: Draft) -> None:
     """If, over a layer and a few functions, with two results."""
     x = draft.pick(2, 3, 4)
-    depth = x.fixed(-1)
+    depth = x.fix_extents(-1)
     weight, factor = draft.weight(depth, depth, fan=depth), draft.constant(0.5)
     decided = _decided(draft, x)
     a, b, c, d, e = (draft.fresh("b") for _ in range(5))
@@ -95,13 +95,13 @@ def loop(draft: Draft) -> None:
     every turn is a result where the number is fixed.
     """
     x = draft.pick(1, 2, 3)
-    turn, go, state, inner, after, on, kept = (draft.fresh("b") for _ in range(7))
+    turn, go, state, inner, after, on, retained = (draft.fresh("b") for _ in range(7))
     bias = draft.constant(0.25)
     nodes = [
         helper.make_node("Add", [state, bias], [inner], inner),
         helper.make_node(draft.choose(("Tanh", "Sin", "Sigmoid")), [inner], [after], after),
         helper.make_node("Identity", [go], [on], on),
-        helper.make_node("Identity", [after], [kept], kept),
+        helper.make_node("Identity", [after], [retained], retained),
     ]
     counted = draft.chance(0.5) and x.rank < 3
     if counted:
@@ -113,8 +113,8 @@ def loop(draft: Draft) -> None:
             raise Inapplicable
         size = draft.node("Shape", [x.name], start=axis, end=axis + 1)[0]
         trips = draft.node("Squeeze", [size])[0]
-    given = {turn: TensorProto.INT64, go: TensorProto.BOOL, state: TensorProto.FLOAT}
-    graph = body(nodes, [on, after, *([kept] if counted else [])], given)
+    arguments = {turn: TensorProto.INT64, go: TensorProto.BOOL, state: TensorProto.FLOAT}
+    graph = body(nodes, [on, after, *([retained] if counted else [])], arguments)
     names = draft.node("Loop", [trips, "", x.name], count=2 if counted else 1, body=graph)
     draft.keep(names[0], x.shape)
     if counted:

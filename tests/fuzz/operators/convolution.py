@@ -25,13 +25,13 @@ def padding(draft: Draft, kernel: tuple[int, ...]) -> dict[str, Any]:
 
 
 def windows(
-    extent: Extent, place: int, kernel: int, stride: int, dilation: int, rank: int, padded: Any
+    extent: Extent, position: int, kernel: int, stride: int, dilation: int, rank: int, padded: Any
 ) -> Extent:
     """How many windows an axis has; raises Inapplicable where there may be none."""
     if padded.get("auto_pad", "VALID") != "VALID":
         return each(lambda size: -(-size // stride), extent)
     pads = padded.get("pads", [0] * 2 * rank)
-    around = pads[place] + pads[place + rank]
+    around = pads[position] + pads[position + rank]
     count = each(lambda size: (size + around - dilation * (kernel - 1) - 1) // stride + 1, extent)
     if least(count) < 1 or least(extent) < 1:
         raise Inapplicable
@@ -39,7 +39,7 @@ def windows(
 
 
 def convolve(draft: Draft, x: Value, out: int, group: int, kernel: tuple[int, ...]) -> Value:
-    channels, rank = x.fixed(1), len(kernel)
+    channels, rank = x.fix_extents(1), len(kernel)
     strides = [draft.choose((1, 1, 2)) for _ in kernel]
     if draft.chance(0.7):
         strides = strides[:1] * rank
@@ -49,8 +49,10 @@ def convolve(draft: Draft, x: Value, out: int, group: int, kernel: tuple[int, ..
         # Where a stride leaves out points, engines disagree on dilated automatic padding.
         dilations = [1] * rank
     space = [
-        windows(x.shape[2 + at], at, kernel[at], strides[at], dilations[at], rank, padded)
-        for at in range(rank)
+        windows(
+            x.shape[2 + index], index, kernel[index], strides[index], dilations[index], rank, padded
+        )
+        for index in range(rank)
     ]
     fan = channels // group
     for size in kernel:
@@ -73,15 +75,15 @@ def conv(draft: Draft) -> None:
 @operator(3)
 def depthwise(draft: Draft) -> None:
     x = draft.pick(4)
-    channels = x.fixed(1)
+    channels = x.fix_extents(1)
     times = 2 if channels < 40 and draft.chance(0.15) else 1
     convolve(draft, x, channels * times, channels, draft.choose(KERNELS[2:]))
 
 
 @operator(1)
-def grouped(draft: Draft) -> None:
+def group_conv(draft: Draft) -> None:
     x = draft.pick(4)
-    channels = x.fixed(1)
+    channels = x.fix_extents(1)
     groups = [group for group in range(2, channels) if channels % group == 0]
     if not groups:
         raise Inapplicable
@@ -93,7 +95,7 @@ def grouped(draft: Draft) -> None:
 @operator(1)
 def conv_of_rows(draft: Draft) -> None:
     x = draft.pick(3)
-    channels, kernel = x.fixed(1), (draft.choose((1, 2, 3, 5, 9)),)
+    channels, kernel = x.fix_extents(1), (draft.choose((1, 2, 3, 5, 9)),)
     if draft.chance(0.3):
         convolve(draft, x, channels, channels, kernel)
     else:
@@ -103,12 +105,16 @@ def conv_of_rows(draft: Draft) -> None:
 @operator(1.5)
 def conv_transpose(draft: Draft) -> None:
     x = draft.pick(4)
-    channels, size, stride = x.fixed(1), draft.choose((1, 2, 3, 4)), draft.choose((1, 2, 2, 3))
+    channels, size, stride = (
+        x.fix_extents(1),
+        draft.choose((1, 2, 3, 4)),
+        draft.choose((1, 2, 2, 3)),
+    )
     group = channels if draft.chance(0.2) else 1
     out = 1 if group > 1 else draft.channels()
     before, after = (int(draft.random.integers(min(size, 2))) for _ in range(2))
     extra = int(draft.random.integers(stride)) if draft.chance(0.3) else 0
-    x.filled(2, 3)
+    x.fill_inputs(2, 3)
     space = [
         each(lambda n: (n - 1) * stride + size - before - after + extra, extent)
         for extent in x.shape[2:]
@@ -158,7 +164,7 @@ def _part(draft: Draft, kind: str, x: Value) -> tuple[str, Extent]:
 
 def _finish(draft: Draft, y: Value) -> None:
     """An epilogue behind a convolution."""
-    channels, ones = y.fixed(1), [1] * (y.rank - 2)
+    channels, ones = y.fix_extents(1), [1] * (y.rank - 2)
     kind = draft.choose(("none", "Relu", "Clip", "norm", "bias", "gate", "HardSwish", "residual"))
     if kind in ("Relu", "HardSwish"):
         draft.apply(kind, [y.name], y.shape)
@@ -180,8 +186,8 @@ def _finish(draft: Draft, y: Value) -> None:
 @operator(3)
 def streaming(draft: Draft) -> None:
     """A convolution over a stream behind its cache, and the next cache."""
-    x = draft.given(3, 4)
-    channels = x.fixed(1)
+    x = draft.give_input(3, 4)
+    channels = x.fix_extents(1)
     names, extents = zip(*(_part(draft, kind, x) for kind in draft.choose(STREAMS)), strict=True)
     shape = (*x.shape[:-1], each(lambda *sizes: sum(sizes), *extents))
     joined = draft.apply("Concat", names, shape, axis=x.rank - 1)

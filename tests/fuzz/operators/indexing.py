@@ -14,7 +14,7 @@ def _start(draft: Draft, x: Value, axis: int, size: int) -> str:
     return draft.node("Slice", [x.name, *ends])[0]
 
 
-def _places(draft: Draft, x: Value, axis: int, low: int) -> str:
+def _positions(draft: Draft, x: Value, axis: int, low: int) -> str:
     """Computed indices of an axis, as many as `x` has elements: -low or more, less than low."""
     scaled = draft.node("Mul", [x.name, draft.constant(low / 2)])[0]
     ends = [draft.constant(float(end)) for end in (-low, low - 1)]
@@ -24,25 +24,25 @@ def _places(draft: Draft, x: Value, axis: int, low: int) -> str:
 
 @operator(1)
 def gather_elements(draft: Draft) -> None:
-    x = draft.given(2, 3, 4)
+    x = draft.give_input(2, 3, 4)
     axis = draft.axis(x)
     low = min(least(x.shape[axis]), 20)
     if low < 1:
         raise Inapplicable
-    draft.apply("GatherElements", [x.name, _places(draft, x, axis, low)], x.shape, axis=axis)
+    draft.apply("GatherElements", [x.name, _positions(draft, x, axis, low)], x.shape, axis=axis)
 
 
 @operator(0.7)
 def gather_computed(draft: Draft) -> None:
     """Rows of a table, by numbers that a graph computes, as embeddings are."""
-    x, rows, width = draft.given(1, 2, 3), draft.choose((1, 7, 16)), draft.channels()
+    x, rows, width = draft.give_input(1, 2, 3), draft.choose((1, 7, 16)), draft.channels()
     table = draft.weight(rows, width)
-    draft.apply("Gather", [table, _places(draft, x, 0, rows)], (*x.shape, width), axis=0)
+    draft.apply("Gather", [table, _positions(draft, x, 0, rows)], (*x.shape, width), axis=0)
 
 
 @operator(2)
 def scatter_elements(draft: Draft) -> None:
-    """What other elements are scattered onto the first ones; equal targets only where the order
+    """Scatter other elements onto the first ones; equal targets only where the order
     does not matter.
     """
     x = draft.pick(1, 2, 3, 4)
@@ -99,7 +99,7 @@ def gather_slices(draft: Draft) -> None:
 @operator(1)
 def top(draft: Draft) -> None:
     """The greatest or least elements of an axis, and where they are."""
-    x = draft.given(2, 3, 4)
+    x = draft.give_input(2, 3, 4)
     axis = draft.axis(x)
     low = min(least(x.shape[axis]), 17)
     if low < 1:
@@ -116,24 +116,24 @@ def top(draft: Draft) -> None:
 
 @operator(0.7)
 def whereabouts(draft: Draft) -> None:
-    x = draft.given(2, 3, 4)
+    x = draft.give_input(2, 3, 4)
     axis = draft.axis(x)
-    x.filled(axis)
+    x.fill_inputs(axis)
     op = draft.choose(("ArgMax", "ArgMin"))
-    found = draft.node(op, [x.name], axis=axis, select_last_index=int(draft.chance(0.5)))[0]
-    draft.apply("Cast", [found], (*x.shape[:axis], 1, *x.shape[axis + 1 :]), to=1)
+    result = draft.node(op, [x.name], axis=axis, select_last_index=int(draft.chance(0.5)))[0]
+    draft.apply("Cast", [result], (*x.shape[:axis], 1, *x.shape[axis + 1 :]), to=1)
 
 
 @operator(1)
 def chosen_rows(draft: Draft) -> None:
-    """As many rows as the numbers decide, taken together again by a sum or a greatest one."""
-    x = draft.given(2, 3)
-    x.filled(*range(x.rank))
+    """Take as many rows as the numbers decide, taken together again by a sum or a greatest one."""
+    x = draft.give_input(2, 3)
+    x.fill_inputs(*range(x.rank))
     kind = draft.choose(("NonZero", "Compress", "Unique"))
     bound = draft.constant(draft.choose((-9.0, 0.0, 1.0)))
     if kind == "Unique":
-        whole = draft.node("Floor", [x.name])[0]
-        rows = draft.node("Unique", [whole])[0]
+        full = draft.node("Floor", [x.name])[0]
+        rows = draft.node("Unique", [full])[0]
         draft.apply("ReduceSum", [rows, draft.constant([0], "int64")], (1,))
         return
     over = draft.node("Greater", [x.name, bound])[0]
@@ -141,16 +141,16 @@ def chosen_rows(draft: Draft) -> None:
         rows = draft.node("Compress", [x.name, draft.node("Reshape", [
             over, draft.constant([-1], "int64")])[0]])[0]  # fmt: skip
     else:
-        places = draft.node("Transpose", [draft.node("NonZero", [over])[0]], perm=[1, 0])[0]
-        rows = draft.node("GatherND", [x.name, places])[0]
+        positions = draft.node("Transpose", [draft.node("NonZero", [over])[0]], perm=[1, 0])[0]
+        rows = draft.node("GatherND", [x.name, positions])[0]
     bent = draft.node(draft.choose(("Tanh", "Sigmoid", "Neg")), [rows])[0]
     draft.apply("ReduceSum", [bent, draft.constant([0], "int64")], (1,))
 
 
 @operator(0.7)
 def one_hot(draft: Draft) -> None:
-    x, depth = draft.given(1, 2), draft.choose((1, 3, 16))
-    inputs = [_places(draft, x, 0, depth), draft.constant(depth, "int64")]
+    x, depth = draft.give_input(1, 2), draft.choose((1, 3, 16))
+    inputs = [_positions(draft, x, 0, depth), draft.constant(depth, "int64")]
     values = draft.constant(draft.random.standard_normal(2))
     draft.apply("OneHot", [*inputs, values], (*x.shape, depth))
 
@@ -167,7 +167,7 @@ def reversed_rows(draft: Draft) -> None:
     """ReverseSequence over a fixed number of sequences."""
     x = draft.pick(2, 3, 4)
     low = least(x.shape[1])
-    batch = x.fixed(0)
+    batch = x.fix_extents(0)
     if low < 1:
         raise Inapplicable
     lengths = draft.constant(draft.random.integers(1, low + 1, batch), "int64")

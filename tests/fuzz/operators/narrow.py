@@ -25,7 +25,7 @@ def half(draft: Draft) -> None:
 
 
 @operator(1)
-def rounded(draft: Draft) -> None:
+def quantize(draft: Draft) -> None:
     """Functions of float32 on both sides of a cast to 16 bits and back."""
     x, functions = draft.pick(), ("Tanh", "Sigmoid", "Erf", "Softplus", "Neg", "Abs")
     draft.quantized = True
@@ -37,20 +37,20 @@ def rounded(draft: Draft) -> None:
 
 
 @operator(0.7)
-def half_product(draft: Draft) -> None:
+def half_matmul(draft: Draft) -> None:
     """A matrix in float16 by itself turned."""
     x = draft.pick(2, 3)
-    x.filled(-1)
+    x.fill_inputs(-1)
     draft.quantized = True
     name = draft.node("Cast", [draft.node("Tanh", [x.name])[0]], to=TensorProto.FLOAT16)[0]
     order = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
     turned = draft.node("Transpose", [name], perm=order)[0]
-    product = draft.node("MatMul", [name, turned])[0]
-    draft.apply("Cast", [product], (*x.shape[:-1], x.shape[-2]), to=TensorProto.FLOAT)
+    matmul = draft.node("MatMul", [name, turned])[0]
+    draft.apply("Cast", [matmul], (*x.shape[:-1], x.shape[-2]), to=TensorProto.FLOAT)
 
 
 @operator(0.7)
-def doubled(draft: Draft) -> None:
+def double(draft: Draft) -> None:
     x = draft.pick()
     name = draft.node("Cast", [x.name], to=TensorProto.DOUBLE)[0]
     name = draft.node(draft.choose(("Sigmoid", "Tanh", "Abs", "Neg")), [name])[0]
@@ -58,9 +58,9 @@ def doubled(draft: Draft) -> None:
 
 
 @operator(1)
-def whole(draft: Draft) -> None:
+def integers(draft: Draft) -> None:
     """Integer arithmetic on rounded numbers."""
-    x = draft.given()
+    x = draft.give_input()
     kind, dtype = draft.choose(((TensorProto.INT32, "int32"), (TensorProto.INT64, "int64")))
     scaled = draft.node("Round", [draft.node("Mul", [x.name, draft.constant(20.0)])[0]])[0]
     name = draft.node("Cast", [scaled], to=kind)[0]

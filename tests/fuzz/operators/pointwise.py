@@ -28,7 +28,7 @@ def function(draft: Draft) -> None:
 
 
 @operator(2)
-def activated(draft: Draft) -> None:
+def activate(draft: Draft) -> None:
     activation(draft, draft.pick())
 
 
@@ -51,7 +51,7 @@ def root(draft: Draft) -> None:
 def rectifier(draft: Draft) -> None:
     """PRelu, with a slope for each channel."""
     x = draft.pick(3, 4)
-    draft.apply("PRelu", [x.name, draft.weight(x.fixed(1), *[1] * (x.rank - 2))], x.shape)
+    draft.apply("PRelu", [x.name, draft.weight(x.fix_extents(1), *[1] * (x.rank - 2))], x.shape)
 
 
 @operator(3)
@@ -62,8 +62,8 @@ def with_constant(draft: Draft) -> None:
     shape: list[int] = []
     for back in range(rank, 0, -1):
         extent = x.shape[-back] if back <= x.rank else 1
-        kept = isinstance(extent, int) and draft.chance(0.7)
-        shape.append(extent if kept and isinstance(extent, int) else 1)
+        retained = isinstance(extent, int) and draft.chance(0.7)
+        shape.append(extent if retained and isinstance(extent, int) else 1)
     result = (*[1] * (rank - x.rank), *x.shape)
     other = draft.weight(*shape)
     op = draft.choose(("Add", "Mul", "Sub", "Max", "Min"))
@@ -87,10 +87,10 @@ def _alike(x: Value, y: Value) -> tuple[Any, ...] | None:
 def both(draft: Draft) -> None:
     """Two values that broadcast, of any ranks."""
     x = draft.pick()
-    found = [(y, shape) for y in draft.values if y is not x and (shape := _alike(x, y))]
-    if not found:
+    results = [(y, shape) for y in draft.values if y is not x and (shape := _alike(x, y))]
+    if not results:
         raise Inapplicable
-    y, shape = draft.choose(found)
+    y, shape = draft.choose(results)
     op = draft.choose(("Add", "Add", "Mul", "Sub", "Max", "Min"))
     draft.apply(op, [x.name, y.name] if draft.chance(0.5) else [y.name, x.name], shape)
 
@@ -103,7 +103,7 @@ def quotient(draft: Draft) -> None:
 
 
 @operator(0.7)
-def chosen(draft: Draft) -> None:
+def choose(draft: Draft) -> None:
     """Where, both of whose sides meet at the threshold."""
     x = draft.pick()
     positive = draft.node("Greater", [x.name, draft.constant(0.0)])[0]

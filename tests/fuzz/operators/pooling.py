@@ -17,12 +17,15 @@ def pool(draft: Draft) -> None:
     attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, **padded}
     if op == "AveragePool" and draft.chance(0.5):
         attributes["count_include_pad"] = 1
-    space = [windows(x.shape[2 + at], at, kernel[at], strides[at], 1, 2, padded) for at in range(2)]
+    space = [
+        windows(x.shape[2 + index], index, kernel[index], strides[index], 1, 2, padded)
+        for index in range(2)
+    ]
     draft.apply(op, [x.name], (*x.shape[:2], *space), **attributes)
 
 
 @operator(0.5)
-def pool_rounded_up(draft: Draft) -> None:
+def pool_ceil_mode(draft: Draft) -> None:
     x = draft.pick(4)
     kernel, stride = draft.choose(((2, 2), (3, 2), (3, 3)))
     if min(map(least, x.shape[2:])) < kernel:
@@ -41,6 +44,6 @@ def pool_rounded_up(draft: Draft) -> None:
 @operator(0.7)
 def global_pool(draft: Draft) -> None:
     x = draft.pick(4)
-    x.filled(2, 3)
+    x.fill_inputs(2, 3)
     op = draft.choose(("GlobalAveragePool", "GlobalMaxPool"))
     draft.apply(op, [x.name], (*x.shape[:2], 1, 1))

@@ -9,10 +9,10 @@ from tests.fuzz.registry import operator
 @operator(1)
 def recurrence(draft: Draft) -> None:
     x = draft.pick(3)
-    x.filled(0, 1)
+    x.fill_inputs(0, 1)
     op = draft.choose(("LSTM", "GRU"))
     direction = draft.choose(("forward", "reverse", "bidirectional"))
-    depth, hidden = x.fixed(2), draft.choose((1, 7, 8, 15, 16, 17, 24, 33))
+    depth, hidden = x.fix_extents(2), draft.choose((1, 7, 8, 15, 16, 17, 24, 33))
     ways, gates = 2 if direction == "bidirectional" else 1, {"LSTM": 4, "GRU": 3}[op]
     inputs = [
         draft.node("Transpose", [x.name], perm=[1, 0, 2])[0],

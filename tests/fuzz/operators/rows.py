@@ -9,13 +9,13 @@ HEAD_SIZES = (5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40)
 
 def project(draft: Draft, x: Value, columns: int) -> Value:
     """The last axis by a constant matrix, mostly with a bias."""
-    depth = x.fixed(-1)
+    depth = x.fix_extents(-1)
     weight = draft.weight(depth, columns, fan=depth)
     shape = (*x.shape[:-1], columns)
-    product = draft.apply("MatMul", [x.name, weight], shape)
+    multiply_rows = draft.apply("MatMul", [x.name, weight], shape)
     if draft.chance(0.6):
-        return draft.apply("Add", [product.name, draft.weight(columns)], shape)
-    return product
+        return draft.apply("Add", [multiply_rows.name, draft.weight(columns)], shape)
+    return multiply_rows
 
 
 @operator(4)
@@ -26,7 +26,7 @@ def matmul(draft: Draft) -> None:
 @operator(1)
 def gemm(draft: Draft) -> None:
     x = draft.pick(2)
-    depth, columns = x.fixed(1), draft.channels()
+    depth, columns = x.fix_extents(1), draft.channels()
     turned = draft.chance(0.5)
     weight = draft.weight(*((columns, depth) if turned else (depth, columns)), fan=depth)
     bias = [draft.weight(columns)] if draft.chance(0.7) else []
@@ -40,18 +40,18 @@ def gemm(draft: Draft) -> None:
 def both_computed(draft: Draft) -> None:
     """x by itself turned, scaled by its depth."""
     x = draft.pick(3, 4)
-    x.filled(-1)
+    x.fill_inputs(-1)
     order = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
     turned = draft.node("Transpose", [x.name], perm=order)[0]
-    product = draft.node("MatMul", [x.name, turned])[0]
+    multiply_rows = draft.node("MatMul", [x.name, turned])[0]
     scale = draft.constant(0.125)
-    draft.apply("Mul", [product, scale], (*x.shape[:-1], x.shape[-2]))
+    draft.apply("Mul", [multiply_rows, scale], (*x.shape[:-1], x.shape[-2]))
 
 
 @operator(2)
 def attention(draft: Draft) -> None:
     x = draft.pick(3)
-    x.filled(1)
+    x.fill_inputs(1)
     heads, size, width = draft.choose(HEADS), draft.choose(HEAD_SIZES), draft.choose(HEAD_SIZES)
     batch, length, out = x.shape[0], x.shape[1], heads * width
 
@@ -80,7 +80,7 @@ def attention(draft: Draft) -> None:
 def softmax(draft: Draft) -> None:
     x = draft.pick()
     axis = draft.axis(x)
-    x.filled(axis)
+    x.fill_inputs(axis)
     op = draft.choose(("Softmax", "Softmax", "LogSoftmax"))
     draft.apply(op, [x.name], x.shape, axis=axis - x.rank if draft.chance(0.5) else axis)
 
@@ -88,7 +88,7 @@ def softmax(draft: Draft) -> None:
 @operator(1.5)
 def layer_norm(draft: Draft) -> None:
     x = draft.pick(2, 3, 4)
-    size = x.fixed(-1)
+    size = x.fix_extents(-1)
     inputs = [x.name, draft.weight(size)]
     if draft.chance(0.6):
         inputs.append(draft.weight(size))
@@ -98,7 +98,7 @@ def layer_norm(draft: Draft) -> None:
 @operator(1)
 def batch_norm(draft: Draft) -> None:
     x = draft.pick(2, 3, 4)
-    size = x.fixed(1)
+    size = x.fix_extents(1)
     spread = draft.constant(draft.random.uniform(0.5, 2, size))
     inputs = [x.name, draft.weight(size), draft.weight(size), draft.weight(size), spread]
     draft.apply("BatchNormalization", inputs, x.shape)
@@ -107,8 +107,8 @@ def batch_norm(draft: Draft) -> None:
 @operator(0.7)
 def instance_norm(draft: Draft) -> None:
     x = draft.pick(3, 4)
-    size = x.fixed(1)
-    x.filled(*range(2, x.rank))
+    size = x.fix_extents(1)
+    x.fill_inputs(*range(2, x.rank))
     inputs = [x.name, draft.weight(size), draft.weight(size)]
     draft.apply("InstanceNormalization", inputs, x.shape, epsilon=1e-2)
 
@@ -118,16 +118,16 @@ def reduce(draft: Draft) -> None:
     x = draft.pick(2, 3, 4)
     first = draft.axis(x)
     axes = sorted({first, draft.axis(x)}) if draft.chance(0.4) else [first]
-    x.filled(*axes)
+    x.fill_inputs(*axes)
     keep = draft.chance(0.6)
-    shape = [1 if at in axes else extent for at, extent in enumerate(x.shape)]
+    shape = [1 if index in axes else extent for index, extent in enumerate(x.shape)]
     if not keep:
-        shape = [extent for at, extent in enumerate(x.shape) if at not in axes]
+        shape = [extent for index, extent in enumerate(x.shape) if index not in axes]
     if not shape:
         raise Inapplicable
     op = draft.choose(("ReduceMean", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2"))
-    given = [axis - x.rank if draft.chance(0.3) else axis for axis in axes]
-    names = draft.constant(given, "int64")
+    arguments = [axis - x.rank if draft.chance(0.3) else axis for axis in axes]
+    names = draft.constant(arguments, "int64")
     draft.apply(op, [x.name, names], shape, keepdims=int(keep))
 
 

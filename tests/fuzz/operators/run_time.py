@@ -10,7 +10,7 @@ FAR = 2**62
 
 def _hide(draft: Draft, numbers: Sequence[int] | int) -> str:
     """Numbers that an import cannot know: a constant plus a zero that a graph computes."""
-    x = draft.given()
+    x = draft.give_input()
     size = draft.node("Size", [x.name])[0]
     total = draft.node("ReduceSum", [draft.node("Abs", [x.name])[0]], keepdims=0)[0]
     huge = draft.node("Greater", [total, draft.constant(1e30)])[0]
@@ -58,7 +58,7 @@ def run_time_pad(draft: Draft) -> None:
 def run_time_split(draft: Draft) -> None:
     x = draft.pick(2, 3, 4)
     axis = draft.axis(x)
-    size = x.fixed(axis)
+    size = x.fix_extents(axis)
     cut = int(draft.random.integers(0, size + 1))
     names = draft.node("Split", [x.name, _hide(draft, [cut, size - cut])], count=2, axis=axis)
     for name, part in zip(names, (cut, size - cut), strict=True):
@@ -70,7 +70,7 @@ def run_time_split(draft: Draft) -> None:
 def run_time_range(draft: Draft) -> None:
     """Numbers up or down as a column, beside a row that they are added to."""
     x = draft.pick(2)
-    x.filled(0)
+    x.fill_inputs(0)
     start, limit = (int(draft.random.integers(-9, 10)) for _ in range(2))
     delta = int(draft.choose((-3, -1, 1, 2)))
     numbers = [
@@ -102,7 +102,7 @@ def run_time_tile(draft: Draft) -> None:
 def run_time_expand(draft: Draft) -> None:
     """A new first axis, and 1 for the others."""
     x = draft.pick(1, 2, 3)
-    x.filled(*range(x.rank))
+    x.fill_inputs(*range(x.rank))
     count = int(draft.choose((1, 2, 3)))
     draft.apply("Expand", [x.name, _hide(draft, [count, *[1] * x.rank])], (count, *x.shape))
 
@@ -111,8 +111,8 @@ def run_time_expand(draft: Draft) -> None:
 def run_time_reshape(draft: Draft) -> None:
     """Extents that are kept, a new one, and what remains."""
     x = draft.pick(2, 3, 4)
-    x.filled(*range(x.rank))
-    size = x.fixed(-1)
+    x.fill_inputs(*range(x.rank))
+    size = x.fix_extents(-1)
     part = draft.choose([part for part in range(1, size + 1) if size % part == 0])
     wanted = [*[0] * (x.rank - 1), part, -1]
     draft.apply("Reshape", [x.name, _hide(draft, wanted)], (*x.shape[:-1], part, size // part))
@@ -124,7 +124,7 @@ def run_time_zeros(draft: Draft) -> None:
     x = draft.pick(2, 3)
     if isinstance(x.shape[0], tuple):
         raise Inapplicable
-    x.filled(*range(x.rank))
+    x.fill_inputs(*range(x.rank))
     count = int(draft.choose((0, 1, 5)))
     extents = draft.node("Shape", [x.name], start=1)[0]
     shape = draft.node("Concat", [_hide(draft, [count]), extents], axis=0)[0]
@@ -136,7 +136,7 @@ def run_time_zeros(draft: Draft) -> None:
 def run_time_resize(draft: Draft) -> None:
     """To sizes that only run time knows, or by such scales."""
     x = draft.pick(4)
-    x.filled(*range(4))
+    x.fill_inputs(*range(4))
     if any(isinstance(extent, tuple) for extent in x.shape[:2]) or most(x.shape[2]) > 70:
         raise Inapplicable
     sizes = [int(draft.choose((1, 4, 15, 17))) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What moves elements: concatenations, splits, pads, slices, gathers, turns and resizes."""
+"""Operators that move elements: concatenations, splits, pads, slices, gathers, resizes."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ def concat(draft: Draft) -> None:
     axis = 1 if draft.chance(0.6) else draft.axis(x)
 
     def rest(value: Value) -> Sequence[Extent]:
-        return [extent for at, extent in enumerate(value.shape) if at != axis]
+        return [extent for index, extent in enumerate(value.shape) if index != axis]
 
     others = [y for y in draft.values if y.rank == x.rank and rest(y) == rest(x)]
     parts = [x, draft.choose(others)]
@@ -32,7 +32,7 @@ def concat(draft: Draft) -> None:
 def split(draft: Draft) -> None:
     x = draft.pick(2, 3, 4)
     axis = 1 if draft.chance(0.6) else draft.axis(x)
-    size = x.fixed(axis)
+    size = x.fix_extents(axis)
     if size < 2:
         raise Inapplicable
     cuts = sorted({int(draft.random.integers(1, size)) for _ in range(draft.choose((1, 1, 2)))})
@@ -108,14 +108,14 @@ def transpose(draft: Draft) -> None:
 def join_axes(draft: Draft) -> None:
     """The axes from one on become a single one."""
     x = draft.pick(3, 4, 5)
-    x.filled(*range(x.rank))
+    x.fill_inputs(*range(x.rank))
     first = int(draft.random.integers(1, x.rank - 1))
-    joined = each(lambda *sizes: _product(sizes), *x.shape[first:])
+    joined = each(lambda *sizes: _count_elements(sizes), *x.shape[first:])
     shape = draft.constant([*[0] * first, -1], "int64")
     draft.apply("Reshape", [x.name, shape], (*x.shape[:first], joined))
 
 
-def _product(sizes: Sequence[int]) -> int:
+def _count_elements(sizes: Sequence[int]) -> int:
     total = 1
     for size in sizes:
         total *= size
@@ -126,8 +126,8 @@ def _product(sizes: Sequence[int]) -> int:
 def split_axis(draft: Draft) -> None:
     """The last axis becomes two."""
     x = draft.pick(2, 3, 4)
-    size = x.fixed(-1)
-    x.filled(*range(x.rank))
+    size = x.fix_extents(-1)
+    x.fill_inputs(*range(x.rank))
     parts = [part for part in range(2, size + 1) if size % part == 0]
     if not parts:
         raise Inapplicable
@@ -169,7 +169,7 @@ def tile(draft: Draft) -> None:
 @operator(0.5)
 def depth_to_space(draft: Draft) -> None:
     x = draft.pick(4)
-    channels = x.fixed(1)
+    channels = x.fix_extents(1)
     if channels % 4:
         raise Inapplicable
     space = [each(lambda size: 2 * size, extent) for extent in x.shape[2:]]
@@ -191,7 +191,7 @@ RESIZES = (
 @operator(1)
 def resize(draft: Draft) -> None:
     x = draft.pick(4)
-    x.filled(0, 2, 3)
+    x.fill_inputs(0, 2, 3)
     scale = draft.choose((2.0, 2.0, 3.0))
     if most(x.shape[2]) > 70:
         raise Inapplicable
@@ -204,8 +204,8 @@ def resize(draft: Draft) -> None:
 def to_size(draft: Draft) -> None:
     """Resized to a fixed size."""
     x = draft.pick(4)
-    x.filled(*range(4))
-    channels, size = x.fixed(1), draft.choose((4, 15, 16, 17))
+    x.fill_inputs(*range(4))
+    channels, size = x.fix_extents(1), draft.choose((4, 15, 16, 17))
     shape = draft.node("Shape", [x.name], start=0, end=1)[0]
     rest = draft.constant([channels, size, size], "int64")
     sizes = draft.node("Concat", [shape, rest], axis=0)[0]

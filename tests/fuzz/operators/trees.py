@@ -14,8 +14,8 @@ MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT")
 @operator(0.7)
 def forest(draft: Draft) -> None:
     """Complete trees of random depth; every leaf has a weight for one of the targets."""
-    x = draft.given(2)
-    features, targets = x.fixed(1), draft.choose((1, 3, 8))
+    x = draft.give_input(2)
+    features, targets = x.fix_extents(1), draft.choose((1, 3, 8))
     table: dict[str, list[Any]] = {
         name: [] for name in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids",
                               "falsenodeids")
@@ -52,7 +52,7 @@ def forest(draft: Draft) -> None:
 @operator(0.3)
 def linear_model(draft: Draft) -> None:
     x = draft.pick(2)
-    features, targets = x.fixed(1), draft.choose((1, 3, 8))
+    features, targets = x.fix_extents(1), draft.choose((1, 3, 8))
     _apply(
         draft, x, "LinearRegressor", targets, targets=targets,
         coefficients=(draft.random.standard_normal(features * targets) / features).tolist(),

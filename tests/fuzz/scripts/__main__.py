@@ -69,13 +69,13 @@ def _try(script: Script, judge: Judge, tally: Tally, options: argparse.Namespace
 
 def shrink(script: Script, judgement: Judgement, judge: Judge) -> Script:
     """Less every statement without which it fails alike."""
-    place = 0
-    while place < len(script.statements):
-        found = judge(smaller := script.without(place))
-        if (found.verdict, found.code) == (judgement.verdict, judgement.code):
+    position = 0
+    while position < len(script.statements):
+        result = judge(smaller := script.without(position))
+        if (result.verdict, result.code) == (judgement.verdict, judgement.code):
             script = smaller
         else:
-            place += 1
+            position += 1
     return script
 
 

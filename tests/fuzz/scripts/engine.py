@@ -29,12 +29,12 @@ def judge(question: Question) -> Judgement:
     script, _, _ = question
     torch.set_num_threads(1)
     try:
-        module = scripted(script.source)
+        module = script_module(script.source)
         want = [run(module, script, rows, torch.float32) for rows in script.rows]
     except RuntimeError as error:
         return Judgement(Verdict.INVALID, str(error)[-300:])
     try:
-        found = _ours(module, question)
+        result = _ours(module, question)
     except CompileError as error:
         verdict = Verdict.CRASH if broken(error.code) else Verdict.REFUSED
         return Judgement(
@@ -44,10 +44,10 @@ def judge(question: Question) -> Judgement:
         return Judgement(Verdict.CRASH, str(error), error.code)
     except Exception as error:
         return Judgement(Verdict.CRASH, str(error), type(error).__name__)
-    return _compared(module, script, found, want)
+    return _compared(module, script, result, want)
 
 
-def scripted(source: str) -> Any:
+def script_module(source: str) -> Any:
     """The program as a module of torch."""
     # Modules of one class share their methods.
     module = torch.jit.script(type("Program", (torch.nn.Module,), {})())
@@ -87,13 +87,13 @@ def _ours(module: Any, question: Question) -> list[list[Array]]:
 
 
 def _compared(
-    module: Any, script: Script, found: list[list[Array]], want: list[list[Array]]
+    module: Any, script: Script, result: list[list[Array]], want: list[list[Array]]
 ) -> Judgement:
-    apart = _apart(script, found, want)
+    apart = _apart(script, result, want)
     if not apart:
         return Judgement(Verdict.RIGHT, runs=len(script.rows))
     exact = [run(module, script, rows, torch.float64) for rows in script.rows]
-    mine, theirs = _apart(script, found, exact), _apart(script, want, exact)
+    mine, theirs = _apart(script, result, exact), _apart(script, want, exact)
     verdict = Verdict.BOTH if mine and theirs else Verdict.OURS if mine else Verdict.RUNTIME
     return Judgement(verdict, mine or theirs or apart, runs=len(script.rows))
 
@@ -101,8 +101,8 @@ def _compared(
 def _apart(script: Script, got: list[list[Array]], want: list[list[Array]]) -> str:
     tolerance = tolerance_of("float32", None, None)
     for rows, mine, theirs in zip(script.rows, got, want, strict=True):
-        for place, (left, right) in enumerate(zip(mine, theirs, strict=True)):
+        for position, (left, right) in enumerate(zip(mine, theirs, strict=True)):
             problem = compare(left, right, tolerance).problem
             if problem:
-                return f"output {place} at n={rows}: {problem}"
+                return f"output {position} at n={rows}: {problem}"
     return ""

@@ -50,9 +50,9 @@ class Script:
             lines += statement.splitlines()
         return "def forward(self, x, y):\n" + "".join(f"    {line}\n" for line in lines)
 
-    def without(self, place: int) -> "Script":
+    def without(self, position: int) -> "Script":
         """Less one of the statements."""
-        rest = self.statements[:place] + self.statements[place + 1 :]
+        rest = self.statements[:position] + self.statements[position + 1 :]
         return replace(self, statements=rest)
 
 

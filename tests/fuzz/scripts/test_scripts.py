@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def shapes(scripts: Sequence[Script]) -> list[list[tuple[int, ...]]]:
-    """Of both results of each program at every size, by torch."""
+    """Compute both results of each program at every size with torch."""
     import torch
 
     from tests.fuzz.scripts import engine
@@ -26,7 +26,9 @@ def shapes(scripts: Sequence[Script]) -> list[list[tuple[int, ...]]]:
         [
             output.shape
             for rows in script.rows
-            for output in engine.run(engine.scripted(script.source), script, rows, torch.float32)
+            for output in engine.run(
+                engine.script_module(script.source), script, rows, torch.float32
+            )
         ]
         for script in scripts
     ]
@@ -37,10 +39,10 @@ def test_seeds_draw_programs_that_run() -> None:
     scripts = [generate(seed) for seed in range(40)]
     child = Child("tests.fuzz.scripts.test_scripts:shapes", 180.0, torch=True)
     try:
-        found = child.ask(scripts)
+        result = child.ask(scripts)
     finally:
         child.stop()
-    assert found == [
+    assert result == [
         [(rows, script.columns) for rows in script.rows for _ in "ab"] for script in scripts
     ]
 

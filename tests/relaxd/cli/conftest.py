@@ -81,7 +81,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def served(relaxd: Relaxd, api: Live, monkeypatch: pytest.MonkeyPatch) -> Relaxd:
-    """As `relaxd`, with RELAXD_SERVER set."""
+    """Run `relaxd` with RELAXD_SERVER set."""
     monkeypatch.setenv("RELAXD_SERVER", api.url)
     return relaxd
 

@@ -18,8 +18,8 @@ def operator(served, monkeypatch):
 
 
 def test_a_token_is_made_used_rotated_and_revoked(operator, monkeypatch):
-    made = operator("token", "create", "ci", "--scope", "read", "--tenant", "a", "--days", "9")
-    assert (made.code, made.out.startswith("relaxd_"), "not shown again" in made.err) == (
+    created = operator("token", "create", "ci", "--scope", "read", "--tenant", "a", "--days", "9")
+    assert (created.code, created.out.startswith("relaxd_"), "not shown again" in created.err) == (
         0,
         True,
         True,
@@ -27,13 +27,13 @@ def test_a_token_is_made_used_rotated_and_revoked(operator, monkeypatch):
     (token,) = operator("token", "list", "--tenant", "a", "--json").json["tokens"]
     assert (token["name"], token["scopes"]) == ("ci", ["read"])
     assert "ci" in operator("token", "list", "--tenant", "a").out
-    assert operator("jobs", "list", "--token", made.out.strip()).code == 0
+    assert operator("jobs", "list", "--token", created.out.strip()).code == 0
     new = operator("token", "rotate", token["id"], "--tenant", "a").out.strip()
-    assert operator("jobs", "list", "--token", made.out.strip()).code == 2
+    assert operator("jobs", "list", "--token", created.out.strip()).code == 2
     assert operator("jobs", "list", "--token", new).code == 0
     assert operator("token", "revoke", new.split("_")[1], "--tenant", "a").code == 0
     assert operator("jobs", "list", "--token", new).code == 2
-    assert made.out.strip() not in operator("audit", "--json").out
+    assert created.out.strip() not in operator("audit", "--json").out
 
 
 def test_a_scope_that_is_none_is_refused(operator):
@@ -45,8 +45,8 @@ def test_a_tenant_is_made_and_limited(operator):
     assert operator("tenant", "create", "vision").code == 0
     limits = ("--stored-mb", "10", "--running", "2", "--requests", "none", "--share-cache")
     (tenant,) = operator("tenant", "set", "vision", *limits, "--json").json["tenants"]
-    kept = ("stored_bytes", "running", "requests", "shares_cache", "queued")
-    assert [tenant[name] for name in kept] == [10 << 20, 2, None, True, None]
+    retained = ("stored_bytes", "running", "requests", "shares_cache", "queued")
+    assert [tenant[name] for name in retained] == [10 << 20, 2, None, True, None]
     assert "vision" in operator("tenant", "list").out
     assert operator("tenant", "set", "vision", "--running", "many").code == 2
     assert operator("tenant", "set", "nobody", "--running", "1").code == 2

@@ -48,10 +48,10 @@ def commands(path: tuple[str, ...], command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def test_every_command_that_ends_prints_one_document_where_asked() -> None:
-    found = dict(commands((), get_command(app)))
+    results = dict(commands((), get_command(app)))
     options = {
         name: {option for parameter in command.params for option in parameter.opts}
-        for name, command in found.items()
+        for name, command in results.items()
     }
     without = {name for name, known in options.items() if "--json" not in known}
     assert without == {"serve", "api", "worker", "llm"}
@@ -187,8 +187,8 @@ def test_hints_name_extras_that_exist() -> None:
     named = {
         extra
         for path in (*pages, *sources)
-        for found in HINTED.findall(path.read_text())
-        for extra in found.split(",")
+        for result in HINTED.findall(path.read_text())
+        for extra in result.split(",")
     }
     cli = "".join(path.read_text() for path in (ROOT / "relaxd/cli").glob("*.py"))
     named |= set(re.findall(r'extra="([a-z]+)"', cli))

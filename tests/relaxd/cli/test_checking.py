@@ -40,16 +40,16 @@ def project(model: str) -> Path:
 
 @pytest.fixture
 def gates(monkeypatch: pytest.MonkeyPatch) -> list[GateOutcome]:
-    """What the comparison of two bundles finds."""
-    found: list[GateOutcome] = []
+    """Stubs the comparison of two bundles."""
+    result: list[GateOutcome] = []
 
     def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> tuple[GateOutcome, ...]:
         assert (base / "model.so").read_bytes() != (head / "model.so").read_bytes()
         assert fail_if == ("latency>5%",)
-        return tuple(found)
+        return tuple(result)
 
     monkeypatch.setattr(checking, "differ", differ)
-    return found
+    return result
 
 
 def test_the_first_merge_then_a_pull_request(
@@ -134,7 +134,7 @@ def run(script: str, tmp_path: Path, **variables: str) -> list[str]:
 
 def test_the_github_action(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
-    inputs = {name: given.get("default", "") for name, given in action["inputs"].items()}
+    inputs = {name: arguments.get("default", "") for name, arguments in action["inputs"].items()}
     inputs |= {"move": "true", "package": "relaxd.whl[compiler] server.whl"}
     lines = []
     for step in action["runs"]["steps"]:

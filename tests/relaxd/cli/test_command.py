@@ -19,7 +19,7 @@ app = typer.Typer()
 
 
 @app.command(cls=Command)
-def typed(which: str, json: Json = False) -> None:
+def parse_typed(which: str, json: Json = False) -> None:
     raise ERRORS[which][0]
 
 

@@ -1,4 +1,4 @@
-"""What people and scripts are told of an error, and the exit code that goes with it."""
+"""Errors for people and scripts, and their exit codes."""
 
 from io import StringIO
 from typing import Any
@@ -76,14 +76,14 @@ def test_a_problem_keeps_what_scripts_read() -> None:
     assert document == {"code": "job.unknown", "message": "m"}
 
 
-def rendered(error: RelaxdError, about: str | None = None) -> str:
+def render_text(error: RelaxdError, about: str | None = None) -> str:
     out = StringIO()
     Console(file=out, width=400).print(render_error(error, about))
     return out.getvalue()
 
 
 def test_people_read_what_where_and_what_to_change() -> None:
-    text = rendered(LinkError("ld failed", reason="failed", hint="make room"), "aarch64")
+    text = render_text(LinkError("ld failed", reason="failed", hint="make room"), "aarch64")
     assert text.splitlines()[0] == "error: aarch64: ld failed"
     assert "at: stage link" in text
     assert "hint: make room" in text
@@ -91,7 +91,7 @@ def test_people_read_what_where_and_what_to_change() -> None:
 
 def test_long_lists_are_cut() -> None:
     error = ImportFailed("no", reason="unsupported_op", unsupported=[f"n{i}" for i in range(50)])
-    text = rendered(error)
+    text = render_text(error)
     assert f"n{MAX_ITEMS - 1}\n" in text
     assert f"n{MAX_ITEMS}\n" not in text
     assert f"and {50 - MAX_ITEMS} more" in text
@@ -99,4 +99,4 @@ def test_long_lists_are_cut() -> None:
 
 def test_what_the_hint_lists_is_not_listed_again() -> None:
     error = UnknownTarget("no", reason="unknown", hint="one of a1, b2", known=["a1", "b2"])
-    assert rendered(error).count("a1") == 1
+    assert render_text(error).count("a1") == 1

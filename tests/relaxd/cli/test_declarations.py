@@ -36,27 +36,27 @@ def test_the_switch_for_the_flavour_is_the_option() -> None:
 
 
 def test_the_switches_for_weights_are_options() -> None:
-    given = read_request(weights=WeightForm.INT4, weights_error=0.05)
-    assert given == read_request(options=["weights=int4", "weights_error=0.05"])
-    assert (given.options.weights, given.options.weights_error) == (WeightForm.INT4, 0.05)
+    arguments = read_request(weights=WeightForm.INT4, weights_error=0.05)
+    assert arguments == read_request(options=["weights=int4", "weights_error=0.05"])
+    assert (arguments.options.weights, arguments.options.weights_error) == (WeightForm.INT4, 0.05)
     with pytest.raises(DeclarationError, match="weights_error"):
         read_request(weights_error=0.05)
 
 
 def test_calibration_is_an_option() -> None:
-    given = read_request(weights=WeightForm.INT4, options=["calibration=gptq"])
-    assert given.options.calibration is Calibration.GPTQ
+    arguments = read_request(weights=WeightForm.INT4, options=["calibration=gptq"])
+    assert arguments.options.calibration is Calibration.GPTQ
 
 
 def test_the_switches_for_precision_are_options() -> None:
-    given = read_request(precision=Precision.BFLOAT16, precision_error=0.05)
-    assert given == read_request(options=["precision=bfloat16", "precision_error=0.05"])
+    arguments = read_request(precision=Precision.BFLOAT16, precision_error=0.05)
+    assert arguments == read_request(options=["precision=bfloat16", "precision_error=0.05"])
     with pytest.raises(DeclarationError, match="precision_error"):
         read_request(precision_error=0.05)
-    given = read_request(
+    arguments = read_request(
         precision=Precision.INT8, precision_error=0.05, precision_over=PrecisionOver.KEEP
     )
-    assert given.options.precision_over is PrecisionOver.KEEP
+    assert arguments.options.precision_over is PrecisionOver.KEEP
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_the_switches_for_precision_are_options() -> None:
         (["seq=16, 128,512", "batch=4"], {"batch": [4], "seq": [16, 128, 512]}),
     ],
 )
-def test_a_grid_is_an_option_of_the_profile(given: list[str], grid: object) -> None:
+def test_a_grid_is_an_option_of_the_profile(arguments: list[str], grid: object) -> None:
     wanted = CompileRequest.of(options={"seed": 7, "profile": {"grid": grid}})
-    assert read_request(grid=given, options=["seed=7"]) == wanted
-    assert read_request(grid=given, options=["seed=7", "profile=true"]) == wanted
+    assert read_request(grid=arguments, options=["seed=7"]) == wanted
+    assert read_request(grid=arguments, options=["seed=7", "profile=true"]) == wanted
 
 
 def test_nothing_declared_is_the_default() -> None:
@@ -91,7 +91,7 @@ def test_nothing_declared_is_the_default() -> None:
         ({"grid": ["auto"], "options": ["profile=false"]}, "options.profile", "exclude"),
     ],
 )
-def test_a_mistake_names_its_field(given: dict[str, Any], field: str, message: str) -> None:
+def test_a_mistake_names_its_field(arguments: dict[str, Any], field: str, message: str) -> None:
     with pytest.raises(DeclarationError, match=message) as caught:
-        read_request(**given)
+        read_request(**arguments)
     assert caught.value.field == field

@@ -27,12 +27,12 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_what_changed_is_listed(relaxd: Any, builds: tuple[Path, Path]) -> None:
     base, head = map(str, builds)
-    found = json.loads(relaxd("diff", base, head, "--seconds", "0", "--json").out)
-    assert {change["name"] for change in found["kernels"]} >= {"fused_panel_matmul_relu"}
-    assert found["dims"] == [{"name": "batch", "base": "1:", "head": "1:8"}]
-    assert found["options"] == [{"name": "seed", "base": 0, "head": 3}]
-    assert found["toolchain"] == []
-    (output,) = found["outputs"]
+    result = json.loads(relaxd("diff", base, head, "--seconds", "0", "--json").out)
+    assert {change["name"] for change in result["kernels"]} >= {"fused_panel_matmul_relu"}
+    assert result["dims"] == [{"name": "batch", "base": "1:", "head": "1:8"}]
+    assert result["options"] == [{"name": "seed", "base": 0, "head": 3}]
+    assert result["toolchain"] == []
+    (output,) = result["outputs"]
     assert output["max_abs"] > 0
     assert output["cosine"] < 1
 
@@ -64,15 +64,15 @@ def test_builds_for_another_machine_are_compared_but_not_run(
         manifest.write_text(json.dumps(document))
     gates = ("--fail-if", "latency>5%", "--fail-if", "cosine<0.999", "--fail-if", "size>0.0001%")
     ended = relaxd("diff", *map(str, folders), *gates, "--format", "json")
-    found = json.loads(ended.out)
-    latency, cosine, size = found["gates"]
+    result = json.loads(ended.out)
+    latency, cosine, size = result["gates"]
     assert (latency["failed"], cosine["failed"]) == (False, False)
-    assert "s390x" in found["not_run"]
-    assert found["not_run"] in latency["said"]
-    assert found["not_run"] in cosine["said"]
+    assert "s390x" in result["not_run"]
+    assert result["not_run"] in latency["said"]
+    assert result["not_run"] in cosine["said"]
     assert ended.code == (4 if size["failed"] else 0)
-    assert found["kernels"]
-    assert found["not_run"] in ended.err
+    assert result["kernels"]
+    assert result["not_run"] in ended.err
     assert "Neither build was run" in relaxd("diff", *map(str, folders), "--format", "md").out
 
 

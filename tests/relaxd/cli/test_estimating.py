@@ -42,9 +42,9 @@ def test_the_document(relaxd: Any, bundle: Path) -> None:
     ],
 )
 def test_what_cannot_be_told_is_a_mistake_of_the_caller(
-    relaxd: Any, bundle: Path, given: list[str], message: str
+    relaxd: Any, bundle: Path, arguments: list[str], message: str
 ) -> None:
-    ended = relaxd("estimate", str(bundle), *given)
+    ended = relaxd("estimate", str(bundle), *arguments)
     assert ended.code == 2
     assert message in " ".join(ended.err.split())
 

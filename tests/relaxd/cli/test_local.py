@@ -78,7 +78,7 @@ def test_the_document_has_the_digest_that_a_service_would_publish(
 
 
 def test_samples_count_in_the_request(relaxd: Any, model: str, child: list[CompileJob]) -> None:
-    """As from Python: other samples make another action key."""
+    """Samples count as from Python: other samples make another action key."""
     Path("own.npz").write_bytes(b"samples")
     assert relaxd("compile", model, "--samples", "own.npz").code == 0
     assert child[0].request["samples"] == f"sha256:{sha256(b'samples').hexdigest()}"

@@ -10,7 +10,7 @@ from relaxd.cli import progress
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What a terminal is shown."""
+    """Capture what a terminal shows."""
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=100)
     monkeypatch.setattr(progress, "stderr", lambda: console)

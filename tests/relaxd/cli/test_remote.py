@@ -89,8 +89,8 @@ def test_detach_then_look_around(served: Any, model: str) -> None:
     ]
     assert job in served("jobs", "list", "--limit", "5").out
     assert job in [
-        found["id"]
-        for found in served("jobs", "list", "--state", "succeeded", "--json").json["jobs"]
+        result["id"]
+        for result in served("jobs", "list", "--state", "succeeded", "--json").json["jobs"]
     ]
     digest = served("jobs", "show", job, "--json").json["builds"][0]["artifact"]["digest"]
     shown = served("jobs", "show", job, columns=80).out.splitlines()
@@ -173,8 +173,8 @@ def test_the_reproducer_of_a_mismatch_is_pulled_beside_the_output(
     assert served("compile", model, "--dim", "n=1:83", "-o", "other").code == 1, "it is replaced"
     Path("mine.reproducer").mkdir()
     Path("mine.reproducer/thesis.tex").write_text("precious")
-    kept = served("compile", model, "--dim", "n=1:84", "-o", "mine")
-    assert "reproducer: relaxd/bundles@sha256:" in kept.err
+    retained = served("compile", model, "--dim", "n=1:84", "-o", "mine")
+    assert "reproducer: relaxd/bundles@sha256:" in retained.err
     assert Path("mine.reproducer/thesis.tex").exists()
 
 

@@ -21,14 +21,14 @@ REPORTS = st.dictionaries(
 )
 
 
-def rendered(report: dict[str, Any]) -> str:
+def render_text(report: dict[str, Any]) -> str:
     out = StringIO()
     Console(file=out, width=300).print(render_report(report))
     return out.getvalue()
 
 
 def test_facts_then_tables() -> None:
-    text = rendered(
+    text = render_text(
         {
             "supported": False,
             "nodes": [{"op": "Add", "why": None}, {"op": "Foo[1]", "why": "no importer"}],
@@ -48,4 +48,4 @@ def test_facts_then_tables() -> None:
 
 @given(report=REPORTS)
 def test_no_report_is_too_odd(report: dict[str, Any]) -> None:
-    rendered(report)
+    render_text(report)

@@ -76,9 +76,11 @@ def test_the_table_of_kernels_has_their_work_and_the_machine_its_peaks(
     (bundle / "profile.json").write_text(json.dumps(profile))
     shown = relaxd("show", str(bundle)).out
     lines = shown.splitlines()
-    at = next(at for at, line in enumerate(lines) if line.rstrip().endswith("fused_matmul"))
-    assert "2 M   3.0 MiB  81 % memory" in lines[at]
-    assert lines[at + 1].strip() == "matmul 6x16: a<b>, [bold]c"
+    index = next(
+        index for index, line in enumerate(lines) if line.rstrip().endswith("fused_matmul")
+    )
+    assert "2 M   3.0 MiB  81 % memory" in lines[index]
+    assert lines[index + 1].strip() == "matmul 6x16: a<b>, [bold]c"
     assert "peaks of this machine: 232 GFLOP/s, 41 GB/s from memory" in shown
 
 
@@ -104,7 +106,7 @@ def test_errors_are_listed_by_point_and_output(relaxd: Any, bundle: Path) -> Non
     outputs = [output("exact", 0.0, 0.0), output("near", 0.0, 0.125)]
     seal(bundle, "numerics.json", {"verdict": "passed", "outputs": outputs})
     lines = relaxd("show", str(bundle)).out.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("DIMS  near"))
+    start = next(index for index, line in enumerate(lines) if line.startswith("DIMS  near"))
     assert lines[start - 1].strip() == "Share of the tolerance used"
     assert lines[start].split() == ["DIMS", "near", "exact"]
     assert [line.split() for line in lines[start + 1 : start + 3]] == [
@@ -116,8 +118,8 @@ def test_errors_are_listed_by_point_and_output(relaxd: Any, bundle: Path) -> Non
 def test_weights_in_fewer_bits_state_what_they_save_and_change(relaxd: Any, bundle: Path) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     layers = {f"w{i}": {"form": "int4", "shape": [1024, 512], "bytes": 320 << 10} for i in range(3)}
-    kept = {f"k{i}": "other operators read it too" for i in range(6)}
-    stored = {"form": "int4", "block": 32, "layers": layers, "kept": kept}
+    retained = {f"k{i}": "other operators read it too" for i in range(6)}
+    stored = {"form": "int4", "block": 32, "layers": layers, "kept": retained}
     output = {"name": "y", "error": 0.0871, "max_abs": 0.5, "cosine": 0.99621, "argmax": 0.975}
     weights = {"form": "int4", "error": 0.0871, "limit": 0.1, "outputs": [output]}
     (bundle / "manifest.json").write_text(json.dumps({**manifest, "stored": stored}))
@@ -206,8 +208,8 @@ def test_at_80_columns_no_name_is_folded(
     seal(bundle, "numerics.json", {"verdict": "passed", "outputs": [judged]})
     monkeypatch.setenv("COLUMNS", "80")
     shown = relaxd("show", str(bundle)).out
-    for whole in (names[0], "batch=128 seq=1024", "last_hidden_state"):
-        assert whole in shown
+    for full in (names[0], "batch=128 seq=1024", "last_hidden_state"):
+        assert full in shown
     assert "vm.builtin" not in shown
     assert "virtual machine" in shown
 
@@ -215,11 +217,11 @@ def test_at_80_columns_no_name_is_folded(
 def test_layers_that_stay_for_their_error_are_counted_apart() -> None:
     groups = (AloneReport(("a", "b"), 0.03, kept=True), AloneReport(("c",), 0.01))
     precision = WeightsReport("int8", fallback=FallbackReport(0.0608, 0.01, groups))
-    kept = {"a": "0.03", "b": "0.03", "few": "it has fewer than 8 columns"}
+    retained = {"a": "0.03", "b": "0.03", "few": "it has fewer than 8 columns"}
     report = Report(
         "model",
         TargetReport("native"),
-        narrow=QuantizedReport("int8", 1, kept, bfloat16=2),
+        narrow=QuantizedReport("int8", 1, retained, bfloat16=2),
         numerics=NumericsReport(precision=precision),
     )
     console = Console(width=100, file=io.StringIO(), record=True)

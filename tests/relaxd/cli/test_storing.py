@@ -11,8 +11,8 @@ ABSENT = digest_of(b"never stored")
 
 def test_a_pin_is_made_listed_and_removed(served, api):
     digest = api.upload(b"weights to keep")
-    made = served("pin", digest, "--why", "in production", "--days", "3", "--json")
-    (pin,) = made.json["pins"]
+    created = served("pin", digest, "--why", "in production", "--days", "3", "--json")
+    (pin,) = created.json["pins"]
     assert (pin["digest"], pin["why"]) == (digest, "in production")
     assert pin["expires_at"] > pin["created_at"]
     assert digest in served("pin", "--list").out
@@ -59,6 +59,6 @@ def test_a_folder_is_checked(relaxd, tmp_path):
     assert (done.code, "1 sound blobs" in done.out) == (0, True)
     name = digest.removeprefix("sha256:")
     (tmp_path / "data/store/blobs/sha256" / name[:2] / name).write_bytes(b"Sound")
-    found = relaxd("check", "--data-dir", "data", "--json")
-    assert (found.code, found.json["corrupt"]) == (1, [digest])
+    result = relaxd("check", "--data-dir", "data", "--json")
+    assert (result.code, result.json["corrupt"]) == (1, [digest])
     assert relaxd("check", "--data-dir", "data").code == 0, "what is bad was set aside"

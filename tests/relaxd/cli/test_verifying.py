@@ -106,7 +106,7 @@ def skopeo(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def copied(source: str, destination: str, scratch: Path) -> None:
+def copy_bundle(source: str, destination: str, scratch: Path) -> None:
     """Copy an artifact from registry to registry, by way of a folder of its own."""
     skopeo("--src-tls-verify=false", f"docker://{source}", f"dir:{scratch}")
     skopeo("--dest-tls-verify=false", f"dir:{scratch}", f"docker://{destination}")
@@ -130,8 +130,8 @@ def test_a_bundle_copied_to_another_registry_and_back_is_verified(
         mirror = other.url.removeprefix("http://")
         for tag, each in ((f"v{number}", each) for number, each in enumerate((digest, *signed))):
             there = f"{mirror}/relaxd/net:{tag}"
-            copied(f"{home}/relaxd/bundles@{each}", there, tmp_path / f"out-{tag}")
-            copied(there, f"{home}/relaxd/back:{tag}", tmp_path / f"back-{tag}")
+            copy_bundle(f"{home}/relaxd/bundles@{each}", there, tmp_path / f"out-{tag}")
+            copy_bundle(there, f"{home}/relaxd/back:{tag}", tmp_path / f"back-{tag}")
             if tag == "v0":
                 ended = served("verify", there, *trusted, "--json")
                 assert (ended.code, ended.json["error"]["part"]) == (1, "envelope")

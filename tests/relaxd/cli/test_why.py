@@ -5,7 +5,7 @@ from typing import Any
 from relaxd.contract.action import ActionKey
 
 
-def built(served: Any, model: str, folder: str, *declared: str) -> str:
+def build_bundle(served: Any, model: str, folder: str, *declared: str) -> str:
     """The digest of the action key of a build whose bundle is in the folder."""
     ended = served("compile", model, "-o", folder, "--json", *declared)
     (build,) = ended.json["builds"]
@@ -14,7 +14,7 @@ def built(served: Any, model: str, folder: str, *declared: str) -> str:
 
 def test_the_differing_parts_are_named_with_both_values(served: Any, model: str) -> None:
     for folder, dim in (("a", "n=1:8"), ("b", "n=1:9")):
-        built(served, model, folder, "--dim", dim)
+        build_bundle(served, model, folder, "--dim", dim)
     ended = served("why", "a", "b")
     assert ended.code == 0
     part, one, other = ended.out.splitlines()[1].split()
@@ -25,7 +25,7 @@ def test_the_differing_parts_are_named_with_both_values(served: Any, model: str)
 
 
 def test_keys_bundles_and_folders_are_the_same_thing(served: Any, model: str) -> None:
-    key = built(served, model, "a", "--dim", "n=3")
+    key = build_bundle(served, model, "a", "--dim", "n=3")
     job = served("jobs", "list", "--json").json["jobs"][0]
     bundle = job["builds"][0]["artifact"]["digest"]
     for ref in (key, bundle, job["id"]):
@@ -39,7 +39,7 @@ def test_what_names_no_bundle_is_refused(served: Any) -> None:
 
 
 def test_parts_that_belie_their_digest_are_refused(served: Any, model: str) -> None:
-    built(served, model, "a", "--dim", "n=4")
+    build_bundle(served, model, "a", "--dim", "n=4")
     path = Path("a/manifest.json")
     manifest = json.loads(path.read_text())
     manifest["action_key"]["parts"]["model"] = "sha256:" + "0" * 64

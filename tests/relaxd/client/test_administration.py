@@ -49,11 +49,11 @@ def test_operators_make_tenants_and_their_tokens(guarded: House, operator: Clien
     changed = operator.set_tenant("vision", running=2, stored_bytes=None)
     assert (changed["running"], changed["stored_bytes"]) == (2, None)
     assert "vision" in [tenant["name"] for tenant in operator.tenants()]
-    made = operator.create_token("ci", ["read", "admin"], days=30, tenant="vision")
-    with Client(guarded.live.url, token=made["token"]) as admin:
-        assert [token["id"] for token in admin.tokens()] == [made["id"]]
-        new = admin.rotate_token(made["id"], overlap_hours=1)
-        assert admin.revoke_token(made["id"])["revoked_at"]
+    created = operator.create_token("ci", ["read", "admin"], days=30, tenant="vision")
+    with Client(guarded.live.url, token=created["token"]) as admin:
+        assert [token["id"] for token in admin.tokens()] == [created["id"]]
+        new = admin.rotate_token(created["id"], overlap_hours=1)
+        assert admin.revoke_token(created["id"])["revoked_at"]
         with pytest.raises(ServerError) as ended:
             admin.whoami()
         assert ended.value.status == 401

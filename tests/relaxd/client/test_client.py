@@ -19,16 +19,16 @@ def test_compile_wait_and_pull(client: Client, tmp_path: Path) -> None:
     job = client.compile(model, dims={"n": (1, 8)}, targets=["x86-64-v2", "x86-64-v3"])
     assert job.wait(20).state is State.SUCCEEDED
     assert job.document["name"] == "net.onnx"
-    place = job.pull("x86-64-v3", tmp_path / "out")
-    assert (place / "model.so").read_bytes() == b"a model from a file" + b"x86-64-v3"
-    assert {path.name for path in place.iterdir()} == {
+    folder = job.pull("x86-64-v3", tmp_path / "out")
+    assert (folder / "model.so").read_bytes() == b"a model from a file" + b"x86-64-v3"
+    assert {path.name for path in folder.iterdir()} == {
         "manifest.json",
         "model.so",
         "profile.json",
         "numerics.json",
     }
     assert client.pull(job.id, tmp_path / "again", "x86-64-v2") == tmp_path / "again"
-    assert [found.id for found in client.jobs(limit=1)] == [job.id]
+    assert [result.id for result in client.jobs(limit=1)] == [job.id]
     assert client.job(job.id).state is State.SUCCEEDED
 
 

@@ -14,14 +14,14 @@ from tests.service.live import MODEL, Live
 
 def test_compile_on_a_service(api: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api.announce()
-    heard: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
     monkeypatch.setenv("RELAXD_SERVER", api.url)
     bundles = relaxd.compile(
         MODEL,
         tmp_path / "out",
         dims={"n": "1:8"},
         targets=["x86-64-v2", "x86-64-v3"],
-        on_progress=lambda target, message: heard.append((target, message)),
+        on_progress=lambda target, message: received.append((target, message)),
     )
     assert list(bundles) == ["x86-64-v2", "x86-64-v3"]
     bundle = bundles["x86-64-v3"]
@@ -29,8 +29,8 @@ def test_compile_on_a_service(api: Live, tmp_path: Path, monkeypatch: pytest.Mon
     assert (bundle.path / "model.so").read_bytes() == MODEL + b"x86-64-v3"
     assert bundle.digest.startswith("sha256:")
     assert bundle.numerics.status == "executed"
-    assert ("x86-64-v2", "import") in heard
-    assert ("x86-64-v2", "succeeded") in heard
+    assert ("x86-64-v2", "import") in received
+    assert ("x86-64-v2", "succeeded") in received
 
 
 def test_typed_builds(api: Live) -> None:
@@ -75,7 +75,7 @@ def test_uploads_are_reported_by_bytes(api: Live, monkeypatch: pytest.MonkeyPatc
     from relaxd.client import upload
 
     monkeypatch.setattr(upload, "CHUNK", 1000)
-    heard: list[tuple[int, int]] = []
+    received: list[tuple[int, int]] = []
     with Client(api.url) as client:
-        client.compile(bytes(2500), on_upload=lambda done, total: heard.append((done, total)))
-    assert heard == [(1000, 2500), (2000, 2500), (2500, 2500)]
+        client.compile(bytes(2500), on_upload=lambda done, total: received.append((done, total)))
+    assert received == [(1000, 2500), (2000, 2500), (2500, 2500)]

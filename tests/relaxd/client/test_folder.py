@@ -9,7 +9,7 @@ from relaxd.client.folder import replacing
 from relaxd.contract.manifest import FILENAME
 
 
-def listed(folder: Path) -> list[str]:
+def list_values(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
@@ -17,7 +17,7 @@ def test_a_new_folder_appears_whole(tmp_path: Path) -> None:
     with replacing(tmp_path / "deep" / "out") as fresh:
         (fresh / "model.so").write_bytes(b"new")
         assert not (tmp_path / "deep" / "out").exists()
-    assert listed(tmp_path / "deep") == ["out", "out/model.so"]
+    assert list_values(tmp_path / "deep") == ["out", "out/model.so"]
 
 
 def test_an_older_bundle_is_replaced_with_nothing_left_of_it(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_an_older_bundle_is_replaced_with_nothing_left_of_it(tmp_path: Path) -> 
     (old / "stale").write_text("")
     with replacing(old) as fresh:
         (fresh / "model.so").write_bytes(b"new")
-    assert listed(tmp_path) == ["out", "out/model.so"]
+    assert list_values(tmp_path) == ["out", "out/model.so"]
 
 
 def test_a_failure_leaves_the_older_bundle(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_failure_leaves_the_older_bundle(tmp_path: Path) -> None:
 
     with pytest.raises(ConnectionResetError):
         half(old)
-    assert listed(tmp_path) == ["out", f"out/{FILENAME}"]
+    assert list_values(tmp_path) == ["out", f"out/{FILENAME}"]
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -53,14 +53,14 @@ def test_what_is_no_bundle_is_never_deleted(tmp_path: Path, kind: str) -> None:
     else:
         path.mkdir()
         (path / "mine").write_text("")
-    before = listed(tmp_path)
+    before = list_values(tmp_path)
     with pytest.raises(PullError, match="in the way"), replacing(path):
         pytest.fail("never entered")
-    assert listed(tmp_path) == before
+    assert list_values(tmp_path) == before
 
 
 def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with replacing(tmp_path / "out") as fresh:
         (fresh / "a").write_text("")
-    assert listed(tmp_path) == ["out", "out/a"]
+    assert list_values(tmp_path) == ["out", "out/a"]

@@ -74,16 +74,16 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_file_arrives(api: Live, transport: Transport, tmp_path: Path) -> None:
-    heard: list[tuple[int, int]] = []
+    received: list[tuple[int, int]] = []
     pull(
         transport,
         NAME,
         bundle(api),
         tmp_path / "a" / "out",
-        report=lambda done, total: heard.append((done, total)),
+        report=lambda done, total: received.append((done, total)),
     )
     assert content(tmp_path / "a" / "out") == FILES
-    assert heard[-1] == (10, 10)
+    assert received[-1] == (10, 10)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["out"]
 
 
@@ -103,9 +103,9 @@ def test_an_older_bundle_is_replaced_and_anything_else_is_not(
     assert content(out) == FILES
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
-    for place in (tmp_path / "mine", tmp_path / "mine" / "thesis.tex"):
+    for position in (tmp_path / "mine", tmp_path / "mine" / "thesis.tex"):
         with pytest.raises(PullError, match="in the way"):
-            pull(transport, NAME, bundle(api), place)
+            pull(transport, NAME, bundle(api), position)
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
 
 
@@ -193,10 +193,10 @@ class Breaking(Transport):
         with super().stream(method, path, **options) as answer:
             if self.breaks:
                 self.breaks -= 1
-                whole = answer.iter_bytes
+                full = answer.iter_bytes
 
                 def part() -> Iterator[bytes]:
-                    yield next(whole(100))
+                    yield next(full(100))
                     raise httpx.ReadError("broken off")
 
                 answer.iter_bytes = part  # type: ignore[method-assign,assignment]
@@ -205,11 +205,17 @@ class Breaking(Transport):
 
 def test_a_download_goes_on_where_it_broke_off(api: Live, tmp_path: Path) -> None:
     data: bytes = bytes(range(250))
-    heard: list[tuple[int, int]] = []
+    received: list[tuple[int, int]] = []
     transport = Breaking(api.url)
     digest = bundle(api, {"model.so": data})
-    pull(transport, NAME, digest, tmp_path / "out", report=lambda *told: heard.append(told))
+    pull(
+        transport,
+        NAME,
+        digest,
+        tmp_path / "out",
+        report=lambda *reported: received.append(reported),
+    )
     transport.close()
     assert content(tmp_path / "out") == {"model.so": data}
     assert transport.asked == [None, "bytes=100-", "bytes=200-"]
-    assert heard == [(100, 250), (200, 250), (250, 250), (250, 250)]
+    assert received == [(100, 250), (200, 250), (250, 250), (250, 250)]

@@ -22,23 +22,23 @@ DOCUMENTS = st.dictionaries(
 )
 
 
-def reordered(value):
+def reorder(value):
     if isinstance(value, dict):
-        return {key: reordered(item) for key, item in reversed(value.items())}
-    return [reordered(item) for item in value] if isinstance(value, list) else value
+        return {key: reorder(item) for key, item in reversed(value.items())}
+    return [reorder(item) for item in value] if isinstance(value, list) else value
 
 
 @given(DOCUMENTS)
 def test_a_digest_does_not_depend_on_the_order_of_keys(parts):
-    assert ActionKey(parts).digest == ActionKey(reordered(parts)).digest
+    assert ActionKey(parts).digest == ActionKey(reorder(parts)).digest
     assert is_digest(ActionKey(parts).digest)
 
 
 @given(DOCUMENTS, DOCUMENTS)
-def test_digests_differ_exactly_where_some_part_does(one, other):
-    assert (ActionKey(one).digest == ActionKey(other).digest) == (differences(one, other) == [])
-    mirrored = [(each.part, each.want, each.have) for each in differences(other, one)]
-    assert [(each.part, each.have, each.want) for each in differences(one, other)] == mirrored
+def test_digests_differ_exactly_where_some_part_does(lhs, rhs):
+    assert (ActionKey(lhs).digest == ActionKey(rhs).digest) == (differences(lhs, rhs) == [])
+    mirrored = [(each.part, each.want, each.have) for each in differences(rhs, lhs)]
+    assert [(each.part, each.have, each.want) for each in differences(lhs, rhs)] == mirrored
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_digests_differ_exactly_where_some_part_does(one, other):
         ({"a": {"b": {"c": [1]}}}, {"a": {"b": {"c": [2]}}}, ["a.b.c"]),
     ],
 )
-def test_the_part_that_differs_is_named(one, other, names):
-    assert [each.part for each in differences(one, other)] == names
+def test_the_part_that_differs_is_named(lhs, rhs, names):
+    assert [each.part for each in differences(lhs, rhs)] == names
 
 
 def test_canonical_bytes():

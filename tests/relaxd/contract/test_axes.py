@@ -11,7 +11,7 @@ NAMES = st.sampled_from(["n", "m", "batch", "min", "max"])
 LEAVES = st.integers(0, 50).map(str) | NAMES
 
 
-def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def combine(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     infix = st.tuples(parts, st.sampled_from("+-*"), parts).map(lambda t: f"({t[0]}{t[1]}{t[2]})")
     divided = st.tuples(parts, st.sampled_from(["//", "%"]), st.integers(1, 9)).map(
         lambda t: f"({t[0]} {t[1]} {t[2]})"
@@ -22,14 +22,14 @@ def combined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return infix | divided | called
 
 
-EXPRESSIONS = st.recursive(LEAVES, combined, max_leaves=6)
+EXPRESSIONS = st.recursive(LEAVES, combine, max_leaves=6)
 VALUES = st.fixed_dictionaries(
     {name: st.integers(0, 100) for name in ("n", "m", "batch", "min", "max")}
 )
 
 
 def meaning(text: str, values: dict[str, int]) -> int:
-    """What Python says, with the functions out of the way of dims called min and max."""
+    """Evaluate in Python, with the functions out of the way of dims called min and max."""
     renamed = text.replace("min(", "least(").replace("max(", "most(")
     return eval(renamed, {"__builtins__": {}, "least": min, "most": max}, dict(values))
 

@@ -31,11 +31,11 @@ FULL = profile({"batch": 1, "seq": 8}, {"batch": 8, "seq": 512})
 
 
 def test_the_terms_are_summed_and_a_dim_of_one_value_may_be_left_out() -> None:
-    found = FULL.estimate({"batch": 4, "seq": 300})
-    assert found.ms == pytest.approx(0.5 + 0.01 * 4 * 300 + 2e-5 * 300**2)
-    assert (found.error_median, found.error_max) == (0.02, 0.07)
-    assert found.dims == {"batch": 4, "seq": 300, "width": 4}
-    assert FULL.estimate({"batch": 4, "seq": 300, "width": 4}) == found
+    result = FULL.estimate({"batch": 4, "seq": 300})
+    assert result.ms == pytest.approx(0.5 + 0.01 * 4 * 300 + 2e-5 * 300**2)
+    assert (result.error_median, result.error_max) == (0.02, 0.07)
+    assert result.dims == {"batch": 4, "seq": 300, "width": 4}
+    assert FULL.estimate({"batch": 4, "seq": 300, "width": 4}) == result
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_terms_are_summed_and_a_dim_of_one_value_may_be_left_out() -> None:
         ({"batch": 1, "seq": 8, "width": 5}, "range", "width=5 is outside"),
     ],
 )
-def test_nothing_is_guessed(dims: dict[str, int], reason: str, message: str) -> None:
+def test_nothing_is_extrapolated(dims: dict[str, int], reason: str, message: str) -> None:
     with pytest.raises(EstimateError, match=message) as refused:
         FULL.estimate(dims)
     assert refused.value.reason == reason

@@ -95,9 +95,9 @@ def test_what_is_malformed_is_a_bundle_error(change):
 
 
 @pytest.mark.parametrize("other", [None, [], {}, {"schema_version": 2}, {"schema_version": "1"}])
-def test_another_schema(other):
+def test_another_schema(rhs):
     with pytest.raises(BundleError, match="schema version") as caught:
-        Manifest.from_json(other)
+        Manifest.from_json(rhs)
     assert "rebuild" in str(caught.value)
 
 

@@ -33,9 +33,9 @@ def test_other_programs_read_the_tar(tmp_path: Path) -> None:
         data = packed.read()
     assert len(data) % tarfile.RECORDSIZE == 0
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-        found = {member.name: archive.extractfile(member).read() for member in archive}
-    assert found == FILES
-    assert list(found) == sorted(FILES)
+        results = {member.name: archive.extractfile(member).read() for member in archive}
+    assert results == FILES
+    assert list(results) == sorted(FILES)
 
 
 def test_any_piece_is_that_of_the_whole(tmp_path: Path) -> None:

@@ -51,11 +51,11 @@ def test_quotes_come_off_again(name: str) -> None:
 
 
 @given(st.lists(usable, min_size=1, max_size=4))
-def test_a_spec_is_read_as_it_is_written(found: list[str]) -> None:
-    spec = TensorSpec("x", "float32", tuple(Axis(f"2*{quote_name(name)}+1") for name in found))
+def test_a_spec_is_read_as_it_is_written(result: list[str]) -> None:
+    spec = TensorSpec("x", "float32", tuple(Axis(f"2*{quote_name(name)}+1") for name in result))
     assert TensorSpec.of("x", spec.text) == spec
     assert TensorSpec.from_json(spec.to_json()) == spec
-    assert [axis.dims for axis in spec.shape] == [{name} for name in found]
+    assert [axis.dims for axis in spec.shape] == [{name} for name in result]
 
 
 def test_what_an_option_needs_no_quotes_for() -> None:

@@ -1,4 +1,4 @@
-"""Layers in narrow precision, as the manifest states them."""
+"""Quantized layers of a manifest."""
 
 from typing import Any
 

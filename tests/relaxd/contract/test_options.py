@@ -54,5 +54,5 @@ def test_an_unknown_option_names_those_known() -> None:
 
 
 def test_every_field_counts_in_an_identity() -> None:
-    """What was left out stands in the document as its default."""
+    """Options that were left out stand in the document as defaults."""
     assert CompileOptions().to_json().keys() == CompileOptions.__dataclass_fields__.keys()

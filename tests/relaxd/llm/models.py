@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models
 
 import compiler
 from relaxd.contract.options import CompileOptions, Flavour, StateForm
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, Original, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, Original, fill, grown
 
 END = WORDS - 1
 LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789{}[]" .,:;|!-ABCDEHIKLNRSTY'
@@ -18,11 +18,11 @@ TEMPLATE = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}|{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
-KINDS = {"filled": (filled, FILLED_DIMS), "grown": (grown, GROWN_DIMS)}
+KINDS = {"filled": (fill, FILLED_DIMS), "grown": (grown, GROWN_DIMS)}
 
 
-def built(folder: Path, kind: str, flavour: Flavour | None = None) -> Path:
-    """A bundle of the kind, of this machine's own flavour unless another is given."""
+def build(folder: Path, kind: str, flavour: Flavour | None = None) -> Path:
+    """A bundle of the kind, of this machine's own backend unless another is given."""
     model, dims = KINDS[kind]
     options = replace(QUICK, flavour=flavour)
     compiler.compile_model(model(), output=folder / kind, dims=dims, options=options)
@@ -33,19 +33,19 @@ def tokenizer(folder: Path) -> Path:
     """A folder with a tokenizer, its template and the token at which texts end."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = {letter: index for index, letter in enumerate(LETTERS)} | {"<end>": END}
-    made = Tokenizer(models.BPE(vocabulary, [], unk_token="!"))
-    made.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    made.add_special_tokens(["<end>"])
-    made.save(str(folder / "tokenizer.json"))
+    created = Tokenizer(models.BPE(vocabulary, [], unk_token="!"))
+    created.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    created.add_special_tokens(["<end>"])
+    created.save(str(folder / "tokenizer.json"))
     settings = {"eos_token": "<end>", "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return folder
 
 
 def greedy(kind: str, prompt: list[int], count: int) -> list[int]:
-    """What ONNX Runtime answers, the most probable token each time."""
+    """Generate with ONNX Runtime, the most probable token each time."""
     original = Original(KINDS[kind][0]())
-    found = [int(np.argmax(original.step(prompt)[-1]))]
-    while len(found) < count and found[-1] != END:
-        found.append(int(np.argmax(original.step(found[-1:])[-1])))
-    return found
+    results = [int(np.argmax(original.step(prompt)[-1]))]
+    while len(results) < count and results[-1] != END:
+        results.append(int(np.argmax(original.step(results[-1:])[-1])))
+    return results

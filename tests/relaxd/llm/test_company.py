@@ -11,7 +11,7 @@ from relaxd.contract.options import CacheForm
 from relaxd.llm import Engine, Sampling, Speculation
 from relaxd.llm.generation import Generation
 from tests.gguf_files import WORDS
-from tests.invariant_models import rounded_decoder
+from tests.invariant_models import quantized_decoder
 
 TOKENS = 24
 
@@ -21,7 +21,7 @@ def prompts() -> list[list[int]]:
     draw = np.random.default_rng(9)
     shared = draw.integers(0, WORDS, 40).tolist()
     own = [draw.integers(0, WORDS, int(length)).tolist() for length in (1, 3, 20, 36, 90, 200)]
-    return [*own, *(shared + some for some in own[:4]), own[2] * 3, own[1] * 9]
+    return [*own, *(shared + several for several in own[:4]), own[2] * 3, own[1] * 9]
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
     seen: dict[int, list[bytes]] = defaultdict(list)
     take = Generation.take
 
-    def noting(made: Generation, given: "np.ndarray[Any, Any]", room: int) -> int:
-        seen[id(made)].append(given.tobytes())
-        return take(made, given, room)
+    def noting(created: Generation, arguments: "np.ndarray[Any, Any]", room: int) -> int:
+        seen[id(created)].append(arguments.tobytes())
+        return take(created, arguments, room)
 
     monkeypatch.setattr(Generation, "take", noting)
     return seen
@@ -42,16 +42,16 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[bytes]]:
 def test_scores_in_company_are_those_alone(
     tmp_path: Path, scores: dict[int, list[bytes]], cache: CacheForm
 ) -> None:
-    bundle, sampling = rounded_decoder(tmp_path, cache), Sampling(max_tokens=TOKENS)
+    bundle, sampling = quantized_decoder(tmp_path, cache), Sampling(max_tokens=TOKENS)
     with Engine.open(bundle, threads=1, sequences=1, sharing=False) as engine:
         alone = [engine.generate(prompt, sampling) for prompt in prompts()]
-        for made in alone:
-            made.text()
+        for created in alone:
+            created.text()
     drafts = Speculation.parse("ngram:4")
     with Engine.open(bundle, threads=2, sequences=5, speculate=drafts) as engine:
         batched = [engine.generate(prompt, sampling) for prompt in prompts()]
-        for made in batched:
-            made.text()
+        for created in batched:
+            created.text()
     for one, other in zip(alone, batched, strict=True):
         assert one.tokens == other.tokens
         assert scores[id(one)] == scores[id(other)]

@@ -1,4 +1,4 @@
-"""How many guesses pay."""
+"""How many draft tokens are profitable."""
 
 import numpy as np
 import pytest
@@ -38,18 +38,18 @@ def test_calls_of_more_rows_than_are_known() -> None:
 
 
 def test_what_is_measured_grows_with_the_rows() -> None:
-    class Places:
-        held = 0
+    class Slots:
+        stored = 0
 
         def extend(self, slot: int, tokens: list[int]) -> Logits:
-            assert self.held == 0
-            self.held = len(tokens)
+            assert self.stored == 0
+            self.stored = len(tokens)
             return np.zeros(1)
 
         def truncate(self, slot: int, length: int) -> None:
-            self.held = length
+            self.stored = length
 
-    costs = measure_costs(Places(), 5)
+    costs = measure_costs(Slots(), 5)
     assert len(costs.rows) == 5
     assert costs.rows[0] == 1.0
     assert sorted(costs.rows) == list(costs.rows)

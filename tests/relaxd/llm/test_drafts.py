@@ -1,4 +1,4 @@
-"""Guesses of what comes next."""
+"""Sources of draft tokens."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from tests.relaxd.llm.models import KINDS, greedy
 
 
 def answer(prompt: list[int], *tokens: int) -> Generation:
-    made = Generation(prompt, Sampling(), None, frozenset())
-    made.tokens += tokens
-    return made
+    created = Generation(prompt, Sampling(), None, frozenset())
+    created.tokens += tokens
+    return created
 
 
 @pytest.mark.parametrize(
@@ -37,35 +37,35 @@ def test_what_stood_behind_the_same_tokens(
 
 
 def test_an_answer_that_goes_on() -> None:
-    lookup, made = Lookup(), answer([1, 2, 3, 4], 2)
-    assert lookup.draft(made, 2) == []
-    made.tokens += [3]
-    assert lookup.draft(made, 2) == [4, 2]
-    made.tokens += [4, 2, 3]
-    assert lookup.draft(made, 2) == [4, 2]
-    lookup.forget(made)
-    assert lookup.draft(made, 1) == [4]
+    lookup, created = Lookup(), answer([1, 2, 3, 4], 2)
+    assert lookup.draft(created, 2) == []
+    created.tokens += [3]
+    assert lookup.draft(created, 2) == [4, 2]
+    created.tokens += [4, 2, 3]
+    assert lookup.draft(created, 2) == [4, 2]
+    lookup.forget(created)
+    assert lookup.draft(created, 1) == [4]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_guesses_its_own_answer(language_models: dict[str, Path], kind: str) -> None:
+def test_a_model_drafts_its_own_answer(language_models: dict[str, Path], kind: str) -> None:
     model = relaxd.load(language_models[kind], threads=1)
     drafter = SmallModel(slots_of(model, 1, 40), piece=4)
     prompt = [3, 1, 4, 1, 5, 9]
-    made = answer(prompt, 7)
+    generation = answer(prompt, 7)
     # The prompt comes in pieces of 4.
-    assert drafter.draft(made, 3) == []
+    assert drafter.draft(generation, 3) == []
     after = greedy(kind, [*prompt, 7], 12)
-    assert drafter.draft(made, 3) == after[:3]
-    made.tokens += [*after[:2], 11]
-    assert drafter.draft(made, 3) == greedy(kind, made.sequence, 3)
+    assert drafter.draft(generation, 3) == after[:3]
+    generation.tokens += [*after[:2], 11]
+    assert drafter.draft(generation, 3) == greedy(kind, generation.sequence, 3)
     # Of one that is over, the place is free again.
-    drafter.forget(made)
+    drafter.forget(generation)
     other = answer([2, 4], 6)
     assert drafter.draft(other, 4) == greedy(kind, [2, 4, 6], 4)
     assert drafter.draft(answer_of_length(other, 38), 4) == []
 
 
-def answer_of_length(made: Generation, length: int) -> Generation:
-    made.tokens += [1] * (length - len(made.sequence))
-    return made
+def answer_of_length(created: Generation, length: int) -> Generation:
+    created.tokens += [1] * (length - len(created.sequence))
+    return created

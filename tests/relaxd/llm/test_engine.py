@@ -23,7 +23,7 @@ from relaxd.llm.generation import Finish
 from relaxd.llm.matching import Matcher
 from relaxd.loader.model import Model
 from relaxd.loader.state import State
-from tests.relaxd.llm.models import END, KINDS, built, greedy
+from tests.relaxd.llm.models import END, KINDS, build, greedy
 
 CAPACITY = 40
 
@@ -36,8 +36,8 @@ def engine(language_models: dict[str, Path]) -> Iterator[Engine]:
         sequences=3,
         capacity=CAPACITY,
         threads=1,
-    ) as made:
-        yield made
+    ) as created:
+        yield created
 
 
 def prompts(count: int) -> list[list[int]]:
@@ -47,7 +47,7 @@ def prompts(count: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_requests_together_get_what_each_gets_alone(
+def test_requests_at_once_get_what_each_gets_alone(
     language_models: dict[str, Path], kind: str
 ) -> None:
     asked = prompts(7)
@@ -55,55 +55,55 @@ def test_requests_together_get_what_each_gets_alone(
     with Engine.open(
         language_models[kind], language_models["tokenizer"], sequences=3, threads=1
     ) as engine:
-        made = [
+        created = [
             engine.generate(prompt, Sampling(max_tokens=length))
             for prompt, length in zip(asked, lengths, strict=True)
         ]
-        for each in made:
+        for each in created:
             each.text()
-    for each, prompt, length in zip(made, asked, lengths, strict=True):
+    for each, prompt, length in zip(created, asked, lengths, strict=True):
         assert each.tokens == greedy(kind, prompt, length)
 
 
 def test_a_library_on_the_virtual_machine(tmp_path: Path) -> None:
     prompts = [[5, 6, 7, 8], [1, 2], [9, 9, 9, 9, 9, 9]]
-    with Engine.open(built(tmp_path, "filled", Flavour.VM), sequences=3, threads=1) as engine:
+    with Engine.open(build(tmp_path, "filled", Flavour.VM), sequences=3, threads=1) as engine:
         answers = [engine.generate(prompt, Sampling(max_tokens=16)) for prompt in prompts]
-        found = [[piece.token for piece in answer] for answer in answers]
-    assert found == [greedy("filled", prompt, 16) for prompt in prompts]
+        results = [[piece.token for piece in answer] for answer in answers]
+    assert results == [greedy("filled", prompt, 16) for prompt in prompts]
 
 
 def test_long_prompts_come_in_pieces(language_models: dict[str, Path]) -> None:
     prompt = (prompts(3)[0] * 30)[:30]
-    with Engine.open(language_models["filled"], threads=1) as whole:
+    with Engine.open(language_models["filled"], threads=1) as full:
         # The model takes 24 tokens a call at most.
-        assert whole._piece == 24
-        model = whole.model
-        found = whole.generate(prompt, Sampling(max_tokens=4))
-        found.text()
+        assert full._piece == 24
+        model = full.model
+        result = full.generate(prompt, Sampling(max_tokens=4))
+        result.text()
     with Engine(model, piece=7) as engine:
         pieces = engine.generate(prompt, Sampling(max_tokens=4))
         pieces.text()
-    assert found.tokens == pieces.tokens == greedy("filled", prompt, 4)
+    assert result.tokens == pieces.tokens == greedy("filled", prompt, 4)
 
 
 def test_the_seed_decides_what_is_drawn(engine: Engine) -> None:
-    drawn = Sampling(temperature=1, top_k=20, top_p=0.9, seed=5, max_tokens=12)
-    one = engine.generate("Hello", drawn)
+    sampled = Sampling(temperature=1, top_k=20, top_p=0.9, seed=5, max_tokens=12)
+    one = engine.generate("Hello", sampled)
     first = one.text()
-    assert engine.generate("Hello", drawn).text() == first
+    assert engine.generate("Hello", sampled).text() == first
     assert engine.generate("Hello", Sampling(1.0, seed=6, max_tokens=12)).text() != first
 
 
 def test_an_answer_ends_where_the_caches_are_full(engine: Engine) -> None:
     prompt = prompts(2)[0][:9]
-    made = engine.generate(prompt)
-    made.text()
-    assert made.tokens == greedy("filled", prompt, len(made.tokens))
-    if made.tokens[-1] != END:
-        assert made.finish is Finish.LENGTH
+    created = engine.generate(prompt)
+    created.text()
+    assert created.tokens == greedy("filled", prompt, len(created.tokens))
+    if created.tokens[-1] != END:
+        assert created.finish is Finish.LENGTH
         # The last token needs no place: nothing is computed from it.
-        assert len(prompt) + len(made.tokens) == CAPACITY + 1
+        assert len(prompt) + len(created.tokens) == CAPACITY + 1
 
 
 def test_what_does_not_fit_is_refused_at_once(engine: Engine) -> None:
@@ -129,17 +129,17 @@ class Slow:
 
 def test_cancelling_makes_room_for_the_next(engine: Engine) -> None:
     slow = Slow()
-    made = engine.generate("abc", Sampling(max_tokens=30), slow)
+    created = engine.generate("abc", Sampling(max_tokens=30), slow)
     slow.came.acquire()
     others = [engine.generate([index], Sampling(max_tokens=5)) for index in range(4)]
-    made.cancel()
+    created.cancel()
     for _ in range(40):
         slow.go.release()
     texts = [other.text() for other in others]
     assert len(texts) == 4
     for index, other in enumerate(others):
         assert other.tokens == greedy("filled", [index], 5)
-    assert made.finish is Finish.CANCELLED
+    assert created.finish is Finish.CANCELLED
     assert len(slow.pieces) <= 4
 
 
@@ -188,9 +188,9 @@ def test_a_failure_ends_its_answers_and_no_more(
     with pytest.raises(ExecutionError, match="fell over"):
         engine.generate("ab").text()
     monkeypatch.setattr(State, "step", step)
-    made = engine.generate([4, 5], Sampling(max_tokens=3))
-    made.text()
-    assert made.tokens == greedy("filled", [4, 5], 3)
+    created = engine.generate([4, 5], Sampling(max_tokens=3))
+    created.text()
+    assert created.tokens == greedy("filled", [4, 5], 3)
 
 
 def test_more_sequences_than_the_batch_admits(language_models: dict[str, Path]) -> None:
@@ -213,25 +213,25 @@ def test_text_takes_a_tokenizer(language_models: dict[str, Path]) -> None:
 
 def test_stops(engine: Engine) -> None:
     prompt = prompts(4)[1]
-    whole = engine.generate(prompt, Sampling(max_tokens=8)).text()
-    assert len(whole) > 4
-    stop = whole[2:4]
-    made = engine.generate(prompt, Sampling(stop=(stop,)))
-    assert made.text() == whole[: whole.find(stop)]
-    assert made.finish is Finish.STOP
+    full = engine.generate(prompt, Sampling(max_tokens=8)).text()
+    assert len(full) > 4
+    stop = full[2:4]
+    created = engine.generate(prompt, Sampling(stop=(stop,)))
+    assert created.text() == full[: full.find(stop)]
+    assert created.finish is Finish.STOP
 
 
 def test_a_conversation(engine: Engine) -> None:
     assert engine.text is not None
     talk: list[dict[str, object]] = [{"role": "user", "content": "Hey"}]
     prompt = engine.text.encode("user: Hey|assistant: ", special=False)
-    made = engine.chat(talk, Sampling(max_tokens=5))
-    made.text()
-    assert made.tokens == greedy("filled", prompt, 5)
+    created = engine.chat(talk, Sampling(max_tokens=5))
+    created.text()
+    assert created.tokens == greedy("filled", prompt, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_important_requests_take_places_of_others_which_go_on_later(
+def test_important_requests_preempt_others_which_go_on_later(
     language_models: dict[str, Path], kind: str
 ) -> None:
     slow = Slow()
@@ -246,18 +246,18 @@ def test_important_requests_take_places_of_others_which_go_on_later(
         high = [engine.generate(prompt, Sampling(max_tokens=5), priority=1) for prompt in asked[2:]]
         for _ in range(40):
             slow.go.release()
-        for made in high:
-            made.text()
+        for created in high:
+            created.text()
         low[1].text()
         while low[0].finish is None:
             slow.came.acquire()
-    assert [made.preempted for made in high] == [0, 0]
+    assert [created.preempted for created in high] == [0, 0]
     assert low[0].preempted == 1
-    for made, prompt, length in zip([*low, *high], asked, (9, 9, 5, 5), strict=True):
-        assert made.tokens == greedy(kind, prompt, length)
+    for created, prompt, length in zip([*low, *high], asked, (9, 9, 5, 5), strict=True):
+        assert created.tokens == greedy(kind, prompt, length)
 
 
-def test_what_is_over_gives_up_no_place(language_models: dict[str, Path]) -> None:
+def test_what_is_over_is_not_preempted(language_models: dict[str, Path]) -> None:
     slow = Slow()
     with Engine.open(language_models["filled"], sequences=1, threads=1) as engine:
         low = engine.generate([1], Sampling(max_tokens=3), slow)
@@ -301,12 +301,12 @@ def test_what_a_grammar_admits_beside_free_answers(engine: Engine) -> None:
     asked = prompts(6)
     pattern = Grammar.regex("[a-d]{3}[0-9]{2}")
     bound = Sampling(grammar=pattern, max_tokens=20)
-    made = [
+    created = [
         engine.generate(prompt, bound if index % 2 else Sampling(max_tokens=6))
         for index, prompt in enumerate(asked)
     ]
-    texts = [each.text() for each in made]
-    for index, (each, prompt) in enumerate(zip(made, asked, strict=True)):
+    texts = [each.text() for each in created]
+    for index, (each, prompt) in enumerate(zip(created, asked, strict=True)):
         if index % 2:
             assert re.fullmatch("[a-d]{3}[0-9]{2}", texts[index])
             assert each.finish is Finish.STOP

@@ -16,31 +16,31 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
 
 def spoken(text: Text, words: str, room: int = 99, **settings: object) -> Generation:
     """An answer whose model says these characters; `~` ends it."""
-    made = Generation([1], Sampling(**settings), text, text.ends)  # type: ignore[arg-type]
+    created = Generation([1], Sampling(**settings), text, text.ends)  # type: ignore[arg-type]
     for index, letter in enumerate(words):
-        if made.finish is None:
+        if created.finish is None:
             token = END if letter == "~" else LETTERS.index(letter)
-            made.take(np.eye(WORDS)[token], room - index)
-    return made
+            created.take(np.eye(WORDS)[token], room - index)
+    return created
 
 
 def test_a_text_ends_at_the_token_that_ends_texts(text: Text) -> None:
-    made = spoken(text, "ab c~d")
-    assert made.text() == "ab c"
-    assert made.finish is Finish.STOP
-    assert len(made.tokens) == 5
+    created = spoken(text, "ab c~d")
+    assert created.text() == "ab c"
+    assert created.finish is Finish.STOP
+    assert len(created.tokens) == 5
 
 
 def test_a_stop_is_no_part_of_the_text_nor_of_its_pieces(text: Text) -> None:
-    made = spoken(text, "abxyzcd", stop=("yz", "never"))
-    pieces = [piece.text for piece in made]
+    created = spoken(text, "abxyzcd", stop=("yz", "never"))
+    pieces = [piece.text for piece in created]
     assert "".join(pieces) == "abx"
-    assert made.finish is Finish.STOP
+    assert created.finish is Finish.STOP
 
 
 def test_what_only_looks_like_a_stop_comes_late_but_whole(text: Text) -> None:
-    made = spoken(text, "ayyzb~", stop=("yyyz",))
-    assert [piece.text for piece in made] == ["a", "", "", "yyz", "b", ""]
+    created = spoken(text, "ayyzb~", stop=("yyyz",))
+    assert [piece.text for piece in created] == ["a", "", "", "yyz", "b", ""]
 
 
 def test_lengths(text: Text) -> None:

@@ -54,35 +54,35 @@ def count_admitted(grammars: Grammars, grammar: Grammar, written: str) -> str:
     ids=str,
 )
 def test_what_may_come_next(text: Text, grammar: Grammar, written: str, following: str) -> None:
-    found = count_admitted(Grammars(text), grammar, written)
+    result = count_admitted(Grammars(text), grammar, written)
     if grammar == Grammar.json_object():
-        assert {*"0123456789],"} <= {*found} <= {*following}
+        assert {*"0123456789],"} <= {*result} <= {*following}
     else:
-        assert {*found} == {*following}
+        assert {*result} == {*following}
 
 
 def test_random_answers_match(text: Text) -> None:
     grammars, draw = Grammars(text), np.random.default_rng(2)
     for seed in range(40):
         grammar = (Grammar.schema(SCHEMA), Grammar.regex("[a-f]{2,9}(0|1)"))[seed % 2]
-        made = Generation(
+        created = Generation(
             [1],
             Sampling(temperature=2, seed=seed, max_tokens=120),
             text,
             text.ends,
             matcher=grammars.matcher(grammar),
         )
-        while made.finish is None:
-            made.take(draw.standard_normal(WORDS).astype(np.float32), 99)
-        assert made.finish is Finish.STOP
+        while created.finish is None:
+            created.take(draw.standard_normal(WORDS).astype(np.float32), 99)
+        assert created.finish is Finish.STOP
         if seed % 2:
-            assert re.fullmatch("[a-f]{2,9}[01]", made.text())
+            assert re.fullmatch("[a-f]{2,9}[01]", created.text())
             # Nothing may follow, so that the answer ends without the token that ends texts.
-            assert made.tokens[-1] != END
+            assert created.tokens[-1] != END
         else:
-            found = json.loads(made.text())
-            assert sorted(found) == ["a", "b"]
-            assert 0 <= found["a"] <= 99
+            result = json.loads(created.text())
+            assert sorted(result) == ["a", "b"]
+            assert 0 <= result["a"] <= 99
 
 
 def test_tokens_that_the_tokenizer_does_not_know_are_left_out(text: Text) -> None:

@@ -16,7 +16,7 @@ SHARED = [(7 * index + 3) % END for index in range(24)]
 
 
 class Counted:
-    """Places that count what they are asked for, and hold no rows."""
+    """Slots that count calls, and have no KV cache."""
 
     capacity = 99
     batched = True
@@ -31,8 +31,8 @@ class Counted:
     def step(self, tokens: list[list[int]]) -> list[Logits]:
         return [np.zeros((len(own), 1)) for own in tokens]
 
-    def swap(self, one: int, other: int) -> None:
-        self.calls.append(("swap", one, other, 0))
+    def swap(self, lhs: int, rhs: int) -> None:
+        self.calls.append(("swap", lhs, rhs, 0))
 
     def copy(self, source: int, target: int, length: int) -> None:
         self.calls.append(("copy", source, target, length))
@@ -44,61 +44,61 @@ class Counted:
         raise NotImplementedError
 
 
-def filled(count: int, *sequences: list[int]) -> tuple[Prefixes, list[tuple[str, int, int, int]]]:
-    """Places of which the first hold sequences, in their order of use."""
+def fill(count: int, *sequences: list[int]) -> tuple[Prefixes, list[tuple[str, int, int, int]]]:
+    """Slots of which the first hold sequences, in their order of use."""
     slots = Counted(count)
-    places = Prefixes(slots)
+    positions = Prefixes(slots)
     for slot, tokens in enumerate(sequences):
-        places.begin(slot, tokens)
-        places.extend(slot, tokens)
-        places.end(slot)
+        positions.begin(slot, tokens)
+        positions.extend(slot, tokens)
+        positions.end(slot)
     slots.calls.clear()
-    return places, slots.calls
+    return positions, slots.calls
 
 
 def test_a_running_sequence_gives_its_rows() -> None:
-    places, calls = filled(3, SHARED)
-    assert places.begin(1, [*SHARED[:20], 1, 2, 3]) == 20
+    positions, calls = fill(3, SHARED)
+    assert positions.begin(1, [*SHARED[:20], 1, 2, 3]) == 20
     assert calls == [("copy", 0, 1, 20)]
-    assert (places.length(0), places.length(1)) == (24, 20)
+    assert (positions.length(0), positions.length(1)) == (24, 20)
 
 
 def test_the_last_token_is_computed_again() -> None:
-    places, calls = filled(3, SHARED)
-    assert places.begin(1, SHARED) == 23
+    positions, calls = fill(3, SHARED)
+    assert positions.begin(1, SHARED) == 23
     assert calls == [("copy", 0, 1, 23)]
 
 
 def test_what_goes_on_is_not_copied() -> None:
-    places, calls = filled(4, [1] * 30, [2] * 30, SHARED)
-    assert places.begin(1, [*SHARED, 5]) == 24
+    positions, calls = fill(4, [1] * 30, [2] * 30, SHARED)
+    assert positions.begin(1, [*SHARED, 5]) == 24
     assert calls == [("swap", 2, 1, 0)]
-    assert [places.length(slot) for slot in range(4)] == [30, 24, 30, 0]
+    assert [positions.length(slot) for slot in range(4)] == [30, 24, 30, 0]
 
 
-def test_what_is_shared_in_part_stays_where_there_is_another_place() -> None:
-    places, calls = filled(3, SHARED)
-    assert places.begin(0, [*SHARED[:16], 9, 9]) == 16
+def test_what_is_shared_in_part_stays_where_there_is_another_slot() -> None:
+    positions, calls = fill(3, SHARED)
+    assert positions.begin(0, [*SHARED[:16], 9, 9]) == 16
     assert calls == [("copy", 0, 1, 24), ("truncate", 0, 0, 16)]
-    places, calls = filled(1, SHARED)
-    assert places.begin(0, [*SHARED[:16], 9, 9]) == 16
+    positions, calls = fill(1, SHARED)
+    assert positions.begin(0, [*SHARED[:16], 9, 9]) == 16
     assert calls == [("truncate", 0, 0, 16)]
 
 
-def test_a_new_prompt_takes_the_place_that_was_used_longest_ago() -> None:
-    places, calls = filled(3, [1] * 20, [2] * 20, [3] * 20)
-    assert places.begin(0, [1] * 18) == 17
+def test_a_new_prompt_takes_the_slot_that_was_used_longest_ago() -> None:
+    positions, calls = fill(3, [1] * 20, [2] * 20, [3] * 20)
+    assert positions.begin(0, [1] * 18) == 17
     # The second was used longest ago: the first's own tail goes there.
     assert calls == [("copy", 0, 1, 20), ("truncate", 0, 0, 17)]
-    places, calls = filled(3, [1] * 20, [2] * 20, [3] * 20)
-    assert places.begin(1, [4] * 20) == 0
+    positions, calls = fill(3, [1] * 20, [2] * 20, [3] * 20)
+    assert positions.begin(1, [4] * 20) == 0
     assert calls == [("truncate", 1, 1, 0)]
 
 
 def test_little_is_not_shared_and_nothing_where_it_is_not_wanted() -> None:
-    places, _ = filled(3, SHARED)
-    assert places.begin(1, [*SHARED[:15], *([1] * 9)]) == 0
-    assert places.begin(1, [4]) == 0
+    positions, _ = fill(3, SHARED)
+    assert positions.begin(1, [*SHARED[:15], *([1] * 9)]) == 0
+    assert positions.begin(1, [4]) == 0
     alone = Prefixes(Counted(2), share=False)
     alone.extend(0, SHARED)
     assert alone.begin(1, SHARED) == 0
@@ -110,29 +110,29 @@ def test_rows_are_those_of_the_tokens_whatever_happened_before(
 ) -> None:
     model = relaxd.load(language_models[kind], threads=1)
     draw = np.random.default_rng(5)
-    places = Prefixes(slots_of(model, 3, 64))
+    positions = Prefixes(slots_of(model, 3, 64))
     running: list[list[int]] = []
     reused = 0
     for _ in range(60):
         if running and (len(running) == 3 or draw.random() < 0.4):
             slot, last = int(draw.integers(len(running))), len(running) - 1
-            places.end(slot)
-            places.swap(last, slot)
+            positions.end(slot)
+            positions.swap(last, slot)
             running[slot] = running[last]
             running.pop()
             continue
         known = SHARED[: int(draw.integers(12, 25))]
         prompt = [*known, *draw.integers(0, END, int(draw.integers(1, 5))).tolist()]
-        done = places.begin(len(running), prompt)
+        done = positions.begin(len(running), prompt)
         reused += done
-        logits = places.extend(len(running), prompt[done:])
+        logits = positions.extend(len(running), prompt[done:])
         running.append(prompt)
         np.testing.assert_allclose(logits, behind(model, prompt), atol=1e-3)
         tokens = draw.integers(0, END, len(running)).tolist()
-        steps = [scores[-1] for scores in places.step([[token] for token in tokens])]
-        for each, token, found in zip(running, tokens, steps, strict=True):
+        steps = [scores[-1] for scores in positions.step([[token] for token in tokens])]
+        for each, token, result in zip(running, tokens, steps, strict=True):
             each.append(token)
-            np.testing.assert_allclose(found, behind(model, each), atol=1e-3)
+            np.testing.assert_allclose(result, behind(model, each), atol=1e-3)
     assert reused > 300
 
 
@@ -149,13 +149,13 @@ def test_answers_are_those_of_prompts_alone(language_models: dict[str, Path], ki
     prompts = [[*SHARED, index, 2 * index] for index in range(6)]
     words = language_models["tokenizer"]
     with Engine.open(language_models[kind], words, threads=1, sequences=3) as engine:
-        made = [engine.generate(prompt, Sampling(max_tokens=8)) for prompt in prompts]
-        for each, prompt in zip(made, prompts, strict=True):
+        created = [engine.generate(prompt, Sampling(max_tokens=8)) for prompt in prompts]
+        for each, prompt in zip(created, prompts, strict=True):
             each.text()
             assert each.tokens == greedy(kind, prompt, 8)
-        assert [each.reused for each in made] == [0] + [24] * 5
+        assert [each.reused for each in created] == [0] + [24] * 5
         # A conversation goes on behind its answer, whose last token was not computed.
-        longer = [*prompts[5], *made[5].tokens, 4]
+        longer = [*prompts[5], *created[5].tokens, 4]
         follow = engine.generate(longer, Sampling(max_tokens=4))
         follow.text()
         assert follow.tokens == greedy(kind, longer, 4)

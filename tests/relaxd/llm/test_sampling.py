@@ -28,18 +28,18 @@ def test_without_temperature_the_most_probable_token_is_taken() -> None:
     ids=str,
 )
 def test_what_may_be_chosen(sampling: Sampling, tokens: list[int], chances: list[float]) -> None:
-    found, shares = probabilities(SCORES, sampling)
-    assert found.tolist() == tokens
+    result, shares = probabilities(SCORES, sampling)
+    assert result.tolist() == tokens
     np.testing.assert_allclose(shares, chances, rtol=1e-6)
 
 
 def test_draws_follow_the_probabilities_and_the_seed() -> None:
     sampler = Sampler(Sampling(temperature=1, seed=3))
-    drawn = [sampler.choose(SCORES) for _ in range(4000)]
-    shares = np.bincount(drawn, minlength=5) / len(drawn)
+    sampled = [sampler.choose(SCORES) for _ in range(4000)]
+    shares = np.bincount(sampled, minlength=5) / len(sampled)
     np.testing.assert_allclose(shares, np.exp(SCORES), atol=0.03)
     again = Sampler(Sampling(temperature=1, seed=3))
-    assert [again.choose(SCORES) for _ in range(50)] == drawn[:50]
+    assert [again.choose(SCORES) for _ in range(50)] == sampled[:50]
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def address(language_models: dict[str, Path]) -> Iterator[str]:
 def client(address: str) -> "Iterator[openai.OpenAI]":
     import openai  # a second, in the process that needs it alone
 
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as made:
-        yield made
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as created:
+        yield created
 
 
 def regex(pattern: str) -> dict[str, Any]:
@@ -77,13 +77,13 @@ def answer_to(prompt: str, count: int) -> str:
 
 
 def test_a_completion(client: "openai.OpenAI") -> None:
-    made = client.completions.create(model=MODEL, prompt="abc", max_tokens=6, temperature=0)
-    assert made.choices[0].text == answer_to("abc", 6)
-    assert made.choices[0].finish_reason in ("length", "stop")
-    assert made.usage is not None
-    assert made.usage.prompt_tokens == 3
-    assert made.usage.completion_tokens == len(tokens_of("abc", 6))
-    assert made.usage.prompt_tokens_details is not None
+    created = client.completions.create(model=MODEL, prompt="abc", max_tokens=6, temperature=0)
+    assert created.choices[0].text == answer_to("abc", 6)
+    assert created.choices[0].finish_reason in ("length", "stop")
+    assert created.usage is not None
+    assert created.usage.prompt_tokens == 3
+    assert created.usage.completion_tokens == len(tokens_of("abc", 6))
+    assert created.usage.prompt_tokens_details is not None
     again = [
         client.completions.create(model=MODEL, prompt="abcdefghij" * 2, max_tokens=1)
         for _ in range(2)
@@ -93,12 +93,12 @@ def test_a_completion(client: "openai.OpenAI") -> None:
 
 
 def test_a_conversation(client: "openai.OpenAI") -> None:
-    made = client.chat.completions.create(
+    created = client.chat.completions.create(
         model=MODEL, messages=TALK, max_completion_tokens=7, temperature=0
     )
-    assert made.object == "chat.completion"
-    assert made.choices[0].message.role == "assistant"
-    assert made.choices[0].message.content == answer_to("user: Hi|assistant: ", 7)
+    assert created.object == "chat.completion"
+    assert created.choices[0].message.role == "assistant"
+    assert created.choices[0].message.content == answer_to("user: Hi|assistant: ", 7)
 
 
 def test_a_stream(client: "openai.OpenAI") -> None:
@@ -126,7 +126,7 @@ def test_a_stream(client: "openai.OpenAI") -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_as_a_schema_describes_it(client: "openai.OpenAI", stream: bool) -> None:
-    made: Any = client.chat.completions.create(
+    created: Any = client.chat.completions.create(
         model=MODEL,
         messages=TALK,
         max_tokens=60,
@@ -135,21 +135,21 @@ def test_an_answer_as_a_schema_describes_it(client: "openai.OpenAI", stream: boo
         response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}},
     )
     if stream:
-        text = "".join(part.choices[0].delta.content or "" for part in made)
+        text = "".join(part.choices[0].delta.content or "" for part in created)
     else:
-        text = made.choices[0].message.content
-        assert made.choices[0].finish_reason == "stop"
-    found = json.loads(text)
-    assert sorted(found) == ["a", "b"]
-    assert found["b"] in ("on", "off")
+        text = created.choices[0].message.content
+        assert created.choices[0].finish_reason == "stop"
+    result = json.loads(text)
+    assert sorted(result) == ["a", "b"]
+    assert result["b"] in ("on", "off")
 
 
 def test_answers_of_a_pattern_of_a_grammar_and_of_any_object(client: "openai.OpenAI") -> None:
     def answer(**form: Any) -> str:
-        made = client.completions.create(
+        created = client.completions.create(
             model=MODEL, prompt="ab", max_tokens=50, extra_body={"response_format": form}
         )
-        return made.choices[0].text
+        return created.choices[0].text
 
     assert re.fullmatch("x[0-9]{4}", answer(**regex("x[0-9]{4}")))
     lark = {"syntax": "lark", "definition": 'start: "a" start "b" | "c"'}
@@ -162,24 +162,24 @@ def test_answers_of_a_pattern_of_a_grammar_and_of_any_object(client: "openai.Ope
 
 def test_clients_at_once(client: "openai.OpenAI") -> None:
     prompts = ["a", "hello there", "Bb", "xyz:"]
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
 
     def ask(prompt: str) -> None:
-        made = client.completions.create(
+        created = client.completions.create(
             model=MODEL,
             prompt=prompt,
             max_tokens=9,
             temperature=0,
             extra_body={"priority": prompts.index(prompt)},
         )
-        found[prompt] = made.choices[0].text
+        result[prompt] = created.choices[0].text
 
     threads = [threading.Thread(target=ask, args=(prompt,)) for prompt in prompts]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {prompt: answer_to(prompt, 9) for prompt in prompts}
+    assert result == {prompt: answer_to(prompt, 9) for prompt in prompts}
 
 
 @pytest.mark.parametrize(
@@ -214,22 +214,22 @@ def test_refusals(
     "body", [b"{", b"[]", b"{}", b'{"messages": []}', b'{"messages": [{"content": "a"}]}']
 )
 def test_bodies_that_are_no_requests(address: str, body: bytes) -> None:
-    found = plain_http.post(f"{address}/v1/chat/completions", content=body)
-    assert found.status_code == 400
-    assert found.json()["error"]["type"] == "invalid_request_error"
+    result = plain_http.post(f"{address}/v1/chat/completions", content=body)
+    assert result.status_code == 400
+    assert result.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_paths_that_are_not_there(address: str) -> None:
-    found = plain_http.post(f"{address}/v1/embeddings", json={})
-    assert found.status_code == 404
-    assert found.json()["error"]["message"] == "POST /v1/embeddings: Not Found"
+    result = plain_http.post(f"{address}/v1/embeddings", json={})
+    assert result.status_code == 404
+    assert result.json()["error"]["message"] == "POST /v1/embeddings: Not Found"
     assert plain_http.get(f"{address}/v1/completions").status_code == 405
 
 
-def test_a_client_that_leaves_frees_its_place(address: str) -> None:
-    asked = {"prompt": "ab", "max_tokens": 60, "temperature": 0, "stream": True}
+def test_a_client_that_leaves_frees_its_position(address: str) -> None:
+    ask_app = {"prompt": "ab", "max_tokens": 60, "temperature": 0, "stream": True}
     for _ in range(4):
-        with httpx.stream("POST", f"{address}/v1/completions", json=asked) as response:
+        with httpx.stream("POST", f"{address}/v1/completions", json=ask_app) as response:
             next(response.iter_lines())
     deadline = time.monotonic() + 20
     while 'state="running"} 0.0' not in plain_http.get(f"{address}/metrics").text:
@@ -246,13 +246,13 @@ def test_a_client_that_leaves_within_its_request(
     with socket.create_connection((url.host, url.port)) as connection:
         connection.sendall(head.encode())
     deadline = time.monotonic() + 20
-    while cancelled(plain_http.get(f"{address}/metrics").text) <= cancelled(before):
+    while count_cancelled(plain_http.get(f"{address}/metrics").text) <= count_cancelled(before):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert not caplog.records
 
 
-def cancelled(metrics: str) -> float:
+def count_cancelled(metrics: str) -> float:
     lines = [line for line in metrics.splitlines() if 'total{finish="cancelled"}' in line]
     return float(lines[0].split()[1]) if lines else 0.0
 
@@ -266,18 +266,18 @@ def test_the_model_and_what_is_measured(client: "openai.OpenAI", address: str) -
     assert plain_http.get(f"{address}/healthz").json() == {"status": "ok"}
 
 
-def test_guesses_are_counted_and_change_nothing(client: "openai.OpenAI", address: str) -> None:
-    before = counted(address, "accepted")
+def test_drafts_are_counted_and_change_nothing(client: "openai.OpenAI", address: str) -> None:
+    before = read_count(address, "accepted")
     form = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "(abcdefgh){3}"}}
-    made = client.completions.create(
+    created = client.completions.create(
         model=MODEL, prompt="ab", max_tokens=24, extra_body={"response_format": form}
     )
-    assert made.choices[0].text == "abcdefgh" * 3
-    assert counted(address, "accepted") > before
-    assert counted(address, "drafted") >= counted(address, "accepted")
+    assert created.choices[0].text == "abcdefgh" * 3
+    assert read_count(address, "accepted") > before
+    assert read_count(address, "drafted") >= read_count(address, "accepted")
 
 
-def counted(address: str, kind: str) -> float:
+def read_count(address: str, kind: str) -> float:
     shown = plain_http.get(f"{address}/metrics").text
     start = f'relaxd_llm_tokens_total{{kind="{kind}"}} '
     return sum(float(line.removeprefix(start)) for line in shown.splitlines() if start in line)
@@ -288,15 +288,15 @@ def test_too_many_requests_and_an_engine_that_is_closed(language_models: dict[st
         language_models["filled"], language_models["tokenizer"], sequences=1, waiting=0, threads=1
     ) as engine:
         app = create_app(engine, MODEL)
-        refused = asked(app, "/v1/completions", {"prompt": "ab"})
-    closed = asked(app, "/v1/completions", {"prompt": "ab"})
+        refused = ask_app(app, "/v1/completions", {"prompt": "ab"})
+    closed = ask_app(app, "/v1/completions", {"prompt": "ab"})
     assert (refused.status_code, closed.status_code) == (429, 503)
     assert refused.json()["error"]["type"] == "rate_limit_error"
     assert closed.json()["error"]["code"] == "run.closed"
     assert [1 <= int(each.headers["retry-after"]) <= 60 for each in (refused, closed)] == [True] * 2
 
 
-def asked(app: Any, path: str, document: Any) -> httpx.Response:
+def ask_app(app: Any, path: str, document: Any) -> httpx.Response:
     """The answer of an app without a server."""
 
     async def post() -> httpx.Response:

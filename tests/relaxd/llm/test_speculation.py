@@ -1,4 +1,4 @@
-"""Guesses change no answer, and are made where they pay."""
+"""Draft tokens do not change completions, and are made where they are profitable."""
 
 from pathlib import Path
 
@@ -32,12 +32,12 @@ class Oracle:
     def __init__(self, answers: dict[tuple[int, ...], list[int]]) -> None:
         self._answers = answers
 
-    def draft(self, made: Generation, most: int) -> list[int]:
-        begun = len(made.tokens)
-        known = self._answers[made.prompt][begun : begun + most]
+    def draft(self, created: Generation, most: int) -> list[int]:
+        begun = len(created.tokens)
+        known = self._answers[created.prompt][begun : begun + most]
         return [token if (begun + i) % 3 else (token + 1) % END for i, token in enumerate(known, 1)]
 
-    def forget(self, made: Generation) -> None:
+    def forget(self, created: Generation) -> None:
         pass
 
 
@@ -62,7 +62,9 @@ def loaded(request: pytest.FixtureRequest, language_models: dict[str, Path]) -> 
 
 
 @pytest.mark.parametrize("source", ["ngram", "draft", "oracle"])
-def test_greedy_answers_are_those_without_guesses(loaded: tuple[str, Model], source: str) -> None:
+def test_greedy_completions_are_those_without_draft_tokens(
+    loaded: tuple[str, Model], source: str
+) -> None:
     kind, model = loaded
     asked = prompts(6)
     want = [greedy(kind, prompt, 20) for prompt in asked]
@@ -71,12 +73,15 @@ def test_greedy_answers_are_those_without_guesses(loaded: tuple[str, Model], sou
     with Engine(model, sequences=2, speculate=speculate, draft=draft) as engine:
         if source == "oracle":
             foresee(engine, asked, want)
-        made = [engine.generate(prompt, Sampling(max_tokens=20)) for prompt in asked]
-        for each in made:
+        created = [engine.generate(prompt, Sampling(max_tokens=20)) for prompt in asked]
+        for each in created:
             each.text()
-    for each, answer in zip(made, want, strict=True):
+    for each, answer in zip(created, want, strict=True):
         assert each.tokens[: len(answer)] == answer
-    drafted, accepted = sum(each.drafted for each in made), sum(each.accepted for each in made)
+    drafted, accepted = (
+        sum(each.drafted for each in created),
+        sum(each.accepted for each in created),
+    )
     assert 0 <= accepted <= drafted
     if source == "draft":
         # Its model is the same; what stands behind an end was guessed too.
@@ -90,25 +95,25 @@ def test_drawn_answers_are_those_of_the_same_seed(loaded: tuple[str, Model], sou
     _, model = loaded
     asked = prompts(6)
     draft_tokens = (NGRAM, None) if source == "oracle" else (DRAFT, model)
-    drawn: list[list[list[int]]] = []
+    sampled: list[list[list[int]]] = []
     accepted = 0
     for speculate, draft in ((None, None), draft_tokens):
         with Engine(model, sequences=2, speculate=speculate, draft=draft) as engine:
-            if source == "oracle" and drawn:
-                foresee(engine, asked, drawn[0])
-            made = [
+            if source == "oracle" and sampled:
+                foresee(engine, asked, sampled[0])
+            created = [
                 engine.generate(prompt, Sampling(0.7, top_k=8, seed=seed, max_tokens=20))
                 for seed, prompt in enumerate(asked)
             ]
-            for each in made:
+            for each in created:
                 each.text()
-        drawn.append([each.tokens for each in made])
-        accepted = sum(each.accepted for each in made)
-    assert drawn[0] == drawn[1]
+        sampled.append([each.tokens for each in created])
+        accepted = sum(each.accepted for each in created)
+    assert sampled[0] == sampled[1]
     assert accepted > 20
 
 
-def test_guesses_keep_to_grammars(language_models: dict[str, Path]) -> None:
+def test_drafts_keep_to_grammars(language_models: dict[str, Path]) -> None:
     words = language_models["tokenizer"]
     fixed = Grammar.regex("the same (text|word) again, the same (text|word) again")
     answers = []
@@ -117,13 +122,13 @@ def test_guesses_keep_to_grammars(language_models: dict[str, Path]) -> None:
             language_models["filled"], words, threads=1, sequences=2, speculate=speculate
         ) as engine:
             bound = Sampling(grammar=fixed, max_tokens=60)
-            made = [engine.generate(prompt, bound) for prompt in ("the same", "ab", "c")]
-            answers.append([each.text() for each in made])
+            created = [engine.generate(prompt, bound) for prompt in ("the same", "ab", "c")]
+            answers.append([each.text() for each in created])
     assert answers[0] == answers[1]
-    assert made[0].accepted > 10
+    assert created[0].accepted > 10
 
 
-def test_answers_end_within_guesses(language_models: dict[str, Path]) -> None:
+def test_answers_end_within_drafts(language_models: dict[str, Path]) -> None:
     words = language_models["tokenizer"]
     ends = []
     for speculate in (None, NGRAM):
@@ -131,32 +136,32 @@ def test_answers_end_within_guesses(language_models: dict[str, Path]) -> None:
             language_models["filled"], words, threads=1, capacity=40, speculate=speculate
         ) as engine:
             bound = Grammar.regex("(abcd){6,}")
-            made = [
+            created = [
                 engine.generate("abcdabcd", Sampling(grammar=bound, **settings))
                 for settings in ({}, {"max_tokens": 7}, {"stop": ("cda",)})
             ]
-            ends.append([(each.text(), each.finish, each.tokens) for each in made])
+            ends.append([(each.text(), each.finish, each.tokens) for each in created])
             assert engine._batch._speculator is None or not engine._batch._speculator._rates
     assert ends[0] == ends[1]
-    assert sum(each.accepted for each in made) > 5, ends
-    assert len(made[1].tokens) <= 7
+    assert sum(each.accepted for each in created) > 5, ends
+    assert len(created[1].tokens) <= 7
 
 
-def test_what_is_wrong_all_the_time_is_not_guessed_for_a_while() -> None:
+def test_what_is_wrong_all_the_time_is_not_drafted_for_a_while() -> None:
     class Wrong:
-        def draft(self, made: Generation, most: int) -> list[int]:
+        def draft(self, created: Generation, most: int) -> list[int]:
             return [0] * most
 
-        def forget(self, made: Generation) -> None:
+        def forget(self, created: Generation) -> None:
             pass
 
     speculator = Speculator(4, Wrong(), COSTS, batched=True)
-    made = Generation([1], Sampling(), None, frozenset())
+    created = Generation([1], Sampling(), None, frozenset())
     counts = []
     for _ in range(100):
-        (draft,) = speculator.draft_tokens([made], 9)
+        (draft,) = speculator.draft_tokens([created], 9)
         counts.append(len(draft))
-        speculator.judge(made, len(draft), 0)
+        speculator.judge(created, len(draft), 0)
     assert counts[0] == 2
     assert sum(count > 0 for count in counts) < 15
 

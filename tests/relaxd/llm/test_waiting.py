@@ -11,24 +11,24 @@ def request(priority: int = 0) -> Generation:
 
 def waiting(*priorities: int) -> tuple[Waiting, list[Generation]]:
     queue = Waiting()
-    made = [request(priority) for priority in priorities]
-    for each in made:
+    created = [request(priority) for priority in priorities]
+    for each in created:
         queue.add(each)
-    return queue, made
+    return queue, created
 
 
 def order(queue: Waiting) -> list[Generation]:
-    found = []
+    results = []
     while len(queue):
         following = queue.next()
         assert queue.take() is following is not None
-        found.append(following)
-    return found
+        results.append(following)
+    return results
 
 
 def test_the_greatest_priority_first_then_who_came_first() -> None:
-    queue, made = waiting(0, 5, 0, -1, 5)
-    assert order(queue) == [made[index] for index in (1, 4, 0, 2, 3)]
+    queue, created = waiting(0, 5, 0, -1, 5)
+    assert order(queue) == [created[index] for index in (1, 4, 0, 2, 3)]
     assert queue.take() is None
 
 
@@ -44,16 +44,16 @@ def test_none_waits_for_ever() -> None:
 
 
 def test_who_ran_before_is_in_front_of_equals() -> None:
-    queue, made = waiting(0, 0, 0)
+    queue, created = waiting(0, 0, 0)
     first = queue.take()
-    assert first is made[0]
+    assert first is created[0]
     queue.add(first)
-    assert order(queue) == made
-    assert not any(each.settled for each in made)
+    assert order(queue) == created
+    assert not any(each.settled for each in created)
 
 
 def test_who_left_is_removed() -> None:
-    queue, made = waiting(0, 1)
-    made[1].cancel()
-    assert queue.remove_cancelled() == [made[1]]
-    assert order(queue) == [made[0]]
+    queue, created = waiting(0, 1)
+    created[1].cancel()
+    assert queue.remove_cancelled() == [created[1]]
+    assert order(queue) == [created[0]]

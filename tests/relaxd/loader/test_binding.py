@@ -199,7 +199,7 @@ def test_shapes_that_are_too_many_to_remember_are_counted(monkeypatch):
     assert checked.unverified_runs == 4
 
 
-def test_threads_count_together():
+def test_threads_count_in_parallel():
     checked = Binding((declared.spec("a=float32[n]"),), (declared.dim("n=1:"),), {"n": 4})
     array = np.zeros(5, "float32")
     with ThreadPoolExecutor(4) as pool:
@@ -214,9 +214,9 @@ def test_inputs_that_calls_share_are_checked_once_and_decide_dims_of_the_others(
     with pytest.raises(InputError, match="has size 9; n must be"):
         model.beside({"cache": np.zeros((9, 5), np.float32)})
     cache = np.zeros((3, 5), np.float32)
-    kept, others = model.beside({"cache": cache})
-    assert list(kept) == ["cache"]
-    assert kept["cache"] is cache
+    retained, others = model.beside({"cache": cache})
+    assert list(retained) == ["cache"]
+    assert retained["cache"] is cache
     x = np.zeros((3, 5), np.float32)
     assert others.arrays({"x": x})[0] is x
     assert (others.unverified_runs, model.unverified_runs) == (1, 1)
@@ -236,11 +236,11 @@ def test_axes_of_two_unknown_dims_are_checked_once_a_call_decides_one():
 
 def test_an_input_with_a_default_may_be_left_out():
     specs = (declared.spec("x=float32[n]"), TensorSpec("seed", "int64", (), default=3))
-    found = Binding(specs, (declared.dim("n=1:8"),))
+    result = Binding(specs, (declared.dim("n=1:8"),))
     x = np.zeros(2, np.float32)
-    assert [np.asarray(array).tolist() for array in found.arrays({"x": x})] == [[0, 0], 3]
-    assert found.arrays({"x": x, "seed": np.array(5)})[1] == 5
+    assert [np.asarray(array).tolist() for array in result.arrays({"x": x})] == [[0, 0], 3]
+    assert result.arrays({"x": x, "seed": np.array(5)})[1] == 5
     with pytest.raises(InputError, match="missing input 'x'"):
-        found.arrays({"seed": np.array(5)})
+        result.arrays({"seed": np.array(5)})
     with pytest.raises(InputError, match="no input 'sed'"):
-        found.arrays({"x": x, "sed": np.array(5)})
+        result.arrays({"x": x, "sed": np.array(5)})

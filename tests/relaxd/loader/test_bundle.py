@@ -134,7 +134,7 @@ def test_digests_of_files_of_every_size(tmp_path, size):
     assert sha256_of(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()
 
 
-def listed(directory: Path, files: dict[str, bytes]) -> Bundle:
+def list_values(directory: Path, files: dict[str, bytes]) -> Bundle:
     """A bundle of files, the library among them, under a manifest of its own."""
     for name, content in files.items():
         (directory / name).write_bytes(content)
@@ -149,7 +149,7 @@ def listed(directory: Path, files: dict[str, bytes]) -> Bundle:
 @pytest.mark.parametrize("size", [0, 9, 1 << 17, (1 << 17) + 1, 1 << 20, (1 << 20) + 1])
 @pytest.mark.parametrize("name", ["model.so", "weights.bin"])
 def test_a_file_of_any_size_is_compared(tmp_path, name, size):
-    bundle = listed(tmp_path, {name: bytes(size)})
+    bundle = list_values(tmp_path, {name: bytes(size)})
     bundle.verify()
     assert bundle.content(name) == bytes(size)
     if size:
@@ -160,7 +160,7 @@ def test_a_file_of_any_size_is_compared(tmp_path, name, size):
 
 def test_what_is_opened_is_what_was_compared(tmp_path):
     small, large = b"library", bytes(2 << 20)
-    bundle = listed(tmp_path, {"model.so": small, "weights.bin": b"weights"})
+    bundle = list_values(tmp_path, {"model.so": small, "weights.bin": b"weights"})
     bundle.verify()
     (tmp_path / "model.so").write_bytes(b"another")
     assert Path(own_copy(bundle, "model.so")).read_bytes() == small
@@ -169,27 +169,27 @@ def test_what_is_opened_is_what_was_compared(tmp_path):
     (tmp_path / "weights.bin").write_bytes(b"others!")
     with pytest.raises(BundleError, match="changed while"):
         bundle.content("weights.bin")
-    bundle = listed(tmp_path, {"model.so": large})
+    bundle = list_values(tmp_path, {"model.so": large})
     bundle.verify()
     (tmp_path / "model.so").write_bytes(large[1:] + b"x")
     assert Path(own_copy(bundle, "model.so")).read_bytes() == large
 
 
 def test_a_library_that_is_held_is_compared_and_not_copied(tmp_path):
-    bundle = listed(tmp_path, {"model.so": b"library"})
-    held = {bundle.manifest.files["model.so"].sha256}
-    bundle.verify(held)
+    bundle = list_values(tmp_path, {"model.so": b"library"})
+    stored = {bundle.manifest.files["model.so"].sha256}
+    bundle.verify(stored)
     assert not bundle.copies
     assert Path(own_copy(bundle, "model.so")).read_bytes() == b"library"
     (tmp_path / "model.so").write_bytes(b"another")
     with pytest.raises(BundleError, match="does not have the sha256"):
-        bundle.verify(held)
+        bundle.verify(stored)
     with pytest.raises(BundleError, match="changed while"):
         own_copy(bundle, "model.so")
 
 
 def test_a_copy_that_nobody_takes_is_closed(tmp_path):
-    bundle = listed(tmp_path, {"model.so": b"library"})
+    bundle = list_values(tmp_path, {"model.so": b"library"})
     bundle.verify()
     (descriptor,) = bundle.copies.values()
     bundle.close()
@@ -209,7 +209,7 @@ def test_a_refused_load_leaves_no_copy(doctored):
 
 @pytest.mark.parametrize("name", ["kernels.json", "model.h", "LICENSES"])
 def test_reports_are_compared_by_size_at_once_and_by_content_when_read(tmp_path, name):
-    bundle = listed(tmp_path, {name: b"{}"})
+    bundle = list_values(tmp_path, {name: b"{}"})
     bundle.verify()
     assert bundle.report(name) == b"{}"
     (tmp_path / name).write_bytes(b"[]")
@@ -226,11 +226,11 @@ def test_reports_are_compared_by_size_at_once_and_by_content_when_read(tmp_path,
 
 
 def test_a_report_that_is_not_listed(tmp_path):
-    assert listed(tmp_path, {}).report("kernels.json") is None
+    assert list_values(tmp_path, {}).report("kernels.json") is None
 
 
 def test_a_library_by_the_name_of_a_report_is_compared(tmp_path):
-    bundle = listed(tmp_path, {"LICENSES": b"library"})
+    bundle = list_values(tmp_path, {"LICENSES": b"library"})
     bundle = Bundle(str(tmp_path), dataclasses.replace(bundle.manifest, library="LICENSES"))
     (tmp_path / "LICENSES").write_bytes(b"another")
     with pytest.raises(BundleError, match="does not have the sha256"):

@@ -170,8 +170,8 @@ def test_an_archive_is_for_programs_that_link_it():
 
 def test_this_machine_is_probed_without_harm():
     for device in ("cuda", "rocm", "opencl", "metal", "webgpu"):
-        found = probe(device)
-        assert found is None or isinstance(found.devices, tuple)
+        result = probe(device)
+        assert result is None or isinstance(result.devices, tuple)
 
 
 def test_numbers_compare_as_versions():

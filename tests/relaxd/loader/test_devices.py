@@ -40,7 +40,7 @@ class OpenCl(SimpleNamespace):
         return 0
 
     def clGetDeviceIDs(  # noqa: N802
-        self, platform: Any, kind: Any, entries: int, found: Any, count: Any
+        self, platform: Any, kind: Any, entries: int, result: Any, count: Any
     ) -> int:
         count._obj.value = self.cpus if kind.value == 1 << 1 else self.all
         return 0

@@ -1,4 +1,4 @@
-"""What users read when a check of the compiled code fails."""
+"""Messages of checks of the compiled code."""
 
 import pytest
 
@@ -33,8 +33,8 @@ VECTOR = TENSOR.replace("(1, n)", "(n,)").replace("shape[1]", "shape[0]")
         ("out of memory", "out of memory"),
     ],
 )
-def test_errors_in_words(error: str, told: str) -> None:
-    assert explain(error, {"n": 3, "a": 2}) == told
+def test_errors_in_words(error: str, reported: str) -> None:
+    assert explain(error, {"n": 3, "a": 2}) == reported
 
 
 def test_a_model_without_dims() -> None:

@@ -21,9 +21,9 @@ def test_the_memory_is_of_large_pages(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(1 << 25))
     content = large_pages.read(tmp_path / "file")
     entries = Path("/proc/self/smaps").read_text().split("VmFlags:")
-    held = next(entry for entry in entries if f"{content.ctypes.data:x}-" in entry)
+    stored = next(entry for entry in entries if f"{content.ctypes.data:x}-" in entry)
     # The kernel may be out of large pages; what was asked for stands in the entry's flags.
-    flags = entries[entries.index(held) + 1].splitlines()[0].split()
+    flags = entries[entries.index(stored) + 1].splitlines()[0].split()
     assert "hg" in flags
 
 

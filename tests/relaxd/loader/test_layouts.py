@@ -52,13 +52,13 @@ def test_what_skopeo_copies(layout, tmp_path):
         assert run(tmp_path / kind) == [[4] * 4] * 3
 
 
-def copied(layout, folder):
+def copy_bundle(layout, folder):
     shutil.copytree(layout, folder)
     return folder, json.loads((folder / "index.json").read_text())
 
 
 def test_several_images(layout, tmp_path):
-    folder, index = copied(layout, tmp_path / "two")
+    folder, index = copy_bundle(layout, tmp_path / "two")
     for target in ("a", "b"):
         index["manifests"].append(
             {**index["manifests"][0], "annotations": {"org.relaxd.target": target}}
@@ -69,7 +69,7 @@ def test_several_images(layout, tmp_path):
 
 
 def test_a_layout_that_is_damaged(layout, tmp_path, bundles):
-    folder, _ = copied(layout, tmp_path / "damaged")
+    folder, _ = copy_bundle(layout, tmp_path / "damaged")
     library = (bundles / "dims/model.so").read_bytes()
     blob = folder / "blobs/sha256" / hashlib.sha256(library).hexdigest()
     blob.write_bytes(library[:-1] + b"?")

@@ -12,7 +12,7 @@ import relaxd
 from relaxd.errors import BundleError, ExecutionError, InputError
 
 
-def aligned(shape: tuple[int, ...], dtype: str = "float32", offset: int = 0) -> np.ndarray:
+def align(shape: tuple[int, ...], dtype: str = "float32", offset: int = 0) -> np.ndarray:
     """An array of ones whose address is `offset` bytes past a multiple of 64."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + 128, "uint8")
@@ -37,7 +37,7 @@ def vector(bundles):
     return relaxd.load(bundles / "vector")
 
 
-def expected(x, wide, scale):
+def expect(x, wide, scale):
     return (x + wide[:, ::2]) * scale
 
 
@@ -51,7 +51,7 @@ def test_any_shape_in_range(dims, n, m):
     }
     outputs = dims.run(inputs)
     assert list(outputs) == ["y"]
-    np.testing.assert_array_equal(outputs["y"], expected(**inputs))
+    np.testing.assert_array_equal(outputs["y"], expect(**inputs))
     np.testing.assert_array_equal(dims(**inputs)["y"], outputs["y"])
 
 
@@ -86,7 +86,7 @@ def test_any_alignment(vector, offset):
     """The kernel moves aligned vectors: without a copy, offsets 4 and 16 are a
     segmentation fault.
     """
-    x = aligned((16, 64), offset=offset)
+    x = align((16, 64), offset=offset)
     assert x.ctypes.data % 64 == offset
     np.testing.assert_array_equal(
         vector.run({"x": x, "work": np.array(2)})["y"], np.full((16, 64), 4096 * 2.5, "float32")
@@ -104,7 +104,7 @@ def test_any_alignment(vector, offset):
         lambda x: np.frombuffer(x.tobytes(), "float32").reshape(x.shape),
         lambda x: (
             np.lib.stride_tricks.as_strided(
-                aligned((x.size + 1,), offset=4)[:-1], x.shape, (x.shape[1] * 4, 4)
+                align((x.size + 1,), offset=4)[:-1], x.shape, (x.shape[1] * 4, 4)
             )
             * 0
             + x
@@ -123,7 +123,7 @@ def test_any_layout_and_byte_order(dims, layout):
 def test_broadcast_and_read_only_inputs(dims):
     x = np.broadcast_to(np.float32(2), (4, 6))
     assert not x.flags.writeable
-    frozen = aligned((4, 12))
+    frozen = align((4, 12))
     frozen.flags.writeable = False
     np.testing.assert_array_equal(
         dims(x=x, wide=frozen, scale=np.float32(1))["y"], np.full((4, 6), 3, "float32")
@@ -132,7 +132,7 @@ def test_broadcast_and_read_only_inputs(dims):
 
 def test_a_row_of_odd_strides(dims):
     """numpy calls it contiguous whatever the stride of an axis of size 1."""
-    x = aligned((4, 2))[::4]
+    x = align((4, 2))[::4]
     assert x.flags.c_contiguous
     assert dims(x=x, wide=np.ones((1, 4), "float32"), scale=np.float32(1))["y"].tolist() == [[2, 2]]
 
@@ -170,7 +170,7 @@ def test_a_bfloat16_input_is_told_by_its_name(bundles):
 
 def test_outputs_share_memory_with_nothing(ownership):
     """The library returns one tensor twice, its input, views of both, and one of its constants."""
-    x = aligned((2, 4))
+    x = align((2, 4))
     outputs = ownership(x=x)
     arrays = [x, *outputs.values()]
     for i, one in enumerate(arrays):
@@ -194,12 +194,12 @@ def test_a_constant_that_is_the_only_output(bundles):
 
 def test_outputs_outlive_later_calls_and_the_model(bundles):
     model = relaxd.load(bundles / "ownership")
-    kept = [model(x=np.full((n, 4), n, "float32")) for n in range(1, 40)]
+    retained = [model(x=np.full((n, 4), n, "float32")) for n in range(1, 40)]
     for n in range(1, 40):
         model(x=np.full((n, 4), -1, "float32"))
     del model
     gc.collect()
-    for n, outputs in enumerate(kept, 1):
+    for n, outputs in enumerate(retained, 1):
         np.testing.assert_array_equal(
             outputs["o0"], np.arange(4, dtype="float32") + np.full((n, 4), n, "float32")
         )

@@ -57,22 +57,22 @@ JUNK: tuple[Any, ...] = (
 )
 
 
-def places(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def json_paths(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths to every value in a document."""
-    found = [path] if path else []
+    results = [path] if path else []
     entries: Any = ()
     if isinstance(document, dict | list):
         entries = document.items() if isinstance(document, dict) else enumerate(document)
     for key, value in entries:
-        found += places(value, (*path, key))
-    return found
+        results += json_paths(value, (*path, key))
+    return results
 
 
 def mutate(document: Any, chance: random.Random) -> Any:
     """A copy with one to three values replaced, removed, doubled or renamed."""
     changed = copy.deepcopy(document)
     for _ in range(chance.randint(1, 3)):
-        where = chance.choice(places(changed) or [()])
+        where = chance.choice(json_paths(changed) or [()])
         if not where:
             return chance.choice(JUNK)
         parent = changed
@@ -92,7 +92,7 @@ def mutate(document: Any, chance: random.Random) -> Any:
 
 
 def as_far_as_opening(data: bytes, directory: Path) -> None:
-    """What `relaxd.load` does before it opens a library."""
+    """Checks of `relaxd.load` before it opens a library."""
     manifest = Manifest.from_json(read_json(data, "manifest.json"))
     check_contract(manifest, this_host())
     bundle = Bundle(str(directory), manifest)
@@ -108,7 +108,7 @@ def original(bundles: Path) -> dict[str, Any]:
 
 
 def test_a_mutated_manifest_is_refused_by_a_typed_error(bundles, original):
-    chance, refused = random.Random(1), 0
+    chance, refuse = random.Random(1), 0
     as_far_as_opening(json.dumps(original).encode(), bundles / "constant")
     # Its libraries need not be hashed a thousand times.
     small = {name: entry for name, entry in original["files"].items() if entry["size"] < 10**5}
@@ -117,8 +117,8 @@ def test_a_mutated_manifest_is_refused_by_a_typed_error(bundles, original):
         try:
             as_far_as_opening(data, bundles / "constant")
         except RelaxdError:
-            refused += 1
-    assert refused > COUNT * 0.7
+            refuse += 1
+    assert refuse > COUNT * 0.7
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_what_is_no_plain_json_is_refused(data, tmp_path):
 
 
 def test_mutated_bytes_are_refused_by_a_typed_error(bundles, original, tmp_path):
-    chance, whole = random.Random(2), json.dumps(original).encode()
+    chance, full = random.Random(2), json.dumps(original).encode()
     for _ in range(COUNT):
-        data = bytearray(whole)
+        data = bytearray(full)
         for _ in range(chance.randint(1, 8)):
             data[chance.randrange(len(data))] = chance.randrange(256)
         (tmp_path / "manifest.json").write_bytes(data)
@@ -206,7 +206,7 @@ def peak_of(use: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def refused(path: Path) -> Callable[[], None]:
+def refuse(path: Path) -> Callable[[], None]:
     def load() -> None:
         with pytest.raises(BundleError):
             relaxd.load(path)
@@ -224,7 +224,7 @@ def test_a_bomb_costs_little_memory(tmp_path, monkeypatch, name):
         file.write(member.tobuf())
         for _ in range(200):
             file.write(bytes(1 << 20))
-    assert peak_of(refused(tmp_path / "bomb.tar.gz")) < 150 << 20
+    assert peak_of(refuse(tmp_path / "bomb.tar.gz")) < 150 << 20
 
 
 def test_a_header_that_claims_to_be_huge_is_not_read(tmp_path):
@@ -233,16 +233,16 @@ def test_a_header_that_claims_to_be_huge_is_not_read(tmp_path):
     with gzip.open(tmp_path / "bomb.tar.gz", "wb", compresslevel=9) as file:
         file.write(member.tobuf())
         file.write(bytes(64 << 20))
-    assert peak_of(refused(tmp_path / "bomb.tar.gz")) < 80 << 20
+    assert peak_of(refuse(tmp_path / "bomb.tar.gz")) < 80 << 20
 
 
 def test_mutated_tars_are_refused_by_a_typed_error(tmp_path, original):
     chance = random.Random(4)
     small = dict(original, files={}, weights=[])
-    whole = tar_of({"a": b"x" * 600, "manifest.json": json.dumps(small).encode()})
+    full = tar_of({"a": b"x" * 600, "manifest.json": json.dumps(small).encode()})
     path = tmp_path / "bundle.tar"
     for number in range(COUNT):
-        data = bytearray(whole)
+        data = bytearray(full)
         for _ in range(chance.randint(1, 6)):
             data[chance.randrange(len(data))] = chance.randrange(256)
         path.write_bytes(gzip.compress(data) if number % 2 else data[: chance.randrange(len(data))])

@@ -16,7 +16,7 @@ def patterns(dtype: str) -> np.ndarray:
     return codes.view(dtype) if "float" in dtype else codes.astype(dtype)
 
 
-def held(dtype: str) -> np.ndarray:
+def hold(dtype: str) -> np.ndarray:
     """Their bytes."""
     own = patterns(dtype)
     return own.view(np.uint8) if "float" in dtype else own.astype(STORAGE[dtype])
@@ -27,7 +27,7 @@ def model(bundles):
     return relaxd.load(bundles / "narrow")
 
 
-def resized(arrays):
+def resize(arrays):
     """An array for every input, all of one length."""
     return {f"x_{dtype}": np.resize(arrays(dtype), 256) for dtype in STORAGE}
 
@@ -37,21 +37,21 @@ def assert_copied(outputs):
         got = outputs[f"y_{dtype}"]
         assert got.dtype.name == dtype
         bytes_ = got.view(np.uint8) if "float" in dtype else got.astype(STORAGE[dtype])
-        np.testing.assert_array_equal(bytes_, np.resize(held(dtype), 256), err_msg=dtype)
+        np.testing.assert_array_equal(bytes_, np.resize(hold(dtype), 256), err_msg=dtype)
 
 
 def test_arrays_of_ml_dtypes(model):
-    assert_copied(model.run(resized(patterns)))
+    assert_copied(model.run(resize(patterns)))
 
 
 def test_arrays_of_bytes(model):
-    assert_copied(model.run(resized(held)))
+    assert_copied(model.run(resize(hold)))
 
 
 def test_arrays_of_another_layout(model):
-    backward = {name: array[::-1].copy()[::-1] for name, array in resized(patterns).items()}
+    backward = {name: array[::-1].copy()[::-1] for name, array in resize(patterns).items()}
     assert_copied(model.run(backward))
-    empty = {name: array[:0] for name, array in resized(patterns).items()}
+    empty = {name: array[:0] for name, array in resize(patterns).items()}
     for name, array in model.run(empty).items():
         assert array.shape == (0,)
         assert array.dtype.name == name.removeprefix("y_")
@@ -66,7 +66,7 @@ def test_what_numpy_reads_from_a_file(dtype):
     raw = np.load(file)
     assert raw.dtype.name == "void8"
     spec = TensorSpec.of("x", f"{dtype}[n]")
-    np.testing.assert_array_equal(narrow.bytes_of(raw, spec), held(dtype))
+    np.testing.assert_array_equal(narrow.bytes_of(raw, spec), hold(dtype))
 
 
 def test_a_scalar_keeps_its_rank():
@@ -75,22 +75,22 @@ def test_a_scalar_keeps_its_rank():
 
 
 def test_bytes_beyond_the_type(model):
-    inputs = resized(held)
+    inputs = resize(hold)
     inputs["x_int4"] = np.full(256, 8, np.int8)
     with pytest.raises(InputError, match="'x_int4' has bytes from 8 to 8, int4 has -8 to 7"):
         model.run(inputs)
-    inputs = resized(held)
+    inputs = resize(hold)
     inputs["x_float4_e2m1fn"] = np.full(256, 16, np.uint8)
     with pytest.raises(InputError, match="float4_e2m1fn has 0 to 15"):
         model.run(inputs)
 
 
 def test_another_dtype_is_not_cast(model):
-    inputs = resized(held)
+    inputs = resize(hold)
     inputs["x_float8_e5m2"] = np.zeros(256, np.float32)
     with pytest.raises(InputError, match="dtype float32, it must be float8_e5m2"):
         model.run(inputs)
-    inputs = resized(held)
+    inputs = resize(hold)
     inputs["x_float8_e5m2"] = patterns("float8_e4m3fn")
     with pytest.raises(InputError, match="float8_e4m3fn, it must be float8_e5m2"):
         model.run(inputs)

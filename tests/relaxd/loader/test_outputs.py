@@ -23,22 +23,22 @@ def outputs() -> Outputs:
 )
 def test_arrays_are_dense_and_may_be_written(outputs: Outputs, dtype: str) -> None:
     for shape in ((), (0, 5), (3, 5), (3, 70_001)):
-        made = outputs.empty(Wanted.of(0, shape, np.dtype(dtype)))
-        assert (made.shape, made.dtype) == (shape, np.dtype(dtype))
-        assert made.flags.c_contiguous
-        made[...] = 1
-        assert np.all(made == 1)
+        created = outputs.empty(Wanted.of(0, shape, np.dtype(dtype)))
+        assert (created.shape, created.dtype) == (shape, np.dtype(dtype))
+        assert created.flags.c_contiguous
+        created[...] = 1
+        assert np.all(created == 1)
 
 
 def test_memory_that_nobody_holds_is_written_again(outputs: Outputs) -> None:
     first = outputs.empty(Wanted.of(0, LARGE, FLOAT))
-    place = address(first)
-    assert place % 64 == 0
+    position = address(first)
+    assert position % 64 == 0
     second = outputs.empty(Wanted.of(0, LARGE, FLOAT))
-    assert address(second) != place
+    assert address(second) != position
     del first
-    assert address(outputs.empty(Wanted.of(1, LARGE, FLOAT))) != place
-    assert address(outputs.empty(Wanted.of(0, LARGE, FLOAT))) == place
+    assert address(outputs.empty(Wanted.of(1, LARGE, FLOAT))) != position
+    assert address(outputs.empty(Wanted.of(0, LARGE, FLOAT))) == position
 
 
 @pytest.mark.parametrize(
@@ -47,25 +47,25 @@ def test_memory_that_nobody_holds_is_written_again(outputs: Outputs) -> None:
     ids=["slice", "shape", "dlpack", "memory"],
 )
 def test_memory_of_which_somebody_holds_a_part_is_not(outputs: Outputs, part: object) -> None:
-    made = outputs.empty(Wanted.of(0, LARGE, FLOAT))
-    place, made[...] = address(made), 7
-    held = part(made)  # type: ignore[operator]
-    del made
+    created = outputs.empty(Wanted.of(0, LARGE, FLOAT))
+    position, created[...] = address(created), 7
+    stored = part(created)  # type: ignore[operator]
+    del created
     gc.collect()
     other = outputs.empty(Wanted.of(0, LARGE, FLOAT))
     other[...] = 8
-    assert address(other) != place
-    assert np.all(np.asarray(held) == 7)
-    del held
-    assert address(outputs.empty(Wanted.of(0, LARGE, FLOAT))) == place
+    assert address(other) != position
+    assert np.all(np.asarray(stored) == 7)
+    del stored
+    assert address(outputs.empty(Wanted.of(0, LARGE, FLOAT))) == position
 
 
 def test_other_extents_take_it_where_it_suffices_and_is_not_far_too_large(
     outputs: Outputs,
 ) -> None:
-    place = address(outputs.empty(Wanted.of(0, (128, 1024), FLOAT)))
-    assert address(outputs.empty(Wanted.of(0, (65, 1024), FLOAT))) == place
-    assert address(outputs.empty(Wanted.of(0, (128, 1024), FLOAT))) == place
+    position = address(outputs.empty(Wanted.of(0, (128, 1024), FLOAT)))
+    assert address(outputs.empty(Wanted.of(0, (65, 1024), FLOAT))) == position
+    assert address(outputs.empty(Wanted.of(0, (128, 1024), FLOAT))) == position
     small = outputs.empty(Wanted.of(0, (32, 1024), FLOAT))
     large = outputs.empty(Wanted.of(0, (128, 1024), FLOAT))
     assert not np.shares_memory(small, large)
@@ -73,9 +73,9 @@ def test_other_extents_take_it_where_it_suffices_and_is_not_far_too_large(
 
 def test_an_array_outlives_its_context() -> None:
     outputs = Outputs(1)
-    made = outputs.empty(Wanted.of(0, LARGE, FLOAT))
-    made[...] = 7
+    created = outputs.empty(Wanted.of(0, LARGE, FLOAT))
+    created[...] = 7
     del outputs
     gc.collect()
     np.full(LARGE, 8, FLOAT)
-    assert np.all(made == 7)
+    assert np.all(created == 7)

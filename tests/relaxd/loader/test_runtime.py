@@ -116,7 +116,7 @@ def test_a_device_that_the_open_runtime_does_not_find(doctored, monkeypatch):
 
 
 def test_a_bundle_that_replaces_another_at_its_path_runs_its_own_code(python, bundles, tmp_path):
-    """As `relaxd pull` and `relaxd compile -o` replace a folder under a server."""
+    """Replace as `relaxd pull` and `relaxd compile -o` replace a folder under a server."""
     code = """
 import shutil
 first_from, second_from, folder = sys.argv[1:]
@@ -140,7 +140,7 @@ print(json.dumps([before, run_old(), run_new(), expected, loaded_again]))
     assert second == expected == [[0, 1, 2, 3]]
 
 
-def test_a_library_overwritten_in_place_does_not_change_what_runs(python, bundles, tmp_path):
+def test_a_library_overwritten_in_position_does_not_change_what_runs(python, bundles, tmp_path):
     code = """
 import shutil
 shutil.copytree(sys.argv[1], sys.argv[2])

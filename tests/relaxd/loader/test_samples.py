@@ -65,11 +65,11 @@ def test_caches_of_bytes_are_rows_of_floats():
     own, other = TensorSpec.of("past", "int8[1,2,p,20]"), TensorSpec.of("ids", "int8[1,2,p,20]")
     cache = Cache("past", "present")
     state = State((cache,), "p", "s", "q", False, {}, CacheForm.INT8)
-    drawn = draw((own, other), {"p": 7}, 3, state)
-    rows = dequantize_rows(drawn["past"])
+    sampled = draw((own, other), {"p": 7}, 3, state)
+    rows = dequantize_rows(sampled["past"])
     floats = draw((TensorSpec.of("past", "float32[1,2,p,16]"),), {"p": 7}, 3)["past"]
     np.testing.assert_allclose(rows, floats, atol=np.abs(floats).max() / 250)
-    assert set(drawn["ids"].ravel()) == {0, 1}
+    assert set(sampled["ids"].ravel()) == {0, 1}
     assert set(draw((own,), {"p": 7}, 3, replace(state, stored=None))["past"].ravel()) == {0, 1}
 
 

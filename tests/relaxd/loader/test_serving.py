@@ -1,4 +1,6 @@
-"""What servers ask of a loaded model: calls at once, outputs in place, DLPack, profiles, counts."""
+"""Requirements of servers on a loaded model: calls at once, outputs in place, DLPack, profiles,
+counts.
+"""
 
 import json
 import subprocess
@@ -32,7 +34,7 @@ def inputs_of(n, m):
     return {"x": x, "wide": wide, "scale": np.float32(3)}
 
 
-def expected(x, wide, scale):
+def expect(x, wide, scale):
     return (x + wide[:, ::2]) * scale
 
 
@@ -40,12 +42,12 @@ def test_as_many_calls_run_at_once_as_threads_call(bundles):
     """Each call waits within its virtual machine until all of them are in theirs."""
     model = relaxd.load(bundles / "vector", threads=1)
     assert isinstance(model._engine, VirtualMachine)
-    machines, together = model._engine.machines, threading.Barrier(4)
+    machines, combined = model._engine.machines, threading.Barrier(4)
     make = machines._make
 
     def meeting():
         machine, function = make()
-        return machine, lambda *tensors: (together.wait(60), function(*tensors))[1]
+        return machine, lambda *tensors: (combined.wait(60), function(*tensors))[1]
 
     machines._idle.clear()
     machines._make, wrong = meeting, []
@@ -91,7 +93,7 @@ def test_a_session_has_threads_of_its_own(bundles):
 def test_a_list_in_the_order_of_the_inputs(dims):
     inputs = inputs_of(3, 4)
     y = dims.run(list(inputs.values()))["y"]
-    np.testing.assert_array_equal(y, expected(**inputs))
+    np.testing.assert_array_equal(y, expect(**inputs))
     with pytest.raises(InputError, match="missing input 'scale'"):
         dims.run([inputs["x"], inputs["wide"]])
     with pytest.raises(InputError, match="has 3 inputs, given is 4") as caught:
@@ -102,18 +104,18 @@ def test_a_list_in_the_order_of_the_inputs(dims):
 
 
 def test_outputs_go_where_the_caller_wants_them(dims):
-    inputs, place = inputs_of(5, 6), np.zeros((5, 6), "float32")
-    outputs = dims.run(inputs, out={"y": place})
-    assert outputs["y"] is place
-    np.testing.assert_array_equal(place, expected(**inputs))
+    inputs, position = inputs_of(5, 6), np.zeros((5, 6), "float32")
+    outputs = dims.run(inputs, out={"y": position})
+    assert outputs["y"] is position
+    np.testing.assert_array_equal(position, expect(**inputs))
 
 
-def test_a_place_that_does_not_fit_is_refused(dims):
+def test_an_array_that_does_not_fit_is_refused(dims):
     inputs, frozen = inputs_of(5, 6), np.zeros((5, 6), "float32")
     frozen.flags.writeable = False
-    for place in (np.zeros((5, 5), "float32"), np.zeros((5, 6)), frozen):
+    for out in (np.zeros((5, 5), "float32"), np.zeros((5, 6)), frozen):
         with pytest.raises(InputError, match=r"output 'y' is float32\[5, 6\], the given array is"):
-            dims.run(inputs, out={"y": place})
+            dims.run(inputs, out={"y": out})
     with pytest.raises(InputError, match="no output 'z'"):
         dims.run(inputs, out={"z": frozen})
 
@@ -137,7 +139,9 @@ def refusal(inputs):
 
 
 def with_torch(code, bundle):
-    """What the code prints, in a process where torch is imported after the model is loaded."""
+    """Run the code, and return its output, in a process where torch is imported after the model is
+    loaded.
+    """
     command = [sys.executable, "-c", TORCH + code, bundle]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -154,9 +158,9 @@ lent = torch.from_dlpack(model.run(inputs)["y"])
 refused = refusal([x.double(), *inputs[1:]])
 print(json.dumps([imported, same, place.tolist(), lent.tolist(), refused]))
 """
-    imported, same, place, lent, refusal = with_torch(code, bundles / "dims")
+    imported, same, position, lent, refusal = with_torch(code, bundles / "dims")
     assert (imported, same) == (False, True)
-    assert place == lent == [[4] * 4] * 3
+    assert position == lent == [[4] * 4] * 3
     assert "'x' has dtype float64, it must be float32" in refusal
 
 
@@ -186,8 +190,8 @@ def test_a_profile_names_the_kernels(vector):
     (kernel,) = [row for row in profile.kernels if row.name == "kernel"]
     assert kernel.calls == 1
     assert sum(row.share for row in profile.kernels) == pytest.approx(1)
-    drawn = vector.profile(dims={"n": 5}, runs=1)
-    assert drawn.shapes["x"] == [5, 64]
+    sampled = vector.profile(dims={"n": 5}, runs=1)
+    assert sampled.shapes["x"] == [5, 64]
 
 
 def test_calls_are_counted_for_prometheus(bundles):

@@ -28,16 +28,16 @@ from tests.decoder_models import (
     SIZE,
     WORDS,
     Original,
-    crossed,
-    filled,
+    add_cross_attention,
+    fill,
     grown,
 )
 
 MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "filled": (filled, FILLED_DIMS),
+    "filled": (fill, FILLED_DIMS),
     "grown": (grown, GROWN_DIMS),
 }
-LIFTED = CompileOptions(state=StateForm.LIFTED)
+STATE_OPTIONS = CompileOptions(state=StateForm.LIFTED)
 FLAVOURS = (Flavour.STANDALONE, Flavour.VM)
 Built = dict[Flavour, dict[str, Path]]
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4}
@@ -45,19 +45,19 @@ CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4}
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    made: Built = {flavour: {} for flavour in FLAVOURS}
-    for flavour, folders in made.items():
+    created: Built = {flavour: {} for flavour in FLAVOURS}
+    for flavour, folders in created.items():
         for name, (model, dims) in MODELS.items():
             folders[name] = tmp_path_factory.mktemp(flavour) / name
-            options = replace(LIFTED, flavour=flavour)
+            options = replace(STATE_OPTIONS, flavour=flavour)
             compiler.compile_model(model(), output=folders[name], dims=dims, options=options)
             assert json.loads((folders[name] / "numerics.json").read_text())["verdict"] == "passed"
-    return made
+    return created
 
 
 @pytest.fixture(scope="module", params=FLAVOURS)
 def bundles(built: Built, request: pytest.FixtureRequest) -> dict[str, Path]:
-    """The models, once for each flavour."""
+    """The models, once for each backend."""
     return built[request.param]
 
 
@@ -69,21 +69,21 @@ def alone(built: Built) -> dict[str, Path]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_without_a_runtime_answers_and_caches_have_the_same_bits(built: Built, name: str) -> None:
-    made = [
+    created = [
         relaxd.load(built[flavour][name]).state(entries=2, capacity=20)
         for flavour in (Flavour.VM, Flavour.STANDALONE)
     ]
     for count in (7, 1, 1, 3):
         new = [tokens(count, seed=entry) for entry in range(2)]
-        theirs, ours = (state.step(new)["logits"] for state in made)
+        theirs, ours = (state.step(new)["logits"] for state in created)
         np.testing.assert_array_equal(ours, theirs)
-    made[1].truncate(1, 5)
-    made[0].truncate(1, 5)
-    theirs, ours = (state.step([tokens(2)], first=1)["logits"] for state in made)
+    created[1].truncate(1, 5)
+    created[0].truncate(1, 5)
+    theirs, ours = (state.step([tokens(2)], first=1)["logits"] for state in created)
     np.testing.assert_array_equal(ours, theirs)
-    for cache in made[0]._described.caches:
+    for cache in created[0]._described.caches:
         for entry in range(2):
-            theirs, ours = (state.cached(cache.input, entry) for state in made)
+            theirs, ours = (state.cached(cache.input, entry) for state in created)
             np.testing.assert_array_equal(ours, theirs)
 
 
@@ -139,29 +139,29 @@ def test_a_step_makes_no_tensors_of_what_is_kept(
     from relaxd.loader.arrays import Transport
 
     model = relaxd.load(built[Flavour.VM]["filled"])
-    state, made = model.state(entries=3, capacity=24), []
-    given = Transport.to_tensor
+    state, created = model.state(entries=3, capacity=24), []
+    arguments = Transport.to_tensor
     state.step([tokens(4)] * 3)
     state.step([[1]], first=1)
     monkeypatch.setattr(
-        Transport, "to_tensor", lambda *all_of_it: (made.append(1), given(*all_of_it))[1]
+        Transport, "to_tensor", lambda *all_of_it: (created.append(1), arguments(*all_of_it))[1]
     )
     caches = len(model.manifest.state.caches) if model.manifest.state else 0
     for first, entries in ((0, 3), (1, 1), (0, 3)):
         state.step([[2]] * entries, first=first)
-    assert len(made) == 3 * (len(model.inputs) - caches)
+    assert len(created) == 3 * (len(model.inputs) - caches)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_states_of_one_library_take_turns(alone: dict[str, Path], name: str) -> None:
     model = relaxd.load(alone[name], threads=1)
     one, other = model.state(capacity=24), model.state(capacity=24)
-    together, apart = tokens(9, seed=1), tokens(9, seed=2)
+    combined, apart = tokens(9, seed=1), tokens(9, seed=2)
     mixed = [
         (one.step([[mine]]), other.step([[theirs]]))
-        for mine, theirs in zip(together, apart, strict=True)
+        for mine, theirs in zip(combined, apart, strict=True)
     ]
-    for state, text, side in ((model.state(capacity=24), together, 0), (other, apart, 1)):
+    for state, text, side in ((model.state(capacity=24), combined, 0), (other, apart, 1)):
         state.reset()
         for number, token in enumerate(text):
             wanted = state.step([[token]])
@@ -221,10 +221,10 @@ def test_truncating_forking_and_resetting(bundles: dict[str, Path], name: str) -
         state.truncate(0, 5)
 
 
-def test_entries_of_different_lengths_take_steps_together(bundles: dict[str, Path]) -> None:
+def test_entries_of_different_lengths_take_one_step(bundles: dict[str, Path]) -> None:
     model = relaxd.load(bundles["filled"])
     state = model.state(entries=3, capacity=24)
-    originals = [Original(filled()) for _ in range(3)]
+    originals = [Original(fill()) for _ in range(3)]
     for entry, (original, count) in enumerate(zip(originals, (4, 11, 1), strict=True)):
         state.step([tokens(count, entry)], first=entry)
         original.step(tokens(count, entry))
@@ -245,7 +245,7 @@ def test_entries_of_different_lengths_take_several_tokens_at_once(
 ) -> None:
     model = relaxd.load(bundles["filled"])
     state = model.state(entries=3, capacity=40)
-    originals = [Original(filled()) for _ in lengths]
+    originals = [Original(fill()) for _ in lengths]
     for entry, (original, count) in enumerate(zip(originals, lengths, strict=True)):
         if count:
             state.step([tokens(count, entry)], first=entry)
@@ -260,7 +260,7 @@ def test_entries_of_different_lengths_take_several_tokens_at_once(
             np.testing.assert_allclose(state.cached(cache, entry), rows_of[0], **CLOSE)
 
 
-def test_entries_change_places_and_give_their_beginnings(bundles: dict[str, Path]) -> None:
+def test_entries_are_swapped_and_give_their_beginnings(bundles: dict[str, Path]) -> None:
     model = relaxd.load(bundles["filled"])
     state = model.state(entries=2, capacity=24)
     state.step([tokens(9)], first=0)
@@ -276,8 +276,8 @@ def test_entries_change_places_and_give_their_beginnings(bundles: dict[str, Path
     alone = model.state(capacity=24)
     alone.step([tokens(9)[:6]])
     want = alone.step([[3]])["logits"][0]
-    for made in (state, other):
-        np.testing.assert_allclose(made.step([[3]])["logits"][0], want, **CLOSE)
+    for created in (state, other):
+        np.testing.assert_allclose(created.step([[3]])["logits"][0], want, **CLOSE)
     state.copy(1, 1, 2)
     assert state.lengths == (7, 2)
     with pytest.raises(InputError, match="entry 0 has 7 tokens, 8 cannot be copied"):
@@ -321,12 +321,12 @@ def test_a_step_copies_no_cache(bundles: dict[str, Path]) -> None:
 def test_a_cache_that_would_be_copied_is_refused(bundles: dict[str, Path]) -> None:
     model = relaxd.load(bundles["filled"])
     caches = {spec.name: np.zeros((1, 2, 8, 16), np.float32) for spec in model.inputs[2:]}
-    given = {"input_ids": np.array([[1]]), "attention_mask": np.array([[1]])}
-    model.run({**given, **caches})
+    arguments = {"input_ids": np.array([[1]]), "attention_mask": np.array([[1]])}
+    model.run({**arguments, **caches})
     name = next(iter(caches))
     caches[name].flags.writeable = False
     with pytest.raises(InputError, match="is written in place"):
-        model.run({**given, **caches})
+        model.run({**arguments, **caches})
 
 
 def test_capacities_that_the_bundle_does_not_admit(bundles: dict[str, Path]) -> None:
@@ -340,7 +340,7 @@ def test_capacities_that_the_bundle_does_not_admit(bundles: dict[str, Path]) -> 
 def test_steps_of_one_token(tmp_path: Path, name: str) -> None:
     model, dims = MODELS[name]
     one = {**dims, "seq": 1}
-    compiler.compile_model(model(1), output=tmp_path / "out", dims=one, options=LIFTED)
+    compiler.compile_model(model(1), output=tmp_path / "out", dims=one, options=STATE_OPTIONS)
     state, original = relaxd.load(tmp_path / "out").state(capacity=7), Original(model(1))
     for token in tokens(7):
         ours = state.step([[token]])["logits"][0]
@@ -362,7 +362,7 @@ def states(source: int, seed: int, entries: int = 1) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def behind_an_encoder(tmp_path_factory: pytest.TempPathFactory) -> relaxd.Model:
     folder, dims = tmp_path_factory.mktemp("state") / "crossed", {**GROWN_DIMS, "source": (1, 40)}
-    compiler.compile_model(crossed(), output=folder, dims=dims, options=LIFTED)
+    compiler.compile_model(add_cross_attention(), output=folder, dims=dims, options=STATE_OPTIONS)
     return relaxd.load(folder)
 
 
@@ -373,11 +373,11 @@ def test_what_an_encoder_made_is_held_while_tokens_are_added(
     with pytest.raises(InputError, match="more than tokens"):
         state.step([[1]])
     for source in (1, 13, 40):
-        held = states(source, seed=source)
+        stored = states(source, seed=source)
         state.reset()
-        state.hold(held)
+        state.hold(stored)
         assert [spec.name for spec in state.free] == ["input_ids"]
-        original = Original(crossed(), held)
+        original = Original(add_cross_attention(), stored)
         for count in (3, 1, 1):
             new = tokens(count, seed=count)
             np.testing.assert_allclose(state.step([new])["logits"][0], original.step(new), **CLOSE)
@@ -390,10 +390,10 @@ def test_what_an_encoder_made_is_held_while_tokens_are_added(
 
 
 def test_entries_keep_what_is_held_for_them(behind_an_encoder: relaxd.Model) -> None:
-    state, held = behind_an_encoder.state(entries=2, capacity=16), states(7, seed=1, entries=2)
-    state.hold(held)
+    state, stored = behind_an_encoder.state(entries=2, capacity=16), states(7, seed=1, entries=2)
+    state.hold(stored)
     state.step([tokens(3)], first=1)
-    alone = Original(crossed(), {name: array[1:] for name, array in held.items()})
+    alone = Original(add_cross_attention(), {name: array[1:] for name, array in stored.items()})
     alone.step(tokens(3))
     got = state.step([[4]], first=1)["logits"][0]
     np.testing.assert_allclose(got, alone.step([4]), **CLOSE)

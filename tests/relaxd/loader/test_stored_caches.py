@@ -17,12 +17,12 @@ from relaxd.errors import CapacityError
 from relaxd.llm import Engine, Sampling
 from relaxd.loader.byte_rows import dequantize_rows
 from relaxd.loader.narrow import dtype_of
-from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, Original, filled, grown
+from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, Original, fill, grown
 from tests.relaxd.llm.models import END, tokenizer
 from tests.relaxd.loader.test_state import tokens
 
 FORMS: dict[CacheForm, tuple[Any, dict[str, Any]]] = {
-    CacheForm.FLOAT16: (filled, FILLED_DIMS),
+    CacheForm.FLOAT16: (fill, FILLED_DIMS),
     CacheForm.BFLOAT16: (grown, GROWN_DIMS),
     CacheForm.INT8: (grown, GROWN_DIMS),
 }
@@ -36,20 +36,20 @@ Bundles = dict[tuple[CacheForm, Flavour], Path]
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
     """One layer: behind it a number in the middle of two may have been rounded either way."""
-    made = {}
+    created = {}
     for form, (model, dims) in FORMS.items():
         for flavour in FLAVOURS:
             folder = tmp_path_factory.mktemp("caches") / form
             options = CompileOptions(state=StateForm.LIFTED, cache=form, flavour=flavour)
             compiler.compile_model(model(1), output=folder, dims=dims, options=options)
             assert json.loads((folder / "numerics.json").read_text())["verdict"] == "passed"
-            made[form, flavour] = folder
-    return made
+            created[form, flavour] = folder
+    return created
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("form", FORMS)
-def test_steps_are_those_of_the_original_with_rounded_rows(
+def test_steps_are_those_of_the_original_with_quantized_rows(
     bundles: Bundles, form: CacheForm, flavour: Flavour
 ) -> None:
     caches = ("present.0.key", "present.0.value")
@@ -75,14 +75,14 @@ def test_steps_are_those_of_the_original_with_rounded_rows(
 def test_both_flavours_have_the_same_bits_and_fewer_bytes(
     bundles: Bundles, form: CacheForm
 ) -> None:
-    made = [
+    created = [
         relaxd.load(bundles[form, flavour]).state(entries=2, capacity=20) for flavour in FLAVOURS
     ]
-    for state in made:
+    for state in created:
         assert state.nbytes == 2 * 2 * GROUPS * 20 * ROWS[form]
     for count in (6, 1, 1):
         new = [tokens(count, seed=entry) for entry in range(2)]
-        ours, theirs = (state.step(new)["logits"] for state in made)
+        ours, theirs = (state.step(new)["logits"] for state in created)
         np.testing.assert_array_equal(ours, theirs)
     size = ROWS[form] // dtype_of(form).itemsize
     header = (bundles[form, Flavour.STANDALONE] / "model.h").read_text()
@@ -116,12 +116,12 @@ def test_the_engine_shares_rows_in_fewer_bits(
     words = tokenizer(tmp_path / "tokenizer")
     prompts = [[*shared, index, 2 * index] for index in range(4)]
     with Engine.open(bundles[form, Flavour.STANDALONE], words, threads=1, sequences=2) as engine:
-        made = [engine.generate(prompt, Sampling(max_tokens=5)) for prompt in prompts]
-        for each in made:
+        created = [engine.generate(prompt, Sampling(max_tokens=5)) for prompt in prompts]
+        for each in created:
             each.text()
-        assert [each.reused for each in made] == [0] + [20] * 3
+        assert [each.reused for each in created] == [0] + [20] * 3
     with Engine.open(bundles[form, Flavour.STANDALONE], words, threads=1, sharing=False) as alone:
-        for each, prompt in zip(made, prompts, strict=True):
+        for each, prompt in zip(created, prompts, strict=True):
             again = alone.generate(prompt, Sampling(max_tokens=5))
             again.text()
             assert each.tokens == again.tokens

@@ -88,14 +88,14 @@ def test_a_bad_count(monkeypatch, requested, variable, field):
     assert caught.value.field == field
 
 
-LOOK, QUARTER = threads._LOOK_NS, threads._LOOK_NS // 4
+SAMPLE_NS, QUARTER = threads._LOOK_NS, threads._LOOK_NS // 4
 
 
-def moves(places, monkeypatch):
+def moves(positions, monkeypatch):
     """The helpers that are confined from here on, with their CPUs."""
-    made = []
-    monkeypatch.setattr(threads, "_bind", lambda thread, cpus: made.append((thread, set(cpus))))
-    return made
+    created = []
+    monkeypatch.setattr(threads, "_bind", lambda thread, cpus: created.append((thread, set(cpus))))
+    return created
 
 
 class FewLoops(Helpers):
@@ -117,16 +117,16 @@ class FewLoops(Helpers):
 def test_a_caller_without_loops_is_confined_once(monkeypatch):
     helpers, own = FewLoops(), os.sched_getaffinity(0)
     team = threads.Team((frozenset({0}), frozenset({1})), lambda: helpers)
-    made = moves(team, monkeypatch)
+    created = moves(team, monkeypatch)
 
     def confined(kind=None):
-        del made[:]
+        del created[:]
         assert team.call(lambda x: x + 1, [2], kind=kind) == 3
-        return made == [(0, {0}), (0, own)]
+        return created == [(0, {0}), (0, own)]
 
     small, large = {"n": 1}, {"n": 1}
     assert team.call(lambda x: x + 1, [2], kind=small) == 3
-    assert made == [(71, {1}), (0, {0}), (0, own)]
+    assert created == [(71, {1}), (0, {0}), (0, own)]
     assert not confined(small)
     assert confined(large)
     assert confined()
@@ -138,41 +138,41 @@ def test_a_caller_without_loops_is_confined_once(monkeypatch):
     assert confined(small)
 
 
-def test_a_caller_whose_core_is_busy_changes_places_with_a_helper(monkeypatch):
-    places = threads.CoreGroups(core_groups(4, SMT))
-    made = moves(places, monkeypatch)
-    places.begin([71, 72, 73])
-    assert made == [(71, {1, 5}), (72, {2, 6}), (73, {3, 7})]
+def test_a_caller_whose_core_is_busy_changes_positions_with_a_helper(monkeypatch):
+    positions = threads.CoreGroups(core_groups(4, SMT))
+    created = moves(positions, monkeypatch)
+    positions.begin([71, 72, 73])
+    assert created == [(71, {1, 5}), (72, {2, 6}), (73, {3, 7})]
     for _ in range(3):
-        places.observe(QUARTER, QUARTER // 2)
-        assert places.caller == {0, 4}
-    places.observe(QUARTER, QUARTER // 2)
-    assert (places.caller, made[3:]) == ({1, 5}, [(71, {0, 4})])
+        positions.observe(QUARTER, QUARTER // 2)
+        assert positions.caller == {0, 4}
+    positions.observe(QUARTER, QUARTER // 2)
+    assert (positions.caller, created[3:]) == ({1, 5}, [(71, {0, 4})])
     # No better: the next helper's place, after two looks, then the last one's after four.
     for looks, caller, move in ((2, {2, 6}, (72, {1, 5})), (4, {3, 7}, (73, {2, 6}))):
         for _ in range(looks):
-            before = len(made)
-            places.observe(LOOK, LOOK // 2)
-        assert (places.caller, made[before:]) == (caller, [move])
+            before = len(created)
+            positions.observe(SAMPLE_NS, SAMPLE_NS // 2)
+        assert (positions.caller, created[before:]) == (caller, [move])
 
 
 def test_a_caller_that_has_its_core_stays(monkeypatch):
-    places = threads.CoreGroups(core_groups(2, SMT))
-    made = moves(places, monkeypatch)
-    places.begin([71])
-    for own in (LOOK, LOOK * 9 // 10):
+    positions = threads.CoreGroups(core_groups(2, SMT))
+    created = moves(positions, monkeypatch)
+    positions.begin([71])
+    for own in (SAMPLE_NS, SAMPLE_NS * 9 // 10):
         for _ in range(200):
-            places.observe(LOOK, own)
-    assert (places.caller, made) == ({0, 4, 2, 6}, [(71, {1, 5, 3, 7})])
+            positions.observe(SAMPLE_NS, own)
+    assert (positions.caller, created) == ({0, 4, 2, 6}, [(71, {1, 5, 3, 7})])
 
 
 def test_where_all_cores_are_busy_moves_become_rare(monkeypatch):
-    places = threads.CoreGroups(core_groups(2, SMT))
-    made = moves(places, monkeypatch)
-    places.begin([71])
+    positions = threads.CoreGroups(core_groups(2, SMT))
+    created = moves(positions, monkeypatch)
+    positions.begin([71])
     for _ in range(10 * threads._LONGEST_STAY):
-        places.observe(LOOK, LOOK // 2)
-    assert len(made) == 1 + 7 + 8
+        positions.observe(SAMPLE_NS, SAMPLE_NS // 2)
+    assert len(created) == 1 + 7 + 8
 
 
 def test_the_team_has_a_core_each_and_the_caller_gets_its_affinity_back(python, bundles):

@@ -56,9 +56,9 @@ def test_mapped_weights_outlive_a_tar_and_its_loading(bundles, tmp_path):
 def test_copied_weights_are_not_mapped(bundles, tmp_path):
     copy = tmp_path / "weighty"
     shutil.copytree(bundles / "weighty", copy)
-    held = relaxd.load(copy, copy_weights=True)
+    stored = relaxd.load(copy, copy_weights=True)
     assert str(copy / "weights.bin") not in Path("/proc/self/maps").read_text()
-    check(outputs(held))
+    check(outputs(stored))
     mapped = relaxd.load(copy)
     assert str(copy / "weights.bin") in Path("/proc/self/maps").read_text()
     check(outputs(mapped))

@@ -18,7 +18,7 @@ from relaxd.provenance.checking import check_folder
 from relaxd.provenance.envelope import FILENAME, pre_authentication_encoding, seal
 from relaxd.provenance.errors import KeyInvalid, TrustError, TrustUnavailable
 from relaxd.provenance.keys import Signer, read_public_keys, signer_of
-from tests.signing import FILES, KEY, MANIFEST, key_pair, mutate, statement, written
+from tests.signing import FILES, KEY, MANIFEST, key_pair, mutate, statement, write
 
 Keys = Callable[[str], Path]
 
@@ -40,19 +40,19 @@ def trust(keys: Keys) -> Path:
 
 @pytest.fixture
 def signed(signer: Signer, tmp_path: Path) -> Path:
-    return written(tmp_path / "bundle", seal(statement(), signer))
+    return write(tmp_path / "bundle", seal(statement(), signer))
 
 
 def test_what_was_signed_is_accepted(signed: Path, trust: Path) -> None:
-    found = check_folder(signed, trust, MANIFEST)
-    assert found == statement()
-    built = found["predicate"]["buildDefinition"]
+    result = check_folder(signed, trust, MANIFEST)
+    assert result == statement()
+    built = result["predicate"]["buildDefinition"]
     assert built["internalParameters"]["action_key"] == KEY.to_json()
     assert built["resolvedDependencies"][0] == {"name": "model", "digest": {"sha256": "b" * 64}}
     assert {"name": "apache-tvm", "uri": "pkg:pypi/apache-tvm@0.27"} in built[
         "resolvedDependencies"
     ]
-    assert check_folder(signed, [trust.read_bytes()]) == found
+    assert check_folder(signed, [trust.read_bytes()]) == result
 
 
 def test_equal_builds_have_equal_envelopes(signer: Signer) -> None:

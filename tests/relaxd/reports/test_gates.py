@@ -12,25 +12,25 @@ UNSURE = LatencyChange(POINT, 1.0, 1.1, 1.10, 1.02, 1.2, 100)
 NEAR = OutputChange("y", POINT, 1e-3, 1e-4, 0.9995, 0.98)
 
 
-def failed(text: str, diff: BuildDiff) -> bool:
+def failing_gates(text: str, diff: BuildDiff) -> bool:
     return Gate.of(text).judge(diff).failed
 
 
 def test_a_latency_fails_with_confidence_only() -> None:
-    assert failed("latency>5%", BuildDiff("a", "b", latency=(SURE,)))
-    assert not failed("latency>5%", BuildDiff("a", "b", latency=(UNSURE,)))
-    assert not failed("latency>9%", BuildDiff("a", "b", latency=(SURE, UNSURE)))
+    assert failing_gates("latency>5%", BuildDiff("a", "b", latency=(SURE,)))
+    assert not failing_gates("latency>5%", BuildDiff("a", "b", latency=(UNSURE,)))
+    assert not failing_gates("latency>9%", BuildDiff("a", "b", latency=(SURE, UNSURE)))
 
 
 def test_sizes_and_outputs() -> None:
     diff = BuildDiff("a", "b", sizes=(Change("total", 100, 103),), outputs=(NEAR,))
-    assert failed("size>2%", diff)
-    assert not failed("size > 3.5 %", diff)
-    assert failed("cosine<0.9999", diff)
-    assert not failed("cosine<0.999", diff)
-    assert failed("argmax<0.99", diff)
-    assert failed("max>5e-4", diff)
-    assert not failed("mean>5e-4", diff)
+    assert failing_gates("size>2%", diff)
+    assert not failing_gates("size > 3.5 %", diff)
+    assert failing_gates("cosine<0.9999", diff)
+    assert not failing_gates("cosine<0.999", diff)
+    assert failing_gates("argmax<0.99", diff)
+    assert failing_gates("max>5e-4", diff)
+    assert not failing_gates("mean>5e-4", diff)
 
 
 def test_a_few_bytes_less_have_no_sign() -> None:
@@ -41,8 +41,8 @@ def test_a_few_bytes_less_have_no_sign() -> None:
 def test_what_is_no_number_fails() -> None:
     shapes = OutputChange("y", POINT, math.inf, math.inf, math.nan)
     diff = BuildDiff("a", "b", outputs=(shapes,))
-    assert failed("cosine<0.5", diff)
-    assert failed("max>1", diff)
+    assert failing_gates("cosine<0.5", diff)
+    assert failing_gates("max>1", diff)
 
 
 @pytest.mark.parametrize("text", ["latency>5", "latency<5%", "speed>1%", "cosine<a", "", "size>e%"])

@@ -13,11 +13,11 @@ ROWS = [
 
 
 def test_the_virtual_machine_is_one_row_and_so_is_the_rest() -> None:
-    found = rank_kernels(ROWS, 2)
-    assert [row.name for row in found] == ["virtual machine", "matmul", "2 more"]
-    assert [row.calls for row in found] == [5, 1, 2]
-    assert [round(row.share, 6) for row in found] == [0.5, 0.4, 0.1]
-    assert found[1] is ROWS[1]
+    result = rank_kernels(ROWS, 2)
+    assert [row.name for row in result] == ["virtual machine", "matmul", "2 more"]
+    assert [row.calls for row in result] == [5, 1, 2]
+    assert [round(row.share, 6) for row in result] == [0.5, 0.4, 0.1]
+    assert result[1] is ROWS[1]
 
 
 def test_few_rows_are_left_as_they_are() -> None:

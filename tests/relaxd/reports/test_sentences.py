@@ -87,7 +87,7 @@ def test_ranges_that_nothing_reached_are_named() -> None:
 
 def test_there_are_three_at_most_and_unchecked_numbers_come_first() -> None:
     dims = tuple(DimReport(name, verified_up_to=8) for name in "abcd")
-    said = sentences(dims, NumericsReport("compiled_only", "not_run", "no such core"), [])
-    assert len(said) == 3
-    assert said[0] == "The outputs were not compared with a reference: no such core."
-    assert said[1] == "Nothing was measured."
+    message = sentences(dims, NumericsReport("compiled_only", "not_run", "no such core"), [])
+    assert len(message) == 3
+    assert message[0] == "The outputs were not compared with a reference: no such core."
+    assert message[1] == "Nothing was measured."

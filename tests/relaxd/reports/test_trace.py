@@ -37,16 +37,16 @@ def report(times: KernelTimes | None) -> Report:
 
 
 def document() -> Any:
-    """As a viewer reads it: strictly, without NaN."""
-    made = trace(report(KernelTimes("opt", {"n": 4}, ROWS, CALLS)))
-    return json.loads(json.dumps(made, allow_nan=False))
+    """Read it as a viewer does: strictly, without NaN."""
+    created = trace(report(KernelTimes("opt", {"n": 4}, ROWS, CALLS)))
+    return json.loads(json.dumps(created, allow_nan=False))
 
 
 def test_every_event_has_what_the_format_asks_of_its_phase() -> None:
-    found = document()
-    assert found["displayTimeUnit"] in ("ms", "ns")
-    assert all(isinstance(value, str) for value in found["otherData"].values())
-    for event in found["traceEvents"]:
+    result = document()
+    assert result["displayTimeUnit"] in ("ms", "ns")
+    assert all(isinstance(value, str) for value in result["otherData"].values())
+    for event in result["traceEvents"]:
         assert isinstance(event["name"], str)
         assert isinstance(event["pid"], int)
         assert isinstance(event["tid"], int)

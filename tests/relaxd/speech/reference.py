@@ -1,4 +1,4 @@
-"""What transformers' Whisper writes, in a process of its own, as torch stays out of the tests':
+"""Run transformers' Whisper in a process of its own, as torch stays out of the tests':
 `python -m tests.relaxd.speech.reference MODEL.BIN SPECTRA.npz FOLDER`.
 
 FOLDER gets the model as transformers saves it, and `answers.npz`: of each of the spectra the tokens
@@ -18,22 +18,22 @@ from tests.relaxd.speech import weights
 PROMPT, END, MOST = [50257, 50362], 50256, 60
 
 
-def barred(model: Path) -> dict[str, list[int]]:
+def suppress(model: Path) -> dict[str, list[int]]:
     """The settings of generation_config.json."""
     settings = json.loads(model.with_name("config.json").read_text())
     names = {"suppress_tokens": "suppress_ids", "begin_suppress_tokens": "suppress_ids_begin"}
-    return {name: settings[given] for name, given in names.items()}
+    return {name: settings[arguments] for name, arguments in names.items()}
 
 
 def answer(
     whisper: Any, features: np.ndarray, never: dict[str, list[int]]
 ) -> tuple[list[int], np.ndarray]:
     """Tokens and scores; each step computes all tokens anew."""
-    heard = whisper.get_encoder()(torch.from_numpy(features))
+    received = whisper.get_encoder()(torch.from_numpy(features))
     tokens: list[int] = []
     while True:
         ids = torch.tensor([[*PROMPT, *tokens]])
-        logits = whisper(encoder_outputs=heard, decoder_input_ids=ids, use_cache=False).logits[0]
+        logits = whisper(encoder_outputs=received, decoder_input_ids=ids, use_cache=False).logits[0]
         scores = logits[-1].clone()
         scores[never["suppress_tokens"]] = -torch.inf
         if not tokens:
@@ -47,13 +47,13 @@ def answer(
 def main(model: Path, spectra: Path, folder: Path) -> None:
     whisper = weights.whisper(weights.read(model))
     whisper.save_pretrained(folder)
-    found = {}
+    results = {}
     with torch.no_grad():
         for name, features in np.load(spectra).items():
-            tokens, scores = answer(whisper, features, barred(model))
-            found |= {f"{name}.tokens": np.array(tokens), f"{name}.scores": scores}
-    np.savez(folder / "answers.npz", **found)
-    (folder / "generation_config.json").write_text(json.dumps(barred(model)))
+            tokens, scores = answer(whisper, features, suppress(model))
+            results |= {f"{name}.tokens": np.array(tokens), f"{name}.scores": scores}
+    np.savez(folder / "answers.npz", **results)
+    (folder / "generation_config.json").write_text(json.dumps(suppress(model)))
 
 
 if __name__ == "__main__":

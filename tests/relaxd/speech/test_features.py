@@ -9,20 +9,20 @@ from relaxd.speech import RATE, SECONDS, log_mel
 
 
 def sound(samples: int) -> np.ndarray:
-    draw, at = np.random.default_rng(samples), np.arange(samples) / RATE
-    tone = np.sin(2 * np.pi * 440 * at) * np.exp(-at)
+    draw, index = np.random.default_rng(samples), np.arange(samples) / RATE
+    tone = np.sin(2 * np.pi * 440 * index) * np.exp(-index)
     return (0.3 * tone + 0.01 * draw.standard_normal(samples)).astype(np.float32)
 
 
 @pytest.mark.parametrize("bands", [80, 128])
 @pytest.mark.parametrize("samples", [1, 159, 160, 401, 7919, RATE * SECONDS - 7, RATE * SECONDS])
 def test_spectra_are_those_of_transformers(samples: int, bands: int) -> None:
-    given = sound(samples)
+    arguments = sound(samples)
     extractor = WhisperFeatureExtractor(feature_size=bands)
-    want = extractor(given, sampling_rate=RATE, return_tensors="np").input_features
-    found = log_mel(given, bands)
-    assert (found.shape, found.dtype) == ((1, bands, 3000), np.dtype(np.float32))
-    np.testing.assert_allclose(found, want, rtol=0, atol=1e-4)
+    want = extractor(arguments, sampling_rate=RATE, return_tensors="np").input_features
+    result = log_mel(arguments, bands)
+    assert (result.shape, result.dtype) == ((1, bands, 3000), np.dtype(np.float32))
+    np.testing.assert_allclose(result, want, rtol=0, atol=1e-4)
 
 
 def test_silence() -> None:
@@ -37,7 +37,7 @@ def test_silence() -> None:
         (np.zeros(RATE * 31), "has 31.0 s, an encoder takes 30 s"),
     ],
 )
-def test_what_is_no_sound(given: np.ndarray, message: str) -> None:
+def test_what_is_no_sound(arguments: np.ndarray, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        log_mel(given)
+        log_mel(arguments)
     assert caught.value.hint

@@ -17,7 +17,7 @@ import pytest
 
 import relaxd
 from compiler import compile_model
-from tests.models import Feed, packaged
+from tests.models import Feed, package_model
 from tests.ort_models import onnx_of
 from tests.relaxd.speech.utterances import SENTENCES, spoken
 
@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed"),
 ]
 
-HALVES = {
+PARTS = {
     "encoder_model": {"batch_size": "1:2", "encoder_sequence_length": "2000:480000"},
     "decoder_model_merged": {
         "batch_size": "1:2",
@@ -47,15 +47,15 @@ Half = Callable[[Feed], Feed]
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("moonshine")
-    for name, dims in HALVES.items():
-        model = onnx_of(stored(name))
+    for name, dims in PARTS.items():
+        model = onnx_of(store_array(name))
         options = {"profile": False}
         compile_model(model, output=folder / name, target="native", dims=dims, options=options)
-    return {name: folder / name for name in HALVES}
+    return {name: folder / name for name in PARTS}
 
 
-def stored(name: str) -> Path:
-    return packaged(PACKAGE, f"assets/tiny-en/{name}.ort")
+def store_array(name: str) -> Path:
+    return package_model(PACKAGE, f"assets/tiny-en/{name}.ort")
 
 
 def by_onnxruntime(name: str) -> Half:
@@ -66,19 +66,19 @@ def by_onnxruntime(name: str) -> Half:
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.x64quantprecision", "1")
     providers = ["CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(stored(name), options, providers=providers)
+    session = onnxruntime.InferenceSession(store_array(name), options, providers=providers)
     names = [output.name for output in session.get_outputs()]
     return lambda feed: dict(zip(names, session.run(names, feed), strict=True))
 
 
-def heard(encoder: Half, sound: np.ndarray) -> np.ndarray:
+def encode_sound(encoder: Half, sound: np.ndarray) -> np.ndarray:
     """float32 [1, rows, 288]."""
     samples = sound[None]
     mask = np.ones(samples.shape, np.int64)
     return encoder({"input_values": samples, "attention_mask": mask})["last_hidden_state"]
 
 
-def written(decoder: Half, states: np.ndarray) -> list[int]:
+def write(decoder: Half, states: np.ndarray) -> list[int]:
     """The likeliest tokens, up to the one that ends a text.
 
     The first step makes keys and values of the states; others give these without rows.
@@ -99,27 +99,27 @@ def written(decoder: Half, states: np.ndarray) -> list[int]:
                 **{f"past_key_values.{name}": past[name] for name in names},
             }
         )
-        kept = [name for name in names if not (further and "encoder" in name)]
-        past |= {name: outputs[f"present.{name}"] for name in kept}
+        retained = [name for name in names if not (further and "encoder" in name)]
+        past |= {name: outputs[f"present.{name}"] for name in retained}
         tokens.append(int(outputs["logits"][0, -1].argmax()))
     return tokens
 
 
 def text_of(tokens: list[int]) -> str:
     """By the package's table: the length of each token's bytes in one byte or two, then these."""
-    table, words, at = packaged(PACKAGE, "assets/tiny-en/tokenizer.bin").read_bytes(), [], 0
-    while at < len(table):
-        length, at = table[at], at + 1
+    table, words, index = package_model(PACKAGE, "assets/tiny-en/tokenizer.bin").read_bytes(), [], 0
+    while index < len(table):
+        length, index = table[index], index + 1
         if length >= 128:
-            length, at = table[at] * 128 + length - 128, at + 1
-        words.append(table[at : at + length].decode(errors="replace"))
-        at += length
+            length, index = table[index] * 128 + length - 128, index + 1
+        words.append(table[index : index + length].decode(errors="replace"))
+        index += length
     return "".join(words[token] for token in tokens[1:-1]).replace("\u2581", " ").strip()
 
 
-def apart(one: np.ndarray, other: np.ndarray) -> float:
+def apart(lhs: np.ndarray, rhs: np.ndarray) -> float:
     """Their difference, of the size of one of them."""
-    return float(np.linalg.norm(one - other) / np.linalg.norm(one))
+    return float(np.linalg.norm(lhs - rhs) / np.linalg.norm(lhs))
 
 
 @pytest.mark.parametrize("name", SENTENCES)
@@ -127,12 +127,14 @@ def test_states_are_as_near_as_those_of_a_sound_that_is_almost_the_same(
     bundles: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     sound, theirs = spoken(name, tmp_path), by_onnxruntime("encoder_model")
-    states = heard(theirs, sound)
+    states = encode_sound(theirs, sound)
     noise = np.random.default_rng(0).standard_normal(sound.shape)
-    moved = apart(states, heard(theirs, (sound * (1 + 1e-4 * noise)).astype(np.float32)))
-    found = apart(states, heard(relaxd.load(bundles["encoder_model"], threads=1).run, sound))
-    print(f"{found:.4f}, a sound almost the same {moved:.4f}")
-    assert found < 1.5 * moved < 0.08
+    moved = apart(states, encode_sound(theirs, (sound * (1 + 1e-4 * noise)).astype(np.float32)))
+    result = apart(
+        states, encode_sound(relaxd.load(bundles["encoder_model"], threads=1).run, sound)
+    )
+    print(f"{result:.4f}, a sound almost the same {moved:.4f}")
+    assert result < 1.5 * moved < 0.08
 
 
 @pytest.mark.parametrize("name", SENTENCES)
@@ -144,30 +146,30 @@ def test_logits_after_the_same_tokens_are_those_of_onnxruntime(
     """
     theirs = by_onnxruntime("decoder_model_merged")
     ours = relaxd.load(bundles["decoder_model_merged"], threads=1).run
-    found: list[float] = []
+    result: list[float] = []
 
     def both(feed: Feed) -> Feed:
         wanted = theirs(feed)
-        found.append(apart(wanted["logits"], ours(feed)["logits"]))
+        result.append(apart(wanted["logits"], ours(feed)["logits"]))
         return wanted
 
-    tokens = written(both, heard(by_onnxruntime("encoder_model"), spoken(name, tmp_path)))
+    tokens = write(both, encode_sound(by_onnxruntime("encoder_model"), spoken(name, tmp_path)))
     assert tokens[-1] == END
-    print(found)
-    assert max(found) < 0.05
-    assert sum(error > 1e-6 for error in found) <= len(found) // 6
+    print(result)
+    assert max(result) < 0.05
+    assert sum(error > 1e-6 for error in result) <= len(result) // 6
 
 
 @pytest.mark.parametrize("name", SENTENCES)
 def test_the_text_is_what_is_said(bundles: dict[str, Path], tmp_path: Path, name: str) -> None:
-    encoder, decoder = (relaxd.load(bundles[half], threads=1).run for half in HALVES)
-    text = text_of(written(decoder, heard(encoder, spoken(name, tmp_path))))
+    encoder, decoder = (relaxd.load(bundles[half], threads=1).run for half in PARTS)
+    text = text_of(write(decoder, encode_sound(encoder, spoken(name, tmp_path))))
     print(text)
-    said, wrote = (line.lower().split() for line in (SENTENCES[name][2], text))
-    assert sum(one != other for one, other in zip(said, wrote, strict=True)) <= 2, text
+    message, wrote = (line.lower().split() for line in (SENTENCES[name][2], text))
+    assert sum(lhs != rhs for lhs, rhs in zip(message, wrote, strict=True)) <= 2, text
 
 
-@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("half", PARTS)
 def test_a_build_is_verified(bundles: dict[str, Path], half: str) -> None:
     numerics = json.loads((bundles[half] / "numerics.json").read_text())
     assert numerics["status"] == "executed"

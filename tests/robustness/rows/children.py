@@ -40,14 +40,14 @@ def misbehaviour(run: Run) -> Outcome:
             slots = HANGING if kind == "hang" else 2
             limits = SETTINGS.get(kind, {})
             worker = here.start(roles.worker_of_children, slots, token, **limits)
-            found = [_build(here, one) for one in _submitted(here, kind, run.count)]
+            results = [_build(here, one) for one in _submitted(here, kind, run.count)]
             orphans += _orphans(token)
             good = _build(here, *_submitted(here, "good", 1))
-            right = [one for one in found if one.error and one.error.code == code]
+            right = [one for one in results if one.error and one.error.code == code]
             typed += sum(one.attempts == 1 for one in right)
             died += not worker.is_alive() or good.state is not State.SUCCEEDED
             left += len(list(here.settings.work_dir.glob("*/*")))
-            details += [f"{kind}: {one.state} {one.error}" for one in found if one not in right]
+            details += [f"{kind}: {one.state} {one.error}" for one in results if one not in right]
             details += [f"{kind}, then good: {good.state} {good.error}"]
             _end(worker)
     counts = {
@@ -57,8 +57,8 @@ def misbehaviour(run: Run) -> Outcome:
         "processes left": orphans,
         "folders left": left,
     }
-    held = typed == run.count * len(CODES) and not (died or orphans or left)
-    return Outcome(bool(held), counts, "\n".join(details))
+    stored = typed == run.count * len(CODES) and not (died or orphans or left)
+    return Outcome(bool(stored), counts, "\n".join(details))
 
 
 def _submitted(here: Site, kind: str, count: int) -> list[str]:
@@ -80,10 +80,10 @@ def _orphans(token: str) -> int:
 
 
 def _running(token: str) -> int:
-    found = psutil.process_iter(["cmdline", "status"])
+    result = psutil.process_iter(["cmdline", "status"])
     return sum(
         token in (one.info["cmdline"] or ()) and one.info["status"] != psutil.STATUS_ZOMBIE
-        for one in found
+        for one in result
     )
 
 

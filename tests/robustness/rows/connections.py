@@ -35,7 +35,7 @@ GIVEN_UP_S = 60.0
 
 
 def impatient_api(settings: Settings, log: Path, port_file: Path) -> None:
-    """As `roles.api`, with less patience for slow clients, so that a row need not wait for long."""
+    """Run `roles.api` with less patience for slow clients, so that a row takes less time."""
     TimedProtocol.patience_s = PATIENCE_S
     roles.api(settings, log, port_file)
 
@@ -62,7 +62,7 @@ class Watched:
         return url.host, int(url.port or 80)
 
     def outcome(self, **counts: float) -> Outcome:
-        """What is promised of every row here."""
+        """Check the promises of every row here."""
         until(lambda: len(self.probes) > WARM, GIVEN_UP_S, "an answer for another client")
         wrong = list(self.failures)
         try:
@@ -82,7 +82,7 @@ class Watched:
 
 
 @contextmanager
-def watched(run: Run) -> Iterator[Watched]:
+def watch(run: Run) -> Iterator[Watched]:
     """An API process of its own; another client is served all along."""
     settings = Settings(data_dir=run.folder / "data")
     site = Site(run.folder, settings)
@@ -110,7 +110,7 @@ def _probe(api: Watched, stop: threading.Event) -> None:
             data, number = b"%d" % number, number + 1
             began = time.monotonic()
             try:
-                http.post(_place(data), content=data).raise_for_status()
+                http.post(_slot(data), content=data).raise_for_status()
                 http.get(f"/v2/relaxd/x/blobs/{digest_of(data)}").raise_for_status()
             except httpx.HTTPError as error:
                 api.failures.append(f"another client was not served: {error!r}")
@@ -120,7 +120,7 @@ def _probe(api: Watched, stop: threading.Event) -> None:
             api.growth = max(api.growth, resident - (least or resident))
 
 
-def _place(data: bytes) -> str:
+def _slot(data: bytes) -> str:
     return f"/v2/relaxd/x/blobs/uploads/?digest={digest_of(data)}"
 
 
@@ -129,7 +129,7 @@ def large_uploads(run: Run) -> Outcome:
     free = shutil.disk_usage(run.folder).free
     if free < (needed := 3 * AT_ONCE * run.count * MIB):
         pytest.skip(f"{needed >> 30} GiB of disk are needed, {free >> 30} are free")
-    with watched(run) as api, ThreadPoolExecutor(AT_ONCE) as pool:
+    with watch(run) as api, ThreadPoolExecutor(AT_ONCE) as pool:
         done = list(pool.map(lambda number: _upload(api, number, run.count), range(UPLOADS)))
         return api.outcome(uploaded=sum(done))
 
@@ -141,8 +141,8 @@ def _upload(api: Watched, number: int, size: int) -> bool:
     digest = f"sha256:{content.hexdigest()}"
     headers = {"Content-Length": str(size * MIB)}
     with httpx.Client(base_url=api.url, timeout=600) as http:
-        place = f"/v2/relaxd/x/blobs/uploads/?digest={digest}"
-        answer = http.post(place, content=_chunks(number, size), headers=headers)
+        position = f"/v2/relaxd/x/blobs/uploads/?digest={digest}"
+        answer = http.post(position, content=_chunks(number, size), headers=headers)
     if answer.status_code != 201:
         api.failures.append(f"upload {number}: {answer.status_code} {answer.text[:300]}")
         return False
@@ -168,7 +168,7 @@ def slow_clients(run: Run) -> Outcome:
         b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
         _head_of_blob(),
     )
-    with watched(run) as api:
+    with watch(run) as api:
         clients = [socket.create_connection(api.address(), timeout=30) for _ in range(run.count)]
         for number, client in enumerate(clients):
             client.sendall(starts[number % len(starts)])
@@ -205,7 +205,7 @@ def _is_closed(client: socket.socket, *, drips: bool) -> bool:
 def aborted_uploads(run: Run) -> Outcome:
     """Uploads whose clients vanish after a part of the body."""
     kinds: tuple[Callable[[], bytes], ...] = (_head_of_blob, _head_of_form)
-    with watched(run) as api:
+    with watch(run) as api:
         for number in range(run.count):
             with socket.create_connection(api.address(), timeout=30) as client:
                 client.sendall(kinds[number % 2]() + bytes(number * 997 % (3 * MIB)))
@@ -215,8 +215,8 @@ def aborted_uploads(run: Run) -> Outcome:
 
 
 def _head_of_blob() -> bytes:
-    place = f"/v2/relaxd/x/blobs/uploads/?digest={digest_of(b'never sent')}"
-    return f"POST {place} HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n".encode()
+    position = f"/v2/relaxd/x/blobs/uploads/?digest={digest_of(b'never sent')}"
+    return f"POST {position} HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n".encode()
 
 
 def _head_of_form() -> bytes:

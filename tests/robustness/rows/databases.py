@@ -53,8 +53,8 @@ def broker(run: Run) -> Outcome:
         "longest wait in seconds": round(max(waits), 1),
         "workers that ended": died,
     }
-    held = max(waits) <= CONSUMING_S and not died and not any(verdict[bad] for bad in BAD)
-    return Outcome(held, counts)
+    stored = max(waits) <= CONSUMING_S and not died and not any(verdict[bad] for bad in BAD)
+    return Outcome(stored, counts)
 
 
 def _submit(here: Site, key: str, draw: random.Random) -> str:
@@ -100,8 +100,8 @@ def _judged(clients: Clients, counts: dict[str, int], wrong: int) -> Outcome:
         "lost connections": clients.answers["lost"],
         "other 5xx": len(clients.surprises),
     }
-    held = not wrong and not clients.surprises and not any(counts[bad] for bad in BAD)
-    return Outcome(held, {**counts, **answers}, "\n".join(clients.surprises[:10]))
+    stored = not wrong and not clients.surprises and not any(counts[bad] for bad in BAD)
+    return Outcome(stored, {**counts, **answers}, "\n".join(clients.surprises[:10]))
 
 
 def sqlite(run: Run) -> Outcome:

@@ -30,9 +30,9 @@ def full_disk(run: Run) -> Outcome:
     )
     if done.returncode:
         return Outcome(False, detail=done.stderr[-4000:])
-    found = json.loads(done.stdout.splitlines()[-1])
-    counts = {f"status {status}": count for status, count in sorted(found["tally"].items())}
-    wrong = found["wrong"]
+    result = json.loads(done.stdout.splitlines()[-1])
+    counts = {f"status {status}": count for status, count in sorted(result["tally"].items())}
+    wrong = result["wrong"]
     return Outcome(not wrong, counts | {"wrong": len(wrong)}, "\n".join(wrong[:REPORTED]))
 
 

@@ -29,8 +29,8 @@ def submits(run: Run) -> Outcome:
     failed = sum(count for status, count in statuses.items() if status >= 500)
     counts = {"keys": keys, "compiles": compiles.total(), "5xx": failed, **verdict}
     right = compiles.total() == len(compiles) == keys and len(ids) == run.count and not failed
-    held = right and not any(verdict[bad] for bad in BAD)
-    return Outcome(held, counts, f"statuses {dict(statuses)}, compiles {dict(compiles)}")
+    stored = right and not any(verdict[bad] for bad in BAD)
+    return Outcome(stored, counts, f"statuses {dict(statuses)}, compiles {dict(compiles)}")
 
 
 async def _post_all(urls: list[str], models: list[bytes]) -> list[httpx.Response]:

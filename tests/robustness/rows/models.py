@@ -48,7 +48,7 @@ def _inspected(http: httpx.Client, data: bytes) -> tuple[str, str]:
     return ("ok" if answer.status_code == 200 else answer.json()["code"]), answer.text
 
 
-def malformed(run: Run) -> Outcome:
+def malformed_model(run: Run) -> Outcome:
     """Files in a few kinds of malice, each inspected by a worker."""
     files = list(hostile(random.Random(run.seed), run.count))
     wrong: list[str] = []
@@ -70,17 +70,17 @@ def malformed(run: Run) -> Outcome:
 def external_data(run: Run) -> Outcome:
     """Models whose weights lie in a file of others, by every way to name it."""
     with canary(run.folder / "canary") as watched, inspecting(run) as http:
-        places = locations(watched.path)
-        random.Random(run.seed).shuffle(places)
-        models = [with_data_at(place, len(CONTENT)) for place in places[: run.count]]
+        positions = locations(watched.path)
+        random.Random(run.seed).shuffle(positions)
+        models = [with_data_at(position, len(CONTENT)) for position in positions[: run.count]]
         with ThreadPoolExecutor(WORKERS) as pool:
             answers = list(pool.map(lambda data: _inspected(http, data), models))
-        opened = watched.opened()
+        opened = watched.count_opened()
         os.close(os.open(watched.path, os.O_RDONLY))
-        assert watched.opened() > 0, "the canary does not sing"
+        assert watched.count_opened() > 0, "the canary does not sing"
     wrong = [
-        f"{place[:100]!r}: {code} {text[:300]}"
-        for place, (code, text) in zip(places, answers, strict=False)
+        f"{position[:100]!r}: {code} {text[:300]}"
+        for position, (code, text) in zip(positions, answers, strict=False)
         if code.isdigit() or code == "ok" or CONTENT.decode() in text
     ]
     counts = {"refused": run.count - len(wrong), "canary opened": opened}
@@ -95,7 +95,7 @@ ROWS = (
         "mutated, truncated, nested and oversized ONNX files end as a typed error or a report, "
         "never as 5xx, and the workers go on",
         2000,
-        malformed,
+        malformed_model,
         THREADS,
     ),
     Row(

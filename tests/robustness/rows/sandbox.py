@@ -41,14 +41,14 @@ def _denied(run: Run, chosen: Sequence[str], options: dict[str, Any]) -> Outcome
     with staged(run.folder / "scene") as scene:
         for lacking in KERNELS:
             spec = {**reset(scene, run.folder / "build"), "only": chosen, **options}
-            found = attempt(lacking, spec)
-            if not lacking and not {one.value for one in CONFINING} <= set(found["layers"]):
-                pytest.skip(f"this kernel has {', '.join(found['layers'])} alone")
-            tried += len(found["outcomes"])
+            result = attempt(lacking, spec)
+            if not lacking and not {one.value for one in CONFINING} <= set(result["layers"]):
+                pytest.skip(f"this kernel has {', '.join(result['layers'])} alone")
+            tried += len(result["outcomes"])
             wrong += [
-                f"{name} on a kernel without {lacking or 'nothing'}: {said}"
-                for name, said in found["outcomes"].items()
-                if said == "succeeded" and not (lacking == "landlock" and name in NARROWED)
+                f"{name} on a kernel without {lacking or 'nothing'}: {message}"
+                for name, message in result["outcomes"].items()
+                if message == "succeeded" and not (lacking == "landlock" and name in NARROWED)
             ]
     counts = {"kinds": len(chosen), "attempts": tried, "succeeded": len(wrong)}
     return Outcome(not wrong and tried == len(chosen) * len(KERNELS), counts, "\n".join(wrong))

@@ -7,7 +7,7 @@ from relaxd.provenance.envelope import seal
 from relaxd.provenance.errors import TrustError
 from relaxd.provenance.keys import signer_of
 from tests.robustness.row import Outcome, Row, Run
-from tests.signing import MANIFEST, key_pair, mutate, statement, written
+from tests.signing import MANIFEST, key_pair, mutate, statement, write
 
 REPORTED = 20
 
@@ -19,7 +19,7 @@ def mutations(run: Run) -> Outcome:
     wrong: list[str] = []
     verified = 0
     for number in range(run.count):
-        folder = written(run.folder / str(number), envelope)
+        folder = write(run.folder / str(number), envelope)
         check_folder(folder, keys / "key.pub", MANIFEST)
         mutation = mutate(folder, draw)
         try:

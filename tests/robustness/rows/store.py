@@ -29,7 +29,7 @@ REPORTED = 20
 
 
 class _Script:
-    """What a process does to a store, the same for a seed, with a line in `ledger` before each
+    """Change a store from a process, the same for a seed, with a line in `ledger` before each
     change and after it.
     """
 
@@ -49,30 +49,30 @@ class _Script:
                 digest = store.blobs.put(iter([data[:3000], data[3000:]])).digest
                 os.write(ledger, f"put {digest}\n".encode())
         first = digest_of(self.blobs[0])
-        os.utime(_place(self.root, first), (0, 0))
+        os.utime(_path_of(self.root, first), (0, 0))
         os.write(ledger, f"gone {first}\n".encode())
         store.blobs.discard(first, before=1)
         os.write(ledger, f"put {store.blobs.put(self.blobs[0]).digest}\n".encode())
 
     def check(self) -> list[str]:
-        """What is wrong with the store that a crash left."""
+        """Find faults of a store after a crash."""
         store, wrong = open_store(self.root), []
-        kept: set[str] = set()
+        retained: set[str] = set()
         values: list[str] = []
         for line in self.ledger.read_text().splitlines() if self.ledger.exists() else ():
             word, _, what = line.partition(" ")
             if word == "record":
                 values.append(digest_of(what.encode()))
-            (kept.add if word == "put" else kept.discard)(what)
-        for digest in kept | {held.digest for held in store.blobs.listing()}:
+            (retained.add if word == "put" else retained.discard)(what)
+        for digest in retained | {stored.digest for stored in store.blobs.listing()}:
             try:
                 if digest_of(store.blobs.read(digest)) != digest:
                     wrong.append(f"wrong bytes for {digest}")
             except StoreError as error:
                 wrong.append(str(error))
-        found = store.references.resolve("models", "v1")
-        if values and found not in ([*values[-2:], None] if len(values) == 1 else values[-2:]):
-            wrong.append(f"the record is {found}, after {values}")
+        result = store.references.resolve("models", "v1")
+        if values and result not in ([*values[-2:], None] if len(values) == 1 else values[-2:]):
+            wrong.append(f"the record is {result}, after {values}")
         wrong += [f"{path} was left" for path in (self.root / "tmp").iterdir()]
         return wrong
 
@@ -97,7 +97,7 @@ def crashes(run: Run) -> Outcome:
     return Outcome(not wrong, counts, "\n".join(wrong[:REPORTED]))
 
 
-def _place(root: Path, digest: str) -> Path:
+def _path_of(root: Path, digest: str) -> Path:
     name = hex_of(digest)
     return root / "blobs" / "sha256" / name[:2] / name
 
@@ -110,7 +110,7 @@ def flipped_bits(run: Run) -> Outcome:
         for _ in range(run.count):
             data = draw.randbytes(draw.choice([1, 1000, 1 << 20, (1 << 20) + 1, 3 << 20]))
             digest = service.upload(data)
-            _flip(_place(root, digest), draw)
+            _flip(_path_of(root, digest), draw)
             tally["served"] += _is_served(service, digest, len(data), draw)
             tally["gone"] += service.http.head(f"/v2/relaxd/x/blobs/{digest}").status_code == 404
         tally["quarantined"] = len(list((root / "quarantine").iterdir()))
@@ -119,14 +119,14 @@ def flipped_bits(run: Run) -> Outcome:
             metric.name: metric.samples[0].value
             for metric in StoreCollector(service.services.core).collect()
         }
-    found = [
+    results = [
         tally["gone"],
         tally["quarantined"],
         tally["reported"],
         shown["relaxd_store_quarantined_blobs"],
     ]
-    held = tally["served"] == 0 and set(found) == {run.count}
-    return Outcome(held, dict(tally))
+    stored = tally["served"] == 0 and set(results) == {run.count}
+    return Outcome(stored, dict(tally))
 
 
 def _flip(path: Path, draw: random.Random) -> None:

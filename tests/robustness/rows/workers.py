@@ -31,7 +31,7 @@ class _Kills:
 
     here: Site
     alive: list[BaseProcess] = field(default_factory=list)
-    held: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    is_met: dict[tuple[str, str], datetime] = field(default_factory=dict)
 
     def replenish(self) -> None:
         while len(self.alive) < WORKERS:
@@ -47,26 +47,26 @@ class _Kills:
         doomed = draw.choice(busy if busy and draw.random() < AT_WORK else announced)
         doomed.kill()
         doomed.join()
-        at = datetime.now(UTC)
+        index = datetime.now(UTC)
         self.alive.remove(doomed)
         for build, worker in self.here.running().items():
             if _pid(worker) == doomed.pid:
-                self.held[build, worker] = at
+                self.is_met[build, worker] = index
 
     def _announced(self) -> list[BaseProcess]:
         pids = {_pid(name) for name in self.here.workers()}
-        found = [process for process in self.alive if process.pid in pids]
-        return found if len(found) > 1 else []
+        results = [process for process in self.alive if process.pid in pids]
+        return results if len(results) > 1 else []
 
     def requeued_after(self, jobs: dict[str, Job]) -> list[float]:
         """The seconds from each kill to the return of each build that the worker held."""
         waits = []
-        for job_id in {build.rpartition("-")[0] for build, _ in self.held} & set(jobs):
+        for job_id in {build.rpartition("-")[0] for build, _ in self.is_met} & set(jobs):
             for event in self.here.services.jobs.events(job_id):
-                found = re.match(r"worker (\S+) fell silent", event.data.get("reason", ""))
-                if event.type is EventType.BUILD_QUEUED and found:
-                    at = self.held.get((jobs[job_id].builds[0].id, found[1]))
-                    waits += [(event.time - at).total_seconds()] if at else []
+                match = re.match(r"worker (\S+) fell silent", event.data.get("reason", ""))
+                if event.type is EventType.BUILD_QUEUED and match:
+                    index = self.is_met.get((jobs[job_id].builds[0].id, match[1]))
+                    waits += [(event.time - index).total_seconds()] if index else []
         return waits
 
 
@@ -95,12 +95,12 @@ def kills(run: Run) -> Outcome:
     counts = {
         "kills": run.count,
         **verdict,
-        "builds in hand": len(killing.held),
+        "builds in hand": len(killing.is_met),
         "given back": len(waits),
         "longest wait in leases": round(max(waits, default=0) / LEASE_S, 2),
     }
-    whole = len(waits) == len(killing.held) and not late
-    return Outcome(whole and not any(verdict[bad] for bad in BAD), counts)
+    full = len(waits) == len(killing.is_met) and not late
+    return Outcome(full and not any(verdict[bad] for bad in BAD), counts)
 
 
 def crashes(run: Run) -> Outcome:

@@ -30,15 +30,15 @@ def test_a_command_signs_for_a_key_that_stays_elsewhere(keys: Path, tmp_path: Pa
     script.write_text(COMMAND)
     public = keys / "key.pub"
     command = f"{sys.executable} {script} {keys / 'key.pem'}"
-    made = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=command))
-    assert made is not None
-    assert made.public.accepts(made.sign(b"message"), b"message")
+    created = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=command))
+    assert created is not None
+    assert created.public.accepts(created.sign(b"message"), b"message")
     wrong = base64.b64encode(b"s" * 64).decode()
     for answer, why in ((f"echo {wrong}", "does not fit"), ("echo !", "gave no"), ("false", "1:")):
-        made = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=answer))
-        assert made is not None
+        created = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=answer))
+        assert created is not None
         with pytest.raises(SigningFailed, match=why):
-            made.sign(b"message")
+            created.sign(b"message")
 
 
 def test_a_key_that_cannot_sign_ends_the_worker_before_it_works(tmp_path: Path, keys: Path) -> None:

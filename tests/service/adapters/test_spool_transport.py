@@ -26,14 +26,14 @@ def connect(tmp_path):
 
 
 def drain(queue):
-    found = []
+    results = []
     while True:
         try:
             message = queue.get(block=False)
         except Empty:
-            return found
+            return results
         message.ack()
-        found.append(message.payload)
+        results.append(message.payload)
 
 
 def test_messages_come_in_order_each_once_and_by_queue(connect):
@@ -51,16 +51,16 @@ def test_receivers_share_the_messages(connect):
     sender = connect().SimpleQueue("one")
     for number in range(40):
         sender.put(number)
-    found = []
+    results = []
     threads = [
-        threading.Thread(target=lambda: found.extend(drain(connect().SimpleQueue("one"))))
+        threading.Thread(target=lambda: results.extend(drain(connect().SimpleQueue("one"))))
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(40))
+    assert sorted(results) == list(range(40))
 
 
 def test_a_message_half_written_is_not_seen(connect, tmp_path):

@@ -43,11 +43,11 @@ def client(registry: CollectorRegistry) -> TestClient:
     [("a-b.C_9", True), ("x" * 64, True), ("x" * 65, False), ("a b", False), ("a;b", False)],
 )
 def test_a_clients_own_id_is_kept_where_it_is_one(
-    client: TestClient, offered: str, kept: bool
+    client: TestClient, offered: str, retained: bool
 ) -> None:
     answer = client.get("/healthz", headers={HEADER: offered})
-    assert (answer.headers[HEADER] == offered) is kept
-    assert len(answer.headers[HEADER]) == (len(offered) if kept else 32)
+    assert (answer.headers[HEADER] == offered) is retained
+    assert len(answer.headers[HEADER]) == (len(offered) if retained else 32)
 
 
 def test_a_request_is_counted_under_its_route(

@@ -116,7 +116,7 @@ def test_the_dump_of_a_bundle_is_found_by_the_bundle(client, bundle, tmp_path):
     assert client.get(path).json()["digest"] == bundle.digest
 
 
-def explained(client, tmp_path):
+def explain_build(client, tmp_path):
     """A bundle with the documents that a build writes."""
     folder = tmp_path / "explained"
     folder.mkdir()
@@ -128,7 +128,7 @@ def explained(client, tmp_path):
 
 
 def test_a_bundle_explains_itself(client, tmp_path):
-    bundle = explained(client, tmp_path)
+    bundle = explain_build(client, tmp_path)
     answer = client.get(f"/v1/artifacts/{bundle.digest}/report")
     report = Report.from_json(answer.json())
     assert (answer.status_code, report.digest) == (200, bundle.digest)
@@ -137,32 +137,32 @@ def test_a_bundle_explains_itself(client, tmp_path):
 
 
 def test_the_profiled_run_comes_as_a_trace(client, tmp_path):
-    bundle = explained(client, tmp_path)
+    bundle = explain_build(client, tmp_path)
     store = client.app.state.store
     older, newer = (
-        attach(store, PROFILE, profile_named(name, at), bundle.digest)
-        for name, at in (("first", "2026-01-01"), ("second", "2026-01-02"))
+        attach(store, PROFILE, profile_named(name, index), bundle.digest)
+        for name, index in (("first", "2026-01-01"), ("second", "2026-01-02"))
     )
     path = f"/v1/artifacts/{bundle.digest}/trace"
     for query, kernel in ((None, "second"), (newer, "second"), (older, "first")):
-        found = client.get(path, params={"profile": query} if query else {}).json()
-        calls = [event["name"] for event in found["traceEvents"] if event["ph"] == "X"]
+        result = client.get(path, params={"profile": query} if query else {}).json()
+        calls = [event["name"] for event in result["traceEvents"] if event["ph"] == "X"]
         assert calls == [kernel]
-        assert found["otherData"]["digest"] == bundle.digest
+        assert result["otherData"]["digest"] == bundle.digest
     absent = client.get(path, params={"profile": sha256(b"absent")})
     assert (absent.status_code, absent.json()["code"]) == (400, BundleError.code)
 
 
 def test_a_profile_without_a_timeline_has_no_trace(client, tmp_path):
-    answer = client.get(f"/v1/artifacts/{explained(client, tmp_path).digest}/trace")
+    answer = client.get(f"/v1/artifacts/{explain_build(client, tmp_path).digest}/trace")
     assert answer.status_code == 400
     assert "no profile that tells when" in answer.json()["detail"]
 
 
-def profile_named(kernel, at):
+def profile_named(kernel, index):
     call, row = KernelCall(kernel, 0.0, 5.0), KernelTime(kernel, 1, 0.005, 1.0)
     times = KernelTimes("opt", {"n": 4}, (row,), (call,))
-    return json.dumps(asdict(Profile(True, measured_at=at, operators=times))).encode()
+    return json.dumps(asdict(Profile(True, measured_at=index, operators=times))).encode()
 
 
 def test_what_is_no_bundle_has_no_report(client, bundle):

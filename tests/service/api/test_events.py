@@ -8,7 +8,7 @@ from service.api import jobs
 from tests.service.live import Live
 
 
-def parsed(text: str) -> list[dict[str, str]]:
+def parse(text: str) -> list[dict[str, str]]:
     """The events of a stream, comments left out."""
     blocks = [
         block.splitlines() for block in text.split("\n\n") if block and not block.startswith(":")
@@ -24,7 +24,7 @@ def job_id(api: Live) -> str:
 def test_the_stream_tells_everything_and_ends(api: Live, job_id: str) -> None:
     answer = api.http.get(f"/v1/jobs/{job_id}/events")
     assert answer.headers["Content-Type"].startswith("text/event-stream")
-    events = parsed(answer.text)
+    events = parse(answer.text)
     assert [event["id"] for event in events] == [str(number + 1) for number in range(len(events))]
     kinds = [event["event"] for event in events]
     assert (kinds[0], kinds[-1]) == ("job.queued", "job.finished")
@@ -35,13 +35,13 @@ def test_the_stream_tells_everything_and_ends(api: Live, job_id: str) -> None:
 
 
 def test_the_stream_goes_on_after_the_last_event_had(api: Live, job_id: str) -> None:
-    everything = parsed(api.http.get(f"/v1/jobs/{job_id}/events").text)
-    rest = parsed(api.http.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": "2"}).text)
+    everything = parse(api.http.get(f"/v1/jobs/{job_id}/events").text)
+    rest = parse(api.http.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": "2"}).text)
     assert rest == everything[2:]
 
 
 def test_nothing_is_left_to_tell(api: Live, job_id: str) -> None:
-    last = parsed(api.http.get(f"/v1/jobs/{job_id}/events").text)[-1]["id"]
+    last = parse(api.http.get(f"/v1/jobs/{job_id}/events").text)[-1]["id"]
     answer = api.http.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": last})
     assert (answer.status_code, answer.content) == (204, b"")
 
@@ -67,7 +67,7 @@ def test_a_running_job_sends_heartbeats_and_its_end(
             if ": ping" in text and "build.log" in text:
                 release.set()
     assert release.is_set()
-    assert parsed(text)[-1]["event"] == "job.finished"
+    assert parse(text)[-1]["event"] == "job.finished"
 
 
 def test_the_log_reads_like_one(api: Live, job_id: str) -> None:

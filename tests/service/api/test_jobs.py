@@ -51,12 +51,12 @@ def test_each_request_for_a_job_has_one_entry_in_the_audit_log(api: Live, path: 
     ]
     job_id = asked[0].json()["id"]
     until = time.monotonic() + 20
-    while len(found := _entries(api, job_id)) < 2 and time.monotonic() < until:
+    while len(result := _entries(api, job_id)) < 2 and time.monotonic() < until:
         time.sleep(0.05)
-    assert [entry.request_id for entry in found] == [
+    assert [entry.request_id for entry in result] == [
         answer.headers["X-Request-ID"] for answer in reversed(asked)
     ]
-    assert {(entry.action, entry.outcome, entry.detail["status"]) for entry in found} == {
+    assert {(entry.action, entry.outcome, entry.detail["status"]) for entry in result} == {
         ("submit", "done", 202)
     }
 
@@ -109,14 +109,14 @@ def test_the_list_is_newest_first_and_can_be_of_one_state(
     job = api.http.post("/v1/jobs", json={"model": api.upload(b"listed")}).json()
     assert api.http.get("/v1/jobs", params={"limit": 1}).json()["jobs"][0]["id"] == job["id"]
     assert job["id"] not in [
-        found["id"]
-        for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]
+        result["id"]
+        for result in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]
     ]
     blocked.set()
     api.http.get(f"/v1/jobs/{job['id']}", params={"wait": 20})
     assert job["id"] in [
-        found["id"]
-        for found in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]
+        result["id"]
+        for result in api.http.get("/v1/jobs", params={"state": "succeeded"}).json()["jobs"]
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a tenant may use, and the log of what it changed."""
+"""Limits of a tenant, and the log of what it changed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from service.api.rates import Rates
 from service.identity import Limits
 from service.usecases import auditing, tenants
 from tests.service.live import MODEL
-from tests.service.tenancy import House, compiled, house
+from tests.service.tenancy import House, compile_model, house
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +35,12 @@ def test_a_full_queue_is_429_until_builds_have_begun(guarded: House) -> None:
     assert (refused.status_code, refused.json()["code"]) == (429, "tenant.queue_full")
     assert int(refused.headers["Retry-After"]) > 0
     assert refused.json()["retryable"]
-    compiled(client, request='{"targets": ["x86-64-v2", "x86-64-v3"]}')
+    compile_model(client, request='{"targets": ["x86-64-v2", "x86-64-v3"]}')
 
 
 def test_a_quota_is_507_for_uploads_and_submissions(guarded: House) -> None:
     client = tenant(guarded, "small", stored_bytes=6000)
-    job = compiled(client, b"m" * 1000)
+    job = compile_model(client, b"m" * 1000)
     stored = next(t for t in tenants.list_all(guarded.core) if t.name == "small").stored_bytes
     assert stored > 2000, "the model, and the bundle that was built of it"
     upload = {"model": ("m.onnx", b"n" * 6000)}
@@ -94,14 +94,14 @@ def test_too_many_requests_are_429_in_both_forms(tmp_path: Path) -> None:
 class TestAudit:
     def test_every_change_is_noted_with_who_and_how_it_ended(self, guarded: House) -> None:
         client = tenant(guarded, "noted")
-        job = compiled(client)
+        job = compile_model(client)
         digest = job["builds"][0]["artifact"]["digest"]
         client.post(f"/v1/jobs/{job['id']}:cancel")
         client.post("/v1/jobs/0123456789abcdef:cancel")
         client.put(f"/v1/pins/{digest}", json={})
         client.delete(f"/v1/pins/{digest}")
-        made = client.post("/v1/tokens", json={"name": "ci", "scopes": ["read"]}).json()
-        client.delete(f"/v1/tokens/{made['id']}")
+        created = client.post("/v1/tokens", json={"name": "ci", "scopes": ["read"]}).json()
+        client.delete(f"/v1/tokens/{created['id']}")
         client.post("/v1/gc")
         client.get("/v1/jobs")
         entries = client.get("/v1/audit").json()["entries"]
@@ -112,13 +112,13 @@ class TestAudit:
             ("cancel", "0123456789abcdef", "refused"),
             ("pin", digest, "done"),
             ("unpin", digest, "done"),
-            ("token.create", made["id"], "done"),
-            ("token.revoke", made["id"], "done"),
+            ("token.create", created["id"], "done"),
+            ("token.revoke", created["id"], "done"),
             ("gc", "", "refused"),
         ]
         assert {entry["principal"].split()[0] for entry in entries} == {"t"}
         assert all(entry["request_id"] for entry in entries)
-        assert made["token"].rpartition("_")[2] not in str(entries)
+        assert created["token"].rpartition("_")[2] not in str(entries)
 
     def test_a_tenant_reads_its_own_and_operators_everyones(self, guarded: House) -> None:
         guarded.live.http.patch("/v1/tenants/a", json={"weight": 2.0})

@@ -11,7 +11,7 @@ from service.api.oci_errors import translate
         (StoreFull("no room"), 507, {}),
     ],
 )
-def test_a_store_that_is_away_is_worth_another_try(
+def test_a_store_that_is_away_is_tried_again(
     error: StoreError, status: int, headers: dict[str, str]
 ) -> None:
     translated = translate(error)

@@ -169,12 +169,12 @@ def test_referrers_are_listed_and_filtered(client):
     )
     assert push_manifest(client, signature).headers["OCI-Subject"] == subject
     other = push_bundle(client, {"note": b"note"}, subject=descriptor)
-    found = {
+    results = {
         entry["digest"]: entry
         for entry in client.get(f"/v2/relaxd/test/referrers/{subject}").json()["manifests"]
     }
-    assert found.keys() == {sha256(signature), other}
-    assert found[sha256(signature)] == {
+    assert results.keys() == {sha256(signature), other}
+    assert results[sha256(signature)] == {
         "mediaType": MANIFEST,
         "artifactType": "application/vnd.test.sig",
         "digest": sha256(signature),

@@ -16,7 +16,7 @@ from service.errors import DatabaseUnavailable
 from service.identity import Scope
 from service.usecases.overview import Snapshot
 from tests.service.live import Live, live
-from tests.service.tenancy import House, compiled, house
+from tests.service.tenancy import House, compile_model, house
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_page_of_jobs(api: Live) -> None:
 
 
 def test_a_tenant_sees_its_own_jobs(tenants: House) -> None:
-    theirs = compiled(tenants.client("a"))
+    theirs = compile_model(tenants.client("a"))
     assert [job["id"] for job in tenants.client("a").get("/v1/overview").json()["jobs"]] == [
         theirs["id"]
     ]
@@ -61,8 +61,8 @@ def test_the_stream_begins_with_the_queue_and_tells_what_changes(tenants: House)
     events: Any = stream(reader)
     kind, queue = next(events)
     assert (kind, queue["positions"]) == ("queue", {})
-    foreign = compiled(other, b"another's")
-    job = compiled(tenants.client("a"), b"a fresh model")
+    foreign = compile_model(other, b"another's")
+    job = compile_model(tenants.client("a"), b"a fresh model")
     states = []
     for kind, data in events:
         if kind == "job":
@@ -82,7 +82,7 @@ class Looked:
         self.looks = 0
         self.fails = threading.Event()
 
-    def changed(self, last: Snapshot | None) -> tuple[Snapshot, list[Any]]:
+    def read_changes(self, last: Snapshot | None) -> tuple[Snapshot, list[Any]]:
         self.looks += 1
         if self.fails.is_set():
             raise DatabaseUnavailable("gone")

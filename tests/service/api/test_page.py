@@ -62,9 +62,9 @@ def test_scripts_and_styles_name_files_that_are_there(name: str) -> None:
         path.read_text(),
         re.MULTILINE,
     )
-    for found in ("".join(pair) for pair in named):
-        assert found.startswith("."), f"{found} is no file of the page"
-        assert (path.parent / found).resolve().is_file(), found
+    for result in ("".join(pair) for pair in named):
+        assert result.startswith("."), f"{result} is no file of the page"
+        assert (path.parent / result).resolve().is_file(), result
 
 
 def test_the_page_has_no_script_and_no_style_of_its_own(visitor: httpx.Client) -> None:
@@ -91,8 +91,8 @@ def test_what_is_not_there(visitor: httpx.Client) -> None:
 
 
 def test_the_page_is_small() -> None:
-    found = {route.path for route in page.routes()}
-    assert found == {"/", "/docs", "/assets/{name:path}"}
+    results = {route.path for route in page.routes()}
+    assert results == {"/", "/docs", "/assets/{name:path}"}
     sent = 0
     for name in FILES:
         asset = page.asset(page.FOLDER / name)

@@ -13,10 +13,10 @@ from sqlalchemy import insert
 from relaxd.contract.request import CompileRequest
 from service.db.schema import builds, jobs
 from service.identity import Scope
-from tests.browser import browser, check, opened
+from tests.browser import browser, check, open_page
 from tests.service.api.page_report import report
 from tests.service.live import Live, live
-from tests.service.tenancy import House, compiled, house
+from tests.service.tenancy import House, compile_model, house
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def fill(running: Live) -> None:
     for number in range(JOBS):
         state = STATES[0] if number % 7 else STATES[number // 7 % 4]
         ended = state in ("succeeded", "failed")
-        at = now - number * 60
+        position = now - number * 60
         job = {
             "id": f"{number:016x}",
             "kind": "compile",
@@ -54,23 +54,23 @@ def fill(running: Live) -> None:
             "model_name": f"model-{number:04}.onnx",
             "request": request.to_json(),
             "fingerprint": "",
-            "created_at": at,
-            "finished_at": at + 40 if ended else None,
+            "created_at": position,
+            "finished_at": position + 40 if ended else None,
         }
         job_rows.append(job)
         build_rows += [
             {
-                "id": f"{job['id']}-{place}",
+                "id": f"{job['id']}-{field}",
                 "job_id": job["id"],
-                "position": place,
+                "position": field,
                 "target": target,
                 "capability": target,
-                "state": state if place % 5 == 0 or state == "queued" else "succeeded",
+                "state": state if field % 5 == 0 or state == "queued" else "succeeded",
                 "stage": "codegen" if state == "running" else None,
-                "created_at": at,
-                "rung_at": at,
+                "created_at": position,
+                "rung_at": position,
             }
-            for place, target in enumerate(request.targets)
+            for field, target in enumerate(request.targets)
         ]
     with running.services.core.writing() as tx:
         tx.connection.execute(insert(jobs), job_rows)
@@ -79,11 +79,11 @@ def fill(running: Live) -> None:
 
 @pytest.mark.long
 def test_a_thousand_jobs_of_fifty_targets(chromium: Browser, crowded: Live) -> None:
-    with opened(chromium) as page:
+    with open_page(chromium) as page:
         page.goto(crowded.url)
         rows = page.get_by_role("list", name="Jobs, the newest first").locator("li")
         expect(rows).to_have_count(100)
-        check(page, "crowded", whole=False)
+        check(page, "crowded", full=False)
         for shown in range(200, JOBS + 1, 100):
             page.get_by_role("button", name="Show older jobs").click()
             expect(rows).to_have_count(shown)
@@ -102,7 +102,7 @@ def test_a_thousand_jobs_of_fifty_targets(chromium: Browser, crowded: Live) -> N
 
 
 def test_a_job_that_another_submits_appears_by_itself(chromium: Browser, crowded: Live) -> None:
-    with opened(chromium) as page:
+    with open_page(chromium) as page:
         page.goto(crowded.url)
         expect(page.get_by_text("model-0000.onnx")).to_be_visible()
         job = crowded.compile(b"fresh", wait=20).json()
@@ -112,7 +112,7 @@ def test_a_job_that_another_submits_appears_by_itself(chromium: Browser, crowded
 
 
 def test_a_full_report(chromium: Browser, crowded: Live) -> None:
-    with opened(chromium) as page:
+    with open_page(chromium) as page:
         serve_reports(page)
         page.goto(f"{crowded.url}/#/builds/{DIGEST}")
         chart = page.get_by_role("img", name=re.compile("^relaxd: .*ONNX Runtime 1.31.1: "))
@@ -138,7 +138,7 @@ def test_a_full_report(chromium: Browser, crowded: Live) -> None:
 
 
 def test_two_full_reports_and_the_same_one_twice(chromium: Browser, crowded: Live) -> None:
-    with opened(chromium) as page:
+    with open_page(chromium) as page:
         serve_reports(page)
         other = "sha256:" + "cd" * 32
         page.goto(f"{crowded.url}/#/diff/{DIGEST}/{other}")
@@ -168,23 +168,23 @@ def serve_reports(page: Page) -> None:
 
 def test_the_reference_names_every_endpoint(chromium: Browser, crowded: Live) -> None:
     described = crowded.http.get("/openapi.json").json()["paths"]
-    with opened(chromium) as page:
+    with open_page(chromium) as page:
         page.goto(f"{crowded.url}/docs")
         expect(page.locator("article")).to_have_count(sum(map(len, described.values())))
         # Some of each method and the largest: of all of them, checks take a quarter of a minute.
         for text, count in (("tenants", 4), ("/v1/compile", 1), ("pins", 3)):
             page.get_by_label("Find an endpoint").fill(text)
             expect(page.locator("article")).to_have_count(count)
-            check(page, "reference", whole=False)
+            check(page, "reference", full=False)
 
 
 def test_a_token_shows_what_its_scopes_allow(
     chromium: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with house(tmp_path_factory.mktemp("tenants")) as guarded:
-        job = compiled(guarded.client("a"))
-        theirs = compiled(guarded.client("b"), b"another's")
-        with opened(chromium) as page:
+        job = compile_model(guarded.client("a"))
+        theirs = compile_model(guarded.client("b"), b"another's")
+        with open_page(chromium) as page:
             enter(page, guarded, "a", Scope.READ)
             expect(page.get_by_text(job["id"])).to_be_visible()
             expect(page.get_by_text(theirs["id"])).to_have_count(0)

@@ -49,7 +49,7 @@ def test_members_that_do_not_apply_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("error", [DatabaseUnavailable("gone"), StorageFailed("gone")])
-def test_what_is_away_is_worth_another_try(error: RelaxdError) -> None:
+def test_what_is_away_may_be_tried_again(error: RelaxdError) -> None:
     problem = problem_of(error)
     assert (problem.status, problem.retryable, problem.headers) == (503, True, {"Retry-After": "2"})
     assert problem_of(UnknownJob("j")).headers == {}

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of errors and examples holds, and no linter objects to it."""
+"""The OpenAPI document's errors and examples hold, and no linter objects to it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -42,8 +42,8 @@ def test_the_tables_name_endpoints_that_are_there(document: dict[str, Any]) -> N
 
 def test_every_operation_lists_its_errors_by_status(document: dict[str, Any]) -> None:
     secured = "securitySchemes" in document["components"]
-    found = operations(document)
-    for (_method, path), operation in found.items():
+    result = operations(document)
+    for (_method, path), operation in result.items():
         statuses = operation["responses"].keys()
         open_to_all = path in ("/healthz", "/readyz")
         assert {"429", "503"} <= statuses
@@ -51,15 +51,15 @@ def test_every_operation_lists_its_errors_by_status(document: dict[str, Any]) ->
             not secured and "401" not in statuses
         )
         assert bool(operation["security"]) == (secured and not open_to_all)
-    compiles = found["post", "/v1/compile"]["responses"]
+    compiles = result["post", "/v1/compile"]["responses"]
     assert {"400", "409", "413", "415", "422", "429", "507"} <= compiles.keys()
     assert "`tenant.queue_full`" in compiles["429"]["description"]
-    assert "`job.unknown`" in found["get", "/v1/jobs/{job_id}"]["responses"]["404"]["description"]
+    assert "`job.unknown`" in result["get", "/v1/jobs/{job_id}"]["responses"]["404"]["description"]
 
 
 def test_every_example_fits_its_schema(document: dict[str, Any]) -> None:
     wrong, checked = [], 0
-    for place, operation in operations(document).items():
+    for position, operation in operations(document).items():
         contents = [response.get("content", {}) for response in operation["responses"].values()]
         contents.append(operation.get("requestBody", {}).get("content", {}))
         for media in (media for content in contents for media in content.values()):
@@ -68,6 +68,6 @@ def test_every_example_fits_its_schema(document: dict[str, Any]) -> None:
             checked += 1
             schema = {**media["schema"], "components": document["components"]}
             errors = Draft202012Validator(schema).iter_errors(media["example"])
-            wrong += [(place, error.json_path, error.message) for error in errors]
+            wrong += [(position, error.json_path, error.message) for error in errors]
     assert wrong == []
     assert checked > 100

@@ -19,21 +19,21 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 def routes(router) -> set[tuple[str, str]]:
     """Every method and path of a router and of those that it includes."""
-    found = set()
+    results = set()
     for route in router.routes:
         if isinstance(route, APIRoute):
-            found |= {(method, route.path) for method in route.methods}
+            results |= {(method, route.path) for method in route.methods}
         elif hasattr(route, "original_router"):
-            found |= routes(route.original_router)
-    return found
+            results |= routes(route.original_router)
+    return results
 
 
 def test_the_table_and_the_app_have_the_same_routes(guarded: House) -> None:
     from service.api.app import create_app
 
-    found = routes(create_app(guarded.live.services))
-    assert found == NEEDS.keys() | OPEN
-    assert len(found) > 40
+    result = routes(create_app(guarded.live.services))
+    assert result == NEEDS.keys() | OPEN
+    assert len(result) > 40
 
 
 def test_what_changes_something_has_a_name_for_the_audit_log() -> None:

@@ -11,7 +11,7 @@ from artifacts.documents import MANIFEST
 from relaxd.contract.canonical import digest_of
 from service.identity import DEFAULT, Scope
 from service.usecases import tenants, tokens
-from tests.service.tenancy import OPERATOR, House, compiled, house
+from tests.service.tenancy import OPERATOR, House, compile_model, house
 
 UNKNOWN = "sha256:" + "e" * 64
 MANIFEST_TYPE = {"Content-Type": MANIFEST}
@@ -39,27 +39,27 @@ def blobs_of(client: httpx.Client, repository: str, digest: str) -> list[str]:
     return [layer["digest"] for layer in manifest.json()["layers"]]
 
 
-def seen(answer: httpx.Response, *names: str) -> tuple[int, str, dict[str, str]]:
+def list_seen(answer: httpx.Response, *names: str) -> tuple[int, str, dict[str, str]]:
     """An answer without what names the thing asked for, or the request."""
     text = re.sub(r'"request_id":"[0-9a-f]+"', "", answer.text)
     for name in names:
         # A tenant's name is part of other words.
         text = text.replace(name, "X") if len(name) > 6 else re.sub(rf"'{name}\b", "'X", text)
-    kept = {
+    retained = {
         key: value
         for key, value in answer.headers.items()
         if key not in ("date", "x-request-id", "content-length")
     }
-    return answer.status_code, text, kept
+    return answer.status_code, text, retained
 
 
 def test_a_tenant_finds_its_own(alice: httpx.Client) -> None:
-    job = compiled(alice)
+    job = compile_model(alice)
     (build,) = job["builds"]
     digest = build["artifact"]["digest"]
     assert build["artifact"]["ref"] == f"a/bundles@{digest}"
     assert job["index"]["ref"] == f"a/bundles:job-{job['id']}"
-    assert [found["id"] for found in alice.get("/v1/jobs").json()["jobs"]] == [job["id"]]
+    assert [result["id"] for result in alice.get("/v1/jobs").json()["jobs"]] == [job["id"]]
     for layer in blobs_of(alice, "a/bundles", digest):
         assert alice.get(f"/v2/a/bundles/blobs/{layer}").status_code == 200
     index = alice.get(f"/v2/a/bundles/manifests/job-{job['id']}")
@@ -77,7 +77,7 @@ def test_a_tenant_finds_its_own(alice: httpx.Client) -> None:
 def test_another_tenant_cannot_tell_it_from_what_is_not_there(
     alice: httpx.Client, bob: httpx.Client, guarded: House
 ) -> None:
-    job = compiled(alice, b"a secret model")
+    job = compile_model(alice, b"a secret model")
     (build,) = job["builds"]
     bundle, model = build["artifact"]["digest"], job["model"]
     layers = blobs_of(alice, "a/bundles", bundle)
@@ -115,8 +115,8 @@ def test_another_tenant_cannot_tell_it_from_what_is_not_there(
     for method, path, name in pairs:
         body: dict[str, Any] = {"json": {}} if method == "PUT" and "pins" in path else {}
         other = unknown.get(name, UNKNOWN)
-        real = seen(bob.request(method, path.format(name), **body), name)
-        made_up = seen(bob.request(method, path.format(other), **body), other)
+        real = list_seen(bob.request(method, path.format(name), **body), name)
+        made_up = list_seen(bob.request(method, path.format(other), **body), other)
         assert real == made_up, (method, path)
     assert bob.get("/v1/jobs").json() == {"jobs": []}
     assert bob.get("/v1/pins").json() == {"pins": []}
@@ -125,7 +125,7 @@ def test_another_tenant_cannot_tell_it_from_what_is_not_there(
 def test_knowing_a_digest_is_no_right_to_submit_mount_or_refer(
     alice: httpx.Client, bob: httpx.Client
 ) -> None:
-    model = compiled(alice, b"another secret model")["model"]
+    model = compile_model(alice, b"another secret model")["model"]
     for endpoint in ("/v1/jobs", "/v1/inspect"):
         answers = [bob.post(endpoint, json={"model": name}) for name in (model, UNKNOWN)]
         assert [answer.json()["code"] for answer in answers] == ["model.unknown"] * 2
@@ -143,7 +143,7 @@ def test_equal_work_is_done_once_for_each_tenant_and_found_by_neither(
     alice: httpx.Client, bob: httpx.Client, guarded: House
 ) -> None:
     before = len(guarded.live.compiler.jobs)
-    mine, again, theirs = (compiled(client, b"popular") for client in (alice, alice, bob))
+    mine, again, theirs = (compile_model(client, b"popular") for client in (alice, alice, bob))
     assert [job["builds"][0]["cached"] for job in (mine, again, theirs)] == [False, True, False]
     assert len(guarded.live.compiler.jobs) == before + 2
     keys = {job["builds"][0]["action_key"] for job in (mine, theirs)}
@@ -161,7 +161,7 @@ def test_tenants_that_share_take_each_others_results(guarded: House) -> None:
         tenants.change(guarded.core, name, shares_cache=True)
         clients.append(guarded.client(name))
     before = len(guarded.live.compiler.jobs)
-    first, second = (compiled(client, b"shared") for client in clients)
+    first, second = (compile_model(client, b"shared") for client in clients)
     assert len(guarded.live.compiler.jobs) == before + 1
     assert second["builds"][0]["cached"]
     digest = second["builds"][0]["artifact"]["digest"]
@@ -222,9 +222,9 @@ class TestTokens:
 
     def test_its_secret_is_shown_once_and_not_kept(self, alice: httpx.Client, guarded) -> None:
         body = {"name": "ci", "scopes": ["read", "submit"], "days": 1}
-        made = alice.post("/v1/tokens", json=body)
-        assert made.status_code == 201
-        text = made.json()["token"]
+        created = alice.post("/v1/tokens", json=body)
+        assert created.status_code == 201
+        text = created.json()["token"]
         secret = text.rpartition("_")[2]
         assert re.fullmatch(r"relaxd_[0-9a-f]{16}_[0-9a-f]{64}", text)
         assert secret not in alice.get("/v1/tokens").text
@@ -233,15 +233,15 @@ class TestTokens:
         client = guarded.with_token(text)
         assert client.get("/v1/jobs").status_code == 200
         listed = {token["id"]: token for token in alice.get("/v1/tokens").json()["tokens"]}
-        assert listed[made.json()["id"]]["last_used_at"] is not None
+        assert listed[created.json()["id"]]["last_used_at"] is not None
 
     def test_it_ends_when_it_is_revoked_or_its_days_are_over(
         self, alice: httpx.Client, guarded: House
     ) -> None:
-        made = alice.post("/v1/tokens", json={"name": "x", "scopes": ["read"]}).json()
-        client = guarded.with_token(made["token"])
+        created = alice.post("/v1/tokens", json={"name": "x", "scopes": ["read"]}).json()
+        client = guarded.with_token(created["token"])
         assert client.get("/v1/jobs").status_code == 200
-        assert alice.delete(f"/v1/tokens/{made['id']}").json()["revoked_at"]
+        assert alice.delete(f"/v1/tokens/{created['id']}").json()["revoked_at"]
         assert client.get("/v1/jobs").status_code == 401
         short = tokens.create(guarded.core, "a", "short", [Scope.READ], days=1e-9)
         assert guarded.with_token(short.text).get("/v1/jobs").status_code == 401
@@ -252,7 +252,7 @@ class TestTokens:
         old = alice.post("/v1/tokens", json={"name": "r", "scopes": ["read"], "days": 9}).json()
         path = f"/v1/tokens/{old['id']}:rotate"
         new = alice.post(path, json={"overlap_hours": 1}).json()
-        clients = [guarded.with_token(made["token"]) for made in (old, new)]
+        clients = [guarded.with_token(created["token"]) for created in (old, new)]
         assert [client.get("/v1/jobs").status_code for client in clients] == [200, 200]
         assert (new["name"], new["scopes"]) == ("r", ["read"])
         assert alice.post(path, json={}).status_code == 201
@@ -266,8 +266,8 @@ class TestTokens:
         for name in (DEFAULT, "b", "nobody"):
             refused = alice.post("/v1/tokens", json={**body, "tenant": name})
             assert (refused.status_code, refused.json()["code"]) == (404, "tenant.unknown")
-        made = guarded.live.http.post("/v1/tokens", json={**body, "tenant": "b"})
-        assert made.json()["tenant"] == "b"
+        created = guarded.live.http.post("/v1/tokens", json={**body, "tenant": "b"})
+        assert created.json()["tenant"] == "b"
 
 
 def test_an_open_service_makes_no_tokens_and_one_with_tokens_is_not_open(tmp_path) -> None:
@@ -299,7 +299,7 @@ def test_an_operator_deletes_a_tenant(guarded: House) -> None:
     operator = guarded.live.http
     operator.post("/v1/tenants", json={"name": "gone"})
     client = guarded.client("gone")
-    compiled(client, b"a model of one who leaves")
+    compile_model(client, b"a model of one who leaves")
     assert operator.delete("/v1/tenants/gone").json() == {
         "name": "gone",
         "jobs": 1,

@@ -37,21 +37,21 @@ def life(core: Core, clock: FakeClock, folder: Path) -> None:
     workshop = Workshop(folder / "work", "old")
     runner = Runner(core, workshop, threading.Event(), lambda *ended: None)
     fleet.announce(core, "old", "host", CAPABILITIES, 1)
-    made = jobs.submit(model, request("x86-64-v3", "aarch64"), idempotency_key="one")
+    created = jobs.submit(model, request("x86-64-v3", "aarch64"), idempotency_key="one")
     jobs.submit(model, request("x86-64-v3", "aarch64"), idempotency_key="one")
-    for build in made.builds:
+    for build in created.builds:
         run(core, runner, build.id)
-    jobs.events(made.id)
-    jobs.get(made.id)
+    jobs.events(created.id)
+    jobs.get(created.id)
     jobs.list()
     jobs.targets()
     again = jobs.submit(model, request("aarch64"))
     run(core, runner, again.builds[0].id)
     jobs.cancel(jobs.submit(model, request("aarch64")).id)
     lost = jobs.submit(model, request("x86-64-v2"))
-    held = claiming.take(core, lost.builds[0].id, "old")
-    assert held is not None
-    reporting.beat(core, held)
+    stored = claiming.take(core, lost.builds[0].id, "old")
+    assert stored is not None
+    reporting.beat(core, stored)
     jobs.cancel(lost.id)
     clock.advance(1000)
     sweeping.reclaim(core)
@@ -67,20 +67,20 @@ def request(*targets: str) -> CompileRequest:
 
 
 def run(core: Core, runner: Runner, build_id: str) -> None:
-    """What a worker does when the doorbell rings."""
+    """Act as a worker for which the doorbell rings."""
     claim = claiming.take(core, build_id, "old")
     assert claim is not None
     runner.run(claim)
 
 
 @contextmanager
-def listening(found: list[dict[str, Any]]) -> Iterator[None]:
+def listening(result: list[dict[str, Any]]) -> Iterator[None]:
     """Statements that run meanwhile, with their parameters and how many rows they changed."""
 
     def hear(_connection: Any, cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
         if not statement.startswith("BEGIN"):
             entry = {"statement": statement, "parameters": plain(parameters)}
-            found.append(entry | {"rows": cursor.rowcount})
+            result.append(entry | {"rows": cursor.rowcount})
 
     event.listen(Engine, "after_cursor_execute", hear)
     try:
@@ -107,16 +107,16 @@ def record(url: str) -> list[dict[str, Any]]:
         db, clock, compiler = Database(settings.database), FakeClock(), FakeCompiler()
         upgrade(db)
         core = Core(settings, db, open_store(settings.store), compiler, FakeDoorbell(), clock)
-        found: list[dict[str, Any]] = []
-        with listening(found):
+        result: list[dict[str, Any]] = []
+        with listening(result):
             life(core, clock, Path(name))
         db.close()
-        return found
+        return result
 
 
-def write(path: Path, made: list[dict[str, Any]]) -> None:
+def write(path: Path, created: list[dict[str, Any]]) -> None:
     """One statement a line."""
-    path.write_text("[\n" + ",\n".join(map(json.dumps, made)) + "\n]\n")
+    path.write_text("[\n" + ",\n".join(map(json.dumps, created)) + "\n]\n")
 
 
 def main() -> None:
@@ -124,11 +124,11 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
-        made = record(f"sqlite:///{name}/jobs.sqlite")
-    write(folder / "sqlite.json", made)
+        created = record(f"sqlite:///{name}/jobs.sqlite")
+    write(folder / "sqlite.json", created)
     with postgres_server() as cluster, fresh_database(cluster, "recorded") as url:
-        made = record(url)
-    write(folder / "postgresql.json", made)
+        created = record(url)
+    write(folder / "postgresql.json", created)
 
 
 if __name__ == "__main__":

@@ -45,12 +45,12 @@ by an index and then drops most of them is no better than a scan.
 class Statements:
     """Every distinct statement, with the parameters that it first had."""
 
-    found: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
     listening: bool = False
 
     def note(self, _connection: Any, _cursor: Any, sql: str, parameters: Any, *_: Any) -> None:
         if self.listening and sql.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH"):
-            self.found.setdefault(sql, parameters)
+            self.parameters.setdefault(sql, parameters)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def use_everything(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> None
 
 
 def work(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> None:
-    """What workers do with builds, among them equal ones, and with those of silent workers."""
+    """Act as workers on builds, among them equal ones, and with those of silent workers."""
     fleet.announce(core, "worker", "host", ["native"], 1)
     request = CompileRequest.of(dims={"n": 1})
     first, waiting, third = (jobs.submit(model, request).builds[0].id for _ in range(3))
@@ -113,13 +113,13 @@ def test_no_hot_statement_reads_a_whole_table(
     statements.listening = True
     use_everything(core, jobs, model, clock)
     statements.listening = False
-    assert len(statements.found) > 40
+    assert len(statements.parameters) > 40
     explain = {"sqlite": _sqlite, "postgresql": _postgresql}[core.db.url.get_backend_name()]
     with core.db.read() as connection:
         complaints = {
-            sql: found
-            for sql, parameters in statements.found.items()
-            if (found := explain(connection, sql, parameters))
+            sql: result
+            for sql, parameters in statements.parameters.items()
+            if (result := explain(connection, sql, parameters))
         }
     assert complaints == {}
 
@@ -138,8 +138,8 @@ def _sqlite(connection: Any, sql: str, parameters: Any) -> list[str]:
 def _postgresql(connection: Any, sql: str, parameters: Any) -> list[str]:
     """The nodes that scan a large table, and the whole if it costs too much."""
     first = parameters[0] if isinstance(parameters, list) else parameters
-    found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {sql}", first).scalar_one()
-    (document,) = json.loads(found) if isinstance(found, str) else found
+    result = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {sql}", first).scalar_one()
+    (document,) = json.loads(result) if isinstance(result, str) else result
     plan = document["Plan"]
     scans = [
         f"{node['Node Type']} on {node['Relation Name']}"

@@ -33,7 +33,7 @@ def test_the_migrations_make_the_tables_that_the_code_expects(empty_url):
 
 
 def test_tables_of_this_release_are_left_to_themselves(empty_url, monkeypatch):
-    """What reads the migrations takes a third of the time in which a process starts."""
+    """Reading the migrations takes a third of the time in which a process starts."""
     db = Database(empty_url)
     upgrade(db)
     monkeypatch.setattr(command, "upgrade", lambda *arguments: pytest.fail("migrations are read"))

@@ -25,6 +25,6 @@ def test_a_store_that_is_away_leaves_the_other_figures(core, monkeypatch):
         raise StorageFailed("away")
 
     monkeypatch.setattr("artifacts.local.LocalStore.quarantine", away)
-    found = figures(core)
-    assert "relaxd_store_quarantined_blobs" not in found
-    assert found["relaxd_pins"] == 0
+    result = figures(core)
+    assert "relaxd_store_quarantined_blobs" not in result
+    assert result["relaxd_pins"] == 0

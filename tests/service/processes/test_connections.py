@@ -65,7 +65,7 @@ def client(port: int) -> Iterator[socket.socket]:
 
 
 def rest(client: socket.socket) -> bytearray:
-    """What arrives until the server closes."""
+    """Read until the server closes."""
     received = bytearray()
     try:
         while chunk := client.recv(1 << 16):
@@ -75,7 +75,7 @@ def rest(client: socket.socket) -> bytearray:
     return received
 
 
-def answered(client: socket.socket) -> bytes:
+def is_answered(client: socket.socket) -> bytes:
     """One answer of `app` to a request without a body: the head, and the length as one digit."""
     received = b""
     while not received.endswith(b"\r\n\r\n0"):
@@ -101,7 +101,7 @@ def test_a_request_that_does_not_arrive_is_a_408(client: socket.socket, sent: by
 
 def test_a_second_header_that_does_not_arrive(client: socket.socket) -> None:
     client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert answered(client).startswith(b"HTTP/1.1 200 ")
+    assert is_answered(client).startswith(b"HTTP/1.1 200 ")
     client.sendall(b"GET / HTTP")
     assert b"HTTP/1.1 408 " in rest(client)
 
@@ -141,7 +141,7 @@ def test_a_body_that_nobody_wants_is_not_read_for_ever(client: socket.socket) ->
 def test_an_idle_connection_stays_for_the_next_request(client: socket.socket) -> None:
     for _ in range(2):
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert answered(client).startswith(b"HTTP/1.1 200 ")
+        assert is_answered(client).startswith(b"HTTP/1.1 200 ")
         time.sleep(2 * PATIENCE_S)
 
 
@@ -154,13 +154,13 @@ def test_an_idle_connection_is_kept_for_long_unless_there_are_many() -> None:
     with serving(Keeping) as port:
         first, second = (socket.create_connection(("127.0.0.1", port), timeout=30) for _ in "ab")
         first.sendall(request)
-        assert answered(first).startswith(b"HTTP/1.1 200 ")
+        assert is_answered(first).startswith(b"HTTP/1.1 200 ")
         assert rest(first) == b""
         second.sendall(request)
-        assert answered(second).startswith(b"HTTP/1.1 200 ")
+        assert is_answered(second).startswith(b"HTTP/1.1 200 ")
         time.sleep(2 * Keeping.crowded_s)
         second.sendall(request)
-        assert answered(second).startswith(b"HTTP/1.1 200 ")
+        assert is_answered(second).startswith(b"HTTP/1.1 200 ")
         first.close()
         second.close()
 
@@ -177,7 +177,7 @@ def test_a_connection_too_many_is_a_503_and_the_others_go_on() -> None:
         )
         for client in (first, second):
             client.sendall(request)
-            assert answered(client).startswith(b"HTTP/1.1 200 ")
+            assert is_answered(client).startswith(b"HTTP/1.1 200 ")
         third.sendall(request)
         for client in (third, fourth):
             answer = rest(client)
@@ -186,7 +186,7 @@ def test_a_connection_too_many_is_a_503_and_the_others_go_on() -> None:
             client.close()
         first.close()
         second.sendall(request)
-        assert answered(second).startswith(b"HTTP/1.1 200 ")
+        assert is_answered(second).startswith(b"HTTP/1.1 200 ")
         wait_for_room(port, request)
         second.close()
 

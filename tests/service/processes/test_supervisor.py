@@ -22,13 +22,13 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-async def seen(pids: Callable[[], set[int]], count: int) -> set[int]:
+async def list_seen(pids: Callable[[], set[int]], count: int) -> set[int]:
     while len(pids()) < count:
         await asyncio.sleep(0.02)
     return pids()
 
 
-def started() -> set[int]:
+def start() -> set[int]:
     """Each process leaves a file named after it."""
     return {int(path.name) for path in Path().iterdir()}
 
@@ -50,20 +50,20 @@ def supervise(code: str, count: int, during: Callable[[], object]) -> None:
 
 def test_a_worker_that_dies_is_started_again() -> None:
     async def kill_one() -> None:
-        first = min(await seen(started, 2))
+        first = min(await list_seen(start, 2))
         os.kill(first, signal.SIGKILL)
-        await seen(started, 3)
+        await list_seen(start, 3)
 
     supervise(PATIENT, 2, kill_one)
-    assert not any(psutil.pid_exists(pid) for pid in started())
+    assert not any(psutil.pid_exists(pid) for pid in start())
 
 
 def test_a_worker_that_will_not_end_is_killed() -> None:
     async def wait() -> None:
-        await seen(started, 1)
+        await list_seen(start, 1)
 
     supervise(STUBBORN, 1, wait)
-    assert not any(psutil.pid_exists(pid) for pid in started())
+    assert not any(psutil.pid_exists(pid) for pid in start())
 
 
 def test_the_pause_grows_while_it_keeps_dying() -> None:
@@ -71,4 +71,4 @@ def test_the_pause_grows_while_it_keeps_dying() -> None:
         await asyncio.sleep(1.5)
 
     supervise("import os; open(str(os.getpid()), 'w')", 1, wait)
-    assert 1 < len(started()) < 12
+    assert 1 < len(start()) < 12

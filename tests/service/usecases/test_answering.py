@@ -32,14 +32,14 @@ def forgetful(core: Core) -> Core:
 
 @pytest.fixture
 def worker(forgetful: Core):
-    made = Worker(forgetful, slots=1, registry=CollectorRegistry())
-    made.sweep()
-    yield made
-    made.draining.set()
-    made.close()
+    created = Worker(forgetful, slots=1, registry=CollectorRegistry())
+    created.sweep()
+    yield created
+    created.draining.set()
+    created.close()
 
 
-def built(jobs: Jobs, worker: Worker, model: str, request: CompileRequest = V3) -> Job:
+def build_bundle(jobs: Jobs, worker: Worker, model: str, request: CompileRequest = V3) -> Job:
     """A job that the worker has seen to its end."""
     job = jobs.submit(model, request)
     worker.answer(job.builds[0].id)
@@ -49,7 +49,7 @@ def built(jobs: Jobs, worker: Worker, model: str, request: CompileRequest = V3) 
 def test_a_result_of_the_cache_is_the_answer(
     jobs: Jobs, worker: Worker, model: str, doorbell: FakeDoorbell
 ) -> None:
-    first = built(jobs, worker, model)
+    first = build_bundle(jobs, worker, model)
     doorbell.rings.clear()
     job = jobs.submit(model, V3)
     (build,), (earlier,) = job.builds, first.builds
@@ -68,13 +68,13 @@ def test_it_has_the_events_the_tag_and_the_count_of_one_that_waited_for_an_equal
     worker.answer("")
     (waited,) = [job for job in map(jobs.get, pair) if job.builds[0].cached]
     answered = jobs.submit(model, V3)
-    told = [
+    reported = [
         [(event.type, event.target, event.data) for event in jobs.events(job.id)]
         for job in (waited, answered)
     ]
     kinds = [EventType.JOB_QUEUED, EventType.BUILD_FINISHED, EventType.JOB_FINISHED]
-    assert [kind for kind, *_ in told[1]] == kinds
-    assert told[1][1:] == told[0][-2:]
+    assert [kind for kind, *_ in reported[1]] == kinds
+    assert reported[1][1:] == reported[0][-2:]
     index = jobs.get(answered.id).index
     assert index == answered.index
     assert index.digest == jobs.get(waited.id).index.digest
@@ -98,7 +98,7 @@ def test_a_worker_ends_what_became_known_while_it_was_queued(
 
 
 def test_a_cancelled_build_is_not_answered(jobs: Jobs, worker: Worker, model: str) -> None:
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
     fleet.depart(worker._core, worker.name)
     job = jobs.submit(model, V3)
     jobs.cancel(job.id)
@@ -109,7 +109,7 @@ def test_a_cancelled_build_is_not_answered(jobs: Jobs, worker: Worker, model: st
 def test_targets_that_the_cache_lacks_are_queued(
     jobs: Jobs, worker: Worker, model: str, doorbell: FakeDoorbell
 ) -> None:
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
     doorbell.rings.clear()
     job = jobs.submit(model, BOTH)
     # The stub's keys hold all targets of a request, as no real ones do: nothing equals BOTH.
@@ -124,7 +124,7 @@ def test_targets_that_the_cache_lacks_are_queued(
 def test_without_a_live_worker_or_with_workers_that_differ_a_worker_is_asked(
     jobs: Jobs, worker: Worker, model: str, core: Core, clock: FakeClock
 ) -> None:
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
     assert jobs.submit(model, V3).state is State.SUCCEEDED
     fleet.announce(core, "old", "host", worker.capabilities, 1)
     assert jobs.submit(model, V3).state is State.QUEUED
@@ -137,7 +137,7 @@ def test_without_a_live_worker_or_with_workers_that_differ_a_worker_is_asked(
 def test_a_report_of_other_sources_names_no_key(
     jobs: Jobs, worker: Worker, model: str, core: Core
 ) -> None:
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
     fleet.depart(core, worker.name)
     forged = {"identity": {"fake": False}, "signed_by": None}
     fleet.announce(core, "forged", "host", worker.capabilities, 1, keys=forged)
@@ -147,7 +147,9 @@ def test_a_report_of_other_sources_names_no_key(
 def test_a_record_that_names_a_bundle_of_another_key_is_left_to_a_worker(
     jobs: Jobs, worker: Worker, model: str, core: Core
 ) -> None:
-    other = built(jobs, worker, model, CompileRequest.of(dims={"n": 3}, targets=["x86-64-v3"]))
+    other = build_bundle(
+        jobs, worker, model, CompileRequest.of(dims={"n": 3}, targets=["x86-64-v3"])
+    )
     asked = core.compiler.known_key(model, V3, "x86-64-v3", {"fake": True})
     core.store.actions.put(asked.digest, other.builds[0].artifact.digest)
     assert jobs.submit(model, V3).state is State.QUEUED
@@ -156,13 +158,13 @@ def test_a_record_that_names_a_bundle_of_another_key_is_left_to_a_worker(
 def test_a_lost_bundle_is_compiled_again(
     jobs: Jobs, worker: Worker, model: str, core: Core, clock: FakeClock
 ) -> None:
-    bundle = built(jobs, worker, model).builds[0].artifact
+    bundle = build_bundle(jobs, worker, model).builds[0].artifact
     core.store.blobs.discard(bundle.digest, before=float("inf"))
     assert jobs.submit(model, V3).state is State.QUEUED
 
 
 def test_a_dump_is_a_workers_business(jobs: Jobs, worker: Worker, model: str) -> None:
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
     dumped = CompileRequest.of(targets=["x86-64-v3"], options={"dump": True})
     assert jobs.submit(model, dumped).state is State.QUEUED
 
@@ -170,7 +172,7 @@ def test_a_dump_is_a_workers_business(jobs: Jobs, worker: Worker, model: str) ->
 def test_tenants_take_each_others_results_only_where_both_share(
     jobs: Jobs, worker: Worker, core: Core, model: str
 ) -> None:
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
     tenants.create(core, "vision")
     theirs = jobs.of("vision")
     assert theirs.store.blobs.put(b"a model").digest == model
@@ -189,7 +191,7 @@ def test_tenants_take_each_others_results_only_where_both_share(
 
 
 def test_an_idempotency_key_finds_the_answer(jobs: Jobs, worker: Worker, model: str) -> None:
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
     first = jobs.submit(model, V3, "key")
     assert first.state is State.SUCCEEDED
     assert jobs.submit(model, V3, "key").id == first.id

@@ -1,4 +1,4 @@
-"""What workers attach to the bundles that they publish."""
+"""Attestations of published bundles."""
 
 import dataclasses
 import hashlib
@@ -30,7 +30,7 @@ def keys(tmp_path: Path) -> Path:
     return key_pair(tmp_path / "keys")
 
 
-def built(core: Any, jobs: Any, model: str) -> str:
+def build_bundle(core: Any, jobs: Any, model: str) -> str:
     """The digest of a bundle that a worker of the core published."""
     workshop = Workshop(core.settings.work_dir, "signing")
     (build,) = jobs.submit(model, CompileRequest.of(dims={"n": (1, 8)})).builds
@@ -42,10 +42,10 @@ def built(core: Any, jobs: Any, model: str) -> str:
     return str(done.artifact.digest)
 
 
-def attached(core: Any, bundle: str) -> dict[str, Any]:
+def attach_referrer(core: Any, bundle: str) -> dict[str, Any]:
     """The referrers of a bundle by their artifact type."""
-    found = core.store.references.referrers(REPOSITORY, bundle)
-    documents = [read_document(core.store.blobs, digest) for digest in found]
+    result = core.store.references.referrers(REPOSITORY, bundle)
+    documents = [read_document(core.store.blobs, digest) for digest in result]
     assert all(document.subject.digest == bundle for document in documents)
     return {str(document.artifact_type): document for document in documents}
 
@@ -58,8 +58,8 @@ def content(core: Any, document: Any) -> bytes:
 def test_a_bundle_has_signed_provenance(core, jobs, model, keys) -> None:
     signing = core.settings.model_copy(update={"signing_key": keys / "key.pem"})
     core = dataclasses.replace(core, signer=lambda: signer(signing))
-    bundle = built(core, jobs, model)
-    document = attached(core, bundle)[PROVENANCE.artifact_type]
+    bundle = build_bundle(core, jobs, model)
+    document = attach_referrer(core, bundle)[PROVENANCE.artifact_type]
     assert document.layers[0].media_type == "application/vnd.dsse.envelope.v1+json"
     statement = open_envelope(content(core, document), read_public_keys(keys / "key.pub"))
     assert statement["subject"][0]["digest"] == {"sha256": bundle.removeprefix("sha256:")}
@@ -75,10 +75,10 @@ def test_a_bundle_has_signed_provenance(core, jobs, model, keys) -> None:
 
 
 def test_without_a_key_there_is_the_bill_of_materials_alone(core, jobs, model) -> None:
-    bundle = built(core, jobs, model)
-    found = attached(core, bundle)
-    assert found.keys() == {SBOM.artifact_type, PROFILE.artifact_type}
-    document = json.loads(content(core, found[SBOM.artifact_type]))
+    bundle = build_bundle(core, jobs, model)
+    result = attach_referrer(core, bundle)
+    assert result.keys() == {SBOM.artifact_type, PROFILE.artifact_type}
+    document = json.loads(content(core, result[SBOM.artifact_type]))
     assert document["spdxVersion"] == "SPDX-2.3"
     files = {
         package["name"]: package["checksums"][0]["checksumValue"]
@@ -108,8 +108,8 @@ def signing(core: Any, keys: Path, count: list[int] | None = None) -> Any:
 
 
 def envelopes(core: Any, bundle: str, repository: str = REPOSITORY) -> list[bytes]:
-    found = core.store.references.referrers(repository, bundle)
-    documents = [read_document(core.store.blobs, digest) for digest in found]
+    result = core.store.references.referrers(repository, bundle)
+    documents = [read_document(core.store.blobs, digest) for digest in result]
     kind = PROVENANCE.artifact_type
     return [content(core, document) for document in documents if document.artifact_type == kind]
 
@@ -117,36 +117,36 @@ def envelopes(core: Any, bundle: str, repository: str = REPOSITORY) -> list[byte
 def test_a_bundle_from_before_there_was_a_key_is_signed_at_its_next_hit(
     core, jobs, model, keys
 ) -> None:
-    bundle = built(core, jobs, model)
+    bundle = build_bundle(core, jobs, model)
     assert envelopes(core, bundle) == []
     signatures: list[int] = []
-    assert built(signing(core, keys, signatures), jobs, model) == bundle
+    assert build_bundle(signing(core, keys, signatures), jobs, model) == bundle
     (envelope,) = envelopes(core, bundle)
     statement = open_envelope(envelope, read_public_keys(keys / "key.pub"))
     assert statement["subject"][0]["digest"] == {"sha256": bundle.removeprefix("sha256:")}
-    built(signing(core, keys, signatures), jobs, model)
+    build_bundle(signing(core, keys, signatures), jobs, model)
     assert len(signatures) == 1
 
 
 def test_a_bundle_of_an_earlier_key_is_signed_with_the_new_one_too(
     core, jobs, model, keys, tmp_path
 ) -> None:
-    bundle = built(signing(core, keys), jobs, model)
+    bundle = build_bundle(signing(core, keys), jobs, model)
     new = key_pair(tmp_path / "new")
-    assert built(signing(core, new), jobs, model) == bundle
-    found = envelopes(core, bundle)
-    assert len(found) == 2
+    assert build_bundle(signing(core, new), jobs, model) == bundle
+    result = envelopes(core, bundle)
+    assert len(result) == 2
     for pair in (keys, new):
         ids = read_public_keys(pair / "key.pub")
-        assert sum(ids.keys() <= set(signers(envelope)) for envelope in found) == 1
+        assert sum(ids.keys() <= set(signers(envelope)) for envelope in result) == 1
 
 
 def test_what_someone_attached_is_no_signature(core, jobs, model, keys) -> None:
-    bundle, other = built(core, jobs, model), core.store.blobs.put(b"another model").digest
-    foreign = built(signing(core, keys), jobs, other)
+    bundle, other = build_bundle(core, jobs, model), core.store.blobs.put(b"another model").digest
+    foreign = build_bundle(signing(core, keys), jobs, other)
     for text in (b"{}", *envelopes(core, foreign)):
         attach(core.store, PROVENANCE, text, bundle)
-    built(signing(core, keys), jobs, model)
+    build_bundle(signing(core, keys), jobs, model)
     assert len(envelopes(core, bundle)) == 3
 
 
@@ -154,7 +154,7 @@ def test_a_bundle_that_names_another_key_is_not_signed(core, jobs, model, keys) 
     other = core.store.blobs.put(b"another model").digest
     (build,) = jobs.submit(model, CompileRequest.of(dims={"n": (1, 8)})).builds
     claim = claiming.take(core, build.id, "worker")
-    core.store.actions.put(claim.action_key, foreign := built(core, jobs, other))
+    core.store.actions.put(claim.action_key, foreign := build_bundle(core, jobs, other))
     attesting.attest_known(core, claim, foreign, signing(core, keys).signer())
     assert envelopes(core, foreign) == []
 
@@ -163,9 +163,9 @@ def test_the_tenant_may_read_what_was_attached_later(core, keys) -> None:
     tenants.create(core, "vision")
     jobs = Jobs(core, "vision")
     model = holdings.view(core, "vision").blobs.put(b"a model").digest
-    bundle = built(core, jobs, model)
-    built(signing(core, keys), jobs, model)
-    found = core.store.references.referrers(bundles_of("vision"), bundle)
-    assert len(found) == 3, "a profile, a bill of materials and a statement"
-    assert all(holdings.view(core, "vision").blobs.has(digest) for digest in found)
+    bundle = build_bundle(core, jobs, model)
+    build_bundle(signing(core, keys), jobs, model)
+    result = core.store.references.referrers(bundles_of("vision"), bundle)
+    assert len(result) == 3, "a profile, a bill of materials and a statement"
+    assert all(holdings.view(core, "vision").blobs.has(digest) for digest in result)
     assert len(envelopes(core, bundle, bundles_of("vision"))) == 1

@@ -70,6 +70,6 @@ def test_many_builds_end_in_linear_time_and_in_short_transactions(core, jobs, mo
     assert len(statements) < len(targets) + 60
     assert sum("FROM builds" in statement for statement in statements) < 20
     assert sum("INSERT INTO events" in statement for statement in statements) > 2
-    told = [event for event in jobs.events(job.id) if event.type is EventType.BUILD_FINISHED]
-    assert [event.target for event in told] == list(targets)
+    reported = [event for event in jobs.events(job.id) if event.type is EventType.BUILD_FINISHED]
+    assert [event.target for event in reported] == list(targets)
     assert jobs.events(job.id)[-1].type is EventType.JOB_FINISHED

@@ -13,8 +13,8 @@ def submit_equal(jobs, model, count):
     return [jobs.submit(model, CompileRequest()).builds[0] for _ in range(count)]
 
 
-def states(jobs, found):
-    return [jobs.get(build.job_id).builds[0].state for build in found]
+def states(jobs, result):
+    return [jobs.get(build.job_id).builds[0].state for build in result]
 
 
 def test_only_one_of_many_workers_gets_a_build(core, jobs, model):
@@ -36,7 +36,7 @@ def test_only_one_of_many_workers_gets_a_build(core, jobs, model):
 def test_only_one_of_many_equal_builds_runs_and_the_others_take_its_result(
     core, jobs, model, runner, compiler
 ):
-    found = submit_equal(jobs, model, 12)
+    result = submit_equal(jobs, model, 12)
     barrier = threading.Barrier(12)
     claims = []
 
@@ -44,17 +44,17 @@ def test_only_one_of_many_equal_builds_runs_and_the_others_take_its_result(
         barrier.wait()
         claims.append(claiming.take(core, build.id, "worker"))
 
-    threads = [threading.Thread(target=take, args=(build,)) for build in found]
+    threads = [threading.Thread(target=take, args=(build,)) for build in result]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     (claim,) = [claim for claim in claims if claim]
-    assert sorted(states(jobs, found)) == [State.QUEUED] * 11 + [State.RUNNING]
+    assert sorted(states(jobs, result)) == [State.QUEUED] * 11 + [State.RUNNING]
     runner.run(claim)
-    assert states(jobs, found) == [State.SUCCEEDED] * 12
+    assert states(jobs, result) == [State.SUCCEEDED] * 12
     assert len(compiler.jobs) == 1
-    builds = [jobs.get(build.job_id).builds[0] for build in found]
+    builds = [jobs.get(build.job_id).builds[0] for build in result]
     assert sorted(build.cached for build in builds) == [False] + [True] * 11
     assert len({build.artifact for build in builds}) == 1
 
@@ -77,27 +77,27 @@ def test_a_waiting_build_says_so(core, jobs, model):
 def test_a_failure_is_shared_with_the_waiting(core, jobs, model, state):
     from relaxd.contract.failures import Failure
 
-    found = submit_equal(jobs, model, 3)
-    claim, *_ = [claiming.take(core, build.id, "worker") for build in found]
+    result = submit_equal(jobs, model, 3)
+    claim, *_ = [claiming.take(core, build.id, "worker") for build in result]
     failure = Failure(code="import.unsupported_op", stage="import", message="no")
     ending.finish(core, claim, Outcome(state, error=failure))
     assert [
-        (jobs.get(build.job_id).state, jobs.get(build.job_id).builds[0].error) for build in found
+        (jobs.get(build.job_id).state, jobs.get(build.job_id).builds[0].error) for build in result
     ] == [(state, failure)] * 3
 
 
 def test_when_the_running_one_is_cancelled_a_waiting_one_takes_over(
     core, jobs, model, doorbell, answer
 ):
-    found = submit_equal(jobs, model, 3)
-    claim, *_ = [claiming.take(core, build.id, "worker") for build in found]
+    result = submit_equal(jobs, model, 3)
+    claim, *_ = [claiming.take(core, build.id, "worker") for build in result]
     jobs.cancel(claim.job_id)
     assert reporting.beat(core, claim)
     doorbell.rings.clear()
     ending.finish(core, claim, ending.CANCELLED)
-    assert doorbell.rings == [found[1].id]
-    answer(found[1].id)
-    assert states(jobs, found) == [State.CANCELLED, State.SUCCEEDED, State.SUCCEEDED]
+    assert doorbell.rings == [result[1].id]
+    answer(result[1].id)
+    assert states(jobs, result) == [State.CANCELLED, State.SUCCEEDED, State.SUCCEEDED]
 
 
 def test_a_waiting_build_that_wants_a_dump_runs_itself_where_the_result_has_none(
@@ -121,27 +121,27 @@ def test_a_waiting_build_that_wants_a_dump_runs_itself_where_the_result_has_none
 
 
 def test_a_waiting_build_takes_the_dump_of_an_equal_one(core, jobs, model, runner, compiler):
-    found = [
+    results = [
         jobs.submit(model, CompileRequest.of(options={"dump": True})).builds[0] for _ in range(2)
     ]
-    claim = claiming.take(core, found[0].id, "worker")
-    assert claiming.take(core, found[1].id, "worker") is None
+    claim = claiming.take(core, results[0].id, "worker")
+    assert claiming.take(core, results[1].id, "worker") is None
     runner.run(claim)
-    first, second = (jobs.get(build.job_id).builds[0] for build in found)
+    first, second = (jobs.get(build.job_id).builds[0] for build in results)
     assert first.dump == second.dump is not None
     assert len(compiler.jobs) == 1
 
 
 def test_cancelling_a_waiting_build_leaves_the_running_one_alone(core, jobs, model, runner):
-    found = submit_equal(jobs, model, 3)
-    claim, *_ = [claiming.take(core, build.id, "worker") for build in found]
-    assert jobs.cancel(found[1].job_id).state is State.CANCELLED
+    result = submit_equal(jobs, model, 3)
+    claim, *_ = [claiming.take(core, build.id, "worker") for build in result]
+    assert jobs.cancel(result[1].job_id).state is State.CANCELLED
     assert not reporting.beat(core, claim)
     runner.run(claim)
-    assert states(jobs, found) == [State.SUCCEEDED, State.CANCELLED, State.SUCCEEDED]
+    assert states(jobs, result) == [State.SUCCEEDED, State.CANCELLED, State.SUCCEEDED]
 
 
-def test_equal_targets_of_one_job_fly_together(core, jobs, model, runner, compiler):
+def test_equal_targets_of_one_job_share_a_flight(core, jobs, model, runner, compiler):
     compiler.action_key = lambda kind, model, request, target: type(compiler).action_key(
         compiler, kind, model, CompileRequest(), "native"
     )

@@ -1,4 +1,4 @@
-"""What the service keeps, and what it lets go."""
+"""Garbage collection: what the service keeps, and what it removes."""
 
 import math
 import os
@@ -41,7 +41,7 @@ def age_records(core, seconds):
             os.utime(path, (then, then))
 
 
-def built(jobs, model, answer, **fields):
+def build_bundle(jobs, model, answer, **fields):
     job = jobs.submit(model, CompileRequest.of(**fields))
     for build in job.builds:
         answer(build.id)
@@ -53,12 +53,12 @@ def tagged_by_an_earlier_release(core, job):
     core.store.references.tag(REPOSITORY, f"job-{job.id}", job.index.digest)
 
 
-def held(core):
+def hold(core):
     return {entry.digest for entry in core.store.blobs.listing()}
 
 
 def test_a_young_job_keeps_its_model_bundle_and_index(core, jobs, model, answer, clock):
-    job = built(jobs, model, answer)
+    job = build_bundle(jobs, model, answer)
     stray = core.store.blobs.put(b"stray").digest
     clock.advance(2 * DAY)
     age_records(core, LONG)
@@ -89,7 +89,7 @@ def test_the_reproducer_of_a_failed_build_stays_as_long_as_the_job(
 
 
 def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer, clock):
-    job = built(jobs, model, answer)
+    job = build_bundle(jobs, model, answer)
     tagged_by_an_earlier_release(core, job)
     clock.advance(LONG)
     age_records(core, LONG)
@@ -100,7 +100,7 @@ def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer,
     for count in ("removed_blobs", "removed_bytes", "removed_records", "expired_jobs"):
         assert getattr(planned, count) == getattr(done, count) > 0
     assert (planned.removed_tags, done.removed_tags) == (1, 1)
-    assert held(core) == set()
+    assert hold(core) == set()
     with pytest.raises(UnknownJob):
         jobs.get(job.id)
     assert holdings.view(core, DEFAULT).references.tags(REPOSITORY) == []
@@ -137,7 +137,7 @@ def test_a_job_that_has_not_ended_never_expires(core, jobs, model, clock):
 
 @pytest.mark.parametrize("by", ["tag", "pin"])
 def test_a_tag_and_a_pin_keep_a_bundle(core, jobs, model, answer, clock, by):
-    (build,) = built(jobs, model, answer).builds
+    (build,) = build_bundle(jobs, model, answer).builds
     digest = build.artifact.digest
     if by == "tag":
         core.store.references.tag("team/minilm", "v1", digest)
@@ -148,7 +148,7 @@ def test_a_tag_and_a_pin_keep_a_bundle(core, jobs, model, answer, clock, by):
     collecting.run(core)
     manifests = [digest, *core.store.references.referrers(REPOSITORY, digest)]
     assert len(manifests) == 3  # the bundle, its bill of materials and its profile
-    assert held(core) == {
+    assert hold(core) == {
         *manifests,
         *(
             blob.digest
@@ -173,13 +173,13 @@ def test_a_pin_ends(core, clock):
 
 def test_everything_is_kept_without_a_retention(core, jobs, model, answer, clock, tmp_path):
     queued = jobs.submit(model, CompileRequest.of(dims={"n": 3}))
-    job = built(jobs, model, answer)
+    job = build_bundle(jobs, model, answer)
     object.__setattr__(core, "settings", core.settings.model_copy(update={"retention_days": 0}))
     clock.advance(100 * LONG)
     age_records(core, LONG)
     done = collecting.run(core)
     assert (done.removed, done.expired_jobs) == ((), 0)
-    assert {found.id for found in jobs.list()} == {queued.id, job.id}
+    assert {result.id for result in jobs.list()} == {queued.id, job.id}
 
 
 def test_many_jobs_expire_in_batches(core, jobs, model, answer, clock, monkeypatch):
@@ -236,7 +236,7 @@ def test_a_collection_is_due_once_an_interval(core, clock):
 
 
 def test_what_is_broken_is_not_pinned(core, jobs, model, answer):
-    (build,) = built(jobs, model, answer).builds
+    (build,) = build_bundle(jobs, model, answer).builds
     layer = read_document(core.store.blobs, build.artifact.digest).layers[0].digest
     core.store.blobs.discard(layer, math.inf)
     with pytest.raises(BlobNotFound):
@@ -245,12 +245,12 @@ def test_what_is_broken_is_not_pinned(core, jobs, model, answer):
 
 
 def test_a_bundle_built_again_after_its_collection(core, jobs, model, answer, clock, tmp_path):
-    job = built(jobs, model, answer)
+    job = build_bundle(jobs, model, answer)
     clock.advance(LONG)
     age_records(core, LONG)
     collecting.run(core)
     core.store.blobs.put(b"a model")
-    again = built(jobs, model, answer)
+    again = build_bundle(jobs, model, answer)
     assert again.builds[0].artifact.digest == job.builds[0].artifact.digest
     assert not again.builds[0].cached
 
@@ -266,7 +266,7 @@ def test_a_bundle_published_by_hand_and_not_named_goes_after_the_grace(core, clo
 
 
 def test_a_kept_jobs_tag_is_not_read(core, jobs, model, answer, monkeypatch):
-    tagged_by_an_earlier_release(core, built(jobs, model, answer))
+    tagged_by_an_earlier_release(core, build_bundle(jobs, model, answer))
     read = []
     monkeypatch.setattr(core.store.references, "resolve", lambda *names: read.append(names))
     assert collecting.run(core).removed == ()
@@ -274,7 +274,7 @@ def test_a_kept_jobs_tag_is_not_read(core, jobs, model, answer, monkeypatch):
 
 
 def test_the_index_of_an_earlier_releases_job_stays(core, jobs, model, answer, clock):
-    job = built(jobs, model, answer)
+    job = build_bundle(jobs, model, answer)
     tagged_by_an_earlier_release(core, job)
     with core.writing() as tx:
         tx.connection.execute(update(job_rows).values(index_digest=None))

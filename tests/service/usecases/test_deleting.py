@@ -1,4 +1,4 @@
-"""What becomes of a tenant that is deleted, and of what it had."""
+"""Deletion of a tenant and of what it had."""
 
 import pytest
 from sqlalchemy import func, select
@@ -32,12 +32,12 @@ def vision(core):
     return Jobs(core, "vision")
 
 
-def uploaded(core, tenant, data=b"a secret model"):
+def upload(core, tenant, data=b"a secret model"):
     return holdings.view(core, tenant).blobs.put(data).digest
 
 
-def built(core, vision, answer):
-    job = vision.submit(uploaded(core, "vision"), CompileRequest())
+def build(core, vision, answer):
+    job = vision.submit(upload(core, "vision"), CompileRequest())
     answer(job.builds[0].id)
     return vision.get(job.id)
 
@@ -53,7 +53,7 @@ def rows_of(core, tenant):
 
 
 def test_nothing_of_a_deleted_tenant_is_left(core, vision, answer):
-    job = built(core, vision, answer)
+    job = build(core, vision, answer)
     bundle = job.builds[0].artifact.digest
     issued = signing_in.create(core, "vision", "ci", [Scope.ADMIN])
     pinning.pin(core, bundle, who="me", why="", tenant="vision")
@@ -83,9 +83,9 @@ def test_its_blobs_go_with_the_garbage_but_not_what_others_hold(
         time = staticmethod(clock)
 
     monkeypatch.setattr("artifacts.local.time", Time)
-    job = built(core, vision, answer)
-    shared = uploaded(core, "vision", b"of both")
-    Jobs(core).submit(uploaded(core, DEFAULT, b"of both"), CompileRequest())
+    job = build(core, vision, answer)
+    shared = upload(core, "vision", b"of both")
+    Jobs(core).submit(upload(core, DEFAULT, b"of both"), CompileRequest())
     delete_tenant(core, "vision")
     clock.advance(2 * DAY)
     collecting.run(core)
@@ -95,18 +95,18 @@ def test_its_blobs_go_with_the_garbage_but_not_what_others_hold(
 
 
 def test_a_later_tenant_of_its_name_finds_nothing(core, vision, answer, compiler):
-    old = built(core, vision, answer)
+    old = build(core, vision, answer)
     delete_tenant(core, "vision")
     tenants.create(core, "vision")
     with pytest.raises(UnknownModel):
         vision.submit(old.model, CompileRequest())
-    again = built(core, vision, answer)
+    again = build(core, vision, answer)
     assert (again.builds[0].cached, len(compiler.jobs)) == (False, 2)
     assert holdings.view(core, "vision").references.tags("vision/models") == []
 
 
 def test_what_it_had_does_not_become_everybodys(core, vision, answer):
-    job = built(core, vision, answer)
+    job = build(core, vision, answer)
     delete_tenant(core, "vision")
     assert core.store.blobs.has(job.model)
     assert not holdings.holds(core, DEFAULT, job.model)
@@ -115,7 +115,7 @@ def test_what_it_had_does_not_become_everybodys(core, vision, answer):
 
 
 def test_its_waiting_builds_are_cancelled_and_its_running_ones_are_waited_for(core, vision):
-    model = uploaded(core, "vision")
+    model = upload(core, "vision")
     waiting = vision.submit(model, CompileRequest.of(targets=["x86-64-v4"]))
     running = vision.submit(model, CompileRequest())
     claim = claiming.take(core, running.builds[0].id, "worker")
@@ -130,7 +130,7 @@ def test_its_waiting_builds_are_cancelled_and_its_running_ones_are_waited_for(co
 
 
 def test_nobody_submits_to_a_tenant_that_is_closing(core, vision):
-    model = uploaded(core, "vision")
+    model = upload(core, "vision")
     claiming.take(core, vision.submit(model, CompileRequest()).builds[0].id, "worker")
     with pytest.raises(TenantBusy):
         delete_tenant(core, "vision")
@@ -140,7 +140,7 @@ def test_nobody_submits_to_a_tenant_that_is_closing(core, vision):
 
 def test_a_submission_to_a_tenant_that_is_gone_is_a_typed_error(core, vision):
     delete_tenant(core, "vision")
-    model = uploaded(core, "vision")  # by a request that had begun before
+    model = upload(core, "vision")  # by a request that had begun before
     with pytest.raises(UnknownTenant):
         vision.submit(model, CompileRequest())
     tenants.create(core, "vision")

@@ -13,7 +13,7 @@ LOST = Failure("worker.lost", "import", "the worker is gone", retryable=True)
 WRONG = Outcome(State.FAILED, error=Failure("import.shape", "import", "no such shape"))
 
 
-def claimed(core, jobs, model, count: int = 1) -> tuple[list[str], Claim]:
+def claim_build(core, jobs, model, count: int = 1) -> tuple[list[str], Claim]:
     """Equal jobs, the first one's build taken, the others waiting for it."""
     ids = [jobs.submit(model, CompileRequest()).id for _ in range(count)]
     builds = [jobs.get(job_id).builds[0] for job_id in ids]
@@ -24,7 +24,7 @@ def claimed(core, jobs, model, count: int = 1) -> tuple[list[str], Claim]:
 
 
 def test_a_failure_is_shared_with_those_that_waited(core, jobs, model) -> None:
-    ids, claim = claimed(core, jobs, model, 3)
+    ids, claim = claim_build(core, jobs, model, 3)
     ending.finish(core, claim, WRONG)
     builds = [jobs.get(job_id).builds[0] for job_id in ids]
     assert {build.state for build in builds} == {State.FAILED}
@@ -33,7 +33,7 @@ def test_a_failure_is_shared_with_those_that_waited(core, jobs, model) -> None:
 
 
 def test_a_released_build_is_rung_for_again(core, jobs, model, doorbell) -> None:
-    _, claim = claimed(core, jobs, model)
+    _, claim = claim_build(core, jobs, model)
     doorbell.rings.clear()
     ending.release(core, claim, LOST, attempted=True)
     assert doorbell.rings == [claim.build_id]
@@ -43,7 +43,7 @@ def test_a_released_build_is_rung_for_again(core, jobs, model, doorbell) -> None
 
 
 def test_attempts_have_an_end(core, jobs, model, settings) -> None:
-    (job_id,), claim = claimed(core, jobs, model)
+    (job_id,), claim = claim_build(core, jobs, model)
     for _ in range(settings.max_attempts - 1):
         ending.release(core, claim, LOST, attempted=True)
         claim = claiming.take(core, claim.build_id, "worker")
@@ -54,7 +54,7 @@ def test_attempts_have_an_end(core, jobs, model, settings) -> None:
 
 
 def test_what_was_not_an_attempt_does_not_count(core, jobs, model, settings) -> None:
-    (job_id,), claim = claimed(core, jobs, model)
+    (job_id,), claim = claim_build(core, jobs, model)
     for _ in range(settings.max_attempts + 2):
         ending.release(core, claim, LOST, attempted=False)
         claim = claiming.take(core, claim.build_id, "worker")
@@ -63,14 +63,14 @@ def test_what_was_not_an_attempt_does_not_count(core, jobs, model, settings) -> 
 
 
 def test_a_cancelled_build_is_not_tried_again(core, jobs, model) -> None:
-    (job_id,), claim = claimed(core, jobs, model)
+    (job_id,), claim = claim_build(core, jobs, model)
     jobs.cancel(job_id)
     ending.release(core, claim, LOST, attempted=True)
     assert jobs.get(job_id).state is State.CANCELLED
 
 
 def test_a_claim_ends_a_build_once(core, jobs, model) -> None:
-    _, claim = claimed(core, jobs, model)
+    _, claim = claim_build(core, jobs, model)
     ending.finish(core, claim, WRONG)
     for again in (
         lambda: ending.finish(core, claim, WRONG),

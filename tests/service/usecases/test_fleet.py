@@ -6,8 +6,8 @@ from service.usecases import fleet, scheduling
 
 
 def workers_of(jobs, name):
-    (found,) = [target["workers"] for target in jobs.targets() if target["name"] == name]
-    return found
+    (result,) = [target["workers"] for target in jobs.targets() if target["name"] == name]
+    return result
 
 
 def test_targets_list_the_live_workers_that_compile_them(core, jobs, clock):

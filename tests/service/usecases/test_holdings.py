@@ -26,12 +26,12 @@ def sharing(core, two):
         tenants.change(core, name, shares_cache=True)
 
 
-def submitted(core, jobs, tenant, content=b"a model"):
+def submit_job(core, jobs, tenant, content=b"a model"):
     model = blobs_of(core, tenant).put(content).digest
     return jobs.of(tenant).submit(model, CompileRequest()).builds[0]
 
 
-def stored(core, tenant):
+def store_array(core, tenant):
     return tenants.get(core, tenant).stored_bytes
 
 
@@ -48,19 +48,19 @@ def test_a_blob_is_there_for_whoever_put_it_and_counts_for_each(core):
     assert other.put(b"bytes").digest == digest
     assert other.read(digest) == b"bytes"
     other.put(b"bytes")
-    assert [stored(core, name) for name in ("a", "b", DEFAULT)] == [5, 5, 0]
+    assert [store_array(core, name) for name in ("a", "b", DEFAULT)] == [5, 5, 0]
 
 
 @pytest.mark.usefixtures("two")
 def test_a_quota_lets_nothing_through_that_exceeds_it(core):
     tenants.change(core, "a", limits=Limits(stored_bytes=10))
     blobs = blobs_of(core, "a")
-    kept = blobs.put(b"8 bytes.")
+    retained = blobs.put(b"8 bytes.")
     with pytest.raises(QuotaExceeded):
         blobs.put(b"three")
-    for expected in (None, kept.digest):
-        assert blobs.put(b"8 bytes.", expected) == kept, "what it has takes no room"
-    assert stored(core, "a") == 8
+    for expected in (None, retained.digest):
+        assert blobs.put(b"8 bytes.", expected) == retained, "what it has takes no room"
+    assert store_array(core, "a") == 8
 
 
 @pytest.mark.usefixtures("two")
@@ -72,23 +72,23 @@ def test_what_a_collection_removes_no_longer_counts(core, clock, settings):
     clock.advance(settings.grace_s + 60)
     collecting.run(core)
     assert not core.store.blobs.has(digest)
-    assert stored(core, "a") == 0
+    assert store_array(core, "a") == 0
     assert not holdings.is_held(core, "a", digest)
 
 
 def test_making_the_second_tenant_leaves_the_first_all_it_had(core):
-    held = [core.store.blobs.put(bytes([number])).digest for number in range(5)]
+    content = [core.store.blobs.put(bytes([number])).digest for number in range(5)]
     tenants.create(core, "a")
     late = core.store.blobs.put(b"late").digest
-    assert all(blobs_of(core, DEFAULT).has(digest) for digest in held)
+    assert all(blobs_of(core, DEFAULT).has(digest) for digest in content)
     assert not blobs_of(core, DEFAULT).has(late)
-    assert not blobs_of(core, "a").has(held[0])
+    assert not blobs_of(core, "a").has(content[0])
 
 
 @pytest.mark.usefixtures("two")
 def test_equal_builds_of_tenants_that_do_not_share_run_beside_each_other(core, jobs):
     claims = [
-        claiming.take(core, submitted(core, jobs, name).id, "worker")
+        claiming.take(core, submit_job(core, jobs, name).id, "worker")
         for name in ("a", "b", DEFAULT)
     ]
     assert len({claim.flight_key for claim in claims}) == 3
@@ -97,7 +97,7 @@ def test_equal_builds_of_tenants_that_do_not_share_run_beside_each_other(core, j
 
 @pytest.mark.usefixtures("sharing")
 def test_one_that_shares_waits_without_being_told_for_whom(core, jobs, runner, compiler):
-    first, second = (submitted(core, jobs, name) for name in ("a", "b"))
+    first, second = (submit_job(core, jobs, name) for name in ("a", "b"))
     claim = claiming.take(core, first.id, "worker")
     assert claiming.take(core, second.id, "worker") is None
     (waiting,) = jobs.of("b").get(second.job_id).builds
@@ -114,7 +114,7 @@ def test_one_that_shares_waits_without_being_told_for_whom(core, jobs, runner, c
 
 @pytest.mark.usefixtures("sharing")
 def test_a_shared_failure_names_its_reproducer_by_ones_own_repository(core, jobs, runner, compiler):
-    first, second = (submitted(core, jobs, name) for name in ("a", "b"))
+    first, second = (submit_job(core, jobs, name) for name in ("a", "b"))
     claim = claiming.take(core, first.id, "worker")
     claiming.take(core, second.id, "worker")
 

@@ -14,10 +14,10 @@ from service.usecases.naming import JobTags
 @pytest.fixture
 def ended(jobs: Jobs, model: str, answer) -> list[str]:
     """The tags of three jobs, sorted."""
-    made = [jobs.submit(model, CompileRequest.of(dims={"n": number + 1})) for number in range(3)]
-    for job in made:
+    created = [jobs.submit(model, CompileRequest.of(dims={"n": number + 1})) for number in range(3)]
+    for job in created:
         answer(job.builds[0].id)
-    return sorted(f"job-{job.id}" for job in made)
+    return sorted(f"job-{job.id}" for job in created)
 
 
 def test_they_are_listed_in_pages(core: Core, ended: list[str]) -> None:
@@ -27,15 +27,15 @@ def test_they_are_listed_in_pages(core: Core, ended: list[str]) -> None:
     every = ["a", *ended, "v1"]
     assert references.tags(REPOSITORY) == every
     assert references.tags("relaxd/models") == []
-    for place, after in enumerate(["", *every]):
-        assert references.tags(REPOSITORY, after) == every[place:]
-        assert references.tags(REPOSITORY, after, most=2) == every[place : place + 2]
+    for position, after in enumerate(["", *every]):
+        assert references.tags(REPOSITORY, after) == every[position:]
+        assert references.tags(REPOSITORY, after, most=2) == every[position : position + 2]
 
 
 @pytest.mark.parametrize("after", ["job", "job-", "job-\0", "job-z", "k"])
 def test_any_text_may_be_the_last_that_was_seen(core: Core, ended: list[str], after: str) -> None:
-    found = holdings.view(core, DEFAULT).references.tags(REPOSITORY, after)
-    assert found == [tag for tag in ended if tag > after]
+    result = holdings.view(core, DEFAULT).references.tags(REPOSITORY, after)
+    assert result == [tag for tag in ended if tag > after]
 
 
 def test_a_tag_names_what_the_job_has(core: Core, jobs: Jobs, model: str, answer) -> None:

@@ -42,34 +42,34 @@ def test_what_came_from_the_cache_is_counted(
 
 
 def test_jobs_are_found_by_name_id_and_state(jobs: Jobs, model: str, clock: FakeClock) -> None:
-    made = []
+    created = []
     for name in ("Alpha_1.onnx", "beta.onnx", "alphax1.onnx"):
-        made.append(jobs.submit(model, TWO, model_name=name).id)
+        created.append(jobs.submit(model, TWO, model_name=name).id)
         clock.advance(1)
 
-    def found(**search: object) -> list[str]:
+    def result(**search: object) -> list[str]:
         return [brief.id for brief in jobs.overview(Search(**search))]  # type: ignore[arg-type]
 
-    assert found() == made[::-1]
-    assert found(text="ALPHA") == [made[2], made[0]]
-    assert found(text="alpha_") == [made[0]]  # no wildcard
-    assert found(text=made[1][:6]) == [made[1]]
-    assert found(state=State.RUNNING) == []
-    assert found(limit=2) == made[:0:-1]
-    assert found(limit=2, before=made[1]) == [made[0]]
+    assert result() == created[::-1]
+    assert result(text="ALPHA") == [created[2], created[0]]
+    assert result(text="alpha_") == [created[0]]  # no wildcard
+    assert result(text=created[1][:6]) == [created[1]]
+    assert result(state=State.RUNNING) == []
+    assert result(limit=2) == created[:0:-1]
+    assert result(limit=2, before=created[1]) == [created[0]]
     with pytest.raises(UnknownJob):
-        jobs.of("elsewhere").overview(Search(before=made[1]))
+        jobs.of("elsewhere").overview(Search(before=created[1]))
 
 
 def test_jobs_of_one_moment_are_all_listed(jobs: Jobs, model: str) -> None:
-    made = {jobs.submit(model, TWO).id for _ in range(5)}
+    created = {jobs.submit(model, TWO).id for _ in range(5)}
     seen: list[str] = []
     while page := jobs.overview(Search(limit=2, before=seen[-1] if seen else None)):
         seen += [brief.id for brief in page]
-    assert (len(seen), set(seen)) == (5, made)
+    assert (len(seen), set(seen)) == (5, created)
 
 
-def test_the_queue_names_the_place_of_each_job(
+def test_the_queue_names_the_position_of_each_job(
     jobs: Jobs, core: Core, model: str, clock: FakeClock
 ) -> None:
     first = jobs.submit(model, TWO)
@@ -88,23 +88,23 @@ def test_the_queue_names_the_place_of_each_job(
 
 
 def test_changes_are_told_once(jobs: Jobs, model: str, clock: FakeClock) -> None:
-    kept = jobs.submit(model, TWO)
-    look, briefs = jobs.read_changes(None)
-    assert (set(look.seen), briefs) == ({kept.id}, [])
-    look, briefs = jobs.read_changes(look)
+    retained = jobs.submit(model, TWO)
+    snapshot, briefs = jobs.read_changes(None)
+    assert (set(snapshot.seen), briefs) == ({retained.id}, [])
+    snapshot, briefs = jobs.read_changes(snapshot)
     assert briefs == []
     clock.advance(60)
     fresh = jobs.submit(model, TWO)
-    jobs.cancel(kept.id)
-    look, briefs = jobs.read_changes(look)
+    jobs.cancel(retained.id)
+    snapshot, briefs = jobs.read_changes(snapshot)
     assert {brief.id: brief.state for brief in briefs} == {
         fresh.id: State.QUEUED,
-        kept.id: State.CANCELLED,
+        retained.id: State.CANCELLED,
     }
-    assert jobs.read_changes(look)[1] == []
+    assert jobs.read_changes(snapshot)[1] == []
     clock.advance(60)
-    look, _ = jobs.read_changes(look)
-    assert set(jobs.read_changes(look)[0].seen) == {fresh.id}
+    snapshot, _ = jobs.read_changes(snapshot)
+    assert set(jobs.read_changes(snapshot)[0].seen) == {fresh.id}
 
 
 def test_a_job_has_as_many_targets_as_it_likes(jobs: Jobs, model: str) -> None:

@@ -1,4 +1,4 @@
-"""What an API process remembers of the cache, and what makes it look again."""
+"""The memory of an API process of the cache, and what makes it look again."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from service.usecases import remembering, tenants
 from service.usecases.deleting import delete_tenant
 from service.workers.worker import Worker
 from tests.service.fakes import FakeClock
-from tests.service.usecases.test_answering import V3, built
+from tests.service.usecases.test_answering import V3, build_bundle
 
 LATER_S = remembering.LOOK_S + 1
 Hit = Callable[[float], Job]
@@ -36,7 +36,7 @@ def hit(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> Iterator[Hit]:
     """Submits what has been built, so many seconds after the last time."""
     worker = Worker(core, slots=1, registry=CollectorRegistry())
     worker.sweep()
-    built(jobs, worker, model)
+    build_bundle(jobs, worker, model)
 
     def hit(after_s: float) -> Job:
         clock.advance(after_s)
@@ -57,15 +57,15 @@ def bundle(jobs: Jobs, hit: Hit) -> str:
 @pytest.fixture
 def reads(core: Core, hit: Hit, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The blobs that are read from now on."""
-    found: list[str] = []
+    result: list[str] = []
     read = type(core.store.blobs).read
 
     def noted(blobs: BlobStore, digest: str) -> bytes:
-        found.append(digest)
+        result.append(digest)
         return read(blobs, digest)
 
     monkeypatch.setattr(type(core.store.blobs), "read", noted)
-    return found
+    return result
 
 
 def test_nothing_is_read_again_for_a_long_time(hit: Hit, bundle: str, reads: list[str]) -> None:

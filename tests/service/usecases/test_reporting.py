@@ -16,7 +16,7 @@ def claim(core, jobs, model) -> Claim:
     return taken
 
 
-def said(jobs, claim: Claim) -> list[str]:
+def log_lines(jobs, claim: Claim) -> list[str]:
     return [
         event.data["line"]
         for event in jobs.events(claim.job_id)
@@ -33,7 +33,7 @@ def test_the_log_ends_with_a_remark_at_the_limit(core, jobs, claim, settings) ->
     reporting.progress(core, claim, [line(str(index)) for index in range(limit - 1)])
     reporting.progress(core, claim, [line("last"), line("too much"), line("more")])
     reporting.progress(core, claim, [line("still talking")])
-    lines = said(jobs, claim)
+    lines = log_lines(jobs, claim)
     assert lines[-2] == "last"
     assert lines[-1] == f"[the log ends here: it has more than {limit} lines]"
     assert len(lines) == limit + 1

@@ -58,10 +58,10 @@ def test_an_idempotency_key_finds_the_first_job(jobs, model):
 
 
 def test_one_job_for_an_idempotency_key_used_by_many_at_once(jobs, model):
-    found = []
+    results = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(jobs.submit(model, CompileRequest(), "key").id)
+            target=lambda: results.append(jobs.submit(model, CompileRequest(), "key").id)
         )
         for _ in range(8)
     ]
@@ -69,8 +69,8 @@ def test_one_job_for_an_idempotency_key_used_by_many_at_once(jobs, model):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(results) == 8
+    assert len(set(results)) == 1
     assert len(jobs.list()) == 1
 
 
@@ -103,12 +103,12 @@ def test_a_submit_takes_as_many_statements_however_many_targets(core, jobs, mode
 @pytest.mark.parametrize(
     ("name", "kept"), [("a\0b", "a\\x00b"), ("\ud800", "\\ud800"), ("\U0001f600", "\U0001f600")]
 )
-def test_the_job_of_a_submission_is_the_one_that_is_read(jobs, model, name, kept):
+def test_the_job_of_a_submission_is_the_one_that_is_read(jobs, model, name, retained):
     request = CompileRequest.of(
         dims={"n": "1:64%8"}, consts={"word": name, "rate": 0.1}, targets=["x86-64-v3", "aarch64"]
     )
     job = jobs.submit(model, request, model_name=name)
     assert job == replace(jobs.get(job.id), builds=job.builds)
-    assert (job.model_name, dict(job.request.consts)["word"]) == (kept, kept)
+    assert (job.model_name, dict(job.request.consts)["word"]) == (retained, retained)
     unnoted = [replace(build, note=None, position=None) for build in jobs.get(job.id).builds]
     assert list(job.builds) == unnoted

@@ -4,7 +4,7 @@ from service.domain import EventType
 from service.usecases import claiming, ending, reporting, sweeping
 
 
-def submitted(jobs, model, *targets):
+def submit_job(jobs, model, *targets):
     return jobs.submit(model, CompileRequest(targets=targets or ("native",))).builds[0]
 
 
@@ -13,7 +13,7 @@ def build_of(jobs, build):
 
 
 def test_a_heartbeat_keeps_the_build(core, jobs, model, clock):
-    claim = claiming.take(core, submitted(jobs, model).id, "worker")
+    claim = claiming.take(core, submit_job(jobs, model).id, "worker")
     for _ in range(3):
         clock.advance(core.settings.lease_s - 1)
         assert sweeping.reclaim(core) == 0
@@ -21,7 +21,7 @@ def test_a_heartbeat_keeps_the_build(core, jobs, model, clock):
 
 
 def test_a_silent_workers_build_is_queued_again_then_fails(core, jobs, model, clock, doorbell):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     for attempt in range(1, core.settings.max_attempts + 1):
         doorbell.rings.clear()
         assert claiming.take(core, build.id, f"worker {attempt}")
@@ -43,7 +43,7 @@ def test_a_silent_workers_build_is_queued_again_then_fails(core, jobs, model, cl
 
 
 def test_a_silent_workers_cancelled_build_is_cancelled(core, jobs, model, clock):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     claiming.take(core, build.id, "worker")
     jobs.cancel(build.job_id)
     clock.advance(core.settings.lease_s + 1)
@@ -52,7 +52,7 @@ def test_a_silent_workers_cancelled_build_is_cancelled(core, jobs, model, clock)
 
 
 def test_the_waiting_survive_the_loss_of_the_running(core, jobs, model, clock, answer):
-    holder, waiting = submitted(jobs, model), submitted(jobs, model)
+    holder, waiting = submit_job(jobs, model), submit_job(jobs, model)
     claiming.take(core, holder.id, "worker")
     claiming.take(core, waiting.id, "worker")
     clock.advance(core.settings.lease_s + 1)
@@ -63,7 +63,7 @@ def test_the_waiting_survive_the_loss_of_the_running(core, jobs, model, clock, a
 
 
 def test_the_waiting_share_the_end_of_a_build_that_loses_every_worker(core, jobs, model, clock):
-    holder, waiting = submitted(jobs, model), submitted(jobs, model)
+    holder, waiting = submit_job(jobs, model), submit_job(jobs, model)
     for _ in range(core.settings.max_attempts):
         claiming.take(core, holder.id, "worker")
         claiming.take(core, waiting.id, "worker")
@@ -75,9 +75,9 @@ def test_the_waiting_share_the_end_of_a_build_that_loses_every_worker(core, jobs
 def test_a_lost_doorbell_is_rung_again_after_a_while(core, jobs, model, clock, doorbell):
     doorbell.silent = True
     first, second, foreign = (
-        submitted(jobs, model),
-        submitted(jobs, model),
-        submitted(jobs, model, "x86-64-v4"),
+        submit_job(jobs, model),
+        submit_job(jobs, model),
+        submit_job(jobs, model, "x86-64-v4"),
     )
     doorbell.silent = False
     assert sweeping.ring_again(core, ["native"], 8) == 0, "too early to call it lost"
@@ -91,7 +91,7 @@ def test_a_lost_doorbell_is_rung_again_after_a_while(core, jobs, model, clock, d
 
 
 def test_the_waiting_are_not_rung_for_while_their_equal_runs(core, jobs, model, clock, doorbell):
-    holder, waiting = submitted(jobs, model), submitted(jobs, model)
+    holder, waiting = submit_job(jobs, model), submit_job(jobs, model)
     claim = claiming.take(core, holder.id, "worker")
     claiming.take(core, waiting.id, "worker")
     clock.advance(core.settings.ring_after_s)

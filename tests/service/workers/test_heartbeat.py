@@ -1,4 +1,4 @@
-"""What the pulse of a build knows, and when it says that the build must stop."""
+"""The heartbeat of a build, and when it says that the build must stop."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def told(jobs, claim: Claim) -> list[dict]:
+def record_beat(jobs, claim: Claim) -> list[dict]:
     kinds = (EventType.BUILD_STAGE, EventType.BUILD_LOG)
     return [event.data for event in jobs.events(claim.job_id) if event.type in kinds]
 
@@ -44,23 +44,23 @@ def told(jobs, claim: Claim) -> list[dict]:
 def test_a_stage_is_told_at_once_and_lines_with_it(core, jobs, claim) -> None:
     pulse = Pulse(core, claim, threading.Event())
     pulse.hear(Log("one"))
-    assert told(jobs, claim) == []
+    assert record_beat(jobs, claim) == []
     pulse.hear(StageStarted(Stage.LINK))
-    assert told(jobs, claim) == [{"line": "one"}, {"stage": "link"}]
+    assert record_beat(jobs, claim) == [{"line": "one"}, {"stage": "link"}]
 
 
 def test_many_lines_do_not_pile_up(core, jobs, claim) -> None:
     pulse = Pulse(core, claim, threading.Event())
     for index in range(heartbeat._BATCH):
         pulse.hear(Log(str(index)))
-    assert len(told(jobs, claim)) == heartbeat._BATCH
+    assert len(record_beat(jobs, claim)) == heartbeat._BATCH
 
 
 def test_progress_is_told_within_a_beat(core, jobs, claim) -> None:
     with Pulse(core, claim, threading.Event()) as pulse:
         pulse.hear(Progress(Stage.VERIFY, "2 of 5"))
-        until(lambda: told(jobs, claim))
-    assert told(jobs, claim) == [{"stage": "verify", "message": "2 of 5"}]
+        until(lambda: record_beat(jobs, claim))
+    assert record_beat(jobs, claim) == [{"stage": "verify", "message": "2 of 5"}]
 
 
 def test_events_are_kept_while_the_database_is_away(core, jobs, claim, monkeypatch) -> None:
@@ -76,7 +76,7 @@ def test_events_are_kept_while_the_database_is_away(core, jobs, claim, monkeypat
     pulse.hear(Log("two"))
     pulse.flush()
     pulse.flush()
-    assert told(jobs, claim) == [{"line": "one"}, {"line": "two"}]
+    assert record_beat(jobs, claim) == [{"line": "one"}, {"line": "two"}]
 
 
 def test_a_cancelled_job_stops_the_build(core, jobs, claim) -> None:

@@ -38,18 +38,18 @@ def failing(monkeypatch, error, times):
     return left
 
 
-def submitted(jobs, model):
+def submit_job(jobs, model):
     return jobs.submit(model, CompileRequest()).builds[0]
 
 
 def now(jobs, build):
-    (found,) = jobs.get(build.job_id).builds
-    return found
+    (result,) = jobs.get(build.job_id).builds
+    return result
 
 
 @pytest.mark.parametrize("error", [StoreFull("no room"), StorageFailed("I/O error")])
 def test_a_build_waits_with_its_work_done(jobs, model, answer, compiler, monkeypatch, error):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     failing(monkeypatch, error, 2)
     answer(build.id)
     assert (now(jobs, build).state, now(jobs, build).attempts) == (State.SUCCEEDED, 1)
@@ -63,7 +63,7 @@ def test_a_build_waits_with_its_work_done(jobs, model, answer, compiler, monkeyp
 
 
 def test_a_store_that_stays_full_costs_no_attempt(jobs, model, answer, monkeypatch, endings):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     left = failing(monkeypatch, StoreFull("no room"), 10**6)
     for _ in range(4):  # more than max_attempts
         answer(build.id)
@@ -75,16 +75,16 @@ def test_a_store_that_stays_full_costs_no_attempt(jobs, model, answer, monkeypat
 
 
 def test_a_store_that_stays_away_fails_the_build_in_the_end(jobs, model, answer, monkeypatch):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     failing(monkeypatch, StorageFailed("I/O error"), 10**6)
     answer(build.id), answer(build.id)
     done = now(jobs, build)
     assert (done.state, done.error.code) == (State.FAILED, "store.unavailable")
 
 
-def away(monkeypatch, place, name, times):
+def away(monkeypatch, position, name, times):
     """The next so many calls of the function fail; those that were made."""
-    real, calls = getattr(place, name), []
+    real, calls = getattr(position, name), []
 
     def call(*arguments, **options):
         calls.append(arguments)
@@ -92,12 +92,12 @@ def away(monkeypatch, place, name, times):
             raise DatabaseUnavailable("restarting")
         return real(*arguments, **options)
 
-    monkeypatch.setattr(place, name, call)
+    monkeypatch.setattr(position, name, call)
     return calls
 
 
 def test_an_end_waits_for_the_database(jobs, model, answer, compiler, monkeypatch, endings):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     calls = away(monkeypatch, ending, "finish", 2)
     answer(build.id)
     assert (now(jobs, build).state, now(jobs, build).attempts) == (State.SUCCEEDED, 1)
@@ -107,8 +107,8 @@ def test_an_end_waits_for_the_database(jobs, model, answer, compiler, monkeypatc
 def test_a_build_that_loses_the_database_on_its_way_loses_no_attempt(
     jobs, model, answer, monkeypatch, endings
 ):
-    build = submitted(jobs, model)
-    away(monkeypatch, results, "known", 1)
+    build = submit_job(jobs, model)
+    away(monkeypatch, results, "known_outcome", 1)
     calls = away(monkeypatch, ending, "release", 1)
     answer(build.id)
     assert (now(jobs, build).state, now(jobs, build).attempts) == (State.QUEUED, 0)
@@ -116,7 +116,7 @@ def test_a_build_that_loses_the_database_on_its_way_loses_no_attempt(
 
 
 def test_a_worker_that_shuts_down_waits_for_no_database(jobs, model, answer, monkeypatch, shutdown):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     shutdown.set()
     calls = away(monkeypatch, ending, "finish", 10**6)
     with pytest.raises(DatabaseUnavailable):
@@ -127,7 +127,7 @@ def test_a_worker_that_shuts_down_waits_for_no_database(jobs, model, answer, mon
 def test_nobody_waits_beyond_the_lease(core, jobs, model, answer, monkeypatch):
     changed = core.settings.model_copy(update={"lease_s": 0.3})
     object.__setattr__(core, "settings", changed)
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     away(monkeypatch, reporting, "beat", 10**6)
     away(monkeypatch, ending, "finish", 10**6)
     with pytest.raises(DatabaseUnavailable):

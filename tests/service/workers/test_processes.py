@@ -72,7 +72,7 @@ def test_no_job_is_lost_when_everything_is_killed(services, start, ledger, deplo
 
 @pytest.mark.scaled
 @pytest.mark.parametrize("deployment", ["scaled"], indirect=True)
-def test_a_worker_whose_sweep_hangs_ends_itself(services, start, deployment, tmp_path):
+def test_a_worker_whose_sweep_stalls_ends_itself(services, start, deployment, tmp_path):
     with psycopg.connect(deployment.database_url) as connection:
         connection.execute("LOCK TABLE workers")
         worker = start(FAKE, deployment.model_copy(update={"sweep_limit_s": 1}))

@@ -20,18 +20,18 @@ from tests.service.fakes import mismatch
 pytestmark = pytest.mark.slow
 
 
-def submitted(jobs, model, **fields):
+def submit_job(jobs, model, **fields):
     (build,) = jobs.submit(model, CompileRequest.of(**fields)).builds
     return build
 
 
 def now(jobs, build):
-    (found,) = jobs.get(build.job_id).builds
-    return found
+    (result,) = jobs.get(build.job_id).builds
+    return result
 
 
 def test_a_build_ends_with_its_bundle_profile_and_numerics(core, jobs, model, answer, tmp_path):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     claim = answer(build.id)
     done = now(jobs, build)
     assert (done.state, done.cached, done.stage, done.attempts) == (
@@ -50,7 +50,7 @@ def test_a_build_ends_with_its_bundle_profile_and_numerics(core, jobs, model, an
 
 
 def test_events_tell_the_story_in_order_without_gaps(jobs, model, answer):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
     events = jobs.events(build.job_id)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -67,7 +67,7 @@ def test_events_tell_the_story_in_order_without_gaps(jobs, model, answer):
 
 
 def test_the_same_work_again_is_answered_from_the_cache(jobs, model, answer, compiler):
-    first, second = submitted(jobs, model), submitted(jobs, model)
+    first, second = submit_job(jobs, model), submit_job(jobs, model)
     answer(first.id)
     answer(second.id)
     assert now(jobs, second).cached
@@ -80,7 +80,7 @@ def test_the_samples_reach_the_compiler(core, jobs, model, answer, compiler):
     seen = []
     samples = core.store.blobs.put(b"samples").digest
     compiler.behaviour = lambda cancelled: seen.append(Path(compiler.jobs[0].samples).read_bytes())
-    answer(submitted(jobs, model, samples=samples).id)
+    answer(submit_job(jobs, model, samples=samples).id)
     assert seen == [b"samples"]
 
 
@@ -97,7 +97,7 @@ def test_a_failure_of_the_model_ends_the_build_with_it(jobs, model, answer, comp
         raise error
 
     compiler.behaviour = fail
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
     assert (now(jobs, build).state, now(jobs, build).error) == (state, error.failure)
     assert jobs.get(build.job_id).state is state
@@ -118,7 +118,7 @@ def test_a_failure_of_the_machine_is_tried_again_up_to_the_cap(
         raise error
 
     compiler.behaviour = fail
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
     assert (now(jobs, build).state, doorbell.rings) == (State.QUEUED, [build.id] * 2)
     answer(build.id)
@@ -152,7 +152,7 @@ def test_a_cancelled_build_stops(core, jobs, model, answer, compiler):
         stopping(cancelled)
 
     compiler.behaviour = behaviour
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
     assert jobs.get(build.job_id).state is State.CANCELLED
     assert now(jobs, build).error is None
@@ -166,13 +166,13 @@ def test_a_shut_down_worker_gives_the_build_back_uncounted(
         stopping(cancelled)
 
     compiler.behaviour = behaviour
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
     assert (now(jobs, build).state, now(jobs, build).attempts) == (State.QUEUED, 0)
     assert doorbell.rings[1:] == [build.id]
 
 
-def test_a_stale_worker_is_not_heard(core, jobs, model, answer, compiler, clock, endings):
+def test_a_stale_worker_is_refused(core, jobs, model, answer, compiler, clock, endings):
     def behaviour(cancelled):
         # A heartbeat that comes between the two renews the lease.
         while sweeping.reclaim(core) == 0:
@@ -180,7 +180,7 @@ def test_a_stale_worker_is_not_heard(core, jobs, model, answer, compiler, clock,
         assert claiming.take(core, build.id, "another") is not None
 
     compiler.behaviour = behaviour
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
     assert endings == ["stale"]
     assert (now(jobs, build).state, now(jobs, build).worker, now(jobs, build).artifact) == (
@@ -193,9 +193,9 @@ def test_a_stale_worker_is_not_heard(core, jobs, model, answer, compiler, clock,
 def test_a_build_reclaimed_after_its_bundle_was_published_finds_it(
     core, jobs, model, answer, compiler, clock
 ):
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
-    again = submitted(jobs, model)
+    again = submit_job(jobs, model)
     claiming.take(core, again.id, "killed")
     clock.advance(core.settings.lease_s + 1)
     sweeping.reclaim(core)
@@ -205,7 +205,7 @@ def test_a_build_reclaimed_after_its_bundle_was_published_finds_it(
 
 
 def test_nothing_is_left_in_the_work_folder(core, jobs, model, answer):
-    answer(submitted(jobs, model).id)
+    answer(submit_job(jobs, model).id)
     assert list((core.settings.work_dir / "worker").iterdir()) == []
 
 
@@ -222,15 +222,15 @@ def test_what_a_build_says_is_bounded(core, jobs, model, answer, compiler, setti
         return original(job, on_event=on_event, cancelled=cancelled, limits=limits)
 
     compiler.run = chatty
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
-    said = [
+    message = [
         event.data
         for event in jobs.events(build.job_id)
         if "line" in event.data or "message" in event.data
     ]
-    assert len(said) == 4
-    assert "more than 3 lines" in said[-1]["line"]
+    assert len(message) == 4
+    assert "more than 3 lines" in message[-1]["line"]
     assert [
         event.data["stage"] for event in jobs.events(build.job_id) if event.data.keys() == {"stage"}
     ] == ["import", "publish"]
@@ -243,7 +243,7 @@ def dump_of_build(jobs, build):
 def test_a_dump_is_kept_beside_the_bundle_where_the_request_asks_for_it(
     core, jobs, model, answer, tmp_path
 ):
-    plain, dumped = (submitted(jobs, model, options=options) for options in ({}, {"dump": True}))
+    plain, dumped = (submit_job(jobs, model, options=options) for options in ({}, {"dump": True}))
     answer(plain.id)
     answer(dumped.id)
     assert dump_of_build(jobs, plain) is None
@@ -259,7 +259,7 @@ def test_the_reproducer_of_a_mismatch_is_kept_in_the_store(
         raise mismatch(compiler.jobs[-1])
 
     compiler.behaviour = fail
-    build = submitted(jobs, model)
+    build = submit_job(jobs, model)
     answer(build.id)
     ended = now(jobs, build)
     assert (ended.state, ended.error.code, ended.error.node) == (
@@ -268,15 +268,15 @@ def test_the_reproducer_of_a_mismatch_is_kept_in_the_store(
         "n",
     )
     assert ended.error.details["bisection"] == {"node": "n", "nodes": 1}
-    kept = ended.error.details["reproducer"]
-    assert kept.keys() == {"digest", "ref", "size"}
-    fetch(core.store.blobs, kept["digest"], tmp_path / "reproducer")
+    retained = ended.error.details["reproducer"]
+    assert retained.keys() == {"digest", "ref", "size"}
+    fetch(core.store.blobs, retained["digest"], tmp_path / "reproducer")
     assert (tmp_path / "reproducer" / "model.onnx").read_bytes() == b"a node"
 
 
 def test_a_bundle_in_the_cache_stays_when_its_dump_is_made_later(jobs, model, answer, compiler):
-    answer(submitted(jobs, model).id)
-    first, second = (submitted(jobs, model, options={"dump": True}) for _ in range(2))
+    answer(submit_job(jobs, model).id)
+    first, second = (submit_job(jobs, model, options={"dump": True}) for _ in range(2))
     answer(first.id)
     answer(second.id)
     assert [job.dump is not None for job in compiler.jobs] == [False, True]
@@ -317,9 +317,9 @@ def test_several_machines_may_measure_one_bundle_and_nonsense_measured_nothing(c
         b"nonsense",
     ):
         attach(core.store, PROFILE, content, bundle.digest)
-    found = explaining.profiles_of(core.store, bundle.digest, REPOSITORY)
-    assert [one.load_ms for one in found] == [None, 1.0, 2.0]
-    assert "not JSON" in found[0].reason
+    result = explaining.profiles_of(core.store, bundle.digest, REPOSITORY)
+    assert [one.load_ms for one in result] == [None, 1.0, 2.0]
+    assert "not JSON" in result[0].reason
 
 
 def test_texts_that_no_database_takes_end_the_build_all_the_same(

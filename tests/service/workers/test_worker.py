@@ -62,15 +62,15 @@ def test_a_busy_worker_rings_for_nothing(core, jobs, model, clock, doorbell, com
     busy = jobs.submit(model, CompileRequest()).builds[0]
     clock.advance(core.settings.ring_after_s)
     doorbell.rings.clear()
-    heard = []
+    received = []
 
     def behaviour(cancelled):
         worker.sweep()
-        heard.extend(doorbell.rings)
+        received.extend(doorbell.rings)
 
     compiler.behaviour = behaviour
     worker.answer(busy.id)
-    assert heard == []
+    assert received == []
     assert jobs.get(forgotten.job_id).state is State.SUCCEEDED, (
         "having become free, it takes what it has not been rung for"
     )
@@ -109,9 +109,9 @@ def test_build_times_are_measured_by_target_and_ending(jobs, model, worker, regi
 def test_a_free_worker_goes_through_the_queue_in_order_and_leaves_the_waiting_alone(
     core, jobs, clock, model, compiler, worker
 ):
-    held = jobs.submit(model, CompileRequest()).builds[0]
+    stored = jobs.submit(model, CompileRequest()).builds[0]
     waiting = jobs.submit(model, CompileRequest()).builds[0]
-    claiming.take(core, held.id, "another")
+    claiming.take(core, stored.id, "another")
     others = []
     for content in (b"x", b"y", b"z"):
         clock.advance(1)
@@ -121,7 +121,7 @@ def test_a_free_worker_goes_through_the_queue_in_order_and_leaves_the_waiting_al
     assert [job.model_digest for job in compiler.jobs] == [
         jobs.get(build.job_id).model for build in others
     ]
-    assert jobs.get(waiting.job_id).builds[0].waiting_on == held.id
+    assert jobs.get(waiting.job_id).builds[0].waiting_on == stored.id
 
 
 def test_a_database_that_is_away_ends_an_answer_and_not_the_worker(

@@ -2,17 +2,17 @@ from pathlib import Path
 
 import pytest
 
-from tools.images.compose import Health, interpolated, services
+from tools.images.compose import Health, interpolate, services
 
 SECRETS = {"POSTGRES_PASSWORD": "one", "RELAXD_TOKEN": "two"}
 
 
 def test_the_services_of_this_project() -> None:
-    found = services(SECRETS)
-    names = [service.name for service in found]
+    result = services(SECRETS)
+    names = [service.name for service in result]
     assert set(names) == {"api", "worker", "redis", "postgres"}
     assert max(names.index(each) for each in ("redis", "postgres")) == 1
-    by_name = {service.name: service for service in found}
+    by_name = {service.name: service for service in result}
     api, redis = by_name["api"], by_name["redis"]
     assert api.environment["RELAXD_DATABASE_URL"].startswith("postgresql+psycopg://relaxd:one@")
     assert api.environment["RELAXD_STORE_URL"] == "/var/lib/relaxd/store"
@@ -44,7 +44,7 @@ def test_a_variable_is_required_where_the_file_says_so() -> None:
     ],
 )
 def test_variables_and_their_defaults(text: str, expected: str) -> None:
-    assert interpolated(text, {"A": "1"}) == expected
+    assert interpolate(text, {"A": "1"}) == expected
 
 
 def test_services_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:

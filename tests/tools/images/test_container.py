@@ -36,8 +36,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def spec(folder: Path) -> Spec:
-    kept, hosts = folder / "kept", folder / "hosts"
-    kept.mkdir()
+    retained, hosts = folder / "kept", folder / "hosts"
+    retained.mkdir()
     hosts.write_text("127.0.0.1 one\n")
     usr = ("--ro-bind", "/usr", "/usr", "--dir", "/etc")
     links = [
@@ -45,7 +45,9 @@ def spec(folder: Path) -> Spec:
         for name in ("bin", "lib", "lib64")
         for word in ("--symlink", f"usr/{name}", f"/{name}")
     ]
-    return Spec(SERVICE, (65534, 65534), (*usr, *links), {"/kept": kept}, {"NAME": "value"}, hosts)
+    return Spec(
+        SERVICE, (65534, 65534), (*usr, *links), {"/kept": retained}, {"NAME": "value"}, hosts
+    )
 
 
 def test_a_container_has_what_the_service_says_and_no_more(spec: Spec) -> None:

@@ -1,4 +1,4 @@
-"""What the site is made of: every page has its place, and the reference names all there is."""
+"""Sources of the site: every page has its place, and the reference names all there is."""
 
 import tomllib
 from collections.abc import Iterator
@@ -21,19 +21,19 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pages(place: Any) -> Iterator[str]:
+def pages(position: Any) -> Iterator[str]:
     """The files that a part of the navigation names."""
-    if isinstance(place, str):
-        yield place
-    for below in place.values() if isinstance(place, dict) else place:
-        if not isinstance(place, str):
+    if isinstance(position, str):
+        yield position
+    for below in position.values() if isinstance(position, dict) else position:
+        if not isinstance(position, str):
             yield from pages(below)
 
 
 def test_the_navigation_has_every_page_once(sources: Path) -> None:
     named = list(pages(tomllib.loads(site.CONFIG.read_text())["project"]["nav"]))
-    found = [str(path.relative_to(sources)) for path in sources.rglob("*.md")]
-    assert sorted(named) == sorted(found)
+    results = [str(path.relative_to(sources)) for path in sources.rglob("*.md")]
+    assert sorted(named) == sorted(results)
 
 
 def test_every_setting_is_explained(sources: Path) -> None:

@@ -39,7 +39,7 @@ print("by", "Python")
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Follows a page, and returns what its reader saw."""
     monkeypatch.setenv("RELAXD_TOKEN", "of this machine")
     folder, program = tmp_path / "reader", tmp_path / "environment" / "bin" / "python"
@@ -60,8 +60,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str
     return tell
 
 
-def test_a_page_is_followed_one_command_at_a_time(told: Callable[[str], str]) -> None:
-    seen = told(PAGE)
+def test_a_page_is_followed_one_command_at_a_time(follow: Callable[[str], str]) -> None:
+    seen = follow(PAGE)
     assert "echo hidden" not in seen
     assert "hidden\nvalue http://127.0.0.1:9\n" in seen
     assert f'$ echo {DIGEST}; echo "${{RELAXD_TOKEN-}}"\n{DIGEST}\n\n' in seen
@@ -78,6 +78,6 @@ def test_a_page_is_followed_one_command_at_a_time(told: Callable[[str], str]) ->
         ("```console\n$ echo one\ntwo\n```\n", "does not print 'two'"),
     ],
 )
-def test_a_reader_stumbles(told: Callable[[str], str], block: str, about: str) -> None:
+def test_a_reader_stumbles(follow: Callable[[str], str], block: str, about: str) -> None:
     with pytest.raises(Stumble, match=about):
-        told(block)
+        follow(block)

@@ -14,7 +14,7 @@ from onnx import helper
 import relaxd
 from relaxd.errors import ExecutionError
 from tests.compiler.ir.onnx.running import model_of
-from tests.hostile import FORMS, Refused, built, outcomes, run
+from tests.hostile import FORMS, Refused, build_hostile, outcomes, run
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def _repeated() -> onnx.ModelProto:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_values_that_become_extents(form: str, tmp_path: Path) -> None:
-    bundle = built(_repeated(), tmp_path / "b", form)
+    bundle = build_hostile(_repeated(), tmp_path / "b", form)
     x = np.arange(6, dtype="float32").reshape(2, 3)
     got = run(bundle, {"x": x, "k": _vector(2, 3)})
     np.testing.assert_array_equal(got["tiled"], np.tile(x, (2, 3)))
@@ -60,7 +60,7 @@ def test_values_that_become_extents(form: str, tmp_path: Path) -> None:
 def test_products_of_the_extents_of_empty_inputs(form: str, tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     model = model_of(nodes, {"x": "float32[n,k]", "w": "float32[k,m]"})
-    bundle = built(model, tmp_path / "b", form)
+    bundle = build_hostile(model, tmp_path / "b", form)
     ones = run(bundle, {"x": np.ones((2, 3), "float32"), "w": np.ones((3, 2), "float32")})
     np.testing.assert_array_equal(ones["y"], np.full((2, 2), 3, "float32"))
     feeds = [
@@ -78,7 +78,7 @@ def test_products_of_the_extents_of_empty_inputs(form: str, tmp_path: Path) -> N
 
 def test_a_dim_beyond_what_extents_may_be(tmp_path: Path) -> None:
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], {"x": "float32[n,k]"})
-    bundle = built(model, tmp_path / "b", "standalone")
+    bundle = build_hostile(model, tmp_path / "b", "standalone")
     assert run(bundle, {"x": np.empty((1 << 40, 0), "float32")})["y"].shape == (1 << 40, 0)
     with pytest.raises(Refused, match="n = 1099511627777, it must be 0 to 1099511627776"):
         run(bundle, {"x": np.empty(((1 << 40) + 1, 0), "float32")})

@@ -11,5 +11,5 @@ from tests import folder_models as fm
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds one folder for each of `folder_models.FORMS`."""
     folder = tmp_path_factory.mktemp("folders")
-    fm.written(folder, fm.FORMS)
+    fm.write(folder, fm.FORMS)
     return folder

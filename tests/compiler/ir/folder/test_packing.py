@@ -12,7 +12,7 @@ from compiler.errors import LoadError
 from compiler.ir.model_file import open_model
 from tests import folder_models as fm
 from tests.compiler.ir.folder.decoding import computed, opened
-from tests.folder_packing import Form, packed
+from tests.folder_packing import Form, pack
 
 FORMS = [
     ("llama_wide", Form("gptq", 4, 32)),
@@ -27,7 +27,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_blocks_mean_the_floats(folders: Path, tmp_path: Path, name: str, form: Form) -> None:
-    few, meant = packed(folders / name, tmp_path, form)
+    few, meant = pack(folders / name, tmp_path, form)
     model = opened(few)
     nodes = [node for node in model.proto.graph.node if node.op_type == "MatMulNBits"]
     # One matmul gives query, key and value.
@@ -39,7 +39,7 @@ def test_blocks_mean_the_floats(folders: Path, tmp_path: Path, name: str, form: 
 
 
 def test_numbers_are_not_rounded_again(folders: Path, tmp_path: Path) -> None:
-    few, meant = packed(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
+    few, meant = pack(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
     proto = opened(few).proto
     held = {one.name: onnx.numpy_helper.to_array(one) for one in proto.graph.initializer}
     module = "model.layers.1.mlp.down_proj"
@@ -69,7 +69,7 @@ def test_numbers_are_not_rounded_again(folders: Path, tmp_path: Path) -> None:
 def test_other_packings_are_refused(
     folders: Path, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
-    few, _ = packed(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
+    few, _ = pack(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
     path = few / "config.json"
     config = json.loads(path.read_text())
     config["quantization_config"] |= change
@@ -79,7 +79,7 @@ def test_other_packings_are_refused(
 
 
 def test_groups_out_of_order_are_refused(folders: Path, tmp_path: Path) -> None:
-    few, _ = packed(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
+    few, _ = pack(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
     held = load_file(few / "model.safetensors")
     name = "model.layers.0.self_attn.q_proj.g_idx"
     for order, message in (
@@ -92,7 +92,7 @@ def test_groups_out_of_order_are_refused(folders: Path, tmp_path: Path) -> None:
 
 
 def test_packed_weights_without_settings_are_refused(folders: Path, tmp_path: Path) -> None:
-    few, _ = packed(folders / "llama_wide", tmp_path, Form("awq", 4, 32))
+    few, _ = pack(folders / "llama_wide", tmp_path, Form("awq", 4, 32))
     config = json.loads((few / "config.json").read_text())
     del config["quantization_config"]
     (few / "config.json").write_text(json.dumps(config))

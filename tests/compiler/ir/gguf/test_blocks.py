@@ -22,13 +22,13 @@ FORMS = {
 @pytest.mark.parametrize("kind", FORMS)
 @pytest.mark.parametrize("shape", [(1, 512), (3, 256), (7, 768)])
 def test_numbers_stay_as_they_are(kind: int, shape: tuple[int, int]) -> None:
-    data = gguf_blocks.drawn(kind, shape[0] * shape[1], 1.5, seed=shape[0])
+    data = gguf_blocks.draw_blocks(kind, shape[0] * shape[1], 1.5, seed=shape[0])
     found = tensor_of("x", Stored(kind, shape, np.frombuffer(data, np.uint8)))
     held = (
         (found.bits, found.block, found.zeros is not None) if isinstance(found, Quantized) else None
     )
     assert held == FORMS[kind]
-    want = np.array(gguf_blocks.meant(data, kind)).reshape(shape)
+    want = np.array(gguf_blocks.dequantize_blocks(data, kind)).reshape(shape)
     # A scale times its scale is rounded once to float32, and so is a least value over a scale.
     assert np.abs(reals(found) - want).max() < 3e-7 * np.abs(want).max()
 

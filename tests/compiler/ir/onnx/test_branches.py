@@ -14,7 +14,7 @@ from compiler.errors import ImportFailed
 from compiler.ir import import_model
 from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, model_of, normal
-from tests.models import packaged
+from tests.models import package_model
 
 NODE = helper.make_node
 FLAT = [NODE("Squeeze", ["x", "last"], ["flat"])]
@@ -142,7 +142,7 @@ def test_extents_that_differ_between_branches() -> None:
 
 
 def test_a_packaged_model_of_nested_branches_keeps_its_axes_open() -> None:
-    model = onnx.load(packaged("silero_vad", "data/silero_vad.onnx"))
+    model = onnx.load(package_model("silero_vad", "data/silero_vad.onnx"))
     request = CompileRequest.of(
         inputs={"input": "float32[batch,samples]", "state": "float32[2,batch,128]"}
     )

@@ -37,7 +37,7 @@ pytestmark = [
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exports")
     for precision in STATES:
-        gm.exported(folder, [name for name, one in PAIRS if one == precision], precision)
+        gm.export(folder, [name for name, one in PAIRS if one == precision], precision)
     return folder
 
 

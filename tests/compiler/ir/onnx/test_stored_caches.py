@@ -19,7 +19,7 @@ from tests.compiler.ir.onnx.operators.test_group_query import angles, feed
 from tests.compiler.ir.onnx.operators.test_group_query import model_of as grouped
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
-from tests.decoder_models import CROSSED, GROUPS, SIZE, merged
+from tests.decoder_models import CROSSED, GROUPS, SIZE, merge
 
 PRESENTS = ("key", "value")
 Case = tuple[onnx.ModelProto, list[Any]]
@@ -185,7 +185,7 @@ def test_a_nudge_moves_new_rows_alone() -> None:
 
 
 def test_the_branch_of_a_merged_export_that_is_taken() -> None:
-    model = merged()
+    model = merge()
     presents = ("present.0.key", "present.0.value")
     made = round_caches(model, presents, {"use_cache_branch": True}, CacheForm.FLOAT16)
     then, other = (

@@ -9,7 +9,7 @@ from onnx import helper
 
 from tests.compiler.ir.divisions import by_numpy, operands
 from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, model_of
-from tests.hostile import FORMS, Refused, built, run
+from tests.hostile import FORMS, Refused, build_hostile, run
 
 WIDTHS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
@@ -35,7 +35,7 @@ def test_every_width_divides_as_numpy(dtype: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_no_divisor_ends_the_process(form: str, tmp_path: Path) -> None:
     graph = model_of(nodes(), {"x": "int64[n]", "y": "int64[n]"})
-    bundle = built(graph, tmp_path / "b", form)
+    bundle = build_hostile(graph, tmp_path / "b", form)
     x, y = operands("int64", 20)
     got = run(bundle, {"x": x, "y": y})
     for name, want in by_numpy(x, y).items():

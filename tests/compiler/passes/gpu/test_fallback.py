@@ -10,7 +10,7 @@ from compiler.passes.gpu.fallback import bind_nests, bind_one_thread
 from compiler.passes.gpu.trial import refusal
 from tests.compiler.passes.gpu.programs import CUDA, product, twice
 from tests.compiler.passes.gpu.serial import serial
-from tests.rounding import assert_product_close
+from tests.rounding import assert_matmul_close
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -82,7 +82,7 @@ def test_reduced_axes_stay_inside_a_thread(draw):
         draw.standard_normal((5, 32)).astype("float32"),
         draw.standard_normal((24, 32)).astype("float32"),
     )
-    assert_product_close(run(bound, x, w, shape=(5, 24)), x, w.T)
+    assert_matmul_close(run(bound, x, w, shape=(5, 24)), x, w.T)
 
 
 def test_loops_marked_parallel_are_spread_and_others_without_blocks_are_not():

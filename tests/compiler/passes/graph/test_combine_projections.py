@@ -13,7 +13,7 @@ from tvm import relax
 from compiler.passes.graph.combine_projections import CombineProjections
 from compiler.passes.graph.fuse_attention import FuseAttention
 from tests.compiler.conftest import build_module
-from tests.rounding import assert_within, error_of_product
+from tests.rounding import assert_within, error_of_matmul
 
 op = relax.op
 SIZE = 8
@@ -170,7 +170,7 @@ def heads_of(
 
 
 def error_of_heads(x: np.ndarray, heads: int, shift: np.ndarray | float = 0) -> np.ndarray:
-    allowed = error_of_product(x, WEIGHTS[heads], shift)
+    allowed = error_of_matmul(x, WEIGHTS[heads], shift)
     return allowed.reshape(*x.shape[:2], heads, SIZE).swapaxes(1, 2)
 
 

@@ -10,7 +10,7 @@ from tvm import relax
 from compiler.ir.arrays import values_of
 from compiler.passes.graph.flush_weights import FlushWeights
 from tests.compiler.conftest import build_module
-from tests.rounding import assert_product_close
+from tests.rounding import assert_matmul_close
 
 op = relax.op
 TINY = np.float32(1e-40)
@@ -93,4 +93,4 @@ def test_results_are_those_of_the_weights_as_they_were(compile_graph: Any) -> No
     )
     for n in (1, 5, 17):
         x = np.random.default_rng(n).standard_normal((n, 8)).astype("float32")
-        assert_product_close(model(x), x, WEIGHT, BIAS)
+        assert_matmul_close(model(x), x, WEIGHT, BIAS)

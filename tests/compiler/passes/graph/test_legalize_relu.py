@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from tests.rounding import assert_product_close
+from tests.rounding import assert_matmul_close
 
 op = relax.op
 ODD = np.array([np.nan, -np.inf, np.inf, -1.5, 0.0, 2.0, 3e38], "float32")
@@ -42,4 +42,4 @@ def test_relu_behind_a_product(compile_graph: Any, draw: np.random.Generator) ->
     for rows in (1, 5, 16):
         x = draw.standard_normal((rows, 7)).astype("float32")
         x[rows // 2] = np.nan
-        assert_product_close(model(x), x, weight, relu=True)
+        assert_matmul_close(model(x), x, weight, relu=True)
