@@ -40,7 +40,7 @@ def _gguf(kind: int, table: int, head: int | None, folder: Path) -> Path:
 
 
 def _folder(name: str, folder: Path) -> Path:
-    folder_models.written(folder, [name])
+    folder_models.write(folder, [name])
     return folder / name
 
 

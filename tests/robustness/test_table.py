@@ -97,11 +97,11 @@ def test_the_page_keeps_the_section_on_verification(
     path, section = tmp_path / "page.md", f"{JUDGED}\n\n0 of 10 refused.\n"
     path.write_text(f"# Old\n\n{section}")
     monkeypatch.setattr("tests.robustness.__main__.PAGE", path)
-    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (HELD,))
+    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (MET,))
     text = path.read_text()
     assert "# Old" not in text
     assert text.endswith(f"\n\n{section}")
-    main(["--keep", str(tmp_path / "kept"), "--record"], (HELD,))
+    main(["--keep", str(tmp_path / "kept"), "--record"], (MET,))
     assert path.read_text() == text
 
 
