@@ -185,18 +185,22 @@ def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
 
 @op("one_hot")
 def one_hot(b: Builder, node: Node) -> Value:
-    """int64 rows with a 1 at the index."""
-    depth = node.size("num_classes", -1)
-    if isinstance(depth, int) and depth < 0:
-        node.fail(
-            "one_hot needs num_classes",
-            reason="unsupported_form",
-            hint="give num_classes in the model",
-        )
+    """int64 rows with a 1 at the index; -1 classes are as many as the greatest index needs."""
     x = node.value("self")
+    depth = _classes(b, node, x)
     indexes(b, node, "self", depth)
     ix.check_within(b, x, 0, depth, f"a class is negative or not below num_classes, {depth}")
     return ix.one_hot(b, x, depth, Known(np.array([0, 1], np.int64), "int64"), -1)
+
+
+def _classes(b: Builder, node: Node, x: Value) -> Extent:
+    depth = node.extent("num_classes", -1)
+    if b.facts.is_nonnegative(depth):
+        return node.size("num_classes")
+    node.limit("num_classes", 0)
+    greatest = rd.reduce(b, x, "max", list(range(len(x.shape))), False)
+    needed = ex.add(b.known_integers(greatest, "class").scalars()[0], 1)
+    return node.as_size(ex.select(ex.equal(depth, -1), needed, depth), "num_classes")
 
 
 @op("bucketize", "searchsorted")

@@ -38,6 +38,24 @@ def resolved(
     return [left if isinstance(size, int) and size == -1 else size for size in sizes]
 
 
+def _target(b: Builder, node: Node, name: str) -> list[Extent]:
+    """The shape that an argument of a reshape asks for, with a -1 that import knows worked out, and
+    one that only a run knows.
+    """
+    have, wanted = node.value("self").shape, node.extents(name)
+    node.limit(name, 0)
+    if -1 in [b.facts.simplify(size) for size in wanted]:
+        return resolved(b, node, have, [node.as_size(size, name) for size in wanted])
+    sizes: list[Extent] = []
+    for axis, size in enumerate(wanted):
+        if not b.facts.is_nonnegative(size):
+            rest = ex.product([*wanted[:axis], *wanted[axis + 1 :]])
+            left = ex.floordiv(ex.product(have), ex.maximum(rest, 1))
+            size = ex.select(ex.equal(size, -1), left, size)
+        sizes.append(b.facts.simplify(node.as_size(size, name)))
+    return sizes
+
+
 def _to(shape: Sequence[Extent]) -> Step:
     return lambda b, x: layout.reshape(b, x, shape)
 
@@ -48,16 +66,18 @@ def reshaped_view(b: Builder, node: Node) -> Step:
     x = node.value("self")
     if "dtype" in node.names:
         node.fail("a view of another dtype is not supported", reason="unsupported_form")
-    wanted = list(node.value("other").shape) if "other" in node.names else node.sizes("size")
-    return _to(resolved(b, node, x.shape, wanted))
+    if "other" in node.names:
+        return _to(resolved(b, node, x.shape, list(node.value("other").shape)))
+    return _to(_target(b, node, "size"))
 
 
 @op("reshape", "reshape_as")
 def reshape(b: Builder, node: Node) -> Ref:
     """The same elements in another shape; whether it is a view depends on strides."""
     x = node.value("self")
-    wanted = list(node.value("other").shape) if "other" in node.names else node.sizes("shape")
-    return _maybe(b, node, _to(resolved(b, node, x.shape, wanted)))
+    if "other" in node.names:
+        return _maybe(b, node, _to(resolved(b, node, x.shape, list(node.value("other").shape))))
+    return _maybe(b, node, _to(_target(b, node, "shape")))
 
 
 @op("ravel")
@@ -185,12 +205,11 @@ def movedim(b: Builder, node: Node) -> Step:
 def expand(b: Builder, node: Node) -> Step:
     """Broadcast to a shape; -1 keeps an axis."""
     x = node.value("self")
-    wanted = list(node.value("other").shape) if "other" in node.names else node.sizes("size")
+    wanted = list(node.value("other").shape) if "other" in node.names else node.extents("size")
     lead = len(wanted) - len(x.shape)
-    shape = [
-        x.shape[i - lead] if isinstance(size, int) and size == -1 else size
-        for i, size in enumerate(wanted)
-    ]
+    node.limit("size", 0)
+    kept = [*[None] * lead, *x.shape]
+    shape = [_expanded(node, size, have) for size, have in zip(wanted, kept, strict=True)]
     for have, want in zip(x.shape, shape[lead:], strict=True):
         if b.facts.same(have, want) is not True and b.facts.same(have, 1) is not True:
             b.require(
@@ -198,6 +217,13 @@ def expand(b: Builder, node: Node) -> Step:
                 f"an axis of {have} cannot be expanded to {want}",
             )
     return lambda b, x: broadcast.expand(b, x, shape)
+
+
+def _expanded(node: Node, size: Extent, have: Extent | None) -> Extent:
+    """The extent that an axis of `have` elements, None for a new one, is expanded to."""
+    if have is None or node.builder.facts.is_nonnegative(size):
+        return node.as_size(size, "size")
+    return node.as_size(ex.select(ex.equal(size, -1), have, size), "size")
 
 
 @view("select")

@@ -90,6 +90,26 @@ def reshape(x: torch.Tensor, k: int) -> torch.Tensor:
     return x.reshape(-1, k)
 
 
+def rows(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.reshape(k, 5)
+
+
+def expand_first(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x[:1].expand(k, 5)
+
+
+def expand_last(x: torch.Tensor, k: int) -> torch.Tensor:
+    return x.expand(x.size(0), k)
+
+
+def classes(x: torch.Tensor, k: int) -> torch.Tensor:
+    return F.one_hot((x > 0).long() * 2, k)
+
+
+def as_many_classes(x: torch.Tensor, k: int) -> torch.Tensor:
+    return F.one_hot((x > 0).long() * max(k, 0))
+
+
 def parts(x: torch.Tensor, k: int) -> torch.Tensor:
     first, second = torch.split(x, [k, 5 - k], 1)
     return torch.cat([second, first], 1)
@@ -158,7 +178,8 @@ def test_samples_are_of_either_sign_where_they_may(
     [
         *(zeros, fewer_ones, full, count_up, count_down, count_to_zero, linspace, identity),
         *(window, tail, middle, column, part_from, part_to, repeat, interleave, roll, pad),
-        *(reshape, parts, greatest, triangle, windows, windows_apart, pool),
+        *(expand_first, expand_last, classes, as_many_classes),
+        *(reshape, rows, parts, greatest, triangle, windows, windows_apart, pool),
         *(arithmetic, absolute, clamp, of_one_length, truncate),
     ],
 )
