@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from compiler.verify.groups import SMALL_GROUP, WRONG, error_share, grouping_axes
-from compiler.verify.tolerance import Difference, Spread, Tolerance, compare
+from compiler.verify.tolerance import Difference, Spread, Tolerance, compare, tolerance_of
 from relaxd.contract.numerics import Verdict
 
 Array = np.ndarray[Any, Any]
@@ -51,19 +51,32 @@ _ORDER = (
 
 
 @dataclass(frozen=True)
+class Indexed:
+    """What the elements of an output are indices into, along an axis: values of the reference, and
+    of perturbed references.
+    """
+
+    values: Array
+    axis: int
+    perturbed: tuple[Array, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Answers of others where the reference answered, for an output.
 
     exact: in float64; perturbed: by the reference with inputs and weights moved by some ulp, or
     with numbers moved before they are quantized. inexactness: the greatest distance of the
     reference from float64 at other points, and its root mean square. strict: the request states its
-    own tolerance, to which nothing is added.
+    own tolerance, to which nothing is added. indexed: of an output of indices, what these point
+    into.
     """
 
     exact: tuple[Array, ...] = ()
     perturbed: tuple[Array, ...] = ()
     inexactness: tuple[float, float] = (0.0, 0.0)
     strict: bool = False
+    indexed: Indexed | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,8 @@ def judge_beside(
         measures = reference.measures(got, exact)
     else:
         by_float64 = [_judge_equal(got, answer) for answer in exact]
-        findings = [_judge_integers(got, want, alike), *by_float64]
+        by_values = _judge_indexed(got, want, evidence.indexed)
+        findings = [by_values or _judge_integers(got, want, alike), *by_float64]
         measures = {}
     best = min(findings, key=lambda finding: _ORDER.index(finding.verdict))
     if best.verdict is Verdict.FAILED:
@@ -311,6 +325,45 @@ def _judge_integers(got: Array, want: Array, perturbed: Sequence[Array]) -> Find
     verdict = Verdict.INCONCLUSIVE if changed > MOST_CHANGED else Verdict.STATISTICAL
     why = "perturbed inputs and weights change as many of its elements"
     return Finding(verdict, difference, why=why, measures=measures)
+
+
+def _judge_indexed(got: Array, want: Array, indexed: Indexed | None) -> Finding | None:
+    """Judge indices by what they point into: equal within the tolerance of such values and some
+    times their noise. None where there are no such values, or where noise exceeds what a tolerance
+    may be.
+    """
+    if indexed is None or "float" not in indexed.values.dtype.name or not indexed.values.ndim:
+        return None
+    values, axis = indexed.values.astype(np.float64), indexed.axis % indexed.values.ndim
+    shape = [-1 if place == axis else size for place, size in enumerate(values.shape)]
+    if 0 in values.shape or want.size % math.prod(size for size in shape if size > 0):
+        return None
+    spread = Spread.of(values)
+    tolerance = tolerance_of(indexed.values.dtype.name, None, None)
+    # Of a few values, all of them may be the equal ones.
+    tolerance = spread.bound(tolerance) if spread.tells else tolerance
+    alike = [answer for answer in indexed.perturbed if answer.shape == values.shape]
+    noises = [_distances(answer, values).max(axis=axis, keepdims=True) for answer in alike]
+    slack = NOISE_TIMES * np.max(noises, axis=0) if noises else np.zeros(1)
+    if slack.max() > tolerance.most:
+        return None
+    difference = compare(got, want, Tolerance(0.0, 0.0))
+    failed = Finding(Verdict.FAILED, difference)
+    ours, theirs = got.reshape(shape), want.reshape(shape)
+    if ours.min() < 0 or ours.max() >= values.shape[axis] or _repeated(ours, axis):
+        return failed
+    ours, theirs = (np.take_along_axis(values, side, axis) for side in (ours, theirs))
+    finite = np.where(np.isfinite(theirs), theirs, spread.center)
+    if (_distances(ours, theirs) > tolerance.by_element(finite) + slack).any():
+        return failed
+    measures = {"changed": float((got != want).mean())}
+    why = "where indices differ, they are of values that are equal within the tolerance"
+    return Finding(Verdict.PASSED, replace(difference, of_tolerance=None), 0.0, why, measures)
+
+
+def _repeated(indices: Array, axis: int) -> bool:
+    """Tell whether an index occurs twice along the axis."""
+    return bool((np.diff(np.sort(indices, axis=axis), axis=axis) == 0).any())
 
 
 def _argmax_measures(got: Array, want: Array, perturbed: Sequence[Array]) -> dict[str, Any]:

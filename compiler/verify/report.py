@@ -40,6 +40,7 @@ from compiler.verify.uncertainty import (
     exact_engines,
     perturb,
     perturb_more,
+    show_indexed,
 )
 from compiler.verify.unrounded import changes, check_error, check_likeness
 from relaxd.contract.numerics import Verdict
@@ -139,8 +140,8 @@ def _judged(
     budget: Budget,
     rounded: Sequence[Rounded],
 ) -> tuple[list[Judged], Answers]:
-    """Every output at every trial, and what others answered where one departs: perturbed
-    references, then evaluations in float64, as long as one is not settled.
+    """Every output at every trial, and what others answered where one departs: what indices point
+    into, perturbed references, then evaluations in float64, as long as one is not settled.
 
     An output of another shape or dtype is wrong at once.
     """
@@ -157,7 +158,11 @@ def _judged(
         return replace(answers, inexactness=inexactness_of(judged, name), strict=strict)
 
     if unsettled() and not strict:
-        known = perturb(unsettled(), reference, rounded, folder, budget)
+        names = dict.fromkeys(item.output.name for item in judged if not item.settled)
+        known, reference = show_indexed(known, unsettled(), names, reference, folder, budget)
+        judged = judge_again(judged, evidence)
+    if unsettled() and not strict:
+        known = perturb(known, unsettled(), reference, rounded, folder, budget)
         judged = judge_again(judged, evidence)
         quantizes = signature.quantized or any(one.nudged for one in rounded)
         for seeds in MORE_SEEDS if quantizes else ():

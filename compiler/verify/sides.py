@@ -34,6 +34,7 @@ class Reference:
     to ask, in order, and the numbers that inputs by these names are fed.
 
     perturbation: the seed by which inputs and weights are moved by some ulp, None for unmoved ones.
+    shown: values of the graph of an ONNX model that are outputs too.
     """
 
     model: Path
@@ -41,6 +42,7 @@ class Reference:
     engines: tuple[str, ...] = ONNX
     draws: Mapping[str, Draw] = field(default_factory=dict)
     perturbation: int | None = None
+    shown: tuple[str, ...] = ()
 
     @property
     def spec(self) -> Record:
@@ -50,6 +52,7 @@ class Reference:
             "consts": self.consts,
             "draws": {name: draw.to_json() for name, draw in self.draws.items()},
             "perturbation": self.perturbation,
+            "shown": self.shown,
         }
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from compiler.isolation.step import Record
 from compiler.verify import npz
-from compiler.verify.evidence import Array, Evidence
+from compiler.verify.evidence import Array, Evidence, Indexed
 from compiler.verify.inputs import Trial
-from compiler.verify.reference.onnx import exact_engines_of
+from compiler.verify.reference.indexed import Source, sources_of
+from compiler.verify.reference.onnx import ONNX, exact_engines_of
 from compiler.verify.sides import Budget, Reference, ask_reference
 from compiler.verify.unrounded import Wording
 
@@ -34,6 +35,8 @@ Decoders of four layers in int4 took up to 11 samples in all."""
 _PATIENCE = 3.0
 """How many times the reference's seconds all perturbed references together may take: it may have
 answered just in time, and the machine may be busier by now."""
+_SHOWN = "shown"
+"""The side of a reference that gives what indices point into."""
 _EXACT_SECONDS = 2 / 3
 """Of its seconds what an evaluation in float64 may take."""
 
@@ -59,7 +62,8 @@ class Answers:
 
     equals: those of them, the same for all trials, that round the same numbers as the reference.
     late: the indices of trials at which no perturbed reference answered in time. float64: what
-    evaluated in float64, or why nothing did; None where nobody asked.
+    evaluated in float64, or why nothing did; None where nobody asked. sources: what outputs of
+    indices point into; shown: the indices of trials at which the reference gave these values.
     """
 
     exact: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -67,20 +71,52 @@ class Answers:
     equals: tuple[str, ...] = ()
     late: frozenset[int] = frozenset()
     float64: str | None = None
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    shown: frozenset[int] = frozenset()
 
     def evidence(self, trial: Trial, output: str) -> Evidence:
         """Return what was answered so far of an output of the trial."""
+        exact = _read(self.exact.get(trial.index, ()), trial, output)
+        perturbed = _read(self.perturbed.get(trial.index, ()), trial, output)
+        source = self.sources.get(output)
+        if source is None or trial.index not in self.shown:
+            return Evidence(exact, perturbed)
+        (values,) = _read([_SHOWN], trial, source.value)
+        moved = _read(self.perturbed.get(trial.index, ()), trial, source.value)
+        return Evidence(exact, perturbed, indexed=Indexed(values, source.axis, moved))
 
-        def of(sides: Iterable[str]) -> tuple[Array, ...]:
-            files = (npz.read(trial.outputs(side), [output]) for side in sides)
-            return tuple(arrays[output] for arrays in files if output in arrays)
 
-        exact = of(self.exact.get(trial.index, ()))
-        perturbed = of(self.perturbed.get(trial.index, ()))
-        return Evidence(exact, perturbed)
+def _read(sides: Iterable[str], trial: Trial, name: str) -> tuple[Array, ...]:
+    """The arrays of that name, of the sides that have one."""
+    files = (npz.read(trial.outputs(side), [name]) for side in sides)
+    return tuple(arrays[name] for arrays in files if name in arrays)
+
+
+def show_indexed(
+    known: Answers,
+    trials: Sequence[Trial],
+    outputs: Iterable[str],
+    reference: Reference,
+    folder: Path,
+    budget: Budget,
+) -> tuple[Answers, Reference]:
+    """Ask the reference what outputs of indices point into, and have perturbed ones of it asked the
+    same; nothing where none of the outputs has indices into floats, or the model is no ONNX.
+    """
+    if exact_engines(reference) != exact_engines_of(ONNX):
+        return known, reference
+    found = sources_of(reference.model)
+    sources = {name: found[name] for name in outputs if name in found}
+    if not sources:
+        return known, reference
+    asked = replace(reference, shown=tuple(source.value for source in sources.values()))
+    _, answered, _ = ask_reference(asked, trials, folder, budget, _SHOWN)
+    shown = frozenset(trial.index for trial in answered)
+    return replace(known, sources=sources, shown=shown), asked if shown else reference
 
 
 def perturb(
+    known: Answers,
     trials: Sequence[Trial],
     reference: Reference,
     rounded: Sequence[Rounded],
@@ -100,7 +136,7 @@ def perturb(
     late = {trial.index for trial in trials if not sides[trial.index] and trial.point.label in slow}
     equals = tuple(side for side in asked if all(side in those for those in sides.values()))
     own = tuple(side for side in equals if side.startswith("nudged"))
-    return Answers(perturbed=sides, equals=own, late=frozenset(late))
+    return replace(known, perturbed=sides, equals=own, late=frozenset(late))
 
 
 def perturb_more(

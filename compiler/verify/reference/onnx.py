@@ -16,7 +16,7 @@ from compiler.ir.draws import Draw
 from compiler.ir.onnx.item_names import joined, parted
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
-from compiler.verify.reference import feeding, perturbation
+from compiler.verify.reference import feeding, indexed, perturbation
 from compiler.verify.reference.model_files import write_model
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.tensors import STORAGE
@@ -248,11 +248,13 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     """Record the engine's name, then run it at every point of the spec (see `run_points`), and
     record at last the operators that an evaluation in float64 computed in float32.
 
-    spec: also holds engine, model, consts, draws, and perturbation, the seed by which inputs and
-    weights are moved (see `perturbation`), None for neither.
+    spec: also holds engine, model, consts, draws, perturbation, the seed by which inputs and
+    weights are moved (see `perturbation`), None for neither, and shown, the values of the graph
+    that are outputs too.
     """
     seed = spec.get("perturbation")
-    engine = ENGINES[spec["engine"]](spec["model"]) if seed is None else _perturbed(spec, seed)
+    changed = seed is not None or spec.get("shown")
+    engine = _changed(spec, seed) if changed else ENGINES[spec["engine"]](spec["model"])
     record({"engine": engine.name})
     draws = {name: Draw.from_json(draw) for name, draw in spec.get("draws", {}).items()}
 
@@ -270,8 +272,8 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     record({"float32": sorted(getattr(engine, "float32", ()))})
 
 
-def _perturbed(spec: Record, seed: int) -> Engine:
-    """The engine on the model with perturbed weights."""
+def _changed(spec: Record, seed: int | None) -> Engine:
+    """The engine on the model with perturbed weights, and with more outputs."""
     if spec["engine"] in TORCHSCRIPT:
         from compiler.verify.reference.torch import TorchScript
 
@@ -279,7 +281,9 @@ def _perturbed(spec: Record, seed: int) -> Engine:
     import onnx
 
     model = onnx.load(spec["model"])
-    perturbation.perturb_weights(model, seed)
+    if seed is not None:
+        perturbation.perturb_weights(model, seed)
+    indexed.show(model, spec.get("shown", ()))
     with tempfile.TemporaryDirectory() as folder:
         return ENGINES[spec["engine"]](str(written(model, Path(folder))))
 

@@ -53,14 +53,16 @@ def test_references_are_perturbed_by_several_seeds_and_before_they_round(
     trials, model = trials_of(tmp_path), Reference(tmp_path / "model", {})
     moved = Reference(tmp_path / "moved", {})
     asked = answering(monkeypatch, trials, {"nudged0": {1: LATE}, "perturbed0": {0: REFUSED}})
-    result = perturb(trials, model, [Rounded(model, PRECISION, (moved,) * 2)], tmp_path, Budget())
+    result = perturb(
+        Answers(), trials, model, [Rounded(model, PRECISION, (moved,) * 2)], tmp_path, Budget()
+    )
     assert [reference.perturbation for side, reference in asked] == [None, None, 0]
     assert [reference.model for side, reference in asked[:2]] == [moved.model] * 2
     assert result.perturbed[0] == ("nudged0", "nudged1")
     assert result.perturbed[1] == ("nudged1", "perturbed0")
     assert (result.equals, result.late) == (("nudged1",), frozenset())
     plain = answering(monkeypatch, trials, {})
-    perturb(trials, model, (), tmp_path, Budget())
+    perturb(Answers(), trials, model, (), tmp_path, Budget())
     assert [reference.perturbation for side, reference in plain] == [0, 1, 2]
 
 
@@ -70,7 +72,7 @@ def test_only_points_at_which_nobody_answered_in_time_are_late(
     trials, model = trials_of(tmp_path), Reference(tmp_path / "model", {})
     sides = [f"perturbed{seed}" for seed in range(uncertainty.SAMPLES)]
     answering(monkeypatch, trials, {side: {0: LATE, 1: REFUSED} for side in sides})
-    assert perturb(trials, model, (), tmp_path, Budget()).late == {0}
+    assert perturb(Answers(), trials, model, (), tmp_path, Budget()).late == {0}
 
 
 def test_what_evaluated_in_float64_or_why_nothing_did_is_told(
