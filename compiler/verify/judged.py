@@ -169,8 +169,7 @@ def _judge_by_all(
 
 
 def _tolerance(output: TensorSpec, signature: Signature, options: CompileOptions) -> Tolerance:
-    quantized = signature.quantized and "float" not in output.dtype
-    return tolerance_of(output.dtype, options.atol, options.rtol, quantized)
+    return tolerance_of(output.dtype, options.atol, options.rtol, signature.quantized)
 
 
 def inexactness_of(judged: Sequence[Judged], name: str) -> tuple[float, float]:

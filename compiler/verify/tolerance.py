@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from relaxd.contract.tensors import STORAGE
-
 MOST = 0.1
 """The share of an output's spread that a tolerance may allow: a constant would pass by more."""
 _LEAST_COUNT = 32
@@ -22,14 +20,12 @@ class Tolerance:
     """|got - want| may reach atol * range + rtol * |want| + slack, and never more than the greater
     of `most` and MOST * |want - center|; the range is the largest finite |want|.
 
-    mean: what the mean of |got - want| may reach of the range; steps: by how much integers may
-    differ. coarse: neighbouring numbers of the dtype are too far apart for `most` to bound each
-    difference, so that it bounds their mean.
+    steps: by how much integers may differ. coarse: neighbouring numbers of the dtype are too far
+    apart for `most` to bound each difference, so that it bounds their mean.
     """
 
     atol: float
     rtol: float
-    mean: float = math.inf
     steps: int = 0
     slack: float = 0.0
     most: float = math.inf
@@ -70,7 +66,6 @@ _TOLERANCES = {
 }
 _EXACT = Tolerance(0.0, 0.0)
 _ONE_STEP = Tolerance(0.0, 0.0, steps=1, coarse=True)
-_QUANTIZED = Tolerance(0.25, 0.0, mean=0.03)
 _NARROW_INTEGERS = ("uint4", "int4", "uint2", "int2")
 _FEW_BITS = ("uint8", "int8", "uint16", "int16", *_NARROW_INTEGERS)
 
@@ -105,15 +100,11 @@ def tolerance_of(
     """The dtype's tolerance, a given atol or rtol in its place; integers and booleans are exact.
 
     quantized: activations are rounded to some eight bits on the way. A sum that falls on the other
-    side of a half moves
-    one of them by a step, and what follows it with it: integers of few bits may be one step off,
-    and floats are held in the mean. ONNX Runtime's own optimisation levels differ by 7 % of the
-    range, 1.2 % in the mean, on MiniLM.
+    side of a half moves one of them by a step: integers of few bits may be one step off.
     """
     own = _TOLERANCES.get(dtype)
     if own is None:
         return _ONE_STEP if quantized and dtype in _FEW_BITS else _EXACT
-    own = _QUANTIZED if quantized and dtype not in STORAGE else own
     return replace(
         own, atol=own.atol if atol is None else atol, rtol=own.rtol if rtol is None else rtol
     )
@@ -154,12 +145,6 @@ def compare(
     outside = int(np.count_nonzero(apart > allowed))
     large = np.abs(theirs) > tolerance.atol * largest
     far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
-    if apart.mean() > tolerance.mean * largest:
-        far = (
-            far
-            or f"the mean difference is {apart.mean() / largest:.1%} of the range, more than the "
-            "tolerance"
-        )
     if tolerance.coarse and apart.mean() > tolerance.most:
         far = far or _far_in_the_mean(apart, tolerance)
     return Difference(

@@ -11,6 +11,7 @@ from compiler.verify.tolerance import compare, tolerance_of
 from tests.fuzz.case import Array, Case
 from tests.fuzz.child import Child, Died
 from tests.fuzz.engines import Failed, Outputs, Question
+from tests.quantized import compare_quantized
 
 _NOT_WORSE = 4.0
 _QUANTIZATION = 2.0**-16
@@ -214,8 +215,10 @@ def differences(got: list[Outputs], want: list[Outputs], case: Case) -> dict[str
     apart: dict[str, str] = {}
     for point, mine, theirs in zip(case.points, got, want, strict=True):
         for name, left, right in zip(names, mine, theirs, strict=True):
-            tolerance = tolerance_of(str(right.dtype), None, None, case.quantized)
-            result = compare(left, right, tolerance)
+            plain = tolerance_of(str(right.dtype), None, None)
+            result = (
+                compare_quantized(left, right) if case.quantized else compare(left, right, plain)
+            )
             if result.problem and name not in apart:
                 apart[name] = f"{name} at {point}: {result.problem} (by {result.max_abs:.2g})"
     return apart

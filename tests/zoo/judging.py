@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.verify.tolerance import compare, tolerance_of
+from tests.quantized import compare_quantized
 
 TOLERANCE = 1e-3
 FAINT = 1e-2
@@ -81,8 +81,7 @@ def _hides(points: Sequence[Judged]) -> bool:
 
 
 def _beyond_quantization(result: NDArray[Any], wanted: NDArray[Any]) -> bool:
-    tolerance = tolerance_of(str(wanted.dtype), None, None, quantized=True)
-    return compare(result, wanted, tolerance).problem is not None
+    return compare_quantized(result, wanted).problem is not None
 
 
 def _judged(result: NDArray[Any], wanted: NDArray[Any]) -> Judged:
