@@ -13,6 +13,7 @@ from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
 from compiler.passes.cpu.families.matmul.panel import FEW_TILES
 from compiler.passes.cpu.families.matmul.tiling import tiling_for
 from compiler.passes.cpu.families.pooling.emit import COLUMNS
+from compiler.passes.cpu.shared.chunks import CHUNK
 from compiler.passes.cpu.shared.register_tile import panel_width, register_tile
 from compiler.passes.pack.integer import CENTRED
 from compiler.recurrences.cells import Cell
@@ -231,8 +232,10 @@ def attention(depth: int, width: int) -> Family:
     )
 
 
-def blocked() -> Family:
-    """Both sides computed at run time, a scale and a mask behind the sum."""
+def blocked(depth: int = 67, edges: tuple[int, ...] = ()) -> Family:
+    """Both sides computed at run time, a scale and a mask behind the sum; depth: the longest, edges
+    as of `Dim`.
+    """
     return Family(
         "matmul_dynamic",
         lambda builder, x, y, mask: op.add(op.multiply(op.matmul(x, y), relax.const(0.5)), mask),
@@ -244,7 +247,7 @@ def blocked() -> Family:
         {
             "b": Dim(3, _none),
             "m": Dim(67, lambda unit: (4, 8), least=0),
-            "k": Dim(67, _none, least=0),
+            "k": Dim(depth, lambda unit: edges, least=0),
             "n": Dim(97, _columns, least=0),
         },
         lambda x, y, mask: x @ y * 0.5 + mask,
@@ -333,14 +336,18 @@ FAMILIES: dict[str, Family] = {
     "convolution": convolution(16, 20, 3, 2),
     "convolution to many channels": convolution(16, 64, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),
+    "convolution of many channels": convolution(230, 24, 3, 2),
     "convolution of single points": convolution(24, 40, 1, 1),
     "winograd": convolution(96, 48, 3, 1, takes="winograd"),
     "attention": attention(32, 32),
     "attention of odd heads": attention(24, 40),
     "both computed": blocked(),
+    "both computed, long sums": blocked(3 * CHUNK + 1, (CHUNK, 2 * CHUNK)),
     "depthwise convolution": convolution(24, 24, 3, 1, groups=24, takes="pooling"),
     "depthwise convolution in steps": convolution(13, 13, 3, 2, groups=13, takes="pooling"),
     "convolution in groups": convolution(16, 24, 3, 1, groups=4, takes="grouped_conv"),
+    "convolution in groups of a long window": convolution(24, 24, 5, 1, 2, "grouped_conv"),
+    "convolution in groups of many channels": convolution(420, 40, 3, 2, 2, "grouped_conv"),
     "convolution to one channel": convolution(11, 1, 3, 1, takes="single_conv"),
     "convolution to one channel in steps": convolution(16, 1, 5, 2, takes="single_conv"),
     "max pool": pooling("max"),

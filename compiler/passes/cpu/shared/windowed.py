@@ -53,11 +53,15 @@ class PanelConv:
         run to `count` of an extent.
         """
         for place in nest([replace(axis, extent=count(axis.extent)) for axis in self.window]):
-            position, moved = const(0), const(0)
-            for axis, step in zip(self.window, self.steps, strict=True):
-                position = position * axis.extent + place[axis.var]
-                moved = moved + place[axis.var] * step
-            yield position, moved
+            yield self.within_window(place)
+
+    def within_window(self, place: Table) -> tuple[Expr, Expr]:
+        """(position in the window, how far that is from its first element) of a place."""
+        position, moved = const(0), const(0)
+        for axis, step in zip(self.window, self.steps, strict=True):
+            position = position * axis.extent + place[axis.var]
+            moved = moved + place[axis.var] * step
+        return position, moved
 
 
 def read_panel_conv(program: Program) -> PanelConv | None:

@@ -7,11 +7,14 @@ from the place's first element. Results wait in scratch memory in L2 until all p
 done; then bias, activation and whatever else was fused are applied, place by place.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from tvm import tirx
 
 from compiler.passes.cpu.families.grouped_conv.tiling import Tiling, tiling_for
+from compiler.passes.cpu.shared.chunks import add_chunk, over_chunks
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -20,7 +23,6 @@ from compiler.tir.building import (
     serial,
     share_out,
     statements,
-    steps,
     store,
     strips,
     tile,
@@ -90,19 +92,32 @@ def _emit_tile(
     # The panels of one block read the same channels, those of the next the channels after them.
     channel = panel // tiling.panels * channels
     places = [fresh(f"a{i}", load(bases, [row + i]) + channel) for i in range(tiling.height)]
-    for i, lane in tile(tiling.height, tiling.width, lanes):
-        store(acc, 0, i, lane)
+    axes = (*conv.window, conv.along)
+    together = channels if channels <= UNROLL else 1
+    cells = partial(tile, tiling.height, tiling.width, lanes)
+
+    # Variables, as TVM stores whole vectors only from a place that is one: else number by number.
+    starts = [
+        fresh(f"s{i}", ((row + i) * tiling.share + panels[1]) * tiling.width)
+        for i in range(tiling.height)
+    ]
+
+    def results() -> Iterator[tuple[Expr, Expr]]:
+        for i, lane in cells():
+            yield load(acc, [i, lane]), starts[i] + lane
+
     # LLVM unrolls the small known extents of a window completely, which takes it seconds.
-    for position, moved in conv.over_window(lambda extent: hidden(extent, m)):
-        for c in steps(channels, channels if channels <= UNROLL else 1):
+    for number, chunk in over_chunks(axes, together, lambda extent: hidden(extent, m)):
+        for i, lane in cells():
+            store(acc, 0, i, lane)
+        for at in chunk():
+            (position, moved), c = conv.within_window(at), at[conv.along.var]
             weight = (panel * tiling.depth + position * channels + c) * tiling.width
-            for i, lane in tile(tiling.height, tiling.width, lanes):
+            for i, lane in cells():
                 given = load(conv.source, [places[i] + moved + c])
                 term = given * load(conv.weights, [weight + lane])
                 store(acc, load(acc, [i, lane]) + term, i, lane)
-    for i, lane in tile(tiling.height, tiling.width, lanes):
-        place = ((row + i) * tiling.share + panels[1]) * tiling.width
-        store(sums, load(acc, [i, lane]), place + lane)
+        add_chunk(sums, number, results)
 
 
 def _emit_results(

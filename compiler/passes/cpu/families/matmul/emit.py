@@ -218,7 +218,7 @@ def _emit_block(
         kind, each = (held_as(unit), 2) if matmul.paired else ("float32", 1)
         left = alloc([tiling.block_rows * tiling.kc * each], kind, "left", "global")
     block = Block(matmul, unit, m, first, count, base, results, left)
-    if matmul.several:
+    if matmul.several and matmul.paired:
         with serial(panels, "panel") as p:
             _clear(block, p)
     _emit_passes(block, panels)

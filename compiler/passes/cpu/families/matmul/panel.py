@@ -17,6 +17,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.families.matmul.pairs import emit_steps
+from compiler.passes.cpu.shared.chunks import add_chunk, chunk_length, emit_chunks
 from compiler.passes.cpu.shared.prefetching import prefetch_ahead, prefetch_between
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.sharing import extents_of, place_of
@@ -325,23 +326,52 @@ def _emit_tile(
         return
     cells = partial(_cells, rows, width, lanes)
     acc = alloc([rows, nr], "float32", "acc")
-    for i, lane in cells():
-        store(acc, load(block.results, [place + i * nr + lane]) if matmul.several else 0, i, lane)
-    # Four steps in a row on x86: of a 6x16 tile that leaves 22 instructions for 12 multiply-adds in
-    # place of 28, and took one thread of Zen 3 from 70 to 83 GFLOP/s at a peak of 97; eight steps
-    # gave no more. Tiles of other sizes are rare, and each step is code to compile. With half a
-    # vector at the end of 13 rows, LLVM would spill in four steps, which are no faster than one.
-    for k in steps(length, together, multiple, between=between):
-        # LLVM loads each vector of the panel once for all rows. Read as operands of the
-        # multiply-adds, one instruction fewer but three loads more, they made it 5 % slower.
+
+    def results() -> Iterator[tuple[Expr, Expr]]:
         for i, lane in cells():
-            a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
-            store(acc, load(acc, [i, lane]) + a * b, i, lane)
+            yield load(acc, [i, lane]), place + i * nr + lane
+
+    for begin, count in _chunks(block, length):
+        for i, lane in cells():
+            store(acc, 0, i, lane)
+        # Four steps in a row on x86: of a 6x16 tile that leaves 22 instructions for 12
+        # multiply-adds in place of 28, and took one thread of Zen 3 from 70 to 83 GFLOP/s at a peak
+        # of 97; eight steps gave no more. Tiles of other sizes are rare, and each step is code to
+        # compile. With half a vector at the end of 13 rows, LLVM would spill in four steps, which
+        # are no faster than one.
+        ahead = _from_group(between, begin, together)
+        for step in steps(count, together, multiple, between=ahead):
+            # LLVM loads each vector of the panel once for all rows. Read as operands of the
+            # multiply-adds, one instruction fewer but three loads more, they made it 5 % slower.
+            k = begin + step
+            for i, lane in cells():
+                a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
+                store(acc, load(acc, [i, lane]) + a * b, i, lane)
+        if not at_once(matmul, block.unit):
+            add_chunk(block.results, start + begin, results)
     if at_once(matmul, block.unit):
         _emit_outputs(block, acc, rows, row, p, clamped)
+
+
+def _chunks(block: Block, length: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """(begin, length) of every chunk of a pass."""
+    matmul = block.matmul
+    chunk = chunk_length(matmul.tiling.kc, block.unit.together)
+    # Few rows that are read in place have a single pass, by chunks of the length that others have.
+    if chunk >= (matmul.depth if matmul.in_place else matmul.tiling.kc):
+        yield const(0), length
         return
-    for i, lane in cells():
-        store(block.results, load(acc, [i, lane]), place + i * nr + lane)
+    yield from emit_chunks(length, chunk)
+
+
+def _from_group(
+    between: Callable[[Expr], None] | None, begin: Expr, together: int
+) -> Callable[[Expr], None] | None:
+    """Return `between` for a chunk that begins at step `begin` of a pass."""
+    if between is None or as_int(begin) == 0:
+        return between
+    earlier = tirx.truncdiv(begin, const(together))
+    return lambda group: between(earlier + group)
 
 
 def at_once(matmul: Matmul, unit: VectorUnit) -> bool:

@@ -9,11 +9,21 @@ twice and needs no masks.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Contraction
+from compiler.passes.cpu.shared.chunks import (
+    CHUNK,
+    Places,
+    is_chunked,
+    over_chunks,
+    over_places,
+)
 from compiler.passes.cpu.shared.register_tile import least, register_tile
 from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places
 from compiler.targets.vector_unit import VectorUnit
@@ -23,11 +33,9 @@ from compiler.tir.building import (
     fresh,
     let,
     let_opaque,
-    nest,
     otherwise,
     serial,
     statements,
-    steps,
     store,
     tile,
     when,
@@ -90,11 +98,31 @@ def _strips(contraction: Contraction, m: Expr, height: int) -> Iterator[list[Tab
 
 def _emit_strip(contraction: Contraction, unit: VectorUnit, rows: list[Table], width: int) -> None:
     """All columns of some rows, in blocks of at most `width`."""
+    extents = [as_int(axis.extent) for axis in contraction.reduce]
+    if extents != [None]:
+        _emit_columns(contraction, unit, rows, width, is_chunked(extents))
+        return
+    # Sums of unknown length are short ones as a rule.
+    with when(contraction.reduce[0].extent <= CHUNK):
+        _emit_columns(contraction, unit, rows, width, False)
+    with otherwise():
+        _emit_columns(contraction, unit, rows, width, True)
+
+
+def _emit_columns(
+    contraction: Contraction, unit: VectorUnit, rows: list[Table], width: int, chunked: bool
+) -> None:
     columns, lanes = contraction.column.extent, unit.lanes(32)
     # Eight columns are half of a vector of 512 bits.
     halves = () if lanes < 16 or as_int(columns) is None else (lanes // 2,)
     for first, size in _column_blocks(columns, (width, lanes, *halves)):
-        _emit_block(contraction, unit, rows, first, size)
+        acc = alloc([len(rows), size], "float32", "acc")
+        block = _Block(contraction, unit, rows, first, size, acc)
+        if chunked:
+            block.emit_chunks()
+        else:
+            block.emit_products(partial(over_places, contraction.reduce, unit.together, {}))
+        block.emit_outputs()
 
 
 def describe_tile(contraction: Contraction, unit: VectorUnit) -> str:
@@ -140,23 +168,49 @@ def _column_blocks(extent: Expr, widths: tuple[int, ...]) -> Iterator[tuple[Expr
         yield from _column_blocks(extent, tuple(smaller))
 
 
-def _emit_block(
-    contraction: Contraction, unit: VectorUnit, rows: list[Table], first: Expr, size: int
-) -> None:
-    """All rows of the strip by `size` columns from `first` on, over the whole depth."""
-    *outer, last = contraction.reduce
-    acc = alloc([len(rows), size], "float32", "acc")
-    for i, lane in tile(len(rows), size, size):
-        store(acc, 0, i, lane)
-    for place in nest(outer):
-        for k in steps(last.extent, unit.together):
-            at = {**place, last.var: k}
-            for i, lane in tile(len(rows), size, size):
-                column = {contraction.column.var: first + lane}
-                left = substitute(contraction.left, {**rows[i], **at})
+@dataclass(frozen=True)
+class _Block:
+    """All rows of a strip by `size` columns from `first` on, whose sums are in `acc`
+    [rows, columns].
+    """
+
+    contraction: Contraction
+    unit: VectorUnit
+    rows: list[Table]
+    first: Expr
+    size: int
+    acc: Any
+
+    def cells(self) -> Iterator[tuple[int, Expr]]:
+        """(row, lane) of each sum, a row in one vector."""
+        return tile(len(self.rows), self.size, self.size)
+
+    def emit_products(self, places: Places) -> None:
+        """Set the sums to those of the products at some places of the depth."""
+        for i, lane in self.cells():
+            store(self.acc, 0, i, lane)
+        for at in places():
+            for i, lane in self.cells():
+                column = {self.contraction.column.var: self.first + lane}
+                left = substitute(self.contraction.left, {**self.rows[i], **at})
                 # The right side does not depend on the row, so any row's place will do.
-                right = substitute(contraction.right, {**rows[0], **column, **at})
-                store(acc, load(acc, [i, lane]) + left * right, i, lane)
-    for i, lane in tile(len(rows), size, size):
-        column = {contraction.column.var: first + lane}
-        contraction.epilogue.store(load(acc, [i, lane]), {**rows[i], **column})
+                right = substitute(self.contraction.right, {**self.rows[0], **column, **at})
+                store(self.acc, load(self.acc, [i, lane]) + left * right, i, lane)
+
+    def emit_chunks(self) -> None:
+        """Set the sums to those over the whole depth, chunk by chunk."""
+        total = alloc([len(self.rows), self.size], "float32", "total")
+        for i, lane in self.cells():
+            store(total, 0, i, lane)
+        for _, places in over_chunks(self.contraction.reduce, self.unit.together):
+            self.emit_products(places)
+            for i, lane in self.cells():
+                store(total, load(total, [i, lane]) + load(self.acc, [i, lane]), i, lane)
+        for i, lane in self.cells():
+            store(self.acc, load(total, [i, lane]), i, lane)
+
+    def emit_outputs(self) -> None:
+        """The outputs of the sums."""
+        for i, lane in self.cells():
+            at = {**self.rows[i], self.contraction.column.var: self.first + lane}
+            self.contraction.epilogue.store(load(self.acc, [i, lane]), at)
