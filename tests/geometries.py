@@ -12,6 +12,7 @@ from compiler import targets
 from compiler.build import build
 from compiler.isolation.messages import CompileJob
 from compiler.targets import Target
+from compiler.targets.vector_unit import VectorUnit
 from tests.vector_unit.hook import GEOMETRIES, at_geometry
 
 NATIVE = "native"
@@ -30,6 +31,13 @@ def geometry(name: str) -> Target:
 def host() -> Target:
     """The target of tests: this machine, or the geometry that `make geometry` asks for."""
     return geometry(os.environ.get(_VARIABLE, NATIVE))
+
+
+def has_int8() -> bool:
+    """Whether what tests compile for has instructions for matmuls of int8: builds without them
+    multiply the integers as floats.
+    """
+    return bool(VectorUnit.of(host()).integer_products)
 
 
 @contextmanager

@@ -37,6 +37,11 @@ def install(name: str) -> None:
     sys.meta_path.insert(0, _Finder(name))
 
 
+def is_installed() -> bool:
+    """Tell whether this process builds `native` at another geometry."""
+    return any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path)
+
+
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds `compiler.targets` as Python does, and gives it another way to detect this machine."""
 
