@@ -299,7 +299,7 @@ def _dumps(this: Build, imported: "Imported") -> "tuple[Observer, ...]":
     from compiler.passes.framework.checks import CheckPasses
     from compiler.passes.framework.dump import Dump
 
-    dump = Dump(Path(this.job.dump))
+    dump = Dump(Path(this.job.dump), this.target.name, imported.ranges)
     dump.imported(imported.module)
     return dump, CheckPasses()
 

@@ -66,9 +66,9 @@ def _compile_for_grid(programs: tvm.IRModule, target: Target, lowering: Lowering
     machine = tvm.target.Target(target.to_tvm())
     host, devices = split_host_device_mods(lowering.lower_loops(programs))
     finished = {device: lowering.finish_device(part) for device, part in devices.items()}
-    launching = tvm.target.Target(machine.host or "llvm")
+    processor = tvm.target.Target(machine.host or "llvm")
     with tvm.transform.PassContext(opt_level=3), sources_only():
-        return tir_to_runtime(lowering.finish_host(host), finished, launching)
+        return tir_to_runtime(lowering.finish_host(host), finished, processor)
 
 
 def device_code(executable: relax.VMExecutable, target: Target) -> Pack | None:

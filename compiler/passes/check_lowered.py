@@ -51,7 +51,7 @@ class CheckLowered(ModulePass):
 
 
 def _shapeless(function: relax.Function) -> dict[str, None]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def visit(node: Any) -> None:
         if isinstance(node, relax.SeqExpr):
@@ -61,10 +61,10 @@ def _shapeless(function: relax.Function) -> dict[str, None]:
                 for binding in bindings
                 if _should_know(binding) and _unknown(binding.var.ty)
             ]
-            found.update(dict.fromkeys(str(binding.var.name) for binding in lost))
+            names.update(dict.fromkeys(str(binding.var.name) for binding in lost))
 
     relax.analysis.post_order_visit(function, visit)
-    return found
+    return names
 
 
 # The call of an operator states its type; a call of a Relax function or an If may not.

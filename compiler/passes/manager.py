@@ -172,7 +172,7 @@ def run(
 
 
 def _context(step: Pass, target: Target | None, instruments: list[Any]) -> ExitStack:
-    """What a pass runs in: what it may know of the target, and TVM's options."""
+    """The context of a pass: the target as far as it may know it, and TVM's options."""
     stack, phase = ExitStack(), step.phase
     config: dict[str, Any] = {}
     if phase.is_by_kernel:

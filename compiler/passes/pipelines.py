@@ -113,11 +113,11 @@ Rounding = RoundWeights | RoundOperands
 class Interface:
     """How the functions of a library are called.
 
-    flavour: by TVM's virtual machine or by a driver in C; symbols: begins those of a driver's
-    kernels and of a system library; threads: whether loops may run over threads.
+    backend: TVM's virtual machine, or a driver in C; symbols: begins those of a driver's kernels
+    and of a system library; threads: whether loops may run over threads.
     """
 
-    flavour: Flavour = Flavour.VM
+    backend: Flavour = Flavour.VM
     symbols: str = ""
     threads: bool = True
 
@@ -139,7 +139,7 @@ def pipeline(
     """
     if target.device is not None:
         steps = (*for_grids(target, ranges, interface), *_grid_functions(target))
-    elif interface.flavour is Flavour.STANDALONE:
+    elif interface.backend is Flavour.STANDALONE:
         graph = for_processors(target, ranges, rounding, recall, interface)
         steps = (*graph, *_c_functions(target, interface))
     else:
@@ -150,7 +150,7 @@ def pipeline(
 
 
 def has_object_by_kernel(target: Target) -> bool:
-    """Whether each kernel is an object of its own.
+    """Checks that each kernel is an object of its own.
 
     The functions that a system library registers are one module's; and objects for Windows cannot
     have conversions of 16-bit floats each.
@@ -319,7 +319,7 @@ def _virtual_machine(target: Target, ranges: Ranges, interface: Interface) -> tu
     """The passes from planned memory to calls of the virtual machine; none where C or a page calls
     the kernels.
     """
-    if interface.flavour is Flavour.STANDALONE or target.launches:
+    if interface.backend is Flavour.STANDALONE or target.launches:
         return ()
     transform = relax.transform
     is_system_library = target.platform.runtime is Runtime.LINKED and interface.symbols

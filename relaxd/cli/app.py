@@ -16,6 +16,7 @@ from relaxd.cli import (
     inspecting,
     jobs,
     llm,
+    optimizing,
     pulling,
     run,
     serving,
@@ -62,6 +63,7 @@ def relaxd(
 app.command("compile", cls=Command, rich_help_panel="Build")(compiling.compile_command)
 app.command("inspect", cls=Command, rich_help_panel="Build")(inspecting.inspect_command)
 app.command("families", cls=Command, rich_help_panel="Build")(families.families_command)
+app.command("opt", cls=Command, rich_help_panel="Build")(optimizing.opt_command)
 app.command("ci", cls=Command, rich_help_panel="Build")(checking.ci_command)
 app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
 app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)

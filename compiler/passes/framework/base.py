@@ -1,4 +1,4 @@
-"""What a pass is: a name, the phase of the pipeline that it belongs to, what it requires of a
+"""The form of a pass: a name, the phase of the pipeline that it belongs to, what it requires of a
 module and ensures of its result, and `apply`.
 """
 
@@ -31,7 +31,7 @@ class Phase(Enum):
 
     @property
     def is_by_kernel(self) -> bool:
-        """Whether its passes see tensor programs alone, mostly one at a time, from
+        """Checks that its passes see tensor programs alone, mostly one at a time: from
         `LOWERED_LOOPS` on.
         """
         return self.position >= Phase.LOWERED_LOOPS.position
@@ -50,11 +50,11 @@ class Pass(Protocol):
 
     @property
     def requires(self) -> tuple[Property, ...]:
-        """What must hold of the module that the pass gets."""
+        """The properties that the module must have."""
 
     @property
     def ensures(self) -> tuple[Property, ...]:
-        """What holds of its result."""
+        """The properties of its result."""
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Returns the rewritten module, or raises PassError. The module given may be changed."""

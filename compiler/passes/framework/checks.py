@@ -17,20 +17,20 @@ VARIABLE = "RELAXD_CHECK_PASSES"
 """The environment variable that, set to 1, has every pass of this process checked."""
 
 
-def check_order(passes: Iterable[Pass], given: Iterable[Property] = ()) -> None:
-    """Raises PassError for the first pass that requires what no pass before it ensures; given: what
-    holds at first.
+def check_order(passes: Iterable[Pass], at_first: Iterable[Property] = ()) -> None:
+    """Raises PassError for the first pass that requires what no pass before it ensures; at_first:
+    what holds before.
     """
-    held = set(given)
+    established = set(at_first)
     for step in passes:
         for required in step.requires:
-            if required not in held:
+            if required not in established:
                 raise PassError(
                     f"pass {step.name} requires {required}, which no pass before it ensures",
                     reason="order",
                     pass_name=step.name,
                 )
-        held.update(step.ensures)
+        established.update(step.ensures)
 
 
 class CheckPasses(Observer):

@@ -34,7 +34,7 @@ _OF_RUN_TIME = ("relax.vm.", "relax.builtin.", "relax.memory.")
 
 
 class Property(StrEnum):
-    """What may hold of every function of a module. The value is its name in `relaxd opt`."""
+    """One statement about all functions of a module; the value is its name in `relaxd opt`."""
 
     TENSOR_PROGRAMS = "tensor_programs"
     OP_PATTERNS = "op_patterns"
@@ -59,7 +59,7 @@ class Property(StrEnum):
         return _MEANINGS[self]
 
     def holds(self, module: tvm.IRModule) -> bool:
-        """Whether the module has the property."""
+        """Decides if the module has the property."""
         return _PREDICATES[self](module)
 
 
@@ -95,16 +95,16 @@ def survivors(func: relax.Function) -> list[str]:
     """The names of the operators that are no calls of tensor programs or of the runtime, once
     each.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def visit(node: Any) -> None:
         name = op_name(node) if isinstance(node, tvm.ir.Call) else ""
         lowered = name in _LOWERED or name.startswith(_OF_RUN_TIME)
         if name.startswith("relax.") and not lowered:
-            found[name] = None
+            names[name] = None
 
     relax.analysis.post_order_visit(func, visit)
-    return list(found)
+    return list(names)
 
 
 def _calls_no(operator: str) -> Callable[[tvm.IRModule], bool]:
@@ -123,15 +123,15 @@ def _calls_no(operator: str) -> Callable[[tvm.IRModule], bool]:
 
 
 def _has_no_dataflow(module: tvm.IRModule) -> bool:
-    found: list[Any] = []
+    blocks: list[Any] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, relax.SeqExpr):
-            found.extend(block for block in node.blocks if isinstance(block, relax.DataflowBlock))
+            blocks.extend(block for block in node.blocks if isinstance(block, relax.DataflowBlock))
 
     for func in _graphs(module):
         relax.analysis.post_order_visit(func, visit)
-    return not found
+    return not blocks
 
 
 def _every_program_has(*attributes: str) -> Callable[[tvm.IRModule], bool]:
@@ -146,11 +146,11 @@ def _no_node(
 ) -> Callable[[tvm.IRModule], bool]:
     """No statement of a tensor program has a node of these kinds for which `is_one` holds."""
 
-    def look(node: Any) -> VisitInterrupt | None:
+    def stop(node: Any) -> VisitInterrupt | None:
         return VisitInterrupt(node) if is_one(node) else None
 
     # The types of buffers keep their extents: they are not computed.
-    steps = ((tvm.ir.Var, lambda _: WalkResult.SKIP), (kinds, look))
+    steps = ((tvm.ir.Var, lambda _: WalkResult.SKIP), (kinds, stop))
     return lambda module: all(
         tvm_ffi.structural_walk(func.body, steps, order="pre") is None for func in _programs(module)
     )

@@ -51,12 +51,12 @@ class Kernel:
 
     @property
     def needs_context(self) -> bool:
-        """Whether it starts threads."""
+        """Checks that it starts threads."""
         return bool(self.tasks)
 
     @property
     def needs_scratch(self) -> bool:
-        """Whether it has working memory beyond the stack."""
+        """Checks that it has working memory beyond the stack."""
         return self.scratch != "0"
 
     @classmethod
@@ -77,16 +77,16 @@ def places_of(dims: Iterable[Any], scalars: Mapping[Any, int]) -> dict[Any, str]
     """What stands for the variables of a kernel in a size of its memory; scalars: the positions of
     parameters.
     """
-    named = {var: f"{{p{at}}}" for var, at in scalars.items()}
-    return named | {var: f"{{d{at}}}" for at, var in enumerate(dims)}
+    named = {var: f"{{p{position}}}" for var, position in scalars.items()}
+    return named | {var: f"{{d{position}}}" for position, var in enumerate(dims)}
 
 
 def filled(size: str, dims: Sequence[str], params: Sequence[str]) -> tuple[str, list[str]]:
     """A size of a kernel's memory, given the C texts of its dims and parameters, and those of them
     that stand in it.
     """
-    given = {f"d{at}": text for at, text in enumerate(dims)}
-    given |= {f"p{at}": text for at, text in enumerate(params)}
+    given = {f"d{position}": text for position, text in enumerate(dims)}
+    given |= {f"p{position}": text for position, text in enumerate(params)}
     named = [name for _, name, _, _ in Formatter().parse(size) if name]
     return size.format(**given), [given[name] for name in named]
 

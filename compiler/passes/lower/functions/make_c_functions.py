@@ -208,7 +208,9 @@ class _Body:
         free = list(tirx.analysis.undefined_vars(body, [index, count, base]))
         pointers, declared, params = unpacked(free)
         number = len(self.tasks)
-        flags = next((at for at, var in enumerate(free) if var.same_as(self._flags(loop))), None)
+        flags = next(
+            (position for position, var in enumerate(free) if var.same_as(self._flags(loop))), None
+        )
         task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params, flags)
         self.tasks.append(task)
         view = tirx.DeclBuffer(base, data=place)
@@ -218,13 +220,13 @@ class _Body:
         return _checked(tirx.call_extern("int32", task.launch, self.context, *map(_passed, free)))
 
     def _is_whole(self, stmt: Any) -> bool:
-        """Whether the other branch does what the task that was made last does, of what is known
+        """Checks that the other branch does what the task that was made last does, of what is known
         there.
         """
         if self.in_task or not is_serial_twin(stmt.then_case, stmt.else_case):
             return False
         flags = self.tasks[-1].flags
-        taken = [var for at, var in enumerate(self.given) if at != flags]
+        taken = [var for position, var in enumerate(self.given) if position != flags]
         return not any(var.same_as(one) for var in taken for one in _declared(stmt.then_case))
 
     def _whole(self) -> Stmt:

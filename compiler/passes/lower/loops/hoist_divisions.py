@@ -177,7 +177,7 @@ class _Search:
 
 
 def _divides(body: Any) -> bool:
-    """Whether anything is divided by what only run time knows: most kernels need no closer look."""
+    """Checks that anything is divided by what only run time knows: most kernels do not."""
     interrupted = tvm_ffi.structural_walk(
         body,
         (_DIVISIONS, lambda node: VisitInterrupt(node) if as_int(node.b) is None else None),
@@ -187,7 +187,7 @@ def _divides(body: Any) -> bool:
 
 
 def _plain(division: Any) -> bool:
-    """Whether this is an int64 division by what only run time knows, of sums and products."""
+    """Checks that this is an int64 division by what only run time knows, of sums and products."""
     return (
         dtype_of(division) == "int64"
         and as_int(division.b) is None

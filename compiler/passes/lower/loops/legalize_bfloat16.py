@@ -106,7 +106,7 @@ class _Widening:
 
 
 def _holds(func: tirx.PrimFunc) -> bool:
-    """Whether anything in the function is of bfloat16."""
+    """Checks that anything in the function is of bfloat16."""
     if any(hasattr(param.ty, "shape") and dtype_of(param) == _NARROW for param in func.params):
         return True
 

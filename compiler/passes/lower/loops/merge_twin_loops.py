@@ -65,13 +65,13 @@ def _of_share(parallel: Stmt) -> tuple[Any, Any] | None:
 
 
 def _same(shared: tuple[Any, Any], serial: Any) -> bool:
-    """Whether the loop over a share does for each task what the serial loop does."""
+    """Checks that the loop over a share does for each task what the serial loop does."""
     start, loop = shared
     task = start.var + loop.loop_var
 
-    def renamed(found: Any, mutator: Any) -> Any:
-        if not found.same_as(serial):
-            return mutator.default_mutate(found)
+    def renamed(node: Any, mutator: Any) -> Any:
+        if not node.same_as(serial):
+            return mutator.default_mutate(node)
         mutator.var_remap_set(serial.loop_var, task)
         return mutator.mutate(serial.body)
 

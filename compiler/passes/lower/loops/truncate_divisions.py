@@ -84,7 +84,7 @@ def _rest(bounds: Bounds, node: Any) -> Expr:
 
 
 def _agree(rest: Expr, divisor: Expr) -> Expr:
-    """Whether a rest is of the divisor's sign, or nothing."""
+    """Checks that a rest is of the divisor's sign, or nothing."""
     zero = _constant(0, rest)
     return tirx.Or(tirx.And(divisor >= zero, rest >= zero), tirx.And(divisor < zero, rest <= zero))
 

@@ -15,16 +15,16 @@ _IMPORT = "pragma_import_llvm"
 
 
 def takes_shares(stmt: Any) -> bool:
-    """Whether it holds a parallel loop whose workers take shares; kernels import other code too."""
+    """Recognizes a parallel loop whose workers take shares; kernels import other code too."""
     return str(stmt.attr_key) == _IMPORT and str(stmt.value.value) == TAKE_CODE
 
 
-def is_serial_twin(parallel: Stmt, other: Stmt | None) -> bool:
-    """Whether `other` is a serial loop over what `parallel` shares out."""
-    if not isinstance(other, tirx.For) or other.kind != ForKind.SERIAL:
+def is_serial_twin(parallel: Stmt, serial: Stmt | None) -> bool:
+    """Recognizes a serial loop over what `parallel` shares out."""
+    if not isinstance(serial, tirx.For) or serial.kind != ForKind.SERIAL:
         return False
     extent = next(_shared(parallel), None)
-    return extent is not None and structural_equal(extent, other.extent)
+    return extent is not None and structural_equal(extent, serial.extent)
 
 
 def _shared(stmt: Stmt) -> Iterator[Any]:
@@ -33,14 +33,14 @@ def _shared(stmt: Stmt) -> Iterator[Any]:
     if isinstance(last, tirx.For) and last.kind == ForKind.PARALLEL:
         yield last.extent
     elif isinstance(last, tirx.AttrStmt) and takes_shares(last):
-        found: list[Any] = []
+        counts: list[Any] = []
 
         def take(node: Any) -> None:
             if op_name(node) == "tirx.call_extern" and str(node.args[0].value) == TAKE:
-                found.append(node.args[2])
+                counts.append(node.args[2])
 
         structural_walk(last.body, (tvm.ir.Call, take), order="pre")
-        yield from found[:1]
+        yield from counts[:1]
 
 
 def loop_as(loop: Any, kind: ForKind, body: Stmt) -> Stmt:

@@ -48,7 +48,7 @@ class VectorizeLoops(ModulePass):
 
 
 def _has_scalable_vectors(target: tvm.target.Target) -> bool:
-    """Whether TVM splits loops into vectors of a length that the processor knows: with RISC-V's V
+    """Checks that TVM splits loops into vectors whose length the processor knows: with RISC-V's V
     and ARM's SVE.
     """
     has_feature = tvm.get_global_func("target.target_has_feature")
