@@ -50,9 +50,9 @@ def relaxd(subject: Subject, precision: str = "float32", calibration: str = "non
     from compiler import compile_model
     from relaxd.loader.model import load
 
-    folder = TemporaryDirectory(prefix="relaxd-bench-")
+    folder = None if subject.built else TemporaryDirectory(prefix="relaxd-bench-")
     parts = [part for part in (precision, calibration) if part not in ("float32", "none")]
-    bundle = (subject.built or Path(folder.name)) / ".".join(["relaxd", *parts])
+    bundle = (Path(folder.name) if folder else subject.built) / ".".join(["relaxd", *parts])
     if not bundle.exists():
         options = {"verify": False, "profile": False, "precision": precision}
         samples = None if calibration == "none" else _largest(_feeds(subject))

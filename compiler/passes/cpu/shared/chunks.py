@@ -71,55 +71,58 @@ def _length(extents: Sequence[int | None], unknown: int) -> int:
     return prod(unknown if extent is None else extent for extent in extents)
 
 
-Places = Callable[[], Iterator[Table]]
-"""Emits loops over the places of a chunk."""
+Positions = Callable[[], Iterator[Table]]
+"""Emits loops over the positions of a chunk."""
 
 
 def over_chunks(
-    axes: Sequence[Axis], together: int, count: Callable[[Expr], Expr] = lambda extent: extent
-) -> Iterator[tuple[Expr, Places]]:
-    """(number, places) of every chunk of a sum over the axes, in loops over the chunks, of which
+    axes: Sequence[Axis], unroll: int, count: Callable[[Expr], Expr] = lambda extent: extent
+) -> Iterator[tuple[Expr, Positions]]:
+    """(number, positions) of every chunk of a sum over the axes, in loops over the chunks, of which
     there may be a single one; the first alone has the number 0.
 
-    together: see `steps`; count: of an extent, what loops run to, but for the innermost axis.
+    unroll: as `together` of `steps`; count: of an extent, what loops run to, but for the innermost
+    axis.
     """
     outer = outer_axes([as_int(axis.extent) for axis in axes])
     *around, last = axes
     loops = [*(replace(axis, extent=count(axis.extent)) for axis in around), last]
-    length = chunk_length(as_int(last.extent) or CHUNK, together)
-    for place in nest(loops[:outer]):
+    length = chunk_length(as_int(last.extent) or CHUNK, unroll)
+    for position in nest(loops[:outer]):
         number = const(0)
         for axis in axes[:outer]:
-            number = number * axis.extent + place[axis.var]
+            number = number * axis.extent + position[axis.var]
         if outer < len(around):
-            yield number, partial(over_places, loops[outer:], together, place)
+            yield number, partial(over_positions, loops[outer:], unroll, position)
             continue
-        for begin, some in emit_chunks(last.extent, length):
-            places = partial(_along, last.var, begin, some, together, place)
-            yield number * last.extent + begin, places
+        for begin, size in emit_chunks(last.extent, length):
+            positions = partial(_along, last.var, begin, size, unroll, position)
+            yield number * last.extent + begin, positions
 
 
-def over_places(axes: Sequence[Axis], together: int, around: Table) -> Iterator[Table]:
-    """Loops over the axes, at a place of those around them; together: see `steps`."""
+def over_positions(axes: Sequence[Axis], unroll: int, around: Table) -> Iterator[Table]:
+    """Loops over the axes, at a position of those around them; unroll: as `together` of `steps`."""
     *within, last = axes
-    for place in nest(within, around):
-        yield from _along(last.var, const(0), last.extent, together, place)
+    for position in nest(within, around):
+        yield from _along(last.var, const(0), last.extent, unroll, position)
 
 
-def _along(var: Expr, begin: Expr, count: Expr, together: int, place: Table) -> Iterator[Table]:
-    for k in steps(count, together):
-        yield {**place, var: begin + k}
+def _along(var: Expr, begin: Expr, count: Expr, unroll: int, position: Table) -> Iterator[Table]:
+    for k in steps(count, unroll):
+        yield {**position, var: begin + k}
 
 
-def add_chunk(sums: Any, number: Expr, values: Callable[[], Iterator[tuple[Expr, Expr]]]) -> None:
-    """Store (value, place) of a chunk in `sums`, or add them where it is not the first one.
+def add_chunk(
+    results: Any, number: Expr, values: Callable[[], Iterator[tuple[Expr, Expr]]]
+) -> None:
+    """Store (value, index) of a chunk in `results`, or add them where it is not the first one.
 
-    Sums that are cleared ahead of a loop over chunks would be in registers over the loop, and what
-    is multiplied in it would not.
+    Results that are cleared ahead of a loop over chunks would be kept in registers through the
+    loop, beside the accumulators.
     """
     with when(number == 0):
-        for value, place in values():
-            store(sums, value, place)
+        for value, index in values():
+            store(results, value, index)
     with otherwise():
-        for value, place in values():
-            store(sums, load(sums, [place]) + value, place)
+        for value, index in values():
+            store(results, load(results, [index]) + value, index)

@@ -93,7 +93,7 @@ def _emit_tile(
     channel = panel // tiling.panels * channels
     places = [fresh(f"a{i}", load(bases, [row + i]) + channel) for i in range(tiling.height)]
     axes = (*conv.window, conv.along)
-    together = channels if channels <= UNROLL else 1
+    unroll = channels if channels <= UNROLL else 1
     cells = partial(tile, tiling.height, tiling.width, lanes)
 
     # Variables, as TVM stores whole vectors only from a place that is one: else number by number.
@@ -107,7 +107,7 @@ def _emit_tile(
             yield load(acc, [i, lane]), starts[i] + lane
 
     # LLVM unrolls the small known extents of a window completely, which takes it seconds.
-    for number, chunk in over_chunks(axes, together, lambda extent: hidden(extent, m)):
+    for number, chunk in over_chunks(axes, unroll, lambda extent: hidden(extent, m)):
         for i, lane in cells():
             store(acc, 0, i, lane)
         for at in chunk():

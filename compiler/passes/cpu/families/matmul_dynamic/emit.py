@@ -19,10 +19,10 @@ from tvm import tirx
 from compiler.passes.cpu.families.matmul.match import Contraction
 from compiler.passes.cpu.shared.chunks import (
     CHUNK,
-    Places,
+    Positions,
     is_chunked,
     over_chunks,
-    over_places,
+    over_positions,
 )
 from compiler.passes.cpu.shared.register_tile import least, register_tile
 from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places
@@ -121,7 +121,7 @@ def _emit_columns(
         if chunked:
             block.emit_chunks()
         else:
-            block.emit_products(partial(over_places, contraction.reduce, unit.together, {}))
+            block.emit_chunk(partial(over_positions, contraction.reduce, unit.together, {}))
         block.emit_outputs()
 
 
@@ -185,11 +185,11 @@ class _Block:
         """(row, lane) of each sum, a row in one vector."""
         return tile(len(self.rows), self.size, self.size)
 
-    def emit_products(self, places: Places) -> None:
-        """Set the sums to those of the products at some places of the depth."""
+    def emit_chunk(self, positions: Positions) -> None:
+        """Set the sums to those of the products at some positions of the depth."""
         for i, lane in self.cells():
             store(self.acc, 0, i, lane)
-        for at in places():
+        for at in positions():
             for i, lane in self.cells():
                 column = {self.contraction.column.var: self.first + lane}
                 left = substitute(self.contraction.left, {**self.rows[i], **at})
@@ -202,8 +202,8 @@ class _Block:
         total = alloc([len(self.rows), self.size], "float32", "total")
         for i, lane in self.cells():
             store(total, 0, i, lane)
-        for _, places in over_chunks(self.contraction.reduce, self.unit.together):
-            self.emit_products(places)
+        for _, positions in over_chunks(self.contraction.reduce, self.unit.together):
+            self.emit_chunk(positions)
             for i, lane in self.cells():
                 store(total, load(total, [i, lane]) + load(self.acc, [i, lane]), i, lane)
         for i, lane in self.cells():

@@ -42,7 +42,7 @@ def relative_error(got, exact):
     return np.sqrt(np.square(got - exact).mean()) / exact.std()
 
 
-def test_long_sums_of_a_matmul_are_nearly_as_exact_as_short_ones(compile_graph, draw):
+def test_deep_matmuls_by_constants_are_nearly_as_exact_as_shallow_ones(compile_graph, draw):
     """One accumulator leaves 1.0e-6 for 3,072 products."""
     w = (draw.standard_normal((3072, 40)) / 3072**0.5).astype("float32")
     model = compile_graph(
@@ -53,7 +53,7 @@ def test_long_sums_of_a_matmul_are_nearly_as_exact_as_short_ones(compile_graph, 
         assert relative_error(model(x), x.astype("float64") @ w) < 3.5e-7
 
 
-def test_long_sums_of_computed_sides_are_nearly_as_exact_as_short_ones(compile_graph, draw):
+def test_deep_matmuls_of_two_inputs_are_nearly_as_exact_as_shallow_ones(compile_graph, draw):
     """One accumulator leaves 1.6e-6."""
     model = compile_graph(
         lambda builder, x, y: op.matmul(x, y),

@@ -1,0 +1,1 @@
+"""Errors of kernels and of models against float64, beside those of other engines."""
