@@ -82,7 +82,7 @@ def section(document: Document) -> str:
     high = [f"{row['group']} {row['name']}" for row in rows if row["ratio"] > HIGH]
     return "\n".join(
         [
-            f"{documents.described(document['machine'])}, {document['date']}.{models} "
+            f"{documents.describe(document['machine'])}, {document['date']}.{models} "
             f"Above {HIGH:g}: {', '.join(high) if high else 'none'}.",
             "",
             "| group | subject | relaxd | onnxruntime | openvino | ratio | ratio of the largest |",
