@@ -44,7 +44,9 @@ Seconds = Annotated[float, typer.Option("--seconds", min=0, help="To time a poin
 OwnThreads = Annotated[
     int,
     typer.Option(
-        "--threads", min=1, help="1: compare processor time, which neighbours do not change."
+        "--threads",
+        min=1,
+        help="With 1, processor time is compared, which other processes do not affect.",
     ),
 ]
 

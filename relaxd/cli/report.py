@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from relaxd.cli.views import plain_table
+from relaxd.cli.views import Name, plain_table
 
 Row = dict[str, Any]
 NOTHING: tuple[Any, ...] = (None, "", [], {})
@@ -46,7 +46,7 @@ def _table(rows: list[Row]) -> RenderableType:
     ]
     table = plain_table(*(column.upper().replace("_", " ") for column in columns))
     for row in rows:
-        table.add_row(*(_mark(row.get(column)) for column in columns))
+        table.add_row(*(_named(row.get(column)) for column in columns))
     return table
 
 
@@ -54,6 +54,12 @@ def _mark(value: Any) -> str:
     if value is True:
         return "[green]yes[/]"
     return "[red]no[/]" if value is False else escape(_cell(value))
+
+
+def _named(value: Any) -> RenderableType:
+    """A cell; one word is cut in the middle where the column is narrower."""
+    text = "" if isinstance(value, bool) else _cell(value)
+    return Name(text) if text and " " not in text else _mark(value)
 
 
 def _cell(value: Any) -> str:

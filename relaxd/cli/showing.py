@@ -15,7 +15,15 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.asking import asking
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
-from relaxd.cli.views import count, keep_names_whole, plain_table, shorten_list, size, status_mark
+from relaxd.cli.views import (
+    Name,
+    count,
+    keep_names_whole,
+    plain_table,
+    shorten_list,
+    size,
+    status_mark,
+)
 from relaxd.contract.dims import point_text
 from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
 from relaxd.contract.report import (
@@ -275,7 +283,7 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
     table = plain_table(*columns)
     for output in numerics.outputs:
         table.add_row(
-            escape(output.name),
+            Name(output.name),
             output.verdict.replace("_", " "),
             f"{output.max_abs:.2g}" if output.max_abs is not None else "",
             f"{output.range:.3g}" if output.range is not None else "",
@@ -396,7 +404,7 @@ def _changed(weights: WeightsReport, against: str) -> list[RenderableType]:
     table = plain_table("OUTPUT", "ERROR", "LARGEST", "COSINE", "SAME GREATEST", "DIVERGENCE")
     for one in sorted(weights.outputs, key=lambda one: -(one.error or 0.0))[:MOST_OUTPUTS]:
         table.add_row(
-            escape(one.name),
+            Name(one.name),
             "" if one.error is None else f"{one.error:.2%}",
             "" if one.max_abs is None else f"{one.max_abs:.2g}",
             "" if one.cosine is None else f"{one.cosine:.5f}",

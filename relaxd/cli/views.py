@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +31,8 @@ SHORT = frozenset(
     }
 )
 LONG = 30
+SHORTEST = 16
+"""The narrowest column for a name that is cut."""
 UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -59,6 +64,31 @@ def shorten_list(names: Sequence[str], most: int = 3) -> str:
     """The first names, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+class Name:
+    """A name as a cell of a table, cut in the middle where its column is narrower."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return escape(self.name)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        width = cell_len(self.name)
+        return Measurement(min(width, SHORTEST), width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(cut_middle(self.name, options.max_width), no_wrap=True, overflow="ellipsis")
+
+
+def cut_middle(name: str, width: int) -> str:
+    """The name in at most so many characters, with the middle replaced by an ellipsis."""
+    if len(name) <= width:
+        return name
+    end = width // 2
+    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
 
 
 def plain_table(*columns: str) -> Table:

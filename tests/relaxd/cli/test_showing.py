@@ -214,6 +214,21 @@ def test_at_80_columns_no_name_is_folded(
     assert "virtual machine" in shown
 
 
+def test_a_point_that_was_not_measured_has_a_footnote(
+    relaxd: Any, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "its tensors would take more memory than the budget of the profile admits"
+    skipped = [
+        {"label": label, "dims": {"n": n}, "reason": reason} for label, n in (("a", 6), ("b", 7))
+    ]
+    (bundle / "profile.json").write_text(json.dumps({**PROFILE, "left_out": skipped}))
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = relaxd("show", str(bundle)).out
+    rows = [line.split() for line in shown.splitlines() if line.startswith(("n=6", "n=7"))]
+    assert rows == [["n=6", "-"], ["n=7", "-"]]
+    assert shown.count("- not measured: its tensors would take") == 1
+
+
 def test_layers_that_stay_for_their_error_are_counted_apart() -> None:
     groups = (AloneReport(("a", "b"), 0.03, kept=True), AloneReport(("c",), 0.01))
     precision = WeightsReport("int8", fallback=FallbackReport(0.0608, 0.01, groups))

@@ -7,11 +7,14 @@ import pytest
 from rich.console import Console, RenderableType
 
 from relaxd.cli.views import (
+    Name,
     builds_table,
+    cut_middle,
     digest_lines,
     duration,
     jobs_table,
     missing_lines,
+    plain_table,
     size,
     status_mark,
     targets_table,
@@ -111,3 +114,19 @@ def test_what_keeps_targets_from_being_built() -> None:
         {"name": "b", "device": None},
     ]
     assert missing_lines(targets) == ["a: no toolkit"]
+
+
+def test_names_are_cut_in_the_middle_where_their_column_is_narrow() -> None:
+    name = "/model/encoder/layers.11/attention/output/dense/MatMul"
+    table = plain_table("NODE", "WHY")
+    table.add_row(Name(name), "no importer for it")
+    out = StringIO()
+    Console(file=out, width=50).print(table)
+    row = out.getvalue().splitlines()[1]
+    cut, why = row.split(maxsplit=1)
+    start, end = cut.split("…")
+    assert name.startswith(start)
+    assert name.endswith(end)
+    assert len(cut) == 30
+    assert why.strip() == "no importer for it"
+    assert cut_middle(name, 100) == name
