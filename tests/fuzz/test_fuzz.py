@@ -213,7 +213,7 @@ def test_what_onnxruntime_takes_only_by_node_rounds_too(
 
 
 @pytest.mark.parametrize(
-    ("seed", "apart", "asked", "found"),
+    ("seed", "apart", "asked", "result"),
     [
         (5, (), [3, 5, 8], [5]),
         (5, ("g1_t1", "g1_t2"), [5], [5]),

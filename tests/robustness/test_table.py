@@ -24,7 +24,7 @@ def hold(run: Run) -> Outcome:
     return Outcome(True, {"faults": run.count, "seed": run.seed})
 
 
-MET = Row("held", "it holds", 500, hold, unproven="anything.")
+MET = Row("hold", "it holds", 500, hold, unproven="anything.")
 BROKEN = replace(MET, name="broken", run=lambda run: Outcome(False, detail="2 of 3 lost"))
 
 
@@ -58,7 +58,7 @@ def test_the_exit_status_says_whether_every_row_held(capsys: pytest.CaptureFixtu
     assert main(["--seed", "1"], (MET,)) == 0
     assert main(["--seed", "1"], (MET, BROKEN)) == 1
     assert "2 of 3 lost" in capsys.readouterr().out
-    assert main(["--row", "held"], (MET, BROKEN)) == 0
+    assert main(["--row", "hold"], (MET, BROKEN)) == 0
 
 
 def test_a_row_that_raises_is_broken_and_keeps_its_folder() -> None:
@@ -74,7 +74,7 @@ def test_a_row_without_its_servers_is_skipped_and_not_held() -> None:
 
 
 def test_only_whole_runs_are_recorded(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--record", "--row", "held"], (MET, BROKEN)) == 2
+    assert main(["--record", "--row", "hold"], (MET, BROKEN)) == 2
 
 
 def test_the_page_has_figures_and_what_they_leave_open() -> None:
@@ -97,7 +97,7 @@ def test_the_page_keeps_the_section_on_verification(
     path, section = tmp_path / "page.md", f"{JUDGED}\n\n0 of 10 refused.\n"
     path.write_text(f"# Old\n\n{section}")
     monkeypatch.setattr("tests.robustness.__main__.PAGE", path)
-    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (MET,))
+    main(["--keep", str(tmp_path / "kept"), "--row", "hold", "--record"], (MET,))
     text = path.read_text()
     assert "# Old" not in text
     assert text.endswith(f"\n\n{section}")
@@ -111,7 +111,7 @@ def test_a_table_run_in_pieces_is_recorded_whole(
     monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
     rows, keep = (MET, BROKEN), ["--keep", str(tmp_path / "kept"), "--seed", "3"]
     main([*keep, "--row", "broken", "--scale", "0.1"], rows)
-    assert main([*keep, "--row", "held", "--record"], rows) == 0
+    assert main([*keep, "--row", "hold", "--record"], rows) == 0
     text = (tmp_path / "page.md").read_text()
     assert "| `broken` | 50 | it holds | broken |" in text
     assert "| `hold` | 500 | it holds | held | faults 500, seed 3 |" in text
@@ -123,14 +123,14 @@ def test_the_page_names_the_rows_that_were_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
-    main(["--keep", str(tmp_path / "kept"), "--row", "held", "--record"], (MET, BROKEN))
+    main(["--keep", str(tmp_path / "kept"), "--row", "hold", "--record"], (MET, BROKEN))
     assert "## Not run at these counts\n\n`broken`." in (tmp_path / "page.md").read_text()
 
 
 def test_what_was_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.robustness.__main__.PAGE", tmp_path / "page.md")
     keep = ["--keep", str(tmp_path / "kept")]
-    main([*keep, "--row", "held"], (MET,))
+    main([*keep, "--row", "hold"], (MET,))
     never = replace(MET, run=raising)
     assert main([*keep, "--record"], (never,)) == 0
     assert "Every row below at its full count" in (tmp_path / "page.md").read_text()

@@ -5,7 +5,7 @@ from tests.zoo.judging import judge, unproven, worst_of
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "worst", "wrong"),
+    ("result", "wanted", "worst", "wrong"),
     [
         ([1.0, 2.0], [1.0, 2.5], 0.2, True),
         ([1.0, 2.0], [1.0, 2.001], 0.001 / 2.001, False),

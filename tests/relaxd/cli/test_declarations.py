@@ -60,7 +60,7 @@ def test_the_switches_for_precision_are_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "grid"),
+    ("arguments", "grid"),
     [
         (["auto"], "auto"),
         (["seq=16, 128,512", "batch=4"], {"batch": [4], "seq": [16, 128, 512]}),
@@ -77,7 +77,7 @@ def test_nothing_declared_is_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "message"),
+    ("arguments", "field", "message"),
     [
         ({"dims": ["batch"]}, "dims", "cannot read --dim"),
         ({"dims": ["=4"]}, "dims", "cannot read --dim"),

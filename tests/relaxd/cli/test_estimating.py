@@ -33,7 +33,7 @@ def test_the_document(relaxd: Any, bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         (["--dim", "n=9"], "n=9 is outside of what was measured, 1 to 8"),
         ([], "'n' has no value"),

@@ -116,7 +116,7 @@ def test_what_keeps_targets_from_being_built() -> None:
     assert missing_lines(targets) == ["a: no toolkit"]
 
 
-def test_names_are_cut_in_the_middle_where_their_column_is_narrow() -> None:
+def test_names_are_cut_in_the_middle_of_small_columns() -> None:
     name = "/model/encoder/layers.11/attention/output/dense/MatMul"
     table = plain_table("NODE", "WHY")
     table.add_row(Name(name), "no importer for it")

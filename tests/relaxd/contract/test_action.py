@@ -42,7 +42,7 @@ def test_digests_differ_exactly_where_some_part_does(lhs, rhs):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "names"),
+    ("lhs", "rhs", "names"),
     [
         ({"model": "a"}, {"model": "b"}, ["model"]),
         (

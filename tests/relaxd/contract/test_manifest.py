@@ -94,7 +94,7 @@ def test_what_is_malformed_is_a_bundle_error(change):
         Manifest.from_json(changed)
 
 
-@pytest.mark.parametrize("other", [None, [], {}, {"schema_version": 2}, {"schema_version": "1"}])
+@pytest.mark.parametrize("rhs", [None, [], {}, {"schema_version": 2}, {"schema_version": "1"}])
 def test_another_schema(rhs):
     with pytest.raises(BundleError, match="schema version") as caught:
         Manifest.from_json(rhs)

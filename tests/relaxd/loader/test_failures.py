@@ -17,7 +17,7 @@ VECTOR = TENSOR.replace("(1, n)", "(n,)").replace("shape[1]", "shape[0]")
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (CONSTANT, "the mask has an axis of a where {n} is needed; in this call n = 3, a = 2"),
         (

@@ -30,7 +30,7 @@ def test_silence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         (np.zeros(7, np.int16), "must be floats"),
         (np.zeros((2, 7)), "must be floats"),

@@ -39,7 +39,7 @@ def client(registry: CollectorRegistry) -> TestClient:
 
 
 @pytest.mark.parametrize(
-    ("offered", "kept"),
+    ("offered", "retained"),
     [("a-b.C_9", True), ("x" * 64, True), ("x" * 65, False), ("a b", False), ("a;b", False)],
 )
 def test_a_clients_own_id_is_kept_where_it_is_one(

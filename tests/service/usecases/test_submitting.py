@@ -101,7 +101,7 @@ def test_a_submit_takes_as_many_statements_however_many_targets(core, jobs, mode
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"), [("a\0b", "a\\x00b"), ("\ud800", "\\ud800"), ("\U0001f600", "\U0001f600")]
+    ("name", "retained"), [("a\0b", "a\\x00b"), ("\ud800", "\\ud800"), ("\U0001f600", "\U0001f600")]
 )
 def test_the_job_of_a_submission_is_the_one_that_is_read(jobs, model, name, retained):
     request = CompileRequest.of(
