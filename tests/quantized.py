@@ -18,18 +18,18 @@ it: floats are held in the mean. ONNX Runtime's own optimisation levels differ b
 
 
 def compare_quantized(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> Difference:
-    """Integers of few bits may be one step off, floats a quarter of the range, and in the mean a
-    few hundredths.
+    """Small integers may be one step off, floats a quarter of the range, and in the mean a few
+    hundredths.
     """
     dtype = str(want.dtype)
     if "float" not in dtype or dtype in STORAGE:
         return compare(got, want, tolerance_of(dtype, None, None, quantized=True))
-    found = compare(got, want, _FLOATS)
-    if found.problem or not want.size:
-        return found
+    difference = compare(got, want, _FLOATS)
+    if difference.problem or not want.size:
+        return difference
     finite = np.isfinite(want)
     apart = np.abs(got[finite].astype(np.float64) - want[finite].astype(np.float64))
-    share = float(apart.mean()) / found.range if found.range else 0.0
+    share = float(apart.mean()) / difference.range if difference.range else 0.0
     if share <= _MEAN:
-        return found
-    return replace(found, problem=f"the mean difference is {share:.1%} of the range")
+        return difference
+    return replace(difference, problem=f"the mean difference is {share:.1%} of the range")

@@ -19,7 +19,7 @@ app = typer.Typer()
 
 
 @app.command(cls=Command)
-def parse_typed(which: str, json: Json = False) -> None:
+def raise_typed(which: str, json: Json = False) -> None:
     raise ERRORS[which][0]
 
 
@@ -30,7 +30,7 @@ def plain(which: str) -> None:
 
 @pytest.mark.parametrize("which", ERRORS)
 def test_an_error_for_people(which: str) -> None:
-    ended = CliRunner().invoke(app, ["typed", which])
+    ended = CliRunner().invoke(app, ["raise-typed", which])
     error, code = ERRORS[which]
     assert (ended.exit_code, ended.stdout) == (code, "")
     assert f"error: {error.message}" in ended.stderr
@@ -39,7 +39,7 @@ def test_an_error_for_people(which: str) -> None:
 
 @pytest.mark.parametrize("which", ERRORS)
 def test_an_error_for_scripts(which: str) -> None:
-    ended = CliRunner().invoke(app, ["typed", which, "--json"])
+    ended = CliRunner().invoke(app, ["raise-typed", which, "--json"])
     error, code = ERRORS[which]
     assert (ended.exit_code, ended.stderr) == (code, "")
     document = json.loads(ended.stdout)["error"]
