@@ -61,8 +61,10 @@ def reduce(
         return _fold_symbols(b, x, kind, keepdims)
     kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
     shape = kept if keepdims else [extent for axis, extent in enumerate(kept) if axis not in places]
+    reduced = b.facts.simplify(ex.product(x.shape[axis] for axis in places))
+    if reduced == 0 and isinstance(reduced, int):
+        return _of_none(b, kind, x.dtype, shape, mean_of_none)
     result = _emit(b, x, kind, places, keepdims, shape, keep_nan)
-    reduced = ex.product(x.shape[axis] for axis in places)
     return ew.cast(b, or_identity(b, result, kind, reduced, mean_of_none), x.dtype)
 
 
@@ -288,6 +290,27 @@ _EXTREMES = {
 _prod = te.comm_reducer(lambda p, q: p * q, lambda dtype: tirx.const(1, dtype), name="prod")
 
 
+def _identity(kind: str, dtype: str, mean_of_none: float) -> float | int:
+    """Return the result of reducing no elements of the dtype."""
+    value = mean_of_none if kind == "mean" else IDENTITY[kind]
+    if dtype == "bool":
+        return int(value > 0)
+    if ew.is_float(dtype) or np.isfinite(value):
+        return value
+    info = np.iinfo(np.dtype(dtype))
+    # A mean of no integers is 0, as ONNX Runtime has it: there is no NaN.
+    return 0 if np.isnan(value) else int(info.min if value < 0 else info.max)
+
+
+def _of_none(
+    b: Builder, kind: str, dtype: str, shape: Sequence[Extent], mean_of_none: float
+) -> Value:
+    """A reduction of no elements in front of every run: TVM divides by their number."""
+    fill = tirx.const(_identity(kind, dtype, mean_of_none), dtype)
+    extents = [ex.prim(extent) for extent in shape]
+    return b.te(lambda: te.compute(extents, lambda *_: fill, name="of_none"), name="of_none")
+
+
 def or_identity(
     b: Builder, result: Value, kind: str, extent: Extent, mean_of_none: float = np.nan
 ) -> Value:
@@ -296,15 +319,8 @@ def or_identity(
     """
     if b.facts.decide(ex.greater_equal(extent, 1)) is True:
         return result
-    value = mean_of_none if kind == "mean" else IDENTITY[kind]
-    if result.dtype == "bool":
-        value = int(value > 0)
-    elif not ew.is_float(result.dtype) and not np.isfinite(value):
-        info = np.iinfo(np.dtype(result.dtype))
-        # A mean of no integers is 0, as ONNX Runtime has it: there is no NaN.
-        value = 0 if np.isnan(value) else info.min if value < 0 else info.max
     empty = tirx.EQ(ex.prim(b.facts.simplify(extent)), ex.prim(0))
-    fill = tirx.const(value, result.dtype)
+    fill = tirx.const(_identity(kind, result.dtype, mean_of_none), result.dtype)
     return b.te(
         lambda p: te.compute(
             p.shape, lambda *i: tirx.Select(empty, fill, p(*i)), name="or_identity"

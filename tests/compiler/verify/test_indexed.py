@@ -72,7 +72,7 @@ def test_an_index_beyond_the_values_is_wrong(wrong: int) -> None:
     assert judge(got, want, values).verdict is Verdict.FAILED
 
 
-def test_of_the_greatest_several_equal_ones_may_change_places_but_none_occurs_twice() -> None:
+def test_equal_ones_of_the_greatest_may_be_exchanged_but_none_occurs_twice() -> None:
     values = scores()
     values[:, 9] = values[:, 40] = values.max(-1) + 1
     want = np.argsort(-values, axis=-1, kind="stable")[:, :4]
