@@ -15,7 +15,7 @@ from artifacts.documents import (
 )
 from artifacts.oci import REPOSITORY
 from artifacts.store import Artifacts, BlobStore
-from relaxd.contract import profile
+from relaxd.contract.bundle import profile
 from relaxd.provenance.envelope import ARTIFACT as PROVENANCE_ARTIFACT
 from relaxd.provenance.envelope import MEDIA_TYPE as DSSE
 from relaxd.provenance.statement import PREDICATE_TYPE

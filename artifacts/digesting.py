@@ -6,7 +6,7 @@ from typing import Any
 
 from artifacts.oci import bundle_annotations, publish_bundle
 from artifacts.store import Blob
-from relaxd.contract import profile
+from relaxd.contract.bundle import profile
 from relaxd.contract.canonical import digest_of
 
 

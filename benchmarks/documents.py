@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler import targets
 from compiler.profile.machine import processor
-from relaxd.loader.topology import usable_cores
+from relaxd.loader.machine.topology import usable_cores
 
 FOLDER = Path(__file__).parents[1] / "docs/performance"
 

@@ -27,8 +27,8 @@ class Subject:
     """A model file, its input names in order and, for engines that need it, the declared dims and
     inputs.
 
-    name: the model's key in `tests.models`, by which an engine that takes no ONNX finds the torch
-    module.
+    name: the model's key in `tests.support.models.known`, by which an engine that takes no ONNX
+    finds the torch module.
     threads: what every engine computes with; None leaves each its default.
     built: a folder where an engine that compiles ahead of time leaves its result and finds it the
     next time.
@@ -229,8 +229,8 @@ def quantize_model(subject: Subject) -> Runner:
 
 
 def torch_compile(subject: Subject) -> Runner:
-    """`torch.compile(dynamic=True)` of the module that `tests/exports.py` exports; no other model
-    has one.
+    """`torch.compile(dynamic=True)` of the module that `tests/support/exports.py` exports; no other
+    model has one.
     """
     import torch
 
@@ -238,7 +238,7 @@ def torch_compile(subject: Subject) -> Runner:
 
     if find_spec("torchvision"):
         import_torchvision()  # transformers imports it, too, and stumbles where it does not load
-    from tests.exports import MODULES
+    from tests.support.exports import MODULES
 
     if subject.name not in MODULES:
         raise LookupError(f"no torch module of {subject.name}")

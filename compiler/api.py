@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compiler import targets
+from compiler.host.prepare import prepare
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
 from compiler.isolation.starting import Limits
-from compiler.prepare import prepare
 from compiler.toolchain import cache
 from compiler.toolchain.objects import KERNELS_MB, Kept
-from relaxd.contract.manifest import REPRODUCER_START, Manifest
+from relaxd.contract.bundle.manifest import REPRODUCER_START, Manifest
 from relaxd.contract.model_folder import model_name
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar

@@ -12,35 +12,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler import rounding, state, targets
+from compiler import targets
 from compiler.bundle import files
-from compiler.calibration.run import Calibrator, calibrator_of
-from compiler.entry import imported_from, opened
 from compiler.errors import VerifyError
-from compiler.ir.model_file import LoadedModel, LoadedScript
-from compiler.ir.onnx.products import Narrowing
+from compiler.frontend import kv_cache as state
+from compiler.frontend.entry import imported_from, opened
+from compiler.host.machine import cannot_run
+from compiler.host.runners import runner_of
+from compiler.ir.files.model_file import LoadedModel, LoadedScript
+from compiler.ir.onnx.quantize.matmuls import Narrowing
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
 from compiler.isolation.stages import OnEvent, entered
 from compiler.isolation.step import Record
 from compiler.key import action_key
-from compiler.machine import cannot_run
 from compiler.profile import stage
-from compiler.runners import runner_of
-from compiler.sensitivity.run import Fallback, fallback_of
+from compiler.quantize import plan
+from compiler.quantize.calibration.run import Calibrator, calibrator_of
+from compiler.quantize.sensitivity.run import Fallback, fallback_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
-from compiler.verify import npz, report, sides
+from compiler.verify import report, sides
 from compiler.verify.choosing import Choice, choose, says_little
-from compiler.verify.distributions import Distribution
-from compiler.verify.inputs import Signature, Trials, prepare
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.distributions import Distribution
+from compiler.verify.inputs.inputs import Signature, Trials, prepare
+from compiler.verify.inputs.samples import to_npz
 from compiler.verify.reference import onnx as reference
-from compiler.verify.samples import to_npz
-from relaxd.contract import kernels, profile
-from relaxd.contract.manifest import Manifest
-from relaxd.contract.numerics import FILENAME as NUMERICS
+from relaxd.contract.bundle import kernels, profile
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.bundle.numerics import FILENAME as NUMERICS
 from relaxd.contract.options import Calibration, Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
@@ -63,7 +66,7 @@ class Compiled:
     manifest: Manifest
     signature: Signature
     kernels: list[Record]
-    rounded: rounding.Found
+    rounded: plan.Found
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def _compile(
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
     """
     with entered(Stage.IMPORT, this.on_event):
-        found = rounding.Found()
+        found = plan.Found()
         imported, keep = _imported(this, model, original, found)
         signature = Signature.of(imported)
         if imported.kept is not None:
@@ -175,7 +178,7 @@ def _compile(
         stage.check_grid(this.request, signature)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
-    from compiler import flavours
+    from compiler.backends import backend
     from compiler.bundle import weights
     from compiler.codegen import generate
     from compiler.passes import manager, memory_report
@@ -188,8 +191,8 @@ def _compile(
     dumps = _dumps(this, imported)
     # A dump is to show what every kernel becomes.
     kept = None if dumps else _kernels(this)
-    subject = flavours.Subject(this.job.model_name, digest, this.target, imported, embedded, kept)
-    maker = flavours.maker_of(this.flavour, subject)
+    subject = backend.Subject(this.job.model_name, digest, this.target, imported, embedded, kept)
+    maker = backend.backend_of(this.flavour, subject)
     with entered(Stage.PASS, this.on_event):
         memory = memory_report.MemoryReport(imported.ranges)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
@@ -202,7 +205,7 @@ def _compile(
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            rounding.rounding_of(this.request, imported, this.target, found, calibrator, keep),
+            plan.rounding_of(this.request, imported, this.target, found, calibrator, keep),
             kept if maker.takes_objects else None,
         )
         found.fallback = None if keep is None else keep.measured
@@ -242,13 +245,13 @@ def _imported(
     this: Build,
     model: LoadedModel | LoadedScript,
     original: sides.Reference,
-    found: rounding.Found,
+    found: plan.Found,
 ) -> "tuple[Imported, Fallback | None]":
     """The model in Relax, and what chooses the layers that passes are not to round, where the
     request wants that. An import that rounds is made again with what was chosen.
     """
     imported = imported_from(model, this.request, this.target)
-    rounding.require_processor(this.request, this.target)
+    plan.require_processor(this.request, this.target)
     signature, given = Signature.of(imported), this.job.samples
 
     def calibrator(wanted: Calibration) -> Calibrator | None:
@@ -437,7 +440,7 @@ def _verify(
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
     kept = compiled.signature.kept
-    original, rounded = rounding.references_of(original, compiled.rounded, kept, this.scratch)
+    original, rounded = plan.references_of(original, compiled.rounded, kept, this.scratch)
     return report.verify(
         this.partial,
         original,

@@ -4,8 +4,8 @@ the wire.
 
 from typing import Any, ClassVar
 
+from relaxd.contract.dims.names import with_names
 from relaxd.contract.failures import Failure
-from relaxd.contract.names import with_names
 from relaxd.contract.states import Stage
 from relaxd.errors import RelaxdError
 

@@ -10,12 +10,12 @@ from compiler.api import compile_request
 from compiler.key import action_key
 from compiler.targets import resolve
 from compiler.toolchain.versions import versions
-from relaxd.contract import numerics
 from relaxd.contract.action import ActionKey, differences
+from relaxd.contract.bundle import numerics
 from relaxd.contract.model_folder import digest_of_folder
 from relaxd.contract.options import Calibration, PrecisionOver
 from relaxd.contract.request import CompileRequest
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
 from relaxd.provenance.errors import TrustError
 
 MEASURED = frozenset({"profile.json", numerics.FILENAME})

@@ -25,7 +25,7 @@ from service.observability.metrics import JobCollector
 from service.observability.storage import StoreCollector
 from service.settings import Settings
 from service.tracing import NO_TRACER, Tracer
-from service.usecases.entering import Verify
+from service.usecases.tenants.entering import Verify
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from artifacts.store import Artifacts
-from compiler.capabilities import Capabilities
+from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, Event
 from compiler.isolation.starting import Limits
 from compiler.targets import Target
 from compiler.toolchain.objects import Kept
 from relaxd.contract.action import ActionKey
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.provenance.keys import Signer
 from service.db.engine import Database

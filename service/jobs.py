@@ -10,18 +10,11 @@ from relaxd.contract.states import State
 from service.core import Core
 from service.domain import Brief, Event, Job, Mark, Queue
 from service.identity import DEFAULT
-from service.usecases import (
-    cancelling,
-    fleet,
-    holdings,
-    inspecting,
-    overview,
-    submitting,
-    tracing,
-    watching,
-)
 from service.usecases.auditing import Change
-from service.usecases.overview import Search, Snapshot
+from service.usecases.builds import fleet, tracing
+from service.usecases.jobs import cancelling, inspecting, overview, submitting, watching
+from service.usecases.jobs.overview import Search, Snapshot
+from service.usecases.store import holdings
 
 
 class Jobs:

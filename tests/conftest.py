@@ -16,7 +16,7 @@ from hypothesis import settings
 from compiler.isolation import garbage, zygote
 
 if TYPE_CHECKING:
-    from tests.s3 import ObjectServer
+    from tests.support.s3 import ObjectServer
 
 # Three seconds and 230 MB.
 sys.modules.setdefault("torch", None)
@@ -58,7 +58,7 @@ def _zygote() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def object_server() -> "Iterator[ObjectServer]":
     """One S3 server for all tests of this process."""
-    from tests.s3 import s3_server  # loads an S3 client, which few tests need
+    from tests.support.s3 import s3_server  # loads an S3 client, which few tests need
 
     with s3_server() as server:
         yield server

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.verify.tolerance import Difference, Tolerance, compare, tolerance_of
-from relaxd.contract.tensors import STORAGE
+from compiler.verify.judge.tolerance import Difference, Tolerance, compare, tolerance_of
+from relaxd.contract.dims.tensors import STORAGE
 
 _FLOATS = Tolerance(0.25, 0.0)
 _MEAN = 0.03

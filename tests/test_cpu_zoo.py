@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from compiler import targets
-from tests import cpu_zoo
-from tests.binaries import code_of, expected_machine, machine_of
 from tests.compiler.graphs import add_and_divide
+from tests.support import cpu_zoo
+from tests.support.binaries import code_of, expected_machine, machine_of
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.rounding import assert_matmul_close, error_of_matmul
+from tests.support.rounding import assert_matmul_close, error_of_matmul
 
 LEFT = np.array([[1e4, 1, -1e4], [1, 2, 3]], np.float32)
 RIGHT = np.array([[1], [0.001], [1]], np.float32)

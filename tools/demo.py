@@ -20,7 +20,7 @@ import relaxd
 from relaxd.cli.following import follow
 from relaxd.cli.views import size
 from relaxd.client import JobHandle
-from tests.models import MODELS, feed_of, path_of, reference
+from tests.support.models.known import MODELS, feed_of, path_of, reference
 
 MODEL = "minilm"
 TOLERANCE = 1e-4

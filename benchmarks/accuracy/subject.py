@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.cpu import subjects
 from benchmarks.cpu.rows import ROWS
-from compiler.verify.distributions import Distribution, candidates, sample
-from relaxd.contract.axes import Axis
-from relaxd.contract.tensors import TensorSpec
+from compiler.verify.inputs.distributions import Distribution, candidates, sample
+from relaxd.contract.dims.axes import Axis
+from relaxd.contract.dims.tensors import TensorSpec
 
 Feed = dict[str, NDArray[Any]]
 

@@ -16,8 +16,8 @@ from compiler import compile_model, targets
 from compiler.errors import CompileError
 from compiler.verify.emulation import board
 from compiler.verify.run.board import program_of
-from relaxd.loader.bundle import read_manifest
-from tests import models
+from relaxd.loader.bundles.bundle import read_manifest
+from tests.support.models import known
 
 TARGETS = ("cortex-m4", "cortex-m7", "cortex-m55")
 _COLUMNS = (
@@ -38,7 +38,7 @@ def _subjects(work: Path) -> Iterator[Subject]:
     yield Subject("keyword spotter, int8", keywords.write(work / "keywords.onnx"), {"n": "1"})
     yield Subject(
         "Silero VAD, float32",
-        models.path_of("silero_vad_16k_op15"),
+        known.path_of("silero_vad_16k_op15"),
         {"batch": "1", "sequence": "576"},
         {"sr": 16000},
         {"stateN": "state"},

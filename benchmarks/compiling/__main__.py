@@ -22,7 +22,7 @@ from compiler.isolation import zygote
 from compiler.isolation.messages import Event, StageStarted
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
-from tests.models import MODELS
+from tests.support.models.known import MODELS
 
 _LARGE = 256
 _SHOWN = (Stage.LOAD, Stage.IMPORT, Stage.PASS, Stage.CODEGEN, Stage.LINK)

@@ -32,8 +32,8 @@ ROWS: dict[str, tuple[Point, ...]] = {
     "silero_vad_v6": sizes("n", (1,), (31,)),
     "tashkeel": sizes("batch seq", (1, 61)),
 }
-"""By what `benchmarks.cpu.subjects` finds: models of `tests.models`, this benchmark's own, and the
-zoo's by their keys.
+"""By what `benchmarks.cpu.subjects` finds: models of `tests.support.models.known`, this benchmark's
+own, and the zoo's by their keys.
 """
 
 

@@ -1,4 +1,6 @@
-"""Finds the model of a row: among those of `tests.models`, this benchmark's own, or the zoo's."""
+"""Finds the model of a row: among those of `tests.support.models.known`, this benchmark's own, or
+the zoo's.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.cpu.models import CASES as OWN
 from benchmarks.cpu.rows import Point
-from tests import models
+from tests.support.models import known
 from tests.zoo.case import Case, Feed, feed_of
 from tests.zoo.cases import CASES as ZOO
 
@@ -30,7 +32,7 @@ class Model:
 
 def lacking(name: str) -> str:
     """The package without which there is no such model; empty where it is installed."""
-    if name in models.MODELS:
+    if name in known.MODELS:
         return ""
     case = case_of(name)
     return "" if case.installed else case.needs
@@ -40,9 +42,9 @@ def find(name: str) -> Model:
     """The model, its file made on first use; raises KeyError for an unknown name, and what an
     export raises.
     """
-    if name in models.MODELS:
-        real = models.MODELS[name]
-        return Model(models.path_of(name), real.dims, real.inputs, partial(models.feed_of, name))
+    if name in known.MODELS:
+        real = known.MODELS[name]
+        return Model(known.path_of(name), real.dims, real.inputs, partial(known.feed_of, name))
     case = case_of(name)
     path = case.export()
     return Model(path, case.dims, case.inputs, partial(feed_of, case, path))

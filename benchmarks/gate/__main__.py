@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from relaxd.contract.diff import LatencyChange
+from relaxd.contract.bundle.diff import LatencyChange
 from relaxd.loader.contest import Call, contest
 from relaxd.loader.model import Model, load
 from relaxd.loader.samples import draw

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.judge.children import run_tasks
 from benchmarks.judge.outcome import NO_EFFECT, NOT_FOUND, NOT_PLANTED, Row, Task
-from relaxd.contract.numerics import AGREED
+from relaxd.contract.bundle.numerics import AGREED
 
 SEEDS = 5
 FAULTS_EACH = 44
@@ -55,7 +55,7 @@ def plan(name: str, seeds: int, faults: int | None) -> Iterator[Task]:
     """
     from benchmarks.judge.faults import FAULTS
     from benchmarks.judge.subjects import FAULTED
-    from tests.geometries import GEOMETRIES
+    from tests.support.geometries import GEOMETRIES
 
     for seed in range(seeds):
         yield Task(name, seed)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import VerifyError
-from compiler.verify import npz
-from compiler.verify.distributions import Distribution
-from compiler.verify.inputs import Signature, Trial, prepare
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.distributions import Distribution
+from compiler.verify.inputs.inputs import Signature, Trial, prepare
 from compiler.verify.sides import NATIVE, Budget, Reference, Runner, ask_reference, run_library
 
 Array = np.ndarray[Any, Any]

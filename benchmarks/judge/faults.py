@@ -12,8 +12,8 @@ import onnx
 from numpy.random import Generator
 from onnx import helper, numpy_helper
 
-from relaxd.contract.tensors import TensorSpec
-from tests.geometries import geometry
+from relaxd.contract.dims.tensors import TensorSpec
+from tests.support.geometries import geometry
 
 Array = np.ndarray[Any, Any]
 ModelFault = Callable[[onnx.ModelProto, Generator, int], bool]

@@ -11,9 +11,10 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.judge.subject import Subject
-from tests import folder_models, gguf_files
-from tests.gguf_blocks import Q4_K, Q5_0, Q5_K, Q6_K
-from tests.gguf_files import F16, F32, Q4_0, Q4_1, Q8_0
+from tests.support.models import folders as folder_models
+from tests.support.models import gguf_files
+from tests.support.models.gguf_blocks import Q4_K, Q5_0, Q5_K, Q6_K
+from tests.support.models.gguf_files import F16, F32, Q4_0, Q4_1, Q8_0
 
 _WIDE = {"SIZE": 64, "WIDTH": 256, "HIDDEN": 512}
 """Groups of 256 numbers need rows of as many."""

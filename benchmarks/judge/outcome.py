@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from relaxd.contract.numerics import AGREED, Verdict
+from relaxd.contract.bundle.numerics import AGREED, Verdict
 
 NOT_FOUND = "not found"
 """Of a model: its file could not be found or exported here."""
@@ -23,7 +23,7 @@ _CAUGHT = (Verdict.FAILED, Verdict.INCONCLUSIVE)
 @dataclass(frozen=True)
 class Task:
     """A verification: of a right build where `fault` is empty; number: of the fault, which decides
-    with the seed where it is planted; geometry: as in `tests.geometries`.
+    with the seed where it is planted; geometry: as in `tests.support.geometries`.
     """
 
     subject: str

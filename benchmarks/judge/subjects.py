@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from benchmarks.cpu.models import CASES as BENCHMARK_CASES
 from benchmarks.judge.language_models import LANGUAGE_MODELS
 from benchmarks.judge.subject import Subject
-from tests.models import MODELS
+from tests.support.models.known import MODELS
 from tests.torchscript_zoo.models import MODELS as SCRIPTS
 from tests.torchscript_zoo.models import ZooModel
 from tests.zoo.case import Case

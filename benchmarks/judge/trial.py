@@ -18,17 +18,17 @@ from benchmarks.judge.effect import Sides, has_effect
 from benchmarks.judge.faults import LANES, MODEL_FAULTS, OUTPUT_FAULTS, is_applicable, read_lanes
 from benchmarks.judge.outcome import NO_EFFECT, NOT_PLANTED, Outcome, Task
 from benchmarks.judge.subjects import Subject
-from compiler import prepare
 from compiler.build import Build, Compiled, choose_and_verify, compile_library, reference_of
-from compiler.entry import opened
 from compiler.errors import CompileError, VerifyError
-from compiler.ir.model_file import LoadedScript
+from compiler.frontend.entry import opened
+from compiler.host import prepare
+from compiler.ir.files.model_file import LoadedScript
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob
 from compiler.verify.sides import NATIVE, Reference, Runner
-from relaxd.contract.numerics import AGREED, Verdict
-from tests.geometries import NATIVE as HERE
-from tests.geometries import geometry
+from relaxd.contract.bundle.numerics import AGREED, Verdict
+from tests.support.geometries import NATIVE as HERE
+from tests.support.geometries import geometry
 
 FAULTY = "benchmarks.judge.faulty"
 _KERNELS = "kernels"
@@ -124,7 +124,7 @@ class Judge:
 
     def _reference_of(self, library: Library) -> Reference:
         """The reference that a right library is verified by."""
-        from compiler import rounding
+        from compiler.quantize import plan
         from compiler.verify.reference import onnx as reference
 
         build, compiled = library.build, library.compiled
@@ -132,7 +132,7 @@ class Judge:
         if signature.quantized and original.engines == reference.ONNX:
             original = dataclasses.replace(original, engines=reference.QUANTIZED)
         folder = self._scratch("rounded")
-        return rounding.references_of(original, compiled.rounded, signature.kept, folder)[0]
+        return plan.references_of(original, compiled.rounded, signature.kept, folder)[0]
 
     def _reference(self, build: Build) -> Reference:
         """The model as its file has it, whatever the library was compiled from."""

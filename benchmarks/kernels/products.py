@@ -18,7 +18,7 @@ from benchmarks.kernels.case import (
     copies_for,
     floats,
 )
-from compiler.ir.ops.nbits import PRODUCTS, Blocks, real_at
+from compiler.ir.ops.quantized.block_matmul import PRODUCTS, Blocks, real_at
 from tests.compiler.passes import families
 
 op = relax.op

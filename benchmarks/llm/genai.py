@@ -20,8 +20,8 @@ def write(model: Path, folder: Path, threads: int, capacity: int) -> None:
     """Write the decoder of a GGUF file as the model that relaxd's import makes of it, once, and
     the settings of onnxruntime-genai.
     """
-    from compiler.ir.model_file import LoadedModel, open_model
-    from compiler.ir.onnx.last_scores import keep_last_scores
+    from compiler.ir.files.model_file import LoadedModel, open_model
+    from compiler.ir.onnx.model.last_logits import keep_last_scores
     from compiler.verify.reference.model_files import write_model
 
     if not (folder / "model.onnx").exists():

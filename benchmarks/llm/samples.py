@@ -11,7 +11,7 @@ import numpy as np
 from onnx import helper
 from tokenizers import Tokenizer
 
-from compiler.ir.model_file import LoadedModel, open_model
+from compiler.ir.files.model_file import LoadedModel, open_model
 from relaxd.llm import Engine, Sampling
 
 PROMPTS = (

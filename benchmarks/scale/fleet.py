@@ -14,9 +14,9 @@ import httpx
 import psutil
 import psycopg
 
-from tests.s3 import s3_server
-from tests.servers import TIED
 from tests.service.servers import fresh_database, postgres_server, redis_server
+from tests.support.s3 import s3_server
+from tests.support.servers import TIED
 
 ROOT = Path(__file__).parents[2]
 START_S = 120

@@ -4,12 +4,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from compiler.capabilities import Capabilities
+from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
 from compiler.targets import registry
 from compiler.toolchain.objects import Kept
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.states import Stage
 from service.adapters.compiler import ChildCompiler
 from service.bootstrap import build

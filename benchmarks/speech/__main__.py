@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from relaxd.speech import log_mel
-from tests.models import package_model
 from tests.relaxd.speech.utterances import SENTENCES, spoken
+from tests.support.models.known import package_model
 
 
 class Engine:

@@ -64,7 +64,7 @@ model.run(feed)
 second = time.process_time_ns()
 another = relaxd.loader.model.load(sys.argv[3], threads=1)
 third = time.process_time_ns()
-relaxd.loader.bundle.sha256_of(Path(sys.argv[3], another.manifest.weights_file))
+relaxd.loader.bundles.bundle.sha256_of(Path(sys.argv[3], another.manifest.weights_file))
 fourth = time.process_time_ns()
 weights = fourth - third
 print(loaded - before, third - second, weights, (first - between) - (second - first))

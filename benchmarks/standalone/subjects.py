@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tests import models as real
 from tests.compiler.codegen.standalone.models import perceptron
+from tests.support.models import known as real
 
 Feed = dict[str, NDArray[Any]]
 Dims = Mapping[str, int]
@@ -23,8 +23,8 @@ NATIVE, WEB, WEB_THREADS = "native", "wasm32-simd", "wasm32-threads"
 
 @dataclass(frozen=True)
 class Subject:
-    """A model: its key in `tests.models`, None for the small perceptron, and where it is run; web:
-    the same in WebAssembly.
+    """A model: its key in `tests.support.models.known`, None for the small perceptron, and where it
+    is run; web: the same in WebAssembly.
     """
 
     name: str

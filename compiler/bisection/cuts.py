@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from compiler.ir.onnx.graph import Graph
-from relaxd.contract.axes import Axis
-from relaxd.contract.dims import Dim
+from compiler.ir.onnx.model.nodes import Graph
+from relaxd.contract.dims.axes import Axis
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import TensorSpec
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.bisection.search import Found
-from compiler.ir.onnx.graph import Graph
+from compiler.ir.onnx.model.nodes import Graph
 
 
 def findings(graph: Graph, found: Found) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from relaxd.contract.dims import Dim
-from relaxd.contract.manifest import REPRODUCER_START
-from relaxd.contract.names import option_name
+from relaxd.contract.bundle.manifest import REPRODUCER_START
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.names import option_name
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 

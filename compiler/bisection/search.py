@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from compiler.bisection.cuts import Cut
-from compiler.ir.onnx.graph import Graph
+from compiler.ir.onnx.model.nodes import Graph
 
 Departing = Callable[[Cut], tuple[str, ...]]
 """Compiles the cut, feeds it the reference's values, and returns those of its outputs that depart

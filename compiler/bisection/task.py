@@ -11,16 +11,17 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from compiler import rounding, scores
 from compiler.bisection import reproducer
 from compiler.bisection.findings import findings, sentence
 from compiler.bisection.search import Found, Search
 from compiler.bisection.trials import Departure, Trials
 from compiler.bisection.values import Values, specs_of, typed_inputs
-from compiler.ir.model_file import LoadedScript, open_model
-from compiler.ir.onnx.graph import Graph, fixed_inputs
+from compiler.frontend import logits
+from compiler.ir.files.model_file import LoadedScript, open_model
+from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
 from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Record, serve
+from compiler.quantize import plan
 from relaxd.contract.request import CompileRequest
 
 
@@ -32,7 +33,7 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
     """
     job = CompileJob(**{key: value for key, value in spec["job"].items() if key != "kind"})
     request = CompileRequest.from_json(job.request)
-    loaded = rounding.as_wanted(scores.as_wanted(open_model(Path(job.model)), request), request)
+    loaded = plan.as_wanted(logits.as_wanted(open_model(Path(job.model)), request), request)
     if isinstance(loaded, LoadedScript):
         raise SystemExit("nodes are searched for in ONNX models alone")
     with tempfile.TemporaryDirectory(prefix="relaxd-bisection-") as folder:

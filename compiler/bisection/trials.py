@@ -16,17 +16,17 @@ from compiler.bisection import cuts, reproducer
 from compiler.bisection.cuts import Cut, Declared
 from compiler.bisection.values import Values
 from compiler.errors import CompileError
-from compiler.ir.onnx.block_products import has_blocks, rounds
-from compiler.ir.onnx.graph import Graph
-from compiler.ir.onnx.products import OPERATORS, label_of
-from compiler.ir.onnx.row_products import RowProducts
-from compiler.ir.onnx.walking import walk
+from compiler.ir.onnx.model.nodes import Graph
+from compiler.ir.onnx.model.walking import walk
+from compiler.ir.onnx.quantize.block_matmuls import has_blocks, rounds
+from compiler.ir.onnx.quantize.matmuls import OPERATORS, label_of
+from compiler.ir.onnx.quantize.row_matmuls import RowProducts
 from compiler.isolation.messages import CompileJob
+from compiler.verify.inputs.samples import to_npz
 from compiler.verify.report import Mismatch
-from compiler.verify.samples import to_npz
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.options import CacheForm, Calibration, Precision, PrecisionOver, StateForm
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import TensorSpec
 
 
 @dataclass(frozen=True)

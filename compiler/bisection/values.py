@@ -16,10 +16,10 @@ import onnx
 from compiler.bisection.cuts import Array
 from compiler.errors import CompileError
 from compiler.ir import import_model
-from compiler.ir.onnx.graph import Graph
-from compiler.verify import npz
+from compiler.ir.onnx.model.nodes import Graph
+from compiler.verify.inputs import npz
+from relaxd.contract.dims.tensors import DTYPES, TensorSpec
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import DTYPES, TensorSpec
 
 _INLINE_BYTES = 1 << 30
 _KINDS = {"float": "float32", "double": "float64"}

@@ -16,8 +16,8 @@ from compiler.errors import LinkError
 from compiler.runtimes import devices, threads
 from compiler.targets import Runtime, Target
 from compiler.toolchain.packages import folder_of
-from relaxd.contract.manifest import FILENAME, HELPERS, THREADS, FileEntry, Manifest
-from relaxd.loader.host import this_host
+from relaxd.contract.bundle.manifest import FILENAME, HELPERS, THREADS, FileEntry, Manifest
+from relaxd.loader.machine.host import this_host
 
 WEIGHTS = "weights.bin"
 _CORE_RUNTIME = "tvm_runtime"

@@ -19,7 +19,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from compiler.ir.arrays import elements_of
-from relaxd.contract.manifest import FileEntry, Weight
+from relaxd.contract.bundle.manifest import FileEntry, Weight
 
 ALIGNMENT = 64
 SMALLEST = 1024

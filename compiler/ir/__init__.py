@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx
 
     from compiler.ir.imported import Imported
-    from compiler.ir.onnx.products import Narrowing
+    from compiler.ir.onnx.quantize.matmuls import Narrowing
     from relaxd.contract.request import CompileRequest
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from relaxd.contract.axes import Axis
-from relaxd.contract.state import Part
+from relaxd.contract.bundle.state import Part
+from relaxd.contract.dims.axes import Axis
 
 
 @dataclass(frozen=True)

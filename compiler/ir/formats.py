@@ -1,8 +1,8 @@
 """Element types of 8 bits and fewer that no processor and no library of numpy's size computes with:
 how their bits are read as float32 and written from it.
 
-A tensor of such a type is a tensor of bytes from here on to the loader (`relaxd.contract.tensors`
-lists which), and every expression below is of one such byte.
+A tensor of such a type is a tensor of bytes from here on to the loader
+(`relaxd.contract.dims.tensors` lists which), and every expression below is of one such byte.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from compiler.ir.caches import CacheUse
-from compiler.ir.index_bounds import Limits
+from compiler.ir.shapes.index_bounds import Limits
 from compiler.ir.weights import FileWeight
-from relaxd.contract.dims import Dim
+from relaxd.contract.bundle.state import State
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.narrow import QuantizedLayers
-from relaxd.contract.state import State
-from relaxd.contract.tensors import TensorSpec
 
 if TYPE_CHECKING:
     import tvm

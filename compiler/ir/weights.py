@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from relaxd.contract.bundle.weights import StoredWeights
 from relaxd.contract.options import WeightForm
-from relaxd.contract.weights import StoredWeights
 
 LEAST = 1 << 14
 """Smaller weights are not worth their error."""

@@ -28,9 +28,11 @@ from compiler.errors import (
     CompileTimeout,
     CompileTooManyProcesses,
 )
-from compiler.isolation import cgroups, output, quota, zygote
+from compiler.isolation import output, zygote
 from compiler.isolation.level import Level
 from compiler.isolation.line_splitter import Lines
+from compiler.isolation.linux import cgroups, quota
+from compiler.isolation.linux.visible_paths import runs_code
 from compiler.isolation.messages import (
     ChildJob,
     CompileJob,
@@ -43,10 +45,9 @@ from compiler.isolation.messages import (
     Succeeded,
     message_from_json,
 )
-from compiler.isolation.places import runs_code
 from compiler.isolation.starting import Limits, arguments, environment, written_by
 from compiler.toolchain.objects import Kept
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.states import Stage
 
 _POLL_SECONDS = 0.1
@@ -72,10 +73,11 @@ def run_child(
     InspectJob or a FamiliesJob.
 
     on_event, cancelled: called in this thread, the latter several times a second.
-    command: what to run in place of `python -m compiler`; it gets the same arguments and standard
-    input; it writes the bundle to `output.partial_of(job)`, which is there. kernels: read by the
-    build, and then given those that it compiled, if it ended well and its model runs no code of its
-    own. Raises CompileError; no process and no partial bundle is left behind, whatever is raised.
+    command: what to run in place of `python -m compiler.process`; it gets the same arguments and
+    standard input; it writes the bundle to `output.partial_of(job)`, which is there. kernels: read
+    by the build, and then given those that it compiled, if it ended well and its model runs no code
+    of its own. Raises CompileError; no process and no partial bundle is left behind, whatever is
+    raised.
     """
     limits = limits or Limits()
     if not isinstance(job, CompileJob):
@@ -367,7 +369,7 @@ def _start(
     if command is None and (kept := zygote.current()) is not None:
         words = partial(arguments, zygote.MESSAGES, limits=limits, group=group)
         return kept.fork(words, stdin=stdin, messages=messages, cwd=scratch, env=env)
-    program = command or (sys.executable, "-P", "-m", "compiler")
+    program = command or (sys.executable, "-P", "-m", "compiler.process")
     return subprocess.Popen(
         [*program, *arguments(messages, os.getpid(), limits, group)],
         stdin=stdin,

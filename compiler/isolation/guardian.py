@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from types import FrameType
 
-from compiler.isolation import privileges
+from compiler.isolation.linux import privileges
 
 
 class _Asked(Exception):

@@ -11,7 +11,7 @@ from typing import Any
 from compiler.errors import CompileCrashed, CompileError, LoadError
 from compiler.isolation.messages import ChildJob, CompileJob
 from compiler.toolchain.objects import Kept
-from relaxd.contract.manifest import FILENAME
+from relaxd.contract.bundle.manifest import FILENAME
 
 
 def partial_of(job: CompileJob) -> Path:

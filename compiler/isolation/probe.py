@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from compiler.isolation import cgroups, sandbox
+from compiler.isolation import sandbox
 from compiler.isolation.level import Level
-from compiler.isolation.places import places
-from compiler.isolation.privileges import Shares
+from compiler.isolation.linux import cgroups
+from compiler.isolation.linux.privileges import Shares
+from compiler.isolation.linux.visible_paths import places
 
 _SECONDS = 60
 _CANARY = b"relaxd-canary"

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from compiler.isolation import cgroups, guardian, landlock, namespaces, privileges, seccomp
+from compiler.isolation import guardian
 from compiler.isolation.level import Layer, Level, level_of
-from compiler.isolation.places import Places, devices
-from compiler.isolation.privileges import Shares
+from compiler.isolation.linux import cgroups, landlock, namespaces, privileges, seccomp
+from compiler.isolation.linux.privileges import Shares
+from compiler.isolation.linux.visible_paths import Places, devices
 
 
 class ParentDied(Exception):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.isolation import garbage, privileges, sandbox
+from compiler.isolation import garbage, sandbox
+from compiler.isolation.linux import privileges
 from compiler.toolchain import cache
 
 Record = dict[str, Any]

@@ -65,7 +65,13 @@ class Zygote:
             if self._process is None or self._process.poll() is not None:
                 self._end()
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                command = [sys.executable, "-P", "-m", "compiler.zygote", str(theirs.fileno())]
+                command = [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "compiler.process.zygote",
+                    str(theirs.fileno()),
+                ]
                 with theirs:
                     self._process = subprocess.Popen(
                         command,
@@ -86,7 +92,7 @@ class Zygote:
         cwd: Path,
         env: dict[str, str],
     ) -> "Forked":
-        """A fork that runs `python -m compiler`; raises OSError.
+        """A fork that runs `python -m compiler.process`; raises OSError.
 
         A zygote that was killed closes its line before the kernel tells its end: where it has done
         so, the fork is one of the next.

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from compiler.errors import LinkError
-from relaxd.contract.manifest import Manifest
-from relaxd.contract.names import UNPRINTABLE
-from relaxd.contract.tensors import TensorSpec, storage_of
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.names import UNPRINTABLE
+from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 FILENAME = "model.h"
 

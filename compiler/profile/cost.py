@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 
 
 def fitted(points: Sequence[tuple[Dims, float]]) -> Record | None:
-    """As `relaxd.contract.profile.CostModel`, of points with the milliseconds of a call; None for
-    too few of them.
+    """As `relaxd.contract.bundle.profile.CostModel`, of points with the milliseconds of a call;
+    None for too few of them.
 
     No coefficient is negative, so that an estimate between the points cannot be; errors are
     relative, so that short calls count as much as long ones. Terms are added one by one, as long as

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from compiler.verify.points import Point, bytes_of, favoured, ladders
-from relaxd.contract.dims import Dim
-from relaxd.contract.grid import MOST_POINTS, ProfileOptions
-from relaxd.contract.names import option_name, quote_name
-from relaxd.contract.tensors import TensorSpec
+from compiler.verify.inputs.points import Point, bytes_of, favoured, ladders
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.grid import MOST_POINTS, ProfileOptions
+from relaxd.contract.dims.names import option_name, quote_name
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import DeclarationError
 
 _MOST_VALUES = 12

@@ -16,7 +16,7 @@ Inputs = Mapping[str, Any]
 
 def operators(model: Model, inputs: Inputs, runs: int) -> Record:
     """`rows` and `timeline` of the fastest of some warm runs, as
-    `relaxd.contract.profile.KernelTimes` has them.
+    `relaxd.contract.bundle.profile.KernelTimes` has them.
     """
     calls = min(
         timed_calls(model, inputs, runs),

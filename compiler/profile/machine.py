@@ -5,14 +5,14 @@ import platform
 from pathlib import Path
 
 from compiler.isolation.step import Record
-from relaxd.loader.topology import usable_cores
+from relaxd.loader.machine.topology import usable_cores
 
 _NAMES = ("model name", "Model", "uarch")
 """Under which the kernel tells a processor's name, by architecture."""
 
 
 def machine(threads: int, root: Path = Path("/")) -> Record:
-    """As `relaxd.contract.profile.Machine`; None is what the machine does not tell."""
+    """As `relaxd.contract.bundle.profile.Machine`; None is what the machine does not tell."""
     return {
         "processor": processor(root),
         "cores": len(usable_cores(root)),

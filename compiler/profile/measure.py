@@ -13,8 +13,8 @@ from compiler.isolation.step import Record, run_task, serve
 from compiler.profile.kernels import operators
 from compiler.profile.machine import machine
 from compiler.profile.timing import FEWEST_ROUNDS, WARM_UPS, alternating
-from compiler.verify import npz
-from compiler.verify.inputs import Trial, Trials
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Trial, Trials
 from compiler.verify.time_budget import TimeBudget
 from relaxd.errors import ExecutionError
 

@@ -21,8 +21,8 @@ from compiler.targets.caches import host_caches
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, serial, statements, store, vectorized
 from compiler.tir.exprs import const
-from relaxd.loader.threads import core_groups
-from relaxd.loader.topology import usable_cores
+from relaxd.loader.engines.threads import core_groups
+from relaxd.loader.machine.topology import usable_cores
 
 _TRIES = 5
 _FLOPS = 1 << 28

@@ -8,7 +8,7 @@ from compiler.isolation.step import Record
 from compiler.profile.cost import fitted
 from compiler.profile.roofline import rated
 from compiler.targets import Target
-from compiler.verify.effort import Note, work_at
+from compiler.verify.inputs.effort import Note, work_at
 
 _NO_CODE = "view"
 """The family of programs that no library contains."""

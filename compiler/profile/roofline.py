@@ -5,7 +5,7 @@ model (2009).
 from collections.abc import Mapping
 
 from compiler.isolation.step import Record
-from compiler.verify.effort import Note, work_at
+from compiler.verify.inputs.effort import Note, work_at
 
 _FLOAT = "float32"
 """What the machine's peak is measured in."""

@@ -5,17 +5,17 @@ kernels.
 from dataclasses import dataclass
 from pathlib import Path
 
+from compiler.host.machine import cannot_run, in_software
 from compiler.isolation.step import Record
-from compiler.machine import cannot_run, in_software
 from compiler.profile import measure
 from compiler.profile.grid import grid_points
 from compiler.profile.report import completed
 from compiler.targets import Target
-from compiler.verify.inputs import Signature, Trials, in_buffers, prepare_at
-from compiler.verify.points import Point
+from compiler.verify.inputs.inputs import Signature, Trials, in_buffers, prepare_at
+from compiler.verify.inputs.points import Point
 from compiler.verify.sides import Reference
-from relaxd.contract.grid import ProfileOptions
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.grid import ProfileOptions
 from relaxd.contract.request import CompileRequest
 
 _SECONDS, _GRID_SECONDS = 20.0, 60.0
@@ -48,8 +48,8 @@ def profiled(
     reference: Record | None,
     scratch: Path,
 ) -> Record:
-    """The document of `relaxd.contract.profile`, which says why where nothing was measured; raises
-    ProfileError when the library crashes.
+    """The document of `relaxd.contract.bundle.profile`, which says why where nothing was measured;
+    raises ProfileError when the library crashes.
 
     trials: the points of verification. reference: as `measure.profile` takes it.
     """

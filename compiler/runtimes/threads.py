@@ -8,7 +8,7 @@ from pathlib import Path
 from compiler.runtimes import linux
 from compiler.targets import Target
 from compiler.toolchain import build, zig
-from relaxd.contract.manifest import HELPERS, THREADS
+from relaxd.contract.bundle.manifest import HELPERS, THREADS
 
 _SOURCE = Path(__file__).with_name("threads.c")
 _FLAGS = ("-std=c17", "-O2", "-g0", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")

@@ -16,7 +16,7 @@ from compiler.targets.target import (
     Target,
     TargetStatus,
 )
-from relaxd.loader.host import Host, this_host
+from relaxd.loader.machine.host import Host, this_host
 
 __all__ = [
     "GLIBC",

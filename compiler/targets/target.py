@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.errors import UnknownTarget
 from compiler.targets.caches import Caches
-from relaxd.contract.manifest import LoadContract
+from relaxd.contract.bundle.manifest import LoadContract
 from relaxd.contract.options import Flavour
 
 GLIBC = "2.28"

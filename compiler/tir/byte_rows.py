@@ -1,4 +1,4 @@
-"""Reads rows of bytes (`relaxd.contract.byte_rows`) as float32."""
+"""Reads rows of bytes (`relaxd.contract.bundle.byte_rows`) as float32."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.tir.exprs import Expr, dtype_of, fixed, op_name, widened
-from relaxd.contract.byte_rows import SCALE_BYTES
+from relaxd.contract.bundle.byte_rows import SCALE_BYTES
 
 _BITS = "uint32"
 

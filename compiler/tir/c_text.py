@@ -17,7 +17,7 @@ from tvm.ir.prim import expr as prim
 from compiler.errors import CodegenError
 from compiler.tir.exprs import is_choice
 from compiler.tir.ranges import Range, needs_more_bits
-from relaxd.contract.axes import Axis
+from relaxd.contract.dims.axes import Axis
 
 C_TYPES = {
     "bool": "uint8_t",

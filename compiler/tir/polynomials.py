@@ -31,7 +31,7 @@ class Polynomial:
 
     @classmethod
     def atom(cls, text: str) -> "Polynomial":
-        """A dim, or any expression of dims in the words of `relaxd.contract.axes`."""
+        """A dim, or any expression of dims in the words of `relaxd.contract.dims.axes`."""
         return cls({((text, 1),): 1})
 
     @property

@@ -14,15 +14,16 @@ import tvm
 from tvm.ir.prim import expr as prim
 
 from compiler.tir.exprs import as_int, children, is_choice
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 
 Range = tuple[int, int]
 """The least and the greatest value."""
 
 ANY: Range = (-(1 << 63), (1 << 63) - 1)
 MOST_EXTENT = 1 << 40
-"""As `compiler.ir.facts.UNBOUNDED`, by which import decides conditions on extents; RD_MOST_EXTENT
-of support.h."""
+"""As `compiler.ir.shapes.facts.UNBOUNDED`, by which import decides conditions on extents;
+RD_MOST_EXTENT of support.h.
+"""
 MOST_BYTES = 1 << 47
 """What a process can address; RD_MOST_BYTES of support.h has less where addresses have 32 bits."""
 OF_TENSORS: Range = (0, MOST_BYTES)

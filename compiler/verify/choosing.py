@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from compiler.isolation.step import Record
-from compiler.verify import npz
-from compiler.verify.distributions import Distribution, candidates
-from compiler.verify.drawing import highest
-from compiler.verify.inputs import Signature, prepare_each
-from compiler.verify.points import Point
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.distributions import Distribution, candidates
+from compiler.verify.inputs.drawing import highest
+from compiler.verify.inputs.inputs import Signature, prepare_each
+from compiler.verify.inputs.points import Point
 from compiler.verify.sides import Budget, Reference, ask_reference
 
 _ELEMENTS = {Distribution.PAGES: 3 * 160 * 160, Distribution.TONES: 1 << 13}

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from compiler.isolation.step import Record
-from compiler.verify import npz
+from compiler.verify.inputs import npz
 from compiler.verify.time_budget import TimeBudget
 
 Arrays: TypeAlias = Mapping[str, np.ndarray[Any, Any]]

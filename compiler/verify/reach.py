@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from compiler.verify.inputs import Signature, Trial
-from compiler.verify.judged import Judged
-from relaxd.contract.names import option_name, quote_name
-from relaxd.contract.numerics import Verdict
+from compiler.verify.inputs.inputs import Signature, Trial
+from compiler.verify.judge.judged import Judged
+from relaxd.contract.bundle.numerics import Verdict
+from relaxd.contract.dims.names import option_name, quote_name
 
 
 def reached(ran: Sequence[Trial]) -> dict[str, int]:

@@ -10,9 +10,9 @@ from typing import Any
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
 from compiler.targets import TargetStatus
-from compiler.verify.evidence import Evidence
-from compiler.verify.inputs import LeftOut, Signature, Trial, Trials
-from compiler.verify.judged import (
+from compiler.verify.inputs.inputs import LeftOut, Signature, Trial, Trials
+from compiler.verify.judge.evidence import Evidence
+from compiler.verify.judge.judged import (
     Judged,
     inexactness_of,
     is_strict,
@@ -43,7 +43,7 @@ from compiler.verify.uncertainty import (
     show_indexed,
 )
 from compiler.verify.unrounded import changes, check_error, check_likeness
-from relaxd.contract.numerics import Verdict
+from relaxd.contract.bundle.numerics import Verdict
 from relaxd.contract.options import CompileOptions
 
 _LATE = "no perturbed reference, which tells how far roundings move it, ended in time"

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import VerifyError
-from compiler.ir.draws import Draw
+from compiler.ir.graph.draws import Draw
 from compiler.isolation.step import Outcome, Record, run_task
 from compiler.targets import TargetStatus
-from compiler.verify.inputs import LeftOut, Trial
+from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.reference.onnx import ONNX
-from relaxd.contract.names import quote_name
+from relaxd.contract.dims.names import quote_name
 
 
 @dataclass(frozen=True)

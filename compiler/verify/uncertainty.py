@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compiler.isolation.step import Record
-from compiler.verify import npz
-from compiler.verify.evidence import Array, Evidence, Indexed
-from compiler.verify.inputs import Trial
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Trial
+from compiler.verify.judge.evidence import Array, Evidence, Indexed
 from compiler.verify.reference.indexed import Source, sources_of
 from compiler.verify.reference.onnx import ONNX, exact_engines_of
 from compiler.verify.sides import Budget, Reference, ask_reference

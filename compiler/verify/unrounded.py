@@ -7,8 +7,8 @@ from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
-from compiler.verify import npz
-from compiler.verify.inputs import Signature, Trial
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Signature, Trial
 from compiler.verify.weight_errors import OutputError, weight_errors
 from relaxd.contract.options import CompileOptions
 
@@ -57,8 +57,8 @@ CACHE = Wording("cache", "rows of caches of", "store caches as float32")
 def changes(
     trials: Sequence[Trial], signature: Signature, options: CompileOptions, wording: Wording
 ) -> Record:
-    """As `relaxd.contract.report.WeightsReport`, of trials that the library, the reference and the
-    unrounded model answered. expected: the error of the reference, which rounds the same.
+    """As `relaxd.contract.bundle.report.WeightsReport`, of trials that the library, the reference
+    and the unrounded model answered. expected: the error of the reference, which rounds the same.
     """
     found, worst = _errors(trials, signature, "library", wording)
     _, expected = _errors(trials, signature, "reference", wording)

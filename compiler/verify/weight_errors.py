@@ -73,7 +73,7 @@ class OutputError:
         return float(np.sqrt(self.square / self.wanted)) if self.wanted else float("inf")
 
     def to_json(self) -> Record:
-        """As `relaxd.contract.report.WeightError`."""
+        """As `relaxd.contract.bundle.report.WeightError`."""
         length = np.sqrt(self.wanted * self.gained)
         return {
             "name": self.name,

@@ -7,11 +7,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from relaxd.contract.tensors import STORAGE
+from relaxd.contract.dims.tensors import STORAGE
 from relaxd.errors import DeclarationError
-from relaxd.loader.binding import Binding
 from relaxd.loader.model import Model
 from relaxd.loader.samples import dim_values, draw
+from relaxd.loader.tensors.binding import Binding
 
 
 def complete(

@@ -20,9 +20,9 @@ from relaxd.client.compiling import digest_here
 from relaxd.client.errors import JobFailed, PullError, WaitTimeout
 from relaxd.client.folder import clear_folder, replacing
 from relaxd.client.job import failure_of, reproducer_of
-from relaxd.contract import numerics
+from relaxd.contract.bundle import numerics
+from relaxd.contract.bundle.numerics import Numerics
 from relaxd.contract.model_folder import require_model
-from relaxd.contract.numerics import Numerics
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from relaxd.errors import DeclarationError, RelaxdError, UnverifiedError

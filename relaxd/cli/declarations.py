@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from relaxd.contract.dims import Dim
-from relaxd.contract.grid import AUTO
-from relaxd.contract.names import unquote_name
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.grid import AUTO
+from relaxd.contract.dims.names import unquote_name
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.options import Flavour, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
 
 PANEL = "Declarations"

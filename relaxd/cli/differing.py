@@ -14,7 +14,7 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.asking import asking
 from relaxd.cli.bench import all_points, choices_of
 from relaxd.cli.console import Exit, stderr, stdout
-from relaxd.contract.diff import BuildDiff, LatencyChange, OutputChange
+from relaxd.contract.bundle.diff import BuildDiff, LatencyChange, OutputChange
 from relaxd.errors import DeclarationError, LoadContractError
 from relaxd.reports.diff_formats import FORMATS, markdown
 from relaxd.reports.differ import compare

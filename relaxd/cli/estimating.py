@@ -8,9 +8,9 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.showing import Build, build_report, where
-from relaxd.contract.names import quote_name
-from relaxd.contract.profile import Profile
-from relaxd.contract.report import Report
+from relaxd.contract.bundle.profile import Profile
+from relaxd.contract.bundle.report import Report
+from relaxd.contract.dims.names import quote_name
 from relaxd.errors import DeclarationError, EstimateError
 
 Values = Annotated[

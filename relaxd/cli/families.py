@@ -17,7 +17,7 @@ from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import plain_table
 from relaxd.client import extras
-from relaxd.contract.kernels import FILENAME
+from relaxd.contract.bundle.kernels import FILENAME
 from relaxd.contract.model_folder import CONFIG
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import BundleError, DeclarationError
@@ -70,7 +70,7 @@ def _is_bundle(source: Path) -> bool:
 
 
 def _of_bundle(source: Path) -> dict[str, Any]:
-    from relaxd.loader.bundle import open_bundle
+    from relaxd.loader.bundles.bundle import open_bundle
     from relaxd.loader.report import kernels_of
 
     with open_bundle(source) as bundle:

@@ -14,7 +14,7 @@ from relaxd.cli.views import builds_table, digest_lines, jobs_table, warning_lin
 from relaxd.client import Client, JobHandle
 from relaxd.client.client import DEFAULT_URL
 from relaxd.client.job import failure_of
-from relaxd.contract.numerics import Numerics
+from relaxd.contract.bundle.numerics import Numerics
 from relaxd.contract.states import State
 
 app = typer.Typer(no_args_is_help=True, help="List, show, follow and cancel the jobs of a service.")

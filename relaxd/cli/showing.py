@@ -24,9 +24,8 @@ from relaxd.cli.views import (
     size,
     status_mark,
 )
-from relaxd.contract.dims import point_text
-from relaxd.contract.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
-from relaxd.contract.report import (
+from relaxd.contract.bundle.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
+from relaxd.contract.bundle.report import (
     ComparedPoint,
     DimReport,
     Evidence,
@@ -37,6 +36,7 @@ from relaxd.contract.report import (
     StoredReport,
     WeightsReport,
 )
+from relaxd.contract.dims.dims import point_text
 from relaxd.errors import DeclarationError
 from relaxd.reports.kernels import rank_kernels
 

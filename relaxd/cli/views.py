@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relaxd.cli.progress import mark
-from relaxd.contract.numerics import RUN_STATUSES, Numerics
+from relaxd.contract.bundle.numerics import RUN_STATUSES, Numerics
 
 SHORT = frozenset(
     {

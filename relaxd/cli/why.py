@@ -15,7 +15,7 @@ from relaxd.client import Client
 from relaxd.client.client import DEFAULT_URL
 from relaxd.contract.action import ActionKey, Difference, differences
 from relaxd.errors import BundleError
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
 
 ABSENT = "-"
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from relaxd.client.errors import PullError
 from relaxd.client.pull import content_of, document_of
 from relaxd.client.transport import Transport
+from relaxd.contract.bundle.manifest import FILENAME, Manifest
 from relaxd.contract.documents import read_json
-from relaxd.contract.manifest import FILENAME, Manifest
 from relaxd.errors import BundleError, LoadContractError
-from relaxd.loader.check import Probe, check_contract
-from relaxd.loader.devices import probe
-from relaxd.loader.host import Host, this_host
+from relaxd.loader.machine.check import Probe, check_contract
+from relaxd.loader.machine.devices import probe
+from relaxd.loader.machine.host import Host, this_host
 
 _STATUSES = ("compiled_only", "unverified", "emulated", "executed")
 

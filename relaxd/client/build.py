@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from relaxd.contract.numerics import Numerics
-from relaxd.contract.profile import Profile
+from relaxd.contract.bundle.numerics import Numerics
+from relaxd.contract.bundle.profile import Profile
 from relaxd.contract.states import Stage, State
 
 

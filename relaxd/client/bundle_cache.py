@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from relaxd.client.client import Client
-from relaxd.contract.manifest import FILENAME
+from relaxd.contract.bundle.manifest import FILENAME
 
 
 def pull_cached(ref: str, folder: Path, target: str | None = None) -> Path:

@@ -26,10 +26,10 @@ from relaxd.client.pull import (
 from relaxd.client.reference import BUNDLES, JobReference, parse
 from relaxd.client.transport import Transport
 from relaxd.client.upload import MODELS, Model, Samples, name_of, upload_model, upload_samples
+from relaxd.contract.bundle.manifest import FILENAME
+from relaxd.contract.bundle.report import Report as BuildReport
 from relaxd.contract.canonical import digest_of, is_digest
-from relaxd.contract.manifest import FILENAME
 from relaxd.contract.options import CompileOptions
-from relaxd.contract.report import Report as BuildReport
 from relaxd.contract.request import CompileRequest, Scalar
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.keys import Trust

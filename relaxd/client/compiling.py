@@ -13,9 +13,9 @@ from relaxd.client.client import SERVER, Client
 from relaxd.client.folder import replacing
 from relaxd.client.job import JobHandle
 from relaxd.client.upload import Model, Samples
-from relaxd.contract import numerics
+from relaxd.contract.bundle import numerics
+from relaxd.contract.bundle.numerics import Numerics
 from relaxd.contract.model_folder import require_model
-from relaxd.contract.numerics import Numerics
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaxd.client.errors import PullError
-from relaxd.contract.manifest import DUMP_START, FILENAME, REPRODUCER_START
+from relaxd.contract.bundle.manifest import DUMP_START, FILENAME, REPRODUCER_START
 
 
 def clear_folder(directory: Path) -> Path:

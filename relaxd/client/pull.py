@@ -12,11 +12,11 @@ import httpx
 from relaxd.client.errors import PullError
 from relaxd.client.folder import replacing
 from relaxd.client.transport import ATTEMPTS, FIRST_PAUSE, Transport
-from relaxd.contract import profile
+from relaxd.contract.bundle import profile
+from relaxd.contract.bundle.manifest import FILENAME
+from relaxd.contract.bundle.profile import Profile
 from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.documents import file_name, mapping, read_json
-from relaxd.contract.manifest import FILENAME
-from relaxd.contract.profile import Profile
 from relaxd.errors import BundleError
 from relaxd.provenance.envelope import ARTIFACT, MAX_ENVELOPE, signers
 from relaxd.provenance.envelope import FILENAME as PROVENANCE

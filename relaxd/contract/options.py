@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from relaxd.contract.grid import ProfileOptions
+from relaxd.contract.dims.grid import ProfileOptions
 from relaxd.errors import DeclarationError
 
 
@@ -26,7 +26,7 @@ class StateForm(StrEnum):
 
 class CacheForm(StrEnum):
     """The type of an in-place KV cache; FLOAT32: the model's own. INT8: quantized, with one scale
-    for each token and head (`relaxd.contract.byte_rows`).
+    for each token and head (`relaxd.contract.bundle.byte_rows`).
     """
 
     FLOAT32 = "float32"

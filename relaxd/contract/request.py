@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from relaxd.contract.axes import Axis, axes_of
 from relaxd.contract.canonical import is_digest
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.axes import Axis, axes_of
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec, split_axes
 from relaxd.contract.options import Calibration, CompileOptions
-from relaxd.contract.tensors import TensorSpec, split_axes
 from relaxd.errors import DeclarationError
 
 FIELDS = frozenset({"model", "inputs", "dims", "consts", "shapes", "samples", "targets", "options"})

@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from relaxd.contract.names import quote_name
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.dims.names import quote_name
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader.model import Model
 from relaxd.loader.state import State

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from relaxd.loader.binding import Binding
-from relaxd.loader.borrowed import Borrowed
-from relaxd.loader.engine import Engine
+from relaxd.loader.engines.engine import Engine
+from relaxd.loader.tensors.binding import Binding
+from relaxd.loader.tensors.borrowed import Borrowed
 
 Arrays = list[np.ndarray | Borrowed]
 

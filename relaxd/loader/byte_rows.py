@@ -1,8 +1,8 @@
-"""Rows of caches in bytes (`relaxd.contract.byte_rows`) as numpy's arrays."""
+"""Rows of caches in bytes (`relaxd.contract.bundle.byte_rows`) as numpy's arrays."""
 
 import numpy as np
 
-from relaxd.contract.byte_rows import LEAST, MOST, SCALE_BYTES
+from relaxd.contract.bundle.byte_rows import LEAST, MOST, SCALE_BYTES
 
 
 def quantize_rows(rows: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxd.contract.diff import LatencyChange, OutputChange
+from relaxd.contract.bundle.diff import LatencyChange, OutputChange
 from relaxd.reports.statistics import fewest, median_interval
 
 CONFIDENCE = 0.999

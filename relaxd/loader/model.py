@@ -9,31 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relaxd.contract.dims import Dim
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import STORAGE, TensorSpec
 from relaxd.contract.options import Flavour
-from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import ExecutionError, InputError
-from relaxd.loader import large_pages, narrow
-from relaxd.loader.binding import NOT_VERIFIED, Binding
-from relaxd.loader.borrowed import check_out, store
 from relaxd.loader.bound_inputs import BoundInputs
-from relaxd.loader.bundle import Bundle, open_bundle
-from relaxd.loader.check import check_contract
-from relaxd.loader.engine import Engine, VirtualMachine
-from relaxd.loader.failures import Failed, explain
+from relaxd.loader.bundles.bundle import Bundle, open_bundle
+from relaxd.loader.bundles.library import COPIED
+from relaxd.loader.engines.engine import Engine, VirtualMachine
+from relaxd.loader.engines.failures import Failed, explain
+from relaxd.loader.engines.threads import team_for
 from relaxd.loader.forking import GATE
-from relaxd.loader.host import this_host
-from relaxd.loader.library import COPIED
-from relaxd.loader.threads import team_for
+from relaxd.loader.machine import large_pages
+from relaxd.loader.machine.check import check_contract
+from relaxd.loader.machine.host import this_host
+from relaxd.loader.tensors import element_types
+from relaxd.loader.tensors.binding import NOT_VERIFIED, Binding
+from relaxd.loader.tensors.borrowed import check_out, store
 
 if TYPE_CHECKING:
-    from relaxd.contract.state import State as StateSpec
-    from relaxd.loader.engine import Watch
+    from relaxd.contract.bundle.state import State as StateSpec
+    from relaxd.loader.engines.engine import Watch
+    from relaxd.loader.engines.threads import Team
     from relaxd.loader.metrics import CallMetrics
     from relaxd.loader.profiling import CallProfile
     from relaxd.loader.state import State
-    from relaxd.loader.threads import Team
     from relaxd.provenance.keys import Trust
 
 
@@ -84,8 +85,8 @@ def _copied(manifest: Manifest, wanted: bool | None) -> bool:
 
 # These open libraries, which must not happen before the checks in `load`.
 def _machine(bundle: Bundle, threads: int | None) -> "Model":
-    from relaxd.loader.arrays import Transport
-    from relaxd.loader.runtime import PROCESS, open_model
+    from relaxd.loader.engines.runtime import PROCESS, open_model
+    from relaxd.loader.tensors.arrays import Transport
 
     PROCESS.require(bundle)
     manifest = bundle.manifest
@@ -95,14 +96,14 @@ def _machine(bundle: Bundle, threads: int | None) -> "Model":
 
 
 def _standalone(bundle: Bundle, threads: int | None) -> "Model":
-    from relaxd.loader.standalone import opened_library
+    from relaxd.loader.engines.standalone import opened_library
 
     return standalone_model(bundle, opened_library(bundle, bundle.manifest.library), threads)
 
 
 def standalone_model(bundle: Bundle, library: Any, threads: int | None = None) -> "Model":
     """A model by an open library of the bundle's interface; raises BundleError."""
-    from relaxd.loader.standalone import Code, StandaloneEngine, helpers_of
+    from relaxd.loader.engines.standalone import Code, StandaloneEngine, helpers_of
 
     manifest, code = bundle.manifest, Code(bundle, library)
     helpers = helpers_of(bundle) if code.parallel else None
@@ -217,8 +218,8 @@ class Model:
         out: arrays by output name, numpy's or any that lend their memory by DLPack, that receive
         the outputs they name and are returned in their place.
         Types of 8 bits and fewer that numpy lacks come as arrays of ml_dtypes, or one element a
-        byte as `relaxd.contract.tensors.STORAGE` says; outputs of them are ml_dtypes' where it is
-        installed, else bytes.
+        byte as `relaxd.contract.dims.tensors.STORAGE` says; outputs of them are ml_dtypes' where it
+        is installed, else bytes.
         Raises InputError for inputs that the model does not admit, ExecutionError where the
         compiled code fails, or in a forked process that cannot use the model: one of a device, or
         one whose fork cut a call short (see `relaxd.loader.forking`).
@@ -330,7 +331,7 @@ class Model:
             raise self._failure(error, bound.arrays(arrays) if bound else arrays) from error
         named = dict(zip(self._output_names, outputs, strict=True))
         for name, dtype in self._narrow.items():
-            named[name] = narrow.view_as(named[name], dtype)
+            named[name] = element_types.view_as(named[name], dtype)
         return named
 
     def _check_caches(self, state: "StateSpec", inputs: Mapping[str, Any]) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaxd.contract import kernels, numerics, profile
+from relaxd.contract.bundle import kernels, numerics, profile
+from relaxd.contract.bundle.profile import Profile
+from relaxd.contract.bundle.report import Report
 from relaxd.contract.documents import MAX_BYTES, read_json
-from relaxd.contract.profile import Profile
-from relaxd.contract.report import Report
 from relaxd.errors import BundleError
-from relaxd.loader.bundle import Bundle, open_bundle
+from relaxd.loader.bundles.bundle import Bundle, open_bundle
 from relaxd.reports.assemble import assemble
 
 

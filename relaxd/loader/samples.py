@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from relaxd.contract.byte_rows import SCALE_BYTES
-from relaxd.contract.dims import Dim
-from relaxd.contract.names import quote_name
+from relaxd.contract.bundle.byte_rows import SCALE_BYTES
+from relaxd.contract.bundle.state import State
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.names import quote_name
+from relaxd.contract.dims.tensors import TensorSpec, storage_of
 from relaxd.contract.options import CacheForm
-from relaxd.contract.state import State
-from relaxd.contract.tensors import TensorSpec, storage_of
 from relaxd.errors import DeclarationError
 from relaxd.loader.byte_rows import quantize_rows
-from relaxd.loader.narrow import dtype_of
+from relaxd.loader.tensors.element_types import dtype_of
 
 
 def dim_values(dims: tuple[Dim, ...], chosen: Mapping[str, int]) -> dict[str, int]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from relaxd.contract.state import Part
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.bundle.state import Part
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import CapacityError, InputError
-from relaxd.loader.large_pages import zeros_by_small_pages
-from relaxd.loader.narrow import dtype_of
+from relaxd.loader.machine.large_pages import zeros_by_small_pages
+from relaxd.loader.tensors.element_types import dtype_of
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model

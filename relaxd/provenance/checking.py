@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from relaxd.contract import profile
+from relaxd.contract.bundle import profile
 from relaxd.provenance.envelope import FILENAME, MAX_ENVELOPE, open_envelope, signers
 from relaxd.provenance.errors import TrustError
 from relaxd.provenance.keys import PublicKey, Trust, read_public_keys

@@ -4,11 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from relaxd.contract.dims import Dim
-from relaxd.contract.manifest import Manifest
-from relaxd.contract.narrow import QuantizedLayers
-from relaxd.contract.profile import KernelTime, KernelTimes, Profile
-from relaxd.contract.report import (
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.bundle.profile import KernelTime, KernelTimes, Profile
+from relaxd.contract.bundle.report import (
     DimReport,
     Kernel,
     Memory,
@@ -20,9 +18,11 @@ from relaxd.contract.report import (
     TargetReport,
     Tensor,
 )
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.bundle.weights import StoredWeights
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.typed import read_typed
-from relaxd.contract.weights import StoredWeights
 from relaxd.reports.sentences import sentences
 
 

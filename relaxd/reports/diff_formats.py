@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from xml.etree import ElementTree
 
-from relaxd.contract.diff import BuildDiff, Change
-from relaxd.contract.dims import point_text
+from relaxd.contract.bundle.diff import BuildDiff, Change
+from relaxd.contract.dims.dims import point_text
 
 
 def markdown(diff: BuildDiff) -> str:

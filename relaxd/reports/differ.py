@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from relaxd.contract.diff import BuildDiff, Change
-from relaxd.contract.report import DimReport, Kernel, Report
+from relaxd.contract.bundle.diff import BuildDiff, Change
+from relaxd.contract.bundle.report import DimReport, Kernel, Report
 
 _SLOWER = 1.1
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from relaxd.contract.diff import BuildDiff, GateResult
-from relaxd.contract.dims import point_text
+from relaxd.contract.bundle.diff import BuildDiff, GateResult
+from relaxd.contract.dims.dims import point_text
 from relaxd.errors import DeclarationError
 
 _FORM = re.compile(r"\s*(?P<what>[a-z_]+)\s*(?P<sign>[<>])\s*(?P<number>[0-9.e+-]+)\s*(?P<part>%?)")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from relaxd.contract.profile import KernelTime
+from relaxd.contract.bundle.profile import KernelTime
 
 MACHINE = "vm."
 """The prefix of the names of the virtual machine's own functions."""

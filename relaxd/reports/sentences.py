@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from relaxd.contract.names import option_name, quote_name
-from relaxd.contract.numerics import AGREED, Verdict
-from relaxd.contract.profile import KernelTime, Profile
-from relaxd.contract.report import DimReport, NumericsReport
+from relaxd.contract.bundle.numerics import AGREED, Verdict
+from relaxd.contract.bundle.profile import KernelTime, Profile
+from relaxd.contract.bundle.report import DimReport, NumericsReport
+from relaxd.contract.dims.names import option_name, quote_name
 
 MOST = 3
 _MUCH = 0.2

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from relaxd.contract.dims import point_text
-from relaxd.contract.profile import KernelTime, Profile
-from relaxd.contract.report import Report
+from relaxd.contract.bundle.profile import KernelTime, Profile
+from relaxd.contract.bundle.report import Report
+from relaxd.contract.dims.dims import point_text
 from relaxd.errors import BundleError
 
 _PROCESS, _THREAD = 1, 1

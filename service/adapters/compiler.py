@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from compiler.capabilities import Capabilities, capabilities
+from compiler.host.capabilities import Capabilities, capabilities
+from compiler.host.prepare import prepare
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import ChildJob, CompileJob, Event
 from compiler.isolation.starting import Limits
 from compiler.key import Description, action_key, key_of
-from compiler.prepare import prepare
 from compiler.targets import NATIVE, Target, names, registry, resolve
 from compiler.toolchain.objects import Kept
 from compiler.toolchain.versions import pipeline_digest, versions
 from relaxd.contract.action import ActionKey
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.request import CompileRequest
 from service.domain import Kind
 

@@ -26,8 +26,8 @@ from service.api.respond import respond
 from service.api.scopes import authorize
 from service.api.watching import Watch
 from service.bootstrap import Services
-from service.usecases.entering import Gate
 from service.usecases.readiness import Readiness
+from service.usecases.tenants.entering import Gate
 
 CLIENT_CLOSED_REQUEST = 499
 

@@ -15,16 +15,16 @@ from artifacts.errors import NoDump, UnknownAction
 from artifacts.oci import FEATURES, TARGET, bundle_files
 from artifacts.store import Artifacts
 from artifacts.tar import bundle_tar
-from relaxd.contract.manifest import FILENAME
-from relaxd.contract.report import Report
+from relaxd.contract.bundle.manifest import FILENAME
+from relaxd.contract.bundle.report import Report
 from relaxd.reports.trace import trace
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_names import StoreOf, blob_path
 from service.api.scopes import principal_of
 from service.api.wire import Digest
 from service.identity import bundles_of
-from service.usecases.explaining import report_of
-from service.usecases.sharing import flight_key_of
+from service.usecases.builds.explaining import report_of
+from service.usecases.tenants.sharing import flight_key_of
 
 TAR = "application/x-tar"
 

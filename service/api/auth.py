@@ -18,7 +18,7 @@ from service.api.rates import Rates
 from service.api.respond import respond
 from service.errors import DatabaseUnavailable
 from service.identity import Principal
-from service.usecases.entering import Gate
+from service.usecases.tenants.entering import Gate
 
 OPEN = frozenset({"/healthz", "/readyz"})
 LONGEST_CREDENTIAL = 16 << 10

@@ -11,7 +11,7 @@ from service.api.board import Board, Update
 from service.api.context import UseJobs, UsePrincipal
 from service.api.wire import Document, Name
 from service.domain import Brief, Queue
-from service.usecases.overview import Search
+from service.usecases.jobs.overview import Search
 
 HEARTBEAT_S = 10
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from service.api.errors import TooManyRequests
 from service.core import Core
-from service.usecases import tenants
+from service.usecases.tenants import tenants
 
 REMEMBERED_S = 5.0
 BURST_S = 2.0

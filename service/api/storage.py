@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from service.api.context import UsePrincipal, UseServices
 from service.api.wire import Document
 from service.domain import Pin
-from service.usecases import collecting, pinning
+from service.usecases.store import collecting, pinning
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 

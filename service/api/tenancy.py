@@ -19,7 +19,8 @@ from service.identity import (
     Token,
     namespace,
 )
-from service.usecases import deleting, tenants, tokens
+from service.usecases.jobs import deleting
+from service.usecases.tenants import tenants, tokens
 
 router = APIRouter(prefix="/v1", tags=["access"])
 

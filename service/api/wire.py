@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from relaxd.contract.canonical import DIGEST
+from relaxd.contract.dims.grid import MOST_POINTS
 from relaxd.contract.failures import Failure
-from relaxd.contract.grid import MOST_POINTS
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import Build, Event, EventType, Job

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import ENDED, builds, counters
-from service.usecases.fleet import live_workers
+from service.usecases.builds.fleet import live_workers
 
 _LIVE = [state for state in State if not state.terminal]
 _BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)

@@ -11,7 +11,8 @@ from artifacts.errors import StoreError
 from service.core import Core
 from service.db.schema import STORE_BYTES, chores, counters
 from service.usecases import chores as turns
-from service.usecases import counting, pinning
+from service.usecases import counting
+from service.usecases.store import pinning
 
 _COUNTERS = (
     (counting.REMOVED_BYTES, "relaxd_gc_removed_bytes", "Bytes that collections removed."),

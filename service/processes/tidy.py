@@ -10,7 +10,7 @@ from artifacts import checking
 from service.bootstrap import Services, build
 from service.observability import logs
 from service.settings import read_settings
-from service.usecases import collecting
+from service.usecases.store import collecting
 
 
 def collect(data_dir: Path | None, *, dry_run: bool) -> dict[str, Any]:

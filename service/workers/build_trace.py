@@ -10,7 +10,7 @@ from service.core import Core
 from service.domain import Claim
 from service.errors import DatabaseUnavailable
 from service.tracing import Role, Span
-from service.usecases.tracing import ENDING, Origin, describe, origin_of
+from service.usecases.builds.tracing import ENDING, Origin, describe, origin_of
 
 PREPARE = "prepare"
 """The time before the first stage: the look for a cached result, the model's download, the start of

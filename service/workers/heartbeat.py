@@ -12,7 +12,7 @@ from service.core import Core
 from service.db.transaction import Note
 from service.domain import Claim, EventType
 from service.errors import DatabaseUnavailable, StaleClaim
-from service.usecases import reporting
+from service.usecases.builds import reporting
 from service.workers.build_trace import BuildTrace
 
 _TICK_S = 1.0

@@ -9,7 +9,8 @@ from service.core import Core
 from service.domain import Collection
 from service.errors import ChoreTaken, DatabaseUnavailable
 from service.identity import DEFAULT
-from service.usecases import auditing, collecting
+from service.usecases import auditing
+from service.usecases.store import collecting
 
 LOOK_S = 30.0
 

@@ -12,7 +12,8 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 from prometheus_client import start_http_server
 
-from compiler.isolation import cgroups, privileges, zygote
+from compiler.isolation import zygote
+from compiler.isolation.linux import cgroups, privileges
 from service.adapters.celery_doorbell import TASK, queues_of
 from service.bootstrap import Services, build
 from service.observability import logs

@@ -17,7 +17,7 @@ from artifacts.store import BlobStore
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob, InspectJob, StageStarted
 from compiler.isolation.starting import Limits
-from relaxd.contract import profile
+from relaxd.contract.bundle import profile
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
@@ -26,7 +26,8 @@ from service.core import Core
 from service.domain import Artifact, Claim, Kind, Outcome
 from service.errors import DatabaseUnavailable, StaleClaim
 from service.identity import bundles_of
-from service.usecases import attesting, ending, results
+from service.usecases.builds import ending, results
+from service.usecases.store import attesting
 from service.workers.build_trace import BuildTrace
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.patience import Patience, with_database

@@ -17,7 +17,7 @@ from service.core import Core
 from service.domain import Claim, Kind
 from service.errors import DatabaseUnavailable
 from service.observability.metrics import WorkerMetrics
-from service.usecases import answering, claiming, fleet, scheduling, sweeping
+from service.usecases.builds import answering, claiming, fleet, scheduling, sweeping
 from service.workers.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from service.workers.runner import WITHOUT_STORE, Runner
 from service.workers.scratch import Workshop

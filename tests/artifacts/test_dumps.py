@@ -10,7 +10,7 @@ from artifacts.dumps import DUMP, dump_of, publish_dump
 from artifacts.oci import REPOSITORY, bundle_files, publish_bundle
 from artifacts.references import References
 from artifacts.store import Artifacts
-from tests.bundles import fetch
+from tests.support.bundles import fetch
 
 
 @pytest.fixture

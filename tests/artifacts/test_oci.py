@@ -20,7 +20,7 @@ from artifacts.documents import (
 from artifacts.errors import BlobNotFound, InvalidManifest, UnsafeTitle
 from artifacts.oci import IndexEntry, bundle_files, publish_bundle, publish_index
 from relaxd.contract.canonical import digest_of
-from tests.bundles import fetch
+from tests.support.bundles import fetch
 
 FILES = {
     "manifest.json": b"{}",

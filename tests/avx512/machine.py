@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from compiler import targets
-from compiler.isolation import privileges
+from compiler.isolation.linux import privileges
 from compiler.toolchain import zig
 
 BOCHS = "bochs-bin"

@@ -11,10 +11,10 @@ import numpy as np
 from compiler.api import compile_model
 from compiler.targets import Target
 from compiler.verify.emulation import tensors
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
 from tests.avx512 import programs
 from tests.avx512.machine import PROCESSORS
-from tests.models import MODELS, feed_of, path_of, reference
+from tests.support.models.known import MODELS, feed_of, path_of, reference
 
 SHAPES: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "minilm": tuple(

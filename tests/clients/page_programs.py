@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.servers import missing
+from tests.support.servers import missing
 from tools.browser import chromium, site
 from tools.browser.checking import PACKAGE
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from compiler.toolchain import zig
-from tests.servers import missing
+from tests.support.servers import missing
 
 HERE = Path(__file__).parent / "js"
 PACKAGE = Path(__file__).parents[2] / "clients" / "js"

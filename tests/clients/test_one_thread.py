@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from compiler import compile_model
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.small_models import reference
+from tests.support.models.small import reference
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import relaxd
 from benchmarks.llm.files import smollm
 from compiler import compile_model
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.smollm_answers import CAPACITY, DIMS, TOKENS, prompts_for, require_same_tokens
+from tests.support.smollm_answers import CAPACITY, DIMS, TOKENS, prompts_for, require_same_tokens
 
 
 @pytest.mark.long

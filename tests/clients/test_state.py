@@ -15,7 +15,7 @@ from compiler import compile_model
 from relaxd.contract.options import CacheForm
 from relaxd.errors import RelaxdError
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, SIZE, WORDS, fill, grown
+from tests.support.models.decoders import FILLED_DIMS, GROWN_DIMS, SIZE, WORDS, fill, grown
 
 pytestmark = pytest.mark.slow
 

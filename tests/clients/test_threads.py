@@ -10,7 +10,7 @@ import pytest
 
 from compiler import compile_model
 from tests.clients.test_js import HERE, PACKAGE, run_node
-from tests.small_models import encoder, reference
+from tests.support.models.small import encoder, reference
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 import compiler
 from compiler.errors import CompileError
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from tests.compiler.graphs import add_and_divide
 

@@ -16,9 +16,9 @@ from compiler.isolation.messages import Event  # noqa: E402
 from compiler.passes.framework.checks import CheckPasses  # noqa: E402
 from compiler.passes.manager import lower  # noqa: E402
 from compiler.targets import Target  # noqa: E402
-from relaxd.contract.manifest import Manifest  # noqa: E402
-from tests import geometries  # noqa: E402
+from relaxd.contract.bundle.manifest import Manifest  # noqa: E402
 from tests.compiler.building import build  # noqa: E402
+from tests.support import geometries  # noqa: E402
 
 HOST = geometries.host()
 

@@ -4,7 +4,7 @@ import tvm
 from tvm import relax
 
 from compiler.ir.imported import Ranges
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 
 
 def ranges_of(module: tvm.IRModule, *dims: Dim) -> Ranges:

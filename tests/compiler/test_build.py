@@ -7,13 +7,13 @@ import pytest
 
 from compiler import build as builder
 from compiler import targets
-from compiler.capabilities import verification
 from compiler.errors import CompileError, ImportFailed, LoadError, UnknownTarget
-from compiler.ir.model_file import read_model
+from compiler.host.capabilities import verification
+from compiler.ir.files.model_file import read_model
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob, StageStarted
 from compiler.isolation.probe import level as sandbox_level
-from relaxd.contract.manifest import DUMP_START, Manifest
+from relaxd.contract.bundle.manifest import DUMP_START, Manifest
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError

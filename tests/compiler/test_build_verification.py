@@ -18,11 +18,11 @@ from compiler.isolation.messages import CompileJob, Event
 from compiler.isolation.step import run_task
 from compiler.verify import report as verify
 from compiler.verify import sides
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
 from tests.compiler.building import DIMS, QUICK, build, failing, report
 from tests.compiler.graphs import WIDTH, add_and_divide, endless, sigmoid, vanishing
 
@@ -58,8 +58,8 @@ def test_a_library_that_crashes_fails_verify(
     """The bundle is another: its library was replaced by one that crashes as it is opened."""
     from compiler.link import library
     from compiler.toolchain import zig
-    from compiler.verify.inputs import Signature, prepare
-    from compiler.verify.points import points
+    from compiler.verify.inputs.inputs import Signature, prepare
+    from compiler.verify.inputs.points import points
 
     output, manifest, _ = built
     (tmp_path / "crash.c").write_text(
@@ -100,7 +100,7 @@ def test_a_library_that_crashes_fails_verify(
 def test_points_beyond_the_byte_budget_are_listed(
     built: tuple[Path, Manifest, list[Event]], tmp_path: Path
 ) -> None:
-    from compiler.verify.inputs import Signature, prepare
+    from compiler.verify.inputs.inputs import Signature, prepare
 
     manifest = dataclasses.replace(built[1])
     signature = Signature(manifest.inputs, manifest.outputs, manifest.dims, {})
@@ -112,7 +112,7 @@ def test_points_beyond_the_byte_budget_are_listed(
 
 def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) -> None:
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
-    from compiler.verify import npz
+    from compiler.verify.inputs import npz
 
     npz.write(tmp_path / "in", {"x": np.ones((2, WIDTH), np.float32)})
     results = []
@@ -142,7 +142,7 @@ def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) ->
 def test_a_reference_that_cannot_be_had_is_said_so(
     built: tuple[Path, Manifest, list[Event]], tmp_path: Path
 ) -> None:
-    from compiler.verify.inputs import Signature, prepare
+    from compiler.verify.inputs.inputs import Signature, prepare
 
     (tmp_path / "m.onnx").write_bytes(b"nonsense")
     manifest = built[1]
@@ -259,7 +259,7 @@ def _verify(
     bundle: Path, model: onnx.ModelProto, folder: Path, options: CompileOptions
 ) -> dict[str, Any]:
     """What verification makes of a bundle beside another model."""
-    from compiler.verify.inputs import Signature, prepare
+    from compiler.verify.inputs.inputs import Signature, prepare
 
     onnx.save(model, folder / "beside.onnx")
     manifest = read_manifest(bundle)

@@ -20,13 +20,13 @@ from compiler.link.standalone import FUNCTIONS
 from compiler.targets import Runtime, Target
 from compiler.targets.architectures import ARCHITECTURES
 from compiler.verify.emulation import emulator
-from relaxd.contract.manifest import HELPERS, Manifest
+from relaxd.contract.bundle.manifest import HELPERS, Manifest
 from relaxd.contract.options import CompileOptions, Flavour
 from relaxd.contract.request import CompileRequest
-from tests.binaries import code_of, expected_machine, machine_of
 from tests.compiler.graphs import add_and_divide, sorting
-from tests.emulated import needs_c_library, with_c_library
-from tests.servers import missing
+from tests.support.binaries import code_of, expected_machine, machine_of
+from tests.support.emulated import needs_c_library, with_c_library
+from tests.support.servers import missing
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,10 @@ from tvm import relax  # noqa: E402
 import relaxd  # noqa: E402
 from compiler import compile_model, targets  # noqa: E402
 from relaxd.errors import ExecutionError, InputError  # noqa: E402
-from relaxd.loader.devices import probe  # noqa: E402
-from tests import models, wgsl  # noqa: E402
-from tests.small_models import WIDTH, mask, perceptron, reference  # noqa: E402
+from relaxd.loader.machine.devices import probe  # noqa: E402
+from tests.support import wgsl  # noqa: E402
+from tests.support.models import known  # noqa: E402
+from tests.support.models.small import WIDTH, mask, perceptron, reference  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -191,9 +192,9 @@ def test_one_library_is_right_at_every_size(where, tmp_path):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["minilm", "resnet50", "llama"])
 def test_real_models_match_the_reference(name, tmp_path):
-    target, model = cuda_target(), models.MODELS[name]
+    target, model = cuda_target(), known.MODELS[name]
     manifest = compile_model(
-        models.path_of(name),
+        known.path_of(name),
         output=tmp_path / "out",
         target=target,
         dims=model.dims,
@@ -201,7 +202,7 @@ def test_real_models_match_the_reference(name, tmp_path):
     )
     loaded = relaxd.load(tmp_path / "out")
     for dims in model.shapes:
-        feed = models.feed_of(name, dims)
+        feed = known.feed_of(name, dims)
         got = loaded.run({spec.name: feed[spec.name] for spec in manifest.inputs})
-        for output, want in models.reference(name, feed).items():
+        for output, want in known.reference(name, feed).items():
             np.testing.assert_allclose(got[output], want, rtol=1e-3, atol=1e-3)

@@ -14,15 +14,15 @@ import relaxd
 from compiler import compile_model
 from compiler.errors import ImportFailed
 from compiler.ir import import_model
-from compiler.ir.signature import ANONYMOUS
-from relaxd.contract import names
-from relaxd.contract.dims import Dim
-from relaxd.contract.manifest import LoadContract, Manifest
-from relaxd.contract.names import quote_name
+from compiler.ir.graph.signature import ANONYMOUS
+from relaxd.contract.bundle.manifest import LoadContract, Manifest
+from relaxd.contract.dims import names
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.names import quote_name
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import InputError
-from relaxd.loader.binding import Binding
+from relaxd.loader.tensors.binding import Binding
 from tests.compiler.ir.onnx.running import session_of
 
 PAIRS = {

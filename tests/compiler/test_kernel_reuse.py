@@ -15,12 +15,12 @@ from onnx import numpy_helper
 
 import relaxd
 from compiler import api
-from compiler.__main__ import _places
 from compiler.build import build
 from compiler.errors import CompileError
 from compiler.isolation.child import run_child
+from compiler.isolation.linux.visible_paths import runs_code
 from compiler.isolation.messages import CompileJob, Event, Log, Progress
-from compiler.isolation.places import runs_code
+from compiler.process.__main__ import _places
 from compiler.toolchain import zig
 from compiler.toolchain.objects import KERNELS_MB, Kept
 from relaxd.contract.options import Flavour

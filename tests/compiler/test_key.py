@@ -128,8 +128,8 @@ def change_a_byte(path: Path) -> None:
         "compiler/verify/emulation/engine.mjs",
         "compiler/verify/emulation/board.ld",
         "compiler/verify/emulation/page.html",
-        "relaxd/contract/dims.py",
-        "relaxd/loader/binding.py",
+        "relaxd/contract/dims/dims.py",
+        "relaxd/loader/tensors/binding.py",
         "relaxd/errors.py",
     ],
 )

@@ -18,7 +18,7 @@ from relaxd.contract.options import Calibration, Precision, PrecisionOver, Weigh
 from relaxd.contract.request import CompileRequest
 from relaxd.provenance.errors import TrustError
 from relaxd.provenance.statement import Subjects, provenance
-from tests.small_models import perceptron
+from tests.support.models.small import perceptron
 
 TARGET = "x86-64-v3"
 

@@ -14,10 +14,10 @@ from compiler.isolation.messages import CompileJob
 from relaxd.contract.options import CompileOptions, Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import LoadContractError
-from relaxd.loader.bundle import read_manifest
-from relaxd.loader.check import check_contract
-from relaxd.loader.devices import Driver, probe
-from relaxd.loader.host import this_host
+from relaxd.loader.bundles.bundle import read_manifest
+from relaxd.loader.machine.check import check_contract
+from relaxd.loader.machine.devices import Driver, probe
+from relaxd.loader.machine.host import this_host
 from tests.compiler.graphs import add_and_divide
 
 _PROGRAM = """

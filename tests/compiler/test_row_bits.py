@@ -8,9 +8,9 @@ import pytest
 
 import relaxd
 from relaxd.loader.model import Model
-from tests.geometries import NAMES, NATIVE, builds_for
-from tests.gguf_files import WORDS
-from tests.invariant_models import LONGEST, MOST, quantized_decoder
+from tests.support.geometries import NAMES, NATIVE, builds_for
+from tests.support.models.gguf_files import WORDS
+from tests.support.models.invariants import LONGEST, MOST, quantized_decoder
 
 LENGTH = 280
 TEXTS = np.random.default_rng(5).integers(0, WORDS, (8, LONGEST))

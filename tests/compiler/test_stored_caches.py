@@ -14,19 +14,19 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import te
 
 from compiler.errors import ImportFailed, VerifyError
-from compiler.ir import extents as ex
 from compiler.ir import import_model
-from compiler.ir.ops import caches
+from compiler.ir.ops.shape import caches
+from compiler.ir.shapes import extents as ex
 from compiler.tir import byte_rows
-from relaxd.contract.byte_rows import SCALE_BYTES
+from relaxd.contract.bundle.byte_rows import SCALE_BYTES
+from relaxd.contract.bundle.state import State
 from relaxd.contract.options import CacheForm, CompileOptions, Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.state import State
 from relaxd.errors import BundleError
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
 from relaxd.loader.report import report_of
 from tests.compiler.building import build, failing, report
-from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, WIDTH, fill, grown
+from tests.support.models.decoders import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, WIDTH, fill, grown
 
 STORED = CompileOptions(state=StateForm.LIFTED, cache=CacheForm.FLOAT16, profile=False)
 
@@ -147,7 +147,7 @@ def test_a_scale_that_is_wrong_is_found_out(
 ) -> None:
     """One part in a hundred, beside numbers that are rounded to one in 127 of the greatest."""
     from compiler import build as builder
-    from compiler.ir.ops import rounded_rows
+    from compiler.ir.ops.shape import rounded_rows
     from compiler.isolation.messages import CompileJob
 
     held, wrong = byte_rows.bytes_of, te.const(1.01, "float32")

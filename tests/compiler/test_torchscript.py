@@ -11,7 +11,7 @@ import pytest
 
 from compiler.api import compile_model
 from compiler.errors import LoadError
-from compiler.ir.model_file import LoadedScript, open_model
+from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import FamiliesJob
 from relaxd.contract.request import CompileRequest

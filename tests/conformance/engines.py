@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.ir.draws import SEED
-from compiler.ir.onnx.item_names import joined, parted
+from compiler.ir.graph.draws import SEED
+from compiler.ir.onnx.model.item_names import joined, parted
 from compiler.isolation.messages import CompileJob
 from compiler.verify.reference import onnx as reference
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import Model, load
-from tests import geometries
 from tests.conformance import exact, laws
 from tests.conformance.cases import Case
 from tests.conformance.modes import Mode, request
 from tests.conformance.outcomes import Outcome
+from tests.support import geometries
 
 Ran = tuple[Outcome, str]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.onnx.model.dtypes import CARRIED
 from relaxd.contract.request import CompileRequest
 from tests.conformance.cases import Case
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tests import models
 from tests.cuda_emulator import machine
+from tests.support.models import known
 
 TOLERANCE = 1e-3
-SHAPES: dict[str, models.Shapes] = {
+SHAPES: dict[str, known.Shapes] = {
     "minilm": ({"batch": 1, "seq": 1}, {"batch": 1, "seq": 7}, {"batch": 2, "seq": 13}),
     "resnet50": ({"batch": 1},),
     "llama": ({"batch": 1, "seq": 1}, {"batch": 1, "seq": 7}, {"batch": 3, "seq": 11}),
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _wrong(name: str, order: int, target: str, folder: Path) -> bool:
-    model, shapes = models.MODELS[name], SHAPES[name]
+    model, shapes = known.MODELS[name], SHAPES[name]
     request: dict[str, Any] = {
         "target": target,
         "dims": dict(model.dims),
@@ -54,13 +54,13 @@ def _wrong(name: str, order: int, target: str, folder: Path) -> bool:
         "consts": dict(model.consts) or None,
         "options": {"verify": False, "profile": False},
     }
-    feeds = [models.feed_of(name, dims) for dims in shapes]
-    outcome = machine.run(models.path_of(name), feeds, folder, request, order)
+    feeds = [known.feed_of(name, dims) for dims in shapes]
+    outcome = machine.run(known.path_of(name), feeds, folder, request, order)
     if outcome.error:
         print(f"| {name} | | {order} | {outcome.complaints or outcome.error.splitlines()[-1]} |")
         return True
     differences = [
-        _difference(outputs, models.reference(name, feed))
+        _difference(outputs, known.reference(name, feed))
         for feed, outputs in zip(feeds, outcome.outputs, strict=True)
     ]
     for dims, difference in zip(shapes, differences, strict=True):

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.models import package_model
-from tests.small_models import convolutions, perceptron
+from tests.support.models.known import package_model
+from tests.support.models.small import convolutions, perceptron
 
 WIDTH = 8
 

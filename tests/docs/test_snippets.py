@@ -19,7 +19,7 @@ from service.adapters.oidc import read_issuers
 from tests.docs import blocks, models, static, story
 from tests.docs.blocks import PAGES, ROOT, Block, Kind
 from tests.e2e.deployment import Deployment
-from tests.servers import missing
+from tests.support.servers import missing
 
 pytestmark = pytest.mark.slow
 
@@ -149,7 +149,7 @@ def test_blocks_and_what_is_said_about_them(tmp_path: Path) -> None:
         "  ```console\n  $ relaxd compile a.onnx \\\n      --speed 9\n  error: 9\n"
         "  $ make all\n  ```\n"
         "```python\nx =\n```\n```json\n{\n```\n"
-        "<!-- snippet: from tests/small_models.py -->\n```python\nWIDTH = 33\n```\n"
+        "<!-- snippet: from tests/support/models/small.py -->\n```python\nWIDTH = 33\n```\n"
     )
     results = list(blocks_of_text(tmp_path, text))
     shell, console, *_ = results

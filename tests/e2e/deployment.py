@@ -13,8 +13,8 @@ import httpx
 import psutil
 
 from relaxd.client import Client
-from tests import plain_http
 from tests.service.servers import TIED
+from tests.support import plain_http
 
 ROOT = Path(__file__).parent.parent.parent
 START_S = 60
@@ -143,7 +143,9 @@ class Deployment:
 
     def compiling(self) -> list[psutil.Process]:
         """The processes that compile right now: forks of the workers' zygotes."""
-        forks = [process for process in self.tree() if _runs(process, "-m", "compiler.zygote")]
+        forks = [
+            process for process in self.tree() if _runs(process, "-m", "compiler.process.zygote")
+        ]
         pids = {process.pid for process in forks}
         # The zygotes themselves are children of workers, not of each other.
         zygotes = {process.pid for process in forks if _parent(process) not in pids}

@@ -9,8 +9,8 @@ import pytest
 
 import relaxd
 from compiler.verify.emulation import browser as headless
-from tests.servers import missing
-from tests.small_models import WIDTH, perceptron, reference
+from tests.support.models.small import WIDTH, perceptron, reference
+from tests.support.servers import missing
 from tools.browser import chromium
 from tools.browser.checking import Point, origins, plan, watch
 

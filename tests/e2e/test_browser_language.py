@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 
 import relaxd
 from benchmarks.llm.files import smollm
-from tests.browser import SHOTS
-from tests.servers import missing
-from tests.smollm_answers import CAPACITY, DIMS, TOKENS, prompts_for, require_same_tokens
+from tests.support.browser import SHOTS
+from tests.support.servers import missing
+from tests.support.smollm_answers import CAPACITY, DIMS, TOKENS, prompts_for, require_same_tokens
 from tools.browser import chromium
 from tools.browser.checking import origins
 from tools.browser.language import WRITING, plan, watch

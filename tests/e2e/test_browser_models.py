@@ -4,7 +4,7 @@ Runtime at five shapes each.
 
 import pytest
 
-from tests.servers import missing
+from tests.support.servers import missing
 from tools.browser import chromium
 from tools.browser.models import check_models
 

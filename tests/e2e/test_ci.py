@@ -21,7 +21,7 @@ from onnx import numpy_helper
 
 from relaxd.client.baselines import tag_of
 from tests.e2e.deployment import ROOT, Deployment
-from tests.small_models import perceptron
+from tests.support.models.small import perceptron
 
 pytestmark = [
     pytest.mark.slow,

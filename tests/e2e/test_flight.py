@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import plain_http
 from tests.e2e import graphs
 from tests.e2e.deployment import Deployment
+from tests.support import plain_http
 
 pytestmark = pytest.mark.slow
 

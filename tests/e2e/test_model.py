@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.deployment import Deployment
-from tests.models import MODELS, feed_of, path_of, reference
+from tests.support.models.known import MODELS, feed_of, path_of, reference
 
 pytestmark = pytest.mark.slow
 scaled = pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import browser, check, open_page
 from tests.e2e import graphs
 from tests.e2e.deployment import Deployment
+from tests.support.browser import browser, check, open_page
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from relaxd.errors import RelaxdError
-from tests import plain_http
 from tests.e2e import graphs
 from tests.e2e.deployment import Deployment
+from tests.support import plain_http
 
 # What is refused is the same in either form of the service.
 pytestmark = pytest.mark.parametrize("service", ["embedded"], indirect=True)

@@ -17,7 +17,7 @@ from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
 from tests.fuzz.shrink import shrink
 from tests.fuzz.tally import Tally
-from tests.geometries import NAMES, NATIVE
+from tests.support.geometries import NAMES, NATIVE
 
 KEPT_CASES = Path(".fuzz")
 OPTIMISED = 10

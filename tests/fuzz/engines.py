@@ -18,7 +18,7 @@ from relaxd.errors import RelaxdError
 from relaxd.loader.model import load
 from tests.fuzz.case import Array, Case
 from tests.fuzz.front import Front
-from tests.geometries import builds_for
+from tests.support.geometries import builds_for
 
 Outputs = list[Array]
 _OPTIONS = {"verify": False, "profile": False}

@@ -9,7 +9,8 @@ from unittest import mock
 
 import tvm
 
-from compiler import build, entry
+from compiler import build
+from compiler.frontend import entry
 from compiler.passes import manager
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.observers import Observer

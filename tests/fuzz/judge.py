@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from compiler.verify.tolerance import compare, tolerance_of
+from compiler.verify.judge.tolerance import compare, tolerance_of
 from tests.fuzz.case import Array, Case
 from tests.fuzz.child import Child, Died
 from tests.fuzz.engines import Failed, Outputs, Question

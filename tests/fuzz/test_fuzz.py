@@ -22,7 +22,7 @@ from tests.fuzz.front import Front
 from tests.fuzz.generate import generate
 from tests.fuzz.judge import Judge, Judgement, Verdict
 from tests.fuzz.shrink import shrink
-from tests.geometries import NAMES, builds_for
+from tests.support.geometries import NAMES, builds_for
 
 pytestmark = pytest.mark.slow
 

@@ -20,11 +20,11 @@ from tvm import relax, te, tirx
 from compiler import targets
 from compiler.bundle import weights
 from compiler.link.library import link_objects
-from compiler.passes.graph.add_release import AddRelease
+from compiler.passes.memory.add_release import AddRelease
 from compiler.runtimes.threads import threads
-from relaxd.contract.manifest import FILENAME, FileEntry, LoadContract, Manifest
-from relaxd.contract.tensors import STORAGE
-from tests import declared
+from relaxd.contract.bundle.manifest import FILENAME, FileEntry, LoadContract, Manifest
+from relaxd.contract.dims.tensors import STORAGE
+from tests.support import declared
 
 HOST = targets.resolve("native")
 RUNTIME = Path(tvm.__file__).parent / "lib"

@@ -22,7 +22,7 @@ from fastapi.testclient import TestClient
 from google.protobuf import text_format
 from tritonclient.utils import InferenceServerException
 
-from tests.servers import free_port, until
+from tests.support.servers import free_port, until
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/howto/serving-frameworks.md", "docs/howto/serving-kserve.md")

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.e2e.graphs import dense
-from tests.small_models import convolutions, decoder, mask, perceptron
+from tests.support.models.small import convolutions, decoder, mask, perceptron
 
 FLOAT = TensorProto.FLOAT
 ODD_NUMBERS = (-1, 0, 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from compiler import __main__ as child
 from compiler.isolation import output, sandbox
 from compiler.isolation.messages import ChildJob, CompileJob, Failed, StageStarted, Succeeded
+from compiler.process import __main__ as child
 from relaxd.contract.states import Stage
 from tests.service.fakes import write_bundle
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 # TVM's function interface imports torch wherever it is installed.
 sys.modules.setdefault("torch", None)
 
-from compiler.isolation import privileges  # noqa: E402
+from compiler.isolation.linux import privileges  # noqa: E402
 from service import bootstrap  # noqa: E402
 from service.adapters.compiler import ChildCompiler  # noqa: E402
 from service.core import Compiler  # noqa: E402

@@ -26,11 +26,12 @@ from service.db.upgrade import upgrade
 from service.errors import UnknownModel, UnknownPin
 from service.jobs import Jobs
 from service.settings import Settings
-from service.usecases import claiming, collecting, pinning
+from service.usecases.builds import claiming
+from service.usecases.store import collecting, pinning
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
-from tests.interleaving import Interleaving, Pausing, PausingObstore
 from tests.service.fakes import FakeCompiler, FakeDoorbell
+from tests.support.interleaving import Interleaving, Pausing, PausingObstore
 
 GRACE_S = 4000
 RETENTION_S = 2000

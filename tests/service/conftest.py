@@ -18,7 +18,7 @@ from service.db.engine import Database
 from service.domain import Claim
 from service.jobs import Jobs
 from service.settings import Settings
-from service.usecases import claiming
+from service.usecases.builds import claiming
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests.service import tables

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.capabilities import Capabilities
 from compiler.errors import VerifyError
+from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
 from compiler.targets import Target, registry, resolve
 from compiler.toolchain.objects import Kept
 from relaxd.contract.action import ActionKey
-from relaxd.contract.manifest import (
+from relaxd.contract.bundle.manifest import (
     DUMP_START,
     REPRODUCER_START,
     FileEntry,

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from service.identity import Scope
-from service.usecases import tokens
+from service.usecases.tenants import tokens
 from tests.service.issuer import AUDIENCE, EC, RSA, Served, public, serving
 from tests.service.tenancy import OPERATOR, House, house
 

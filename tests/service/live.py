@@ -32,12 +32,12 @@ from service.domain import Kind
 from service.jobs import Jobs
 from service.settings import Settings
 from service.tracing import NO_TRACER, Tracer
-from service.usecases import claiming, fleet
+from service.usecases.builds import claiming, fleet
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
-from tests import plain_http
 from tests.service.fakes import FakeCompiler
 from tests.service.tables import copy_sqlite
+from tests.support import plain_http
 
 MODEL = b"a model"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import redis
 
-from tests.servers import TIED, Server, free_port, missing, running
+from tests.support.servers import TIED, Server, free_port, missing, running
 
 DEBIAN = "on Debian: apt-get install redis-server postgresql"
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 
 from service.identity import DEFAULT, Scope
-from service.usecases import tenants, tokens
-from tests import plain_http
+from service.usecases.tenants import tenants, tokens
 from tests.service.live import Live, live
+from tests.support import plain_http
 
 OPERATOR = "the operator's"
 

@@ -17,7 +17,8 @@ from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.jobs import Jobs
 from service.settings import Settings
-from service.usecases import claiming, collecting
+from service.usecases.builds import claiming
+from service.usecases.store import collecting
 from tests.service.fakes import FakeDoorbell
 from tests.service.servers import _postgres_programs, fresh_database
 

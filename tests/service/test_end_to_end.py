@@ -9,7 +9,7 @@ import relaxd
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import EventType
-from tests.bundles import fetch
+from tests.support.bundles import fetch
 
 pytestmark = pytest.mark.slow
 

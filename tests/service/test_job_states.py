@@ -22,7 +22,7 @@ from service.domain import Artifact, Claim, EventType, Outcome, job_state
 from service.errors import StaleClaim
 from service.jobs import Jobs
 from service.settings import Settings
-from service.usecases import claiming, ending, reporting, sweeping
+from service.usecases.builds import claiming, ending, reporting, sweeping
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell, write_bundle
 from tests.service.tables import copy_sqlite
 

@@ -23,7 +23,7 @@ from service import bootstrap
 from service.adapters.opentelemetry_traces import OpenTelemetryTracer
 from service.errors import TracesUnavailable
 from service.settings import Settings
-from service.usecases import claiming, sweeping
+from service.usecases.builds import claiming, sweeping
 from service.workers.build_trace import BuildTrace
 from tests.service.live import Live, live
 

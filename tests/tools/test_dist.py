@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from compiler import compile_model
-from tests.small_models import WIDTH, perceptron
+from tests.support.models.small import WIDTH, perceptron
 from tools import dist
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tests.models import package_model
+from tests.support.models.known import package_model
 
 
 class Transformer(nn.Module):

@@ -53,7 +53,8 @@ class Case:
     draw: the exclusive upper bound of the integers drawn for an input; others are 0 or 1.
     rounds: whether it quantizes activations, which makes steps of small differences.
     needs: the package without which there is no file; none where the environment has all of them.
-    target: what the library is for, which this machine runs; or a geometry of `tests.geometries`.
+    target: what the library is for, which this machine runs; or a geometry of
+    `tests.support.geometries`.
     """
 
     name: str

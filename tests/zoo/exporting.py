@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.models import cache
+from tests.support.models.known import cache
 from tests.zoo.case import Case, Exporter, Sizes
 
 if TYPE_CHECKING:

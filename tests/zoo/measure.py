@@ -122,11 +122,11 @@ def compare(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed
 
 
 def _compile(case: Case, path: Path, output: Path) -> None:
-    """Compile as a user does; for a geometry of `tests.geometries` in this process."""
+    """Compile as a user does; for a geometry of `tests.support.geometries` in this process."""
     from compiler import compile_model
     from compiler.isolation.messages import CompileJob
     from relaxd.contract.request import CompileRequest
-    from tests.geometries import GEOMETRIES, NATIVE, build_at
+    from tests.support.geometries import GEOMETRIES, NATIVE, build_at
 
     declared = case.request()
     if case.target not in GEOMETRIES:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.models import package_model
+from tests.support.models.known import package_model
 from tests.zoo.case import Case, Feed, Sizes, sizes
 from tests.zoo.exporting import Program, both
 from tests.zoo.pages import print_pages
@@ -20,7 +20,7 @@ def minilm() -> Program:
     """all-MiniLM-L6-v2 with its trained weights."""
     import torch
 
-    from tests.exports import minilm_module
+    from tests.support.exports import minilm_module
 
     names = ("input_ids", "attention_mask", "token_type_ids")
     ids = torch.ones(2, 9, dtype=torch.int64)
@@ -37,7 +37,7 @@ def resnet50() -> Program:
     """ResNet-50 with the batch, the height and the width of its images open."""
     import torch
 
-    from tests.exports import resnet50_module
+    from tests.support.exports import resnet50_module
 
     axes = {"pixel_values": {0: "batch", 2: "height", 3: "width"}}
     return Program(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from tests.models import package_model
+from tests.support.models.known import package_model
 from tests.zoo.case import Case, Feed, Sizes, sizes
 from tests.zoo.pages import print_pages
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from tests.models import MODELS
+from tests.support.models.known import MODELS
 from tools.browser import chromium
 from tools.browser.models import check_models
 

@@ -8,7 +8,7 @@ from typing import Any
 from playwright.sync_api import Page
 
 import relaxd
-from tests.models import MODELS, feed_of, path_of, reference
+from tests.support.models.known import MODELS, feed_of, path_of, reference
 from tools.browser.checking import Point, Seen, origins, plan, watch
 from tools.demo import wait_finished
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import relaxd
 from relaxd.client import Client
-from tests.models import MODELS, feed_of, path_of, reference
+from tests.support.models.known import MODELS, feed_of, path_of, reference
 from tools.images.deployment import Deployment
 
 URL = "http://127.0.0.1:8484"

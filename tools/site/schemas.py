@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from relaxd.contract.profile import Profile
-from relaxd.contract.report import Report
+from relaxd.contract.bundle.profile import Profile
+from relaxd.contract.bundle.report import Report
 from tools.site.tables import table
 
 _DOCUMENTS = {"report": Report, "profile": Profile}

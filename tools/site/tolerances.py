@@ -1,6 +1,6 @@
 """The reference of tolerances, from those that verification compares by."""
 
-from compiler.verify.tolerance import MOST, known_tolerances
+from compiler.verify.judge.tolerance import MOST, known_tolerances
 from tools.site.tables import table
 
 _FORMULA = """\

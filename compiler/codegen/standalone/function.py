@@ -23,7 +23,7 @@ from compiler.passes.lower.functions.c_interface import filled
 from compiler.tir.c_text import expression, identifier, quoted
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import ANY, OF_TENSORS, Range
-from relaxd.contract.names import with_names
+from relaxd.contract.dims.names import with_names
 
 SHAPE_READS = ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape")
 """What reads extents from a tensor."""

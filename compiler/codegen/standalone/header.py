@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from compiler.codegen.standalone.source import Signature
-from relaxd.contract.names import UNPRINTABLE
-from relaxd.contract.tensors import TensorSpec, storage_of
+from relaxd.contract.dims.names import UNPRINTABLE
+from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 _INTERFACE = Path(__file__).with_name("interface.h")
 _FUNCTIONS = Path(__file__).with_name("functions.h")

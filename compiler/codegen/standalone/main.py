@@ -15,8 +15,8 @@ from compiler.codegen.standalone.values import TensorValue, tensors_in
 from compiler.tir import ranges
 from compiler.tir.c_text import axis_expression, element_bytes
 from compiler.tir.exprs import op_name
-from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec
 
 _ALIASES = ("relax.reshape",)
 

@@ -11,8 +11,8 @@ from compiler.codegen.standalone.main import Main, bound_dims, main_function
 from compiler.codegen.standalone.model import Driver, c_type
 from compiler.passes.lower.functions.c_interface import Kernel, Task, take_symbol
 from compiler.tir.c_text import element_bytes, quoted
-from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import TensorSpec, storage_of
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 _FOLDER = Path(__file__).parent
 _EMBEDDED = """static const _Alignas(64) uint8_t rd_weights[] = {

@@ -13,7 +13,7 @@ from compiler.tir.c_text import (
     element_bytes,
     identifier,
 )
-from relaxd.contract.tensors import TensorSpec, storage_of
+from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 _FOLDER = Path(__file__).parent / "phones"
 _FILES = {

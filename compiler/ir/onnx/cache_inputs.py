@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from compiler.ir.builder import Builder
 from compiler.ir.caches import CacheUse
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
 from compiler.ir.onnx.indices import PASS_THROUGH
 from compiler.ir.onnx.node import Node
-from compiler.ir.symbols import axis_of
-from relaxd.contract.axes import Axis
-from relaxd.contract.state import Part
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.symbols import axis_of
+from relaxd.contract.bundle.state import Part
+from relaxd.contract.dims.axes import Axis
 
 _COUNTING = PASS_THROUGH | {"ReduceSum", "Sub"}
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
-from compiler.ir.ops.scores import PostTransform
-from compiler.ir.values import Value
+from compiler.ir.ops.ml.scores import PostTransform
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
 
 DOMAIN = "ai.onnx.ml"
 

@@ -10,10 +10,10 @@ from functools import cache
 import onnx
 from onnx import defs
 
-from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.graph.values import Known, Tensor
+from compiler.ir.onnx.model.dtypes import CARRIED
 from compiler.ir.onnx.node import Node
-from compiler.ir.ops.narrow import is_narrow
-from compiler.ir.values import Known, Tensor
+from compiler.ir.ops.quantized.small_types import is_narrow
 
 _DOMAINS = ("", "ai.onnx")
 _CODES: dict[str, int] = dict(onnx.TensorProto.DataType.items())

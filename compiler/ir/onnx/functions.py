@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import defs
 
-from compiler.ir.onnx.lists import Content, Items, Stacked
+from compiler.ir.onnx.model.lists import Content, Items, Stacked
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.scope import Model

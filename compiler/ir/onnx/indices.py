@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.index_bounds import Limit, without_coordinates
-from compiler.ir.limits import end_of
-from compiler.ir.values import Known
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.index_bounds import Limit, without_coordinates
+from compiler.ir.shapes.limits import end_of
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.node import Node

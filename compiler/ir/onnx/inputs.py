@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import onnx
 
 from compiler.errors import ImportFailed
-from compiler.ir.onnx.dtypes import CARRIED, DTYPES, name_of
-from compiler.ir.onnx.item_names import item_name, items_of
-from compiler.ir.onnx.lists import Content, Items
-from compiler.ir.signature import FileInput
-from compiler.ir.values import Known, Tensor
+from compiler.ir.graph.signature import FileInput
+from compiler.ir.graph.values import Known, Tensor
+from compiler.ir.onnx.model.dtypes import CARRIED, DTYPES, name_of
+from compiler.ir.onnx.model.item_names import item_name, items_of
+from compiler.ir.onnx.model.lists import Content, Items
 from relaxd.contract.request import CompileRequest
 
 

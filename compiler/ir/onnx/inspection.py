@@ -7,8 +7,8 @@ from typing import Any
 import onnx
 
 from compiler.errors import CompileError
+from compiler.ir.files.node_labels import label_of, op_of
 from compiler.ir.imported import Imported
-from compiler.ir.node_labels import label_of, op_of
 from compiler.ir.onnx import operators  # noqa: F401  fills the registry
 from compiler.ir.onnx.reader import read
 from compiler.ir.onnx.support import lacks

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent, spelled
-from compiler.ir.index_bounds import USUAL
-from compiler.ir.node_errors import NodeErrors
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.node_errors import NodeErrors
+from compiler.ir.graph.origins import Origins
+from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.onnx.indices import limit_values
-from compiler.ir.onnx.lists import Content, Items, Stacked
-from compiler.ir.origins import Origins
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.onnx.model.lists import Content, Items, Stacked
+from compiler.ir.shapes.extents import Extent, spelled
+from compiler.ir.shapes.index_bounds import USUAL
 
 if TYPE_CHECKING:
     from compiler.ir.onnx.scope import Scope

@@ -10,34 +10,34 @@ import numpy as np
 import onnx
 
 from compiler.errors import ImportFailed
-from compiler.ir.builder import Builder
 from compiler.ir.caches import merged
-from compiler.ir.draws import SEED
-from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.draws import SEED
+from compiler.ir.graph.output import close, finish
+from compiler.ir.graph.parameters import parameters_of
+from compiler.ir.graph.signature import FileInput, check_names, declare, specs_of
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.imported import Imported
-from compiler.ir.index_bounds import collect
 from compiler.ir.onnx import (
     indices,
     operators,  # noqa: F401  fills the registry
     support,
 )
-from compiler.ir.onnx.block_products import has_blocks, layers_of, set_level
-from compiler.ir.onnx.expansions import without_calls
 from compiler.ir.onnx.inputs import formals_of
-from compiler.ir.onnx.item_names import item_name
-from compiler.ir.onnx.lists import Items, Stacked
-from compiler.ir.onnx.products import Narrowing, products_of
-from compiler.ir.onnx.row_products import RowProducts
+from compiler.ir.onnx.model.expansions import without_calls
+from compiler.ir.onnx.model.item_names import item_name
+from compiler.ir.onnx.model.kv_cache import lifted
+from compiler.ir.onnx.model.lists import Items, Stacked
+from compiler.ir.onnx.model.walking import walk
+from compiler.ir.onnx.model.weights import file_weights
+from compiler.ir.onnx.quantize.block_matmuls import has_blocks, layers_of, set_level
+from compiler.ir.onnx.quantize.matmuls import Narrowing, products_of
+from compiler.ir.onnx.quantize.row_matmuls import RowProducts
 from compiler.ir.onnx.scope import Model, Scope
-from compiler.ir.onnx.state import lifted
-from compiler.ir.onnx.walking import walk
-from compiler.ir.onnx.weights import file_weights
-from compiler.ir.output import close, finish
-from compiler.ir.parameters import parameters_of
-from compiler.ir.signature import FileInput, check_names, declare, specs_of
-from compiler.ir.symbols import extent_of
-from compiler.ir.values import Known, Value
+from compiler.ir.shapes.facts import Facts
+from compiler.ir.shapes.index_bounds import collect
+from compiler.ir.shapes.symbols import extent_of
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Calibration, Precision, StateForm, WeightForm
 from relaxd.contract.request import CompileRequest

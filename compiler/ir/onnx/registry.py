@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from compiler.ir.builder import Builder
-from compiler.ir.onnx.lists import Content
+from compiler.ir.graph.builder import Builder
+from compiler.ir.onnx.model.lists import Content
 from compiler.ir.onnx.node import Node
 
 Result: TypeAlias = "Content | Sequence[Content | None]"

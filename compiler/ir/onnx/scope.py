@@ -13,16 +13,16 @@ import onnx
 from onnx import numpy_helper
 
 from compiler.errors import ImportFailed, summary
-from compiler.ir.builder import Builder
 from compiler.ir.caches import CacheUse
-from compiler.ir.index_bounds import Limit
-from compiler.ir.onnx import element_types, narrow, registry
-from compiler.ir.onnx.dtypes import CARRIED, name_of
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.signature import check_rank
+from compiler.ir.graph.values import Known, Tensor, Value
+from compiler.ir.onnx import element_types, registry, small_types
 from compiler.ir.onnx.functions import function_of
-from compiler.ir.onnx.lists import Content, Items, Stacked
+from compiler.ir.onnx.model.dtypes import CARRIED, name_of
+from compiler.ir.onnx.model.lists import Content, Items, Stacked
 from compiler.ir.onnx.node import Node, describe
-from compiler.ir.signature import check_rank
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.shapes.index_bounds import Limit
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Scope:
         with node.naming_errors():
             element_types.check(node)
             if handler is not None:
-                outputs = narrow.run(handler, self.builder, node)
+                outputs = small_types.run(handler, self.builder, node)
             else:
                 outputs = self._call(proto, node, attributes)
         if self.model.trace is not None:
@@ -230,12 +230,12 @@ class Scope:
         inner.load_initializers(graph)
         inner.values.update(
             {
-                formal.name: narrow.entering(formal, value)
+                formal.name: small_types.entering(formal, value)
                 for formal, value in zip(graph.input, inputs, strict=False)
             }
         )
         inner.run(graph.node)
-        return [narrow.leaving(output, inner.lookup(output.name)) for output in graph.output]
+        return [small_types.leaving(output, inner.lookup(output.name)) for output in graph.output]
 
 
 def _closed(proto: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:

@@ -8,9 +8,9 @@ import onnx
 from onnx import defs
 
 from compiler.errors import ImportFailed
-from compiler.ir.node_labels import label_of, op_of
+from compiler.ir.files.node_labels import label_of, op_of
 from compiler.ir.onnx import registry
-from compiler.ir.onnx.walking import walk
+from compiler.ir.onnx.model.walking import walk
 
 SHOWN = 20
 """An error message names this many nodes; its details name all."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.ir.onnx.classical import floats, integers
 from compiler.ir.onnx.node import Node
-from compiler.ir.ops.forest import Forest, Test
+from compiler.ir.ops.ml.forest import Forest, Test
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
 from compiler.ir.onnx.node import Node
-from compiler.ir.ops.nn_window import AutoPad, Window
+from compiler.ir.ops.nn.window import AutoPad, Window
+from compiler.ir.shapes.extents import Extent
 
 
 def auto_pad(node: Node) -> AutoPad:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from compiler.ir.index_bounds import Limit, without_coordinates
+from compiler.ir.shapes.index_bounds import Limit, without_coordinates
 from compiler.ir.torchscript.loading import Program
 
 PASS_THROUGH = frozenset(

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.errors import ImportFailed
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.facts import Facts
-from compiler.ir.signature import FileInput, check_names, declare, specs_of
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.signature import FileInput, check_names, declare, specs_of
+from compiler.ir.graph.values import Tensor
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.facts import Facts
 from compiler.ir.torchscript.arguments import (
     Argument,
     arguments_of,
@@ -23,9 +24,8 @@ from compiler.ir.torchscript.arguments import (
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.structure import Number, number_of
-from compiler.ir.values import Tensor
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import TensorSpec
 
 _NUMBERS = {"int": int, "float": float, "bool": bool, "str": str}
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.errors import ImportFailed
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript import positions
-from compiler.ir.values import Value
 
 Step = Callable[[Builder, Value], Value]
 """How a view follows from what it is a view of."""

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent, spelled
-from compiler.ir.index_bounds import USUAL, Limit
-from compiler.ir.node_errors import NodeErrors
-from compiler.ir.origins import Origins
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.node_errors import NodeErrors
+from compiler.ir.graph.origins import Origins
+from compiler.ir.graph.values import Known, Tensor, Value
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent, spelled
+from compiler.ir.shapes.index_bounds import USUAL, Limit
 from compiler.ir.torchscript.dtypes import dtype_of
 from compiler.ir.torchscript.memory import ListBox, Memory, Ref, Stack
-from compiler.ir.values import Known, Tensor, Value
 
 if TYPE_CHECKING:
     from compiler.ir.torchscript.scope import Scope

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.torchscript.dtypes import DEFAULT_FLOAT, category, result_type
 from compiler.ir.torchscript.memory import Ref
 from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.structure import Number, kind_of
-from compiler.ir.values import Known, Value
 
 
 def scalar(b: Builder, value: Any, dtype: str) -> Value:

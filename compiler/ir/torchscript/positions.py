@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from tvm import te
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import layout, loops
-from compiler.ir.values import Known, Value
+from compiler.ir.graph import loop_programs
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 
 
 def of(b: Builder, x: Value) -> Value:
@@ -49,12 +50,12 @@ def put(b: Builder, base: Value, places: Value, values: Value) -> Value:
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         old, place, new = inputs
         (out,) = outputs
-        loops.copy(old, out, size)
+        loop_programs.copy(old, out, size)
 
         def one(i: Any) -> None:
             out[place[i]] = new[i]
 
-        loops.spread(count, one)
+        loop_programs.spread(count, one)
 
-    (made,) = loops.program(b, body, [((size,), base.dtype)], *flat, name="put")
+    (made,) = loop_programs.program(b, body, [((size,), base.dtype)], *flat, name="put")
     return layout.reshape(b, made, base.shape)

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import ImportFailed
-from compiler.ir.builder import Builder
-from compiler.ir.draws import SEED
-from compiler.ir.facts import Facts
 from compiler.ir.forks import explore
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.draws import SEED
+from compiler.ir.graph.output import close, finish
+from compiler.ir.graph.parameters import parameters_of
+from compiler.ir.graph.values import Value
 from compiler.ir.imported import Imported
-from compiler.ir.index_bounds import collect
-from compiler.ir.output import close, finish
-from compiler.ir.parameters import parameters_of
-from compiler.ir.symbols import extent_of
+from compiler.ir.shapes.facts import Facts
+from compiler.ir.shapes.index_bounds import collect
+from compiler.ir.shapes.symbols import extent_of
 from compiler.ir.torchscript import (
     indices,
     operators,  # noqa: F401  fills the registry
@@ -27,7 +28,6 @@ from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.scope import Model, Scope
 from compiler.ir.torchscript.structure import Number, kind_of, number_of, scalar_tensor
-from compiler.ir.values import Value
 from relaxd.contract.request import CompileRequest
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
 from compiler.ir.torchscript.memory import Step
 from compiler.ir.torchscript.node import Node
 

@@ -9,18 +9,18 @@ from typing import Any
 
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.index_bounds import Limit
-from compiler.ir.ops import broadcast
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.signature import check_rank
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.signature import check_rank
+from compiler.ir.graph.values import Known, Tensor, Value
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.index_bounds import Limit
 from compiler.ir.torchscript import registry, support
 from compiler.ir.torchscript.constants import constant, was_number
 from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.node import Node, Spectrum, describe
 from compiler.ir.torchscript.structure import Number, kind_of
-from compiler.ir.values import Known, Tensor, Value
 
 
 @dataclass

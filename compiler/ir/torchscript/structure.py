@@ -14,14 +14,15 @@ from tvm import tirx
 from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, layout
-from compiler.ir.ops import elementwise as ew
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.memory import Cell, DictBox, ListBox, Memory, Ref, Slot, Stack
 from compiler.ir.torchscript.node import Measured, describe
-from compiler.ir.values import Known, Value
 
 
 class Uninitialized:

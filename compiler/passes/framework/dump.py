@@ -16,7 +16,7 @@ from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.kernel_notes import kernel_table
 from compiler.passes.framework.observers import Observer, Timing
 from compiler.passes.framework.saved import SavedModule, write_module
-from relaxd.contract.manifest import DUMP_START
+from relaxd.contract.bundle.manifest import DUMP_START
 
 KERNELS = "kernels"
 _LONGEST_NAME = 100

@@ -14,7 +14,7 @@ from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.framework.observers import Observer
 from compiler.tir.polynomials import Polynomial, UnknownExtent, polynomial_of, total
 from compiler.tir.work import Work, work_of
-from relaxd.contract.names import quote_name
+from relaxd.contract.dims.names import quote_name
 
 _LONGEST = 1000
 """Characters of an expression that is kept."""
@@ -42,7 +42,7 @@ class KernelWork(Observer):
 
 
 def _row(works: list[Work | None]) -> dict[str, Any]:
-    """As `relaxd.contract.report.Kernel` has it."""
+    """As `relaxd.contract.bundle.report.Kernel` has it."""
     known = [work for work in works if work is not None]
     if len(known) < len(works):
         return {"calls": len(works)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax, tirx
 
-from compiler.ir.origins import position_of
+from compiler.ir.graph.origins import position_of
 from compiler.passes.framework.base import Pass
 from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.framework.observers import Observer

@@ -15,7 +15,7 @@ import tvm_ffi
 
 from compiler.errors import summary
 from compiler.ir.imported import Ranges
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from relaxd.errors import DeclarationError
 
 _FORMAT = "relaxd.module.v1"

@@ -10,8 +10,8 @@ from tvm import ir, relax, tirx, topi
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.framework.properties import Property
-from compiler.passes.graph.apart import marked_apart
-from compiler.passes.graph.op_patterns import MARK, OPAQUE
+from compiler.passes.fusion.apart import marked_apart
+from compiler.passes.match.op_patterns import MARK, OPAQUE
 from compiler.tir.exprs import op_name
 
 MOST_BUFFERS = 8

@@ -9,13 +9,13 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.ir.indices import wrap
-from compiler.ir.ops.nbits import Blocks
+from compiler.ir.graph.indices import wrap
+from compiler.ir.ops.quantized.block_matmul import Blocks
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.gpu.one_row import UNPACKING
 from compiler.passes.gpu.rows import flat_shape
-from compiler.passes.graph.nbits_calls import read_nbits_call
-from compiler.passes.graph.rewriting import FUSABLE, rewrite_functions
+from compiler.passes.match.block_matmuls import read_nbits_call
+from compiler.passes.match.rewriting import FUSABLE, rewrite_functions
 
 _WORD = 32
 

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax, te
 
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
+from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
 
 _ELEMENTWISE = frozenset(

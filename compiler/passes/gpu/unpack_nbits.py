@@ -6,11 +6,11 @@ from typing import Any
 import tvm
 from tvm import relax, te
 
-from compiler.ir.indices import wrap
-from compiler.ir.ops.nbits import reals
+from compiler.ir.graph.indices import wrap
+from compiler.ir.ops.quantized.block_matmul import reals
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.nbits_calls import read_nbits_call
-from compiler.passes.graph.rewriting import rewrite_functions
+from compiler.passes.match.block_matmuls import read_nbits_call
+from compiler.passes.match.rewriting import rewrite_functions
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from compiler.passes.graph.scores import scores_of, softmax_of
+from compiler.passes.match.scores import scores_of, softmax_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int, op_name
 

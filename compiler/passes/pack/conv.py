@@ -23,12 +23,7 @@ from compiler.passes.cpu.families.winograd.program import (
 from compiler.passes.cpu.families.winograd.tile import width_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import (
-    FUSABLE,
-    constant_of,
-    reads_of,
-    rewrite_functions,
-)
+from compiler.passes.match.rewriting import FUSABLE, constant_of, reads_of, rewrite_functions
 from compiler.passes.pack.matmul import pack_panels
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int, const, op_name, substitute

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import (
+from compiler.passes.match.rewriting import (
     FUSABLE,
     MOVING,
     constant_of,

@@ -10,12 +10,7 @@ from tvm import relax, te
 from compiler.ir.arrays import aligned, as_constant, values_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import (
-    FUSABLE,
-    constant_of,
-    is_weight,
-    rewrite_functions,
-)
+from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
 from compiler.passes.pack.tied import TiedTables, digest, rows_of_panels
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name

@@ -9,11 +9,11 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.ir.ops.nbits import HALF, Blocks, real_of_half
+from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, Form, product_of, stage_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.nbits_calls import NBitsCall, read_nbits_call
-from compiler.passes.graph.rewriting import FUSABLE, rewrite_functions
+from compiler.passes.match.block_matmuls import NBitsCall, read_nbits_call
+from compiler.passes.match.rewriting import FUSABLE, rewrite_functions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
 

@@ -12,7 +12,7 @@ from compiler.passes.cpu.families.matmul.pairs import STAGE, weight_at
 from compiler.passes.cpu.shared.bfloats import HELD, rounded
 from compiler.passes.cpu.shared.register_tile import panel_width, panel_widths
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import (
+from compiler.passes.match.rewriting import (
     FUSABLE,
     constant_of,
     is_weight,

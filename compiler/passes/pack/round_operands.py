@@ -10,10 +10,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from compiler.ir.graph.origins import position_of
 from compiler.ir.imported import Imported, Ranges
-from compiler.ir.origins import position_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import constant_of, rebind, rewrite_functions
+from compiler.passes.match.rewriting import constant_of, rebind, rewrite_functions
 from compiler.passes.pack.attentions import Product, products_of_attentions
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.passes.pack.pairs import round_to_bfloat

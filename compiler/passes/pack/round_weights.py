@@ -8,15 +8,15 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.ir.ops.nbits import HALF
-from compiler.ir.ops.rounding import BITS, BLOCK, bytes_of, made_of, objection
+from compiler.ir.ops.quantized.block_matmul import HALF
+from compiler.ir.ops.quantized.quantize_weights import BITS, BLOCK, bytes_of, made_of, objection
 from compiler.ir.weights import LEAST, FileWeight, Rounded, Rounding, digest_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import constant_of, is_weight, rewrite_functions
+from compiler.passes.match.rewriting import constant_of, is_weight, rewrite_functions
 from compiler.passes.pack.tied import calls_of, table_of_rows
 from compiler.tir.exprs import op_name
+from relaxd.contract.bundle.weights import StoredWeight, StoredWeights
 from relaxd.contract.options import Calibration, WeightForm
-from relaxd.contract.weights import StoredWeight, StoredWeights
 
 Array = np.ndarray[Any, Any]
 Calibrate = Callable[[Mapping[bytes, Rounding]], Mapping[bytes, Rounding]]

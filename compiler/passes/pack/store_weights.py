@@ -7,16 +7,18 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.ir.ops.nbits import PRODUCTS, ROWS, Blocks, product_program, reals, rows_program
-from compiler.ir.ops.rounding import BITS, found_table, objection, round_table
+from compiler.ir.ops.quantized.block_matmul import (
+    PRODUCTS,
+    ROWS,
+    Blocks,
+    product_program,
+    reals,
+    rows_program,
+)
+from compiler.ir.ops.quantized.quantize_weights import BITS, found_table, objection, round_table
 from compiler.ir.weights import LEAST
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.graph.rewriting import (
-    FUSABLE,
-    constant_of,
-    is_weight,
-    rewrite_functions,
-)
+from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
 from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pack.tied import table_of_rows
 from compiler.tir.exprs import op_name

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler.ir.arrays import values_of
-from compiler.passes.graph.rewriting import constant_of, is_weight
+from compiler.passes.match.rewriting import constant_of, is_weight
 from compiler.tir.exprs import as_int, op_name
 from compiler.tir.stages import read_program
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import psutil
 
-from compiler.isolation import privileges
+from compiler.isolation.linux import privileges
 
 PACKAGE = Path(__file__).with_name("npm")
 """The npm package's modules."""

@@ -10,7 +10,7 @@ from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
 from compiler.toolchain import zig
 from compiler.verify.emulation import dynamic
-from relaxd.contract.manifest import THREADS
+from relaxd.contract.bundle.manifest import THREADS
 from relaxd.contract.options import Flavour
 
 DRIVER = Path(__file__).with_name("driver.c")

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import onnx
 from onnx import TensorProto, helper
 
-from compiler.ir.onnx.walking import walk
-from relaxd.contract.tensors import STORAGE
+from compiler.ir.onnx.model.walking import walk
+from relaxd.contract.dims.tensors import STORAGE
 
 _ENDING = "__narrow"
 _INTEGERS = (TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UINT2)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import onnx
 from onnx import helper
 
-from compiler.ir.onnx.walking import walk
+from compiler.ir.onnx.model.walking import walk
 
 _NO_DEFAULTS = {"thresholdedrelu": ("activation_alpha",), "affine": (), "scaledtanh": ()}
 """Activations whose numbers ONNX Runtime takes for zeros where they are not attributes."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compiler.ir.draws import SEED, Draw
+from compiler.ir.graph.draws import SEED, Draw
 from compiler.verify.reference.numbers import numbers
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def fed(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, Draw]] | Non
     model without random nodes. Raises ImportFailed for a model of an old opset that cannot be
     rewritten.
     """
-    from compiler.ir.onnx.expansions import is_random, without_calls
-    from compiler.ir.onnx.opsets import opset_of
-    from compiler.ir.onnx.walking import walk
+    from compiler.ir.onnx.model.expansions import is_random, without_calls
+    from compiler.ir.onnx.model.opsets import opset_of
+    from compiler.ir.onnx.model.walking import walk
 
     flat = without_calls(model)
     opset = opset_of(flat.opset_import)
@@ -72,7 +72,7 @@ def _typed(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int], int
     """A copy of the model, the element types of its values, and its opset, 11 or later."""
     from onnx import shape_inference
 
-    from compiler.ir.onnx.opsets import convert_opset, opset_of
+    from compiler.ir.onnx.model.opsets import convert_opset, opset_of
 
     copy = convert_opset(shape_inference.infer_shapes(model), _OLDEST)
     copy = shape_inference.infer_shapes(copy)
@@ -114,7 +114,7 @@ class _Rewrite:
             self.model.graph.input.append(helper.make_tensor_value_info(name, kind, [None]))
 
     def _replaced(self, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
-        from compiler.ir.onnx.expansions import LAWS, expanded
+        from compiler.ir.onnx.model.expansions import LAWS, expanded
 
         for attribute in proto.attribute:
             # To write to a graph that is not there would make it.
@@ -136,7 +136,7 @@ class _Rewrite:
         """The nodes that cut a random node's numbers out of a row and give them its shape."""
         from onnx import helper
 
-        from compiler.ir.onnx.expansions import draw_of
+        from compiler.ir.onnx.model.expansions import draw_of
 
         given = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
         like = proto.input[0] if proto.input else ""

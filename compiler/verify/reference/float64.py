@@ -92,7 +92,7 @@ class Float64:
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Outputs by name; floats are float64."""
-        from compiler.ir.onnx.item_names import joined, parted
+        from compiler.ir.onnx.model.item_names import joined, parted
 
         inputs = {info.name: info for info in self._model.graph.input}
         fixed = {name: _filled(inputs[name], consts[name]) for name in consts if name in inputs}

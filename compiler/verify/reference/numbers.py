@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.draws import Draw, Law
+from compiler.ir.graph.draws import Draw, Law
 
 Words = np.ndarray[Any, np.dtype[np.uint32]]
 

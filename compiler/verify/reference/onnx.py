@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from compiler.errors import summary
-from compiler.ir.draws import Draw
-from compiler.ir.onnx.item_names import joined, parted
+from compiler.ir.graph.draws import Draw
+from compiler.ir.onnx.model.item_names import joined, parted
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.reference import feeding, indexed, perturbation
 from compiler.verify.reference.model_files import write_model
+from relaxd.contract.dims.tensors import STORAGE
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import STORAGE
 
 if TYPE_CHECKING:
     import onnx
@@ -101,7 +101,7 @@ class OnnxReference:
         import onnx
         from onnx.reference import ReferenceEvaluator
 
-        from compiler.ir.node_order import sort_nodes
+        from compiler.ir.files.node_order import sort_nodes
         from compiler.verify.reference.stand_in import OPERATORS, objections
 
         proto = onnx.load(model)
@@ -189,7 +189,7 @@ def prepare(
     whose maps of probabilities are tensors, and where inputs stand for random nodes (see
     `feeding`). One of opset 6 is brought to opset 7.
     """
-    from compiler.ir.onnx.opsets import opset_of
+    from compiler.ir.onnx.model.opsets import opset_of
     from compiler.verify.reference import boundary, opset6
 
     old = opset_of(model.opset_import) == 6

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler.ir.model_file import LoadedScript, open_model
+from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.weights import Rounding
 from compiler.verify.reference.onnx import written
 from relaxd.contract.options import CacheForm
 
 if TYPE_CHECKING:
-    from compiler.ir.onnx.products import Narrowing
+    from compiler.ir.onnx.quantize.matmuls import Narrowing
     from relaxd.contract.narrow import QuantizedLayers
 
 _OF_ITSELF = 0.25
@@ -27,7 +27,7 @@ def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path
     """
     # It is imported where a library has been compiled, with TVM: a model that cannot be read fails
     # before that.
-    from compiler.ir.onnx.weights import round_weights
+    from compiler.ir.onnx.model.weights import round_weights
 
     if not roundings:
         return model
@@ -41,9 +41,9 @@ def with_operands(
     model: Path, labels: Collection[str], scratch: Path, nudge: float = 0.0, name: str = "rounded"
 ) -> Path:
     """As `with_rounded`, with the operands of those nodes rounded; nudge: as in
-    `compiler.ir.onnx.products`.
+    `compiler.ir.onnx.quantize.matmuls`.
     """
-    from compiler.ir.onnx.products import round_operands
+    from compiler.ir.onnx.quantize.matmuls import round_operands
 
     if not labels:
         return model
@@ -65,7 +65,7 @@ def with_stored_caches(
     """
     import onnx
 
-    from compiler.ir.onnx.stored_caches import round_caches
+    from compiler.ir.onnx.quantize.kv_cache import round_caches
 
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
@@ -95,9 +95,9 @@ def with_rounded_rows(
     """
     import onnx
 
-    from compiler.ir.onnx.block_products import has_blocks, round_rows, set_level
-    from compiler.ir.onnx.products import round_operands
-    from compiler.ir.onnx.row_products import RowProducts
+    from compiler.ir.onnx.quantize.block_matmuls import has_blocks, round_rows, set_level
+    from compiler.ir.onnx.quantize.matmuls import round_operands
+    from compiler.ir.onnx.quantize.row_matmuls import RowProducts
 
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)

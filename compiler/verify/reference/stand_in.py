@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 from onnx.reference.op_run import OpRun
 
-from compiler.ir.onnx.walking import walk
+from compiler.ir.onnx.model.walking import walk
 from compiler.verify.reference.pooling import AveragePool, LpPool, MaxPool
 from compiler.verify.reference.recurrent import GRU, LSTM, RNN
 

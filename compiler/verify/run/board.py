@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import targets
-from compiler.isolation import privileges
+from compiler.isolation.linux import privileges
 from compiler.isolation.step import Record, serve
 from compiler.verify.emulation import board, emulator, tensors
 from compiler.verify.emulation.emulator import Emulator
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.run.emulated import bound, child_seconds, held, taken
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.errors import BundleError
-from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
+from relaxd.loader.tensors.binding import Binding
 
 _TAIL = 500
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import targets
-from compiler.isolation import privileges
+from compiler.isolation.linux import privileges
 from compiler.isolation.step import Record, serve
 from compiler.verify.emulation import emulator, tensors
 from compiler.verify.emulation.tensors import Array
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.tensors import STORAGE, TensorSpec
 from relaxd.contract.options import Flavour
-from relaxd.contract.tensors import STORAGE, TensorSpec
 from relaxd.errors import BundleError
-from relaxd.loader import narrow
-from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
+from relaxd.loader.tensors import element_types
+from relaxd.loader.tensors.binding import Binding
 
 _TAIL = 500
 
@@ -74,14 +74,14 @@ def bound_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> dict[str
 def taken(specs: Sequence[TensorSpec], file: Path) -> Arrays:
     """The tensors by name from the file that a program wrote."""
     return {
-        item.name: narrow.view_as(array, item.dtype) if item.dtype in STORAGE else array
+        item.name: element_types.view_as(array, item.dtype) if item.dtype in STORAGE else array
         for item, array in zip(specs, tensors.read(file), strict=True)
     }
 
 
 def held(array: Array, item: TensorSpec) -> Array:
     """The array as a library takes it."""
-    return narrow.bytes_of(array, item) if item.dtype in STORAGE else array
+    return element_types.bytes_of(array, item) if item.dtype in STORAGE else array
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compiler.isolation.step import Record, serve
-from compiler.verify.buffers import step
+from compiler.verify.inputs.buffers import step
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import Model, load

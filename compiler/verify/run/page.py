@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from compiler.isolation.step import Record, serve
-from compiler.verify.buffers import outputs
 from compiler.verify.emulation import browser, tensors
+from compiler.verify.inputs.buffers import outputs
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.run.emulated import bound_dims, held
-from relaxd.contract.manifest import Manifest
-from relaxd.contract.tensors import STORAGE, storage_of
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.tensors import STORAGE, storage_of
 from relaxd.errors import BundleError
-from relaxd.loader import narrow
-from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
+from relaxd.loader.tensors import element_types
+from relaxd.loader.tensors.binding import Binding
 
 _PAGE = Path(browser.__file__).with_name("page.html")
 
@@ -70,7 +70,7 @@ class _Model:
 def _array(result: Record, dtype: str) -> np.ndarray[Any, Any]:
     content = base64.b64decode(result["data"])
     array = tensors.from_bytes(content, storage_of(dtype), tuple(result["shape"]), 0)
-    return narrow.view_as(array, dtype) if dtype in STORAGE else array
+    return element_types.view_as(array, dtype) if dtype in STORAGE else array
 
 
 def _call(page: browser.Page, name: str, *arguments: Any) -> Any:

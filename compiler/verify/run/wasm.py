@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.isolation import privileges
+from compiler.isolation.linux import privileges
 from compiler.isolation.step import Record, serve
-from compiler.verify.buffers import outputs
 from compiler.verify.emulation import engine, tensors
+from compiler.verify.inputs.buffers import outputs
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.run.emulated import child_seconds, held, taken
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.errors import BundleError
-from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
+from relaxd.loader.tensors.binding import Binding
 
 _TAIL = 500
 

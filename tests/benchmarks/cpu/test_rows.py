@@ -5,21 +5,21 @@ from typing import Any
 from benchmarks.cpu import subjects
 from benchmarks.cpu.models import CASES
 from benchmarks.cpu.rows import ROWS
-from tests import models
+from tests.support.models import known
 from tests.zoo.cases import CASES as ZOO
 
 
 def test_every_row_is_of_one_model():
     own = {case.name for case in CASES.values()}
-    assert own | models.MODELS.keys() | ZOO.keys() >= ROWS.keys()
-    assert not own & models.MODELS.keys()
+    assert own | known.MODELS.keys() | ZOO.keys() >= ROWS.keys()
+    assert not own & known.MODELS.keys()
     assert not own & ZOO.keys()
     assert len(ROWS) >= 29
 
 
 def test_points_are_inside_the_declared_dims():
     for name, points in ROWS.items():
-        dims = models.MODELS[name].dims if name in models.MODELS else subjects.case_of(name).dims
+        dims = known.MODELS[name].dims if name in known.MODELS else subjects.case_of(name).dims
         for point in points:
             assert point.keys() == dims.keys(), name
             for dim, value in point.items():

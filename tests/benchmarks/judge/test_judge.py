@@ -12,8 +12,8 @@ from benchmarks.judge.__main__ import FAULTS_EACH, main, plan, rates
 from benchmarks.judge.faults import FAULTS, MODEL_FAULTS, OUTPUT_FAULTS, is_applicable
 from benchmarks.judge.outcome import ENDED, NO_EFFECT, NOT_BUILT, NOT_PLANTED, Outcome, Row, Task
 from benchmarks.judge.subjects import FAULTED, QUICK, SUBJECTS
-from tests import declared
-from tests.geometries import GEOMETRIES
+from tests.support import declared
+from tests.support.geometries import GEOMETRIES
 
 FEEDS: dict[str, dict[str, tuple[int, ...]]] = {
     "convolutions": {"x": (2, 3, 9, 8)},

@@ -17,7 +17,7 @@ from compiler.passes.cpu.families.table import FAMILIES
 from compiler.tir.polynomials import ZERO, Polynomial
 from compiler.tir.work import work_of
 from tests.compiler.conftest import HOST
-from tests.geometries import has_int8
+from tests.support.geometries import has_int8
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from compiler.isolation.step import Record, serve
 from compiler.passes.cpu import schedule
 from compiler.tir.exprs import nodes
 from compiler.tir.stages import Program, Stage, read_program
-from tests.geometries import NATIVE, builds_for
+from tests.support.geometries import NATIVE, builds_for
 
 FAULTS = {
     "sigmoid": ("tirx.sigmoid", 1),

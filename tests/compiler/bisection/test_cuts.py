@@ -5,9 +5,9 @@ import onnx
 import pytest
 
 from compiler.bisection.cuts import fixed, model_of, output, symbolic
-from compiler.ir.onnx.graph import Graph
+from compiler.ir.onnx.model.nodes import Graph
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import TensorSpec
 
 
 def declared(

@@ -21,8 +21,8 @@ from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob
 from compiler.verify.report import Mismatch
 from relaxd.cli.app import app
+from relaxd.contract.bundle.manifest import REPRODUCER_START
 from relaxd.contract.failures import Failure
-from relaxd.contract.manifest import REPRODUCER_START
 from relaxd.contract.request import CompileRequest
 from tests.compiler.bisection.nets import classifier, net
 from tests.compiler.bisection.planted import planted

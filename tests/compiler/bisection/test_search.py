@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from compiler.bisection.cuts import Cut
 from compiler.bisection.search import Found, Search
-from compiler.ir.onnx.graph import Graph
+from compiler.ir.onnx.model.nodes import Graph
 
 
 def graph_of(taken: list[list[int]]) -> Graph:

@@ -9,7 +9,7 @@ from onnx import helper
 from compiler.bisection.cuts import Cut
 from compiler.bisection.trials import Trials
 from compiler.bisection.values import Values
-from compiler.ir.onnx.graph import Graph
+from compiler.ir.onnx.model.nodes import Graph
 from compiler.isolation.messages import CompileJob
 from relaxd.contract.options import Precision
 from relaxd.contract.request import CompileRequest

@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 
 from compiler.bisection.values import Values, typed_inputs
-from compiler.ir.onnx.graph import Graph
-from compiler.verify.samples import to_npz
+from compiler.ir.onnx.model.nodes import Graph
+from compiler.verify.inputs.samples import to_npz
 
 MODEL = onnx.parser.parse_model(
     """<ir_version: 9, opset_import: ["": 19]>

@@ -9,7 +9,7 @@ import pytest
 from compiler import targets
 from compiler.bundle import files
 from compiler.errors import LinkError
-from relaxd.contract.manifest import FILENAME, LoadContract, Manifest
+from relaxd.contract.bundle.manifest import FILENAME, LoadContract, Manifest
 
 EMPTY = Manifest("m", (), (), (), {"name": "native"}, LoadContract("x86_64"), {}, {})
 

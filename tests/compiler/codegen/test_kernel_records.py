@@ -23,7 +23,7 @@ from compiler.runtimes import canonical
 from compiler.targets import Target, resolve
 from compiler.toolchain import versions
 from compiler.toolchain.objects import Kept, Objects
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.ranges import ranges_of
 

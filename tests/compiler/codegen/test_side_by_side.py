@@ -7,7 +7,7 @@ from tvm import relax
 from compiler.codegen.generate import generate
 from compiler.passes.manager import lower
 from tests.compiler.conftest import HOST, Compiled, build_module
-from tests.rounding import UNIT, assert_within, error_of_matmul
+from tests.support.rounding import UNIT, assert_within, error_of_matmul
 
 INPUTS = {"x": (("n", 33), "float32"), "w": ((33, 17), "float32")}
 

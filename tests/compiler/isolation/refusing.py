@@ -6,8 +6,8 @@ import errno
 import os
 import sys
 
-from compiler.isolation import kernel, privileges, seccomp
-from compiler.isolation.syscalls import TABLE, Refused
+from compiler.isolation.linux import kernel, privileges, seccomp
+from compiler.isolation.linux.syscalls import TABLE, Refused
 
 LANDLOCK = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")
 REFUSALS = {

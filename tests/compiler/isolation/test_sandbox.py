@@ -18,8 +18,8 @@ PRELUDE = """
 import json, os, resource, signal, subprocess, sys, time
 from pathlib import Path
 from compiler.isolation import sandbox
-from compiler.isolation.places import places
-from compiler.isolation.privileges import Shares
+from compiler.isolation.linux.visible_paths import places
+from compiler.isolation.linux.privileges import Shares
 inside = Path(sys.argv[2])
 (inside / "spare").mkdir()
 parent = int(sys.argv[1]) or os.getppid()

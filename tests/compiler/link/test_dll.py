@@ -15,7 +15,7 @@ from compiler.runtimes import windows
 from compiler.toolchain import zig
 from relaxd.contract.options import CompileOptions, Flavour
 from relaxd.contract.request import CompileRequest
-from tests.dlls import Dll
+from tests.support.dlls import Dll
 
 WINDOWS = targets.resolve("windows-x86-64")
 UNARY = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from compiler.ir.ops.nbits import PRODUCTS, Blocks, real_at, reals
+from compiler.ir.ops.quantized.block_matmul import PRODUCTS, Blocks, real_at, reals
 from compiler.passes.cpu.families.attention.decode import QUERIES
 from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
 from compiler.passes.cpu.families.matmul.panel import FEW_TILES

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from compiler import targets
-from compiler.capabilities import verification
+from compiler.host.capabilities import verification
 from compiler.targets import Target, TargetStatus
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import helper
 
 from tests.compiler.ir.onnx.running import assert_close, model_of, normal, session_of
-from tests.compiler.passes.graph.test_name_checks import compiled
+from tests.compiler.passes.lower.graph.test_name_checks import compiled
 
 N = helper.make_node
 CONSTANTS = {"0": np.array(0), "1": np.array(1), "100": np.array(100), "[-1]": np.array([-1])}

@@ -11,7 +11,7 @@ import tvm
 from onnx import helper
 from tvm import relax
 
-from compiler.passes.graph.drop_empty import DropEmpty
+from compiler.passes.simplify.drop_empty import DropEmpty
 from tests.compiler.conftest import build_module
 from tests.compiler.ir.onnx.running import Arrays, assert_close, model_of, session_of
 from tests.compiler.passes.lowered import build

@@ -13,7 +13,7 @@ from tests.compiler.ir.onnx.operators import test_experts as experts
 from tests.compiler.ir.onnx.operators import test_token_state as states
 from tests.compiler.ir.onnx.running import Arrays, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 pytestmark = pytest.mark.slow
 

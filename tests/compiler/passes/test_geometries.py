@@ -12,7 +12,7 @@ from onnx import helper
 
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 SHAPES = ((1, 8, 8), (2, 9, 17), (3, 24, 14))
 

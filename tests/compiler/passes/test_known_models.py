@@ -11,11 +11,11 @@ from tvm import tirx
 
 from compiler import targets
 from compiler.ir import import_model
-from compiler.ir.model_file import read_model
+from compiler.ir.files.model_file import read_model
 from compiler.passes.cpu.schedule import ScheduleKernels, choose
 from compiler.passes.manager import to_kernels
 from relaxd.contract.request import CompileRequest
-from tests.models import MODELS, path_of
+from tests.support.models.known import MODELS, path_of
 
 pytestmark = pytest.mark.slow
 

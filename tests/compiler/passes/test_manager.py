@@ -17,7 +17,7 @@ from compiler.codegen import generate
 from compiler.errors import CodegenError, PassError, is_out_of_memory
 from compiler.passes import manager
 from compiler.passes.framework.base import FromTVM, ModulePass, Pass, Phase
-from relaxd.contract.manifest import FileEntry
+from relaxd.contract.bundle.manifest import FileEntry
 
 HOST = targets.resolve("native")
 

@@ -5,7 +5,7 @@ from tvm import relax
 from compiler.bundle import weights
 from compiler.ir import import_model
 from compiler.passes import manager, memory_report
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.graphs import add_and_divide

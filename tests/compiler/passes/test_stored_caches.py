@@ -17,7 +17,7 @@ from tvm import relax, te, tirx
 import relaxd
 from compiler.build import build
 from compiler.codegen.generate import generate
-from compiler.ir.onnx.stored_caches import round_caches
+from compiler.ir.onnx.quantize.kv_cache import round_caches
 from compiler.isolation.messages import CompileJob
 from compiler.passes.cpu.shared.halves import widened
 from compiler.passes.manager import lower
@@ -28,7 +28,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.loader import byte_rows
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import Arrays, model_of, normal, session_of
-from tests.geometries import GEOMETRIES, NATIVE, builds_for, geometry
+from tests.support.geometries import GEOMETRIES, NATIVE, builds_for, geometry
 
 pytestmark = pytest.mark.slow
 

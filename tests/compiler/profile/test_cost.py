@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.profile.cost import fitted
-from relaxd.contract.profile import Profile
+from relaxd.contract.bundle.profile import Profile
 
 BATCHES, SEQS = (1, 2, 4, 8, 16), (1, 8, 32, 96, 256, 512)
 

@@ -1,9 +1,9 @@
 import pytest
 
 from compiler.profile.grid import grid_points
-from relaxd.contract.dims import Dim
-from relaxd.contract.grid import ProfileOptions
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.grid import ProfileOptions
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import DeclarationError
 
 INPUTS = (TensorSpec.of("x", "float32[batch,seq,8]"),)

@@ -9,14 +9,14 @@ import pytest
 from compiler import build
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
-from relaxd.contract.axes import Axis
+from relaxd.contract.dims.axes import Axis
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from relaxd.errors import EstimateError
 from relaxd.loader.report import report_of
 from relaxd.reports.trace import trace
 from tests.compiler.graphs import add_and_divide
-from tests.small_models import perceptron
+from tests.support.models.small import perceptron
 
 
 def built(folder: Path, model: Any, **declared: Any) -> Path:

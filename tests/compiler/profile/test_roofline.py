@@ -5,7 +5,7 @@ import pytest
 from compiler import targets
 from compiler.profile.report import completed
 from compiler.profile.roofline import rated
-from compiler.verify.effort import work_at
+from compiler.verify.inputs.effort import work_at
 
 GPU = targets.resolve("opencl")
 MACHINE = {"peak_gflops": 100.0, "peak_gb_s": 10.0}

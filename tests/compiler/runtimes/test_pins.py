@@ -5,7 +5,7 @@ from importlib import metadata
 from compiler import runtimes, targets
 from compiler.runtimes.pins import IMPORT_LIBRARY, PINS
 from compiler.targets import Runtime
-from relaxd.loader.host import this_host
+from relaxd.loader.machine.host import this_host
 
 
 def test_the_pins_are_of_this_compiler() -> None:

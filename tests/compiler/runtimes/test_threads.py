@@ -11,7 +11,7 @@ import tvm_ffi
 
 from compiler import targets
 from compiler.runtimes.threads import threads
-from relaxd.loader.helpers import Helpers
+from relaxd.loader.engines.helpers import Helpers
 
 TASKS = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p

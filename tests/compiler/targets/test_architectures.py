@@ -12,7 +12,7 @@ from compiler.targets.architecture import Architecture
 from compiler.targets.architectures import ARCHITECTURES, architecture_of, find_architecture
 from compiler.targets.caches import Caches
 from compiler.targets.vector_unit import VectorUnit
-from tests.binaries import ELF
+from tests.support.binaries import ELF
 
 EACH = pytest.mark.parametrize("known", ARCHITECTURES, ids=lambda known: known.name)
 

@@ -11,7 +11,7 @@ from compiler.targets import Runtime, TargetStatus
 from compiler.targets.caches import Caches
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.options import Flavour
-from relaxd.loader.host import Host, this_host
+from relaxd.loader.machine.host import Host, this_host
 from tests.vector_unit.hook import is_installed
 
 detects = pytest.mark.skipif(is_installed(), reason="`native` has another vector unit in this run")

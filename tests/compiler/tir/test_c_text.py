@@ -6,15 +6,15 @@ import pytest
 from tvm import tirx
 
 from compiler.errors import CodegenError
-from compiler.ir.facts import UNBOUNDED
+from compiler.ir.shapes.facts import UNBOUNDED
 from compiler.tir import ranges
 from compiler.tir.c_text import (
     axis_expression,
     expression,
     quoted,
 )
-from relaxd.contract.axes import Axis
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.axes import Axis
+from relaxd.contract.dims.dims import Dim
 
 n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
 NAMES = {n: "n", m: "m"}

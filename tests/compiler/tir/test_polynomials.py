@@ -13,7 +13,7 @@ from compiler.tir.polynomials import (
     product,
     total,
 )
-from relaxd.contract.axes import Axis
+from relaxd.contract.dims.axes import Axis
 
 N, M = (tirx.Var(name, "int64") for name in "nm")
 VALUES = {N: Polynomial.atom("n"), M: Polynomial.atom("m")}

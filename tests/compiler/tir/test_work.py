@@ -8,7 +8,7 @@ from tvm import te, tirx
 from compiler.tir.building import otherwise, serial, share_out, statements, store, when
 from compiler.tir.polynomials import Polynomial, UnknownExtent
 from compiler.tir.work import ELEMENT_FLOPS, Work, work_of
-from relaxd.contract.axes import Axis
+from relaxd.contract.dims.axes import Axis
 
 N = tirx.Var("n", "int64")
 VALUES = {N: Polynomial.atom("n")}

@@ -5,7 +5,7 @@ import pytest
 from compiler.errors import CodegenError, ToolchainMissing
 from compiler.toolchain import cuda
 from compiler.toolchain.nvrtc import find_nvrtc
-from tests import cuobjdump
+from tests.support import cuobjdump
 
 SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }'
 NVRTC = pytest.mark.skipif(find_nvrtc() is None, reason="NVRTC's wheels are not installed")

@@ -8,15 +8,16 @@ from pathlib import Path
 import onnx
 import pytest
 
-from compiler import capabilities, compile_model, targets
+from compiler import compile_model, targets
 from compiler.errors import CodegenError
+from compiler.host import capabilities
 from compiler.targets import TargetStatus
 from compiler.verify.emulation import board, emulator
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
 from tests.compiler.codegen.standalone import models
 from tests.docs import blocks
-from tests.emulated import with_c_library
-from tests.servers import missing
+from tests.support.emulated import with_c_library
+from tests.support.servers import missing
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "micro-controllers.md"
 pytestmark = pytest.mark.slow

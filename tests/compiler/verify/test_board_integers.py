@@ -8,11 +8,11 @@ from onnx import helper
 from compiler import compile_model, targets
 from compiler.verify.emulation import board, emulator
 from compiler.verify.run.board import Program, program_of
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
 from tests.compiler.ir.onnx.running import model_of
 from tests.compiler.passes.references import convolution
-from tests.emulated import with_c_library
-from tests.servers import missing
+from tests.support.emulated import with_c_library
+from tests.support.servers import missing
 
 pytestmark = [pytest.mark.slow, with_c_library]
 

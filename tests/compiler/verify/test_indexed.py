@@ -10,15 +10,15 @@ from onnx import TensorProto, helper
 
 from compiler.build import build
 from compiler.isolation.messages import CompileJob
-from compiler.verify import npz
-from compiler.verify.evidence import Evidence, Finding, Indexed, judge_beside
-from compiler.verify.inputs import Trial
-from compiler.verify.points import Point
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Trial
+from compiler.verify.inputs.points import Point
+from compiler.verify.judge.evidence import Evidence, Finding, Indexed, judge_beside
+from compiler.verify.judge.tolerance import Spread, Tolerance
 from compiler.verify.reference.indexed import Source, sources_of
 from compiler.verify.sides import Budget, Reference
-from compiler.verify.tolerance import Spread, Tolerance
 from compiler.verify.uncertainty import Answers, perturb, show_indexed
-from relaxd.contract.numerics import Verdict
+from relaxd.contract.bundle.numerics import Verdict
 from relaxd.contract.request import CompileRequest
 from tests.compiler.building import report
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from compiler.verify.judged import adopt_empty_shape
+from compiler.verify.judge.judged import adopt_empty_shape
 from tests.compiler.building import build, report
 
 NODE = helper.make_node

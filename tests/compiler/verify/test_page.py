@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler import capabilities, compile_model, targets
+from compiler import compile_model, targets
+from compiler.host import capabilities
 from compiler.isolation.step import Outcome
 from compiler.targets import TargetStatus
-from compiler.verify import npz, report, sides
+from compiler.verify import report, sides
 from compiler.verify.emulation import browser
-from compiler.verify.inputs import Signature, Trial, Trials
-from compiler.verify.points import Point
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Signature, Trial, Trials
+from compiler.verify.inputs.points import Point
 from compiler.verify.run.page import run_library
 from relaxd.contract.options import CompileOptions
-from tests.servers import missing
-from tests.small_models import mask
+from tests.support.models.small import mask
+from tests.support.servers import missing
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.verify import npz
+from compiler.verify.inputs import npz
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 
 

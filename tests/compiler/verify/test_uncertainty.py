@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.verify import npz, uncertainty
-from compiler.verify.inputs import LeftOut, Trial
-from compiler.verify.points import Point
+from compiler.verify import uncertainty
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import LeftOut, Trial
+from compiler.verify.inputs.points import Point
 from compiler.verify.sides import Budget, Reference
 from compiler.verify.uncertainty import Answers, Rounded, evaluate, perturb
 from compiler.verify.unrounded import PRECISION

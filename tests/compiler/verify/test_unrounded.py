@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from compiler.errors import VerifyError
-from compiler.verify import npz
-from compiler.verify.inputs import Signature, Trial
-from compiler.verify.points import Point
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Signature, Trial
+from compiler.verify.inputs.points import Point
 from compiler.verify.unrounded import PRECISION, changes, check_likeness
 from relaxd.contract.options import CompileOptions, Precision
-from tests import declared
+from tests.support import declared
 
 SIGNATURE = Signature((), (declared.spec("y=float32[n]"), declared.spec("i=int64[n]")), (), {})
 OPTIONS = CompileOptions(precision=Precision.INT8)

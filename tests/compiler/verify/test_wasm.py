@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from compiler import capabilities, compile_model, targets
+from compiler import compile_model, targets
+from compiler.host import capabilities
 from compiler.targets import TargetStatus
 from compiler.verify.emulation import engine
 from compiler.verify.run.wasm import run_library
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, fill, grown
-from tests.servers import missing
-from tests.small_models import mask
+from tests.support.models.decoders import FILLED_DIMS, GROWN_DIMS, fill, grown
+from tests.support.models.small import mask
+from tests.support.servers import missing
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +86,7 @@ def test_without_an_engine_modules_are_only_compiled(monkeypatch: pytest.MonkeyP
 def _write_inputs(path: Path) -> None:
     import numpy as np
 
-    from compiler.verify import npz
+    from compiler.verify.inputs import npz
 
     x = np.zeros((1, 2, 32), "float32")
     npz.write(path, {"x": x, "mask": np.ones((1, 2), "int64")})

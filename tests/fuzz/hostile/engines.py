@@ -17,15 +17,15 @@ from compiler.build import build
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
 from compiler.verify.reference.onnx import WRONG_OPTIMIZERS
+from relaxd.contract.dims.tensors import storage_of
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.tensors import storage_of
 from relaxd.errors import RelaxdError
-from relaxd.loader import runtime as machine
-from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import open_bundle
+from relaxd.loader.bundles.bundle import open_bundle
+from relaxd.loader.engines import runtime as machine
+from relaxd.loader.engines.standalone import Code, opened_library
+from relaxd.loader.engines.standalone import _Host as Host
 from relaxd.loader.model import Model, load
-from relaxd.loader.standalone import Code, opened_library
-from relaxd.loader.standalone import _Host as Host
+from relaxd.loader.tensors.binding import Binding
 from tests.fuzz.case import Array
 from tests.fuzz.hostile.guard import MOST, Guard
 

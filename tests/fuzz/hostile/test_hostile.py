@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.ir.ops import indexing
+from compiler.ir.ops.shape import indexing
 from compiler.verify.emulation import engine
 from tests.fuzz.child import Child, Died
 from tests.fuzz.hostile import __main__ as hostile
@@ -18,7 +18,7 @@ from tests.fuzz.hostile.judge import Flavour, Judge, Verdict, compare_sides
 from tests.fuzz.hostile.subject import BaseSubject
 from tests.fuzz.hostile.table import SUBJECTS
 from tests.fuzz.hostile.values import edges
-from tests.servers import missing
+from tests.support.servers import missing
 
 SEED = 4
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from compiler.verify.emulation import engine
-from relaxd.contract.manifest import Manifest
-from relaxd.contract.tensors import storage_of
-from relaxd.loader.binding import Binding
-from relaxd.loader.bundle import open_bundle
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.tensors import storage_of
+from relaxd.loader.bundles.bundle import open_bundle
+from relaxd.loader.tensors.binding import Binding
 from tests.fuzz.hostile.engines import SIDES, STATUSES, Answer, Question, Refused
 
 _PROGRAM = Path(__file__).with_suffix(".mjs")

@@ -13,7 +13,7 @@ from tests.fuzz.child import Child, Died
 from tests.fuzz.judge import Judgement, Verdict
 from tests.fuzz.scripts.source import Script, generate
 from tests.fuzz.tally import Tally
-from tests.geometries import NAMES, NATIVE
+from tests.support.geometries import NAMES, NATIVE
 
 Judge = Callable[[Script], Judgement]
 

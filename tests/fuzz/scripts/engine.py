@@ -11,14 +11,14 @@ import torch
 from compiler.build import build
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
-from compiler.verify.tolerance import compare, tolerance_of
+from compiler.verify.judge.tolerance import compare, tolerance_of
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import load
 from tests.fuzz.case import Array
 from tests.fuzz.judge import Judgement, Verdict, broken
 from tests.fuzz.scripts.source import Script
-from tests.geometries import builds_for
+from tests.support.geometries import builds_for
 
 Question = tuple[Script, str, int]
 """A program, the geometry to build for, and the level at which LLVM optimises."""

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from compiler.isolation.messages import CompileJob
 from relaxd.cli.app import app
-from tests.bundles import seal
 from tests.service.fakes import write_bundle
 from tests.service.live import Live, live
+from tests.support.bundles import seal
 
 PROFILE: dict[str, Any] = {
     "measured": True,

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from compiler import compile_model
-from tests.small_models import perceptron
+from tests.support.models.small import perceptron
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.relaxd.contract.test_estimate import COST
+from tests.relaxd.contract.bundle.test_estimate import COST
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from compiler import api
 from compiler.isolation.messages import CompileJob, FamiliesJob
-from tests.bundles import seal
 from tests.service.fakes import write_bundle
+from tests.support.bundles import seal
 
 COPY = {"copy": "it is not a reshape alone"}
 KERNELS = [

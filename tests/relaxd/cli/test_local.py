@@ -12,7 +12,7 @@ from compiler import api
 from compiler.errors import ImportFailed
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
 from compiler.toolchain.objects import Kept
-from relaxd.contract.manifest import DUMP_START, Manifest
+from relaxd.contract.bundle.manifest import DUMP_START, Manifest
 from relaxd.contract.states import Stage
 from tests.service.fakes import mismatch, write_bundle
 

@@ -6,7 +6,7 @@ import pytest
 
 from compiler.errors import ImportFailed
 from compiler.isolation.messages import CompileJob
-from relaxd.contract.manifest import DUMP_START
+from relaxd.contract.bundle.manifest import DUMP_START
 from tests.service.fakes import mismatch
 from tests.service.live import Live
 

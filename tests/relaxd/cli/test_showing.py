@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from relaxd.cli.showing import render
-from relaxd.contract.report import (
+from relaxd.contract.bundle.report import (
     AloneReport,
     FallbackReport,
     NumericsReport,
@@ -17,8 +17,8 @@ from relaxd.contract.report import (
     WeightsReport,
 )
 from relaxd.loader.report import report_of
-from tests.bundles import seal
 from tests.relaxd.cli.conftest import PROFILE
+from tests.support.bundles import seal
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import relaxd
 from artifacts.attestations import PROVENANCE, attach
 from artifacts.documents import read_document
 from relaxd.errors import LoadContractError
-from relaxd.loader.host import this_host
+from relaxd.loader.machine.host import this_host
 from relaxd.provenance.errors import TrustError
 from tests.service.live import Live, live
-from tests.signing import key_pair
+from tests.support.signing import key_pair
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from compiler.errors import CompileCancelled
 from compiler.targets import resolve
 from relaxd.client import transport
 from service.domain import Kind
-from service.usecases import fleet
+from service.usecases.builds import fleet
 from tests.service.live import Live, live
 
 TARGETS = ("--target", "x86-64-v2", "--target", "x86-64-v3")

@@ -8,7 +8,7 @@ import pytest
 from relaxd import Client
 from relaxd.errors import ServerError
 from service.identity import Scope
-from service.usecases import tokens
+from service.usecases.tenants import tokens
 from tests.service.tenancy import OPERATOR, House, house
 
 

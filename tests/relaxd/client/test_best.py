@@ -7,9 +7,9 @@ import pytest
 
 from relaxd.client import Client, PullError
 from relaxd.client.best import best_of
-from relaxd.contract.manifest import LoadContract, Manifest
-from relaxd.loader.devices import Driver
-from relaxd.loader.host import Host, this_host
+from relaxd.contract.bundle.manifest import LoadContract, Manifest
+from relaxd.loader.machine.devices import Driver
+from relaxd.loader.machine.host import Host, this_host
 from tests.relaxd.client.test_pull import bundle, content, index
 from tests.service.live import Live
 

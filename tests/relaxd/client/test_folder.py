@@ -6,7 +6,7 @@ import pytest
 
 from relaxd.client.errors import PullError
 from relaxd.client.folder import replacing
-from relaxd.contract.manifest import FILENAME
+from relaxd.contract.bundle.manifest import FILENAME
 
 
 def list_values(folder: Path) -> list[str]:

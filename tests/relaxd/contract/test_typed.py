@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from relaxd.contract.profile import Machine, Profile, TimedPoint
+from relaxd.contract.bundle.profile import Machine, Profile, TimedPoint
 from relaxd.errors import BundleError
 
 POINT = {"label": "opt", "dims": {"n": 4}, "median_ms": 2, "p95_ms": 3.5, "runs": 50}

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models
 
 import compiler
 from relaxd.contract.options import CompileOptions, Flavour, StateForm
-from tests.decoder_models import FILLED_DIMS, GROWN_DIMS, WORDS, Original, fill, grown
+from tests.support.models.decoders import FILLED_DIMS, GROWN_DIMS, WORDS, Original, fill, grown
 
 END = WORDS - 1
 LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789{}[]" .,:;|!-ABCDEHIKLNRSTY'

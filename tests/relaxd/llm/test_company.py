@@ -10,8 +10,8 @@ import pytest
 from relaxd.contract.options import CacheForm
 from relaxd.llm import Engine, Sampling, Speculation
 from relaxd.llm.generation import Generation
-from tests.gguf_files import WORDS
-from tests.invariant_models import quantized_decoder
+from tests.support.models.gguf_files import WORDS
+from tests.support.models.invariants import quantized_decoder
 
 TOKENS = 24
 

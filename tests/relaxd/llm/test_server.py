@@ -17,8 +17,8 @@ import uvicorn
 from relaxd.llm import Engine, Speculation
 from relaxd.llm.server import create_app
 from relaxd.llm.serving import _listening
-from tests import plain_http
 from tests.relaxd.llm.models import LETTERS, greedy
+from tests.support import plain_http
 
 if TYPE_CHECKING:
     import openai

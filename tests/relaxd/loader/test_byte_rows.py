@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relaxd.contract.byte_rows import LEAST, MOST, SCALE_BYTES
+from relaxd.contract.bundle.byte_rows import LEAST, MOST, SCALE_BYTES
 from relaxd.loader.byte_rows import dequantize_rows, quantize_rows
 
 

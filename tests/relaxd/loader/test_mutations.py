@@ -15,13 +15,13 @@ import pytest
 
 import relaxd
 from relaxd.client.pull import _layers, targets_of
+from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.documents import read_json
-from relaxd.contract.manifest import Manifest
 from relaxd.errors import BundleError, RelaxdError
-from relaxd.loader import archive
-from relaxd.loader.bundle import Bundle, open_bundle, read_manifest
-from relaxd.loader.check import check_contract
-from relaxd.loader.host import this_host
+from relaxd.loader.bundles import archive
+from relaxd.loader.bundles.bundle import Bundle, open_bundle, read_manifest
+from relaxd.loader.machine.check import check_contract
+from relaxd.loader.machine.host import this_host
 
 COUNT = 500
 NESTED: Any = []

@@ -4,14 +4,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxd.contract.dims import Dim
+from relaxd.contract.bundle.state import Cache, State
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.options import CacheForm
-from relaxd.contract.state import Cache, State
-from relaxd.contract.tensors import TensorSpec
 from relaxd.errors import DeclarationError
 from relaxd.loader.byte_rows import dequantize_rows
 from relaxd.loader.samples import dim_values, draw
-from tests import declared
+from tests.support import declared
 
 DIMS = (Dim("batch", 0, 8), Dim("seq", 1, 512, 8, opt=128), Dim("w", 20, None, 16))
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 import relaxd
 from relaxd.errors import InputError
-from relaxd.loader.engine import VirtualMachine
+from relaxd.loader.engines.engine import VirtualMachine
 from relaxd.loader.metrics import CallMetrics
 
 

@@ -14,12 +14,12 @@ import pytest
 
 import compiler
 import relaxd
-from relaxd.contract.manifest import Manifest
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.bundle.state import Part
 from relaxd.contract.options import CompileOptions, Flavour, StateForm
-from relaxd.contract.state import Part
 from relaxd.errors import CapacityError, InputError
-from relaxd.loader import large_pages
-from tests.decoder_models import (
+from relaxd.loader.machine import large_pages
+from tests.support.models.decoders import (
     CROSSED,
     FILLED_DIMS,
     GROUPS,
@@ -136,7 +136,7 @@ def test_caches_begin_at_a_cache_line(bundles: dict[str, Path]) -> None:
 def test_a_step_makes_no_tensors_of_what_is_kept(
     built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from relaxd.loader.arrays import Transport
+    from relaxd.loader.tensors.arrays import Transport
 
     model = relaxd.load(built[Flavour.VM]["filled"])
     state, created = model.state(entries=3, capacity=24), []

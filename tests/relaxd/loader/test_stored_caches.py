@@ -11,15 +11,23 @@ import pytest
 
 import compiler
 import relaxd
-from compiler.ir.onnx.stored_caches import round_caches
+from compiler.ir.onnx.quantize.kv_cache import round_caches
 from relaxd.contract.options import CacheForm, CompileOptions, Flavour, StateForm
 from relaxd.errors import CapacityError
 from relaxd.llm import Engine, Sampling
 from relaxd.loader.byte_rows import dequantize_rows
-from relaxd.loader.narrow import dtype_of
-from tests.decoder_models import FILLED_DIMS, GROUPS, GROWN_DIMS, SIZE, Original, fill, grown
+from relaxd.loader.tensors.element_types import dtype_of
 from tests.relaxd.llm.models import END, tokenizer
 from tests.relaxd.loader.test_state import tokens
+from tests.support.models.decoders import (
+    FILLED_DIMS,
+    GROUPS,
+    GROWN_DIMS,
+    SIZE,
+    Original,
+    fill,
+    grown,
+)
 
 FORMS: dict[CacheForm, tuple[Any, dict[str, Any]]] = {
     CacheForm.FLOAT16: (fill, FILLED_DIMS),

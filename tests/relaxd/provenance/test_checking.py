@@ -18,7 +18,7 @@ from relaxd.provenance.checking import check_folder
 from relaxd.provenance.envelope import FILENAME, pre_authentication_encoding, seal
 from relaxd.provenance.errors import KeyInvalid, TrustError, TrustUnavailable
 from relaxd.provenance.keys import Signer, read_public_keys, signer_of
-from tests.signing import FILES, KEY, MANIFEST, key_pair, mutate, statement, write
+from tests.support.signing import FILES, KEY, MANIFEST, key_pair, mutate, statement, write
 
 Keys = Callable[[str], Path]
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from relaxd.contract.diff import BuildDiff, Change, LatencyChange, OutputChange
+from relaxd.contract.bundle.diff import BuildDiff, Change, LatencyChange, OutputChange
 from relaxd.errors import DeclarationError
 from relaxd.reports.gates import Gate
 

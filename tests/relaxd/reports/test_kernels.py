@@ -1,6 +1,6 @@
 """Rows of kernels are put together where a reader would not look at each."""
 
-from relaxd.contract.profile import KernelTime
+from relaxd.contract.bundle.profile import KernelTime
 from relaxd.reports.kernels import rank_kernels
 
 ROWS = [

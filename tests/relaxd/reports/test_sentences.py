@@ -1,11 +1,11 @@
-from relaxd.contract.profile import (
+from relaxd.contract.bundle.profile import (
     KernelTime,
     KernelTimes,
     Profile,
     ReferenceLatency,
     TimedPoint,
 )
-from relaxd.contract.report import DimReport, NumericsReport
+from relaxd.contract.bundle.report import DimReport, NumericsReport
 from relaxd.reports.sentences import sentences
 
 PASSED = NumericsReport("executed", "passed")

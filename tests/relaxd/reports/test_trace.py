@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from relaxd.contract.profile import (
-    KernelCall,
-    KernelTime,
-    KernelTimes,
-    Machine,
-    Profile,
-)
-from relaxd.contract.report import Report, TargetReport
+from relaxd.contract.bundle.profile import KernelCall, KernelTime, KernelTimes, Machine, Profile
+from relaxd.contract.bundle.report import Report, TargetReport
 from relaxd.errors import BundleError
 from relaxd.reports.trace import trace
 

@@ -17,9 +17,9 @@ import pytest
 
 import relaxd
 from compiler import compile_model
-from tests.models import Feed, package_model
-from tests.ort_models import onnx_of
 from tests.relaxd.speech.utterances import SENTENCES, spoken
+from tests.support.models.known import Feed, package_model
+from tests.support.models.ort import onnx_of
 
 PACKAGE = "moonshine_voice"
 pytestmark = [

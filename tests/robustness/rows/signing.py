@@ -7,7 +7,7 @@ from relaxd.provenance.envelope import seal
 from relaxd.provenance.errors import TrustError
 from relaxd.provenance.keys import signer_of
 from tests.robustness.row import Outcome, Row, Run
-from tests.signing import MANIFEST, key_pair, mutate, statement, write
+from tests.support.signing import MANIFEST, key_pair, mutate, statement, write
 
 REPORTED = 20
 

@@ -9,7 +9,7 @@ import pytest
 from relaxd.provenance.errors import KeyInvalid, SigningFailed
 from service.adapters.signing import signer
 from service.settings import Settings
-from tests.signing import key_pair
+from tests.support.signing import key_pair
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from starlette.datastructures import UploadFile
 from artifacts import files
 from service.errors import DatabaseUnavailable
 from service.usecases import readiness
-from tests import plain_http
 from tests.e2e.deployment import until
 from tests.service.live import Live
+from tests.support import plain_http
 
 
 def test_what_is_not_there(api: Live) -> None:

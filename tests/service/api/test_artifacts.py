@@ -12,8 +12,8 @@ from artifacts.documents import BUNDLE, MANIFEST
 from artifacts.dumps import DUMP, publish_dump
 from artifacts.oci import IndexEntry, publish_bundle, publish_index
 from compiler.isolation.messages import CompileJob
-from relaxd.contract.profile import KernelCall, KernelTime, KernelTimes, Profile
-from relaxd.contract.report import Report
+from relaxd.contract.bundle.profile import KernelCall, KernelTime, KernelTimes, Profile
+from relaxd.contract.bundle.report import Report
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import BundleError
 from tests.service.api.registry import push_blob, serving, sha256

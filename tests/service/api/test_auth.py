@@ -3,8 +3,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import plain_http
 from tests.service.live import Live, live
+from tests.support import plain_http
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import pytest
 from service.api.errors import TooManyRequests
 from service.api.rates import Rates
 from service.identity import Limits
-from service.usecases import auditing, tenants
+from service.usecases import auditing
+from service.usecases.tenants import tenants
 from tests.service.live import MODEL
 from tests.service.tenancy import House, compile_model, house
 

@@ -15,9 +15,9 @@ import pytest
 from artifacts import open_store
 from artifacts.oci import IndexEntry, publish_bundle, publish_index
 from artifacts.store import CHUNK
-from tests import plain_http
-from tests.bundles import fetch
 from tests.service.api.registry import sha256
+from tests.support import plain_http
+from tests.support.bundles import fetch
 
 SERVER = """
 import sys

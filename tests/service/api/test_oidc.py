@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from service.identity import DEFAULT, Scope
-from service.usecases import tokens
-from tests import plain_http
+from service.usecases.tenants import tokens
 from tests.service.forging import FORGED, STRANGER, World, status_of, trusting
 from tests.service.issuer import AUDIENCE, EC
+from tests.support import plain_http
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from service.api.board import Board
 from service.domain import Queue
 from service.errors import DatabaseUnavailable
 from service.identity import Scope
-from service.usecases.overview import Snapshot
+from service.usecases.jobs.overview import Snapshot
 from tests.service.live import Live, live
 from tests.service.tenancy import House, compile_model, house
 

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from service.api import page
-from tests import plain_http
 from tests.service.live import Live, live
+from tests.support import plain_http
 
 BUDGET = 300_000
 

@@ -13,10 +13,10 @@ from sqlalchemy import insert
 from relaxd.contract.request import CompileRequest
 from service.db.schema import builds, jobs
 from service.identity import Scope
-from tests.browser import browser, check, open_page
 from tests.service.api.page_report import report
 from tests.service.live import Live, live
 from tests.service.tenancy import House, compile_model, house
+from tests.support.browser import browser, check, open_page
 
 pytestmark = pytest.mark.slow
 

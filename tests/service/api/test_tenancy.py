@@ -10,7 +10,7 @@ import pytest
 from artifacts.documents import MANIFEST
 from relaxd.contract.canonical import digest_of
 from service.identity import DEFAULT, Scope
-from service.usecases import tenants, tokens
+from service.usecases.tenants import tenants, tokens
 from tests.service.tenancy import OPERATOR, House, compile_model, house
 
 UNKNOWN = "sha256:" + "e" * 64

@@ -22,7 +22,7 @@ from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.jobs import Jobs
 from service.settings import Settings
-from service.usecases import claiming, fleet, reporting, sweeping
+from service.usecases.builds import claiming, fleet, reporting, sweeping
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell

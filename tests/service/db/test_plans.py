@@ -16,19 +16,10 @@ from service.core import Core
 from service.domain import EventType, Outcome
 from service.jobs import Jobs
 from service.observability.metrics import JobCollector
-from service.usecases import (
-    chores,
-    claiming,
-    counting,
-    ending,
-    expiring,
-    fleet,
-    pinning,
-    reporting,
-    scheduling,
-    sweeping,
-)
+from service.usecases import chores, counting
+from service.usecases.builds import claiming, ending, fleet, reporting, scheduling, sweeping
 from service.usecases.readiness import Readiness
+from service.usecases.store import expiring, pinning
 from tests.service.db.filling import OLD, fill
 from tests.service.fakes import FakeClock
 

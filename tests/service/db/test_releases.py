@@ -15,7 +15,7 @@ from service.db.engine import Database
 from service.db.upgrade import FLOOR, config, upgrade
 from service.jobs import Jobs
 from service.settings import Settings
-from service.usecases import claiming, ending, scheduling
+from service.usecases.builds import claiming, ending, scheduling
 from tests.service.fakes import FakeClock, FakeCompiler, FakeDoorbell
 
 RELEASES = sorted((Path(__file__).parent / "releases").iterdir())

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from relaxd.contract.request import CompileRequest
 from service.observability.metrics import SHARED, JobCollector, gather
-from service.usecases import fleet
+from service.usecases.builds import fleet
 
 
 def test_the_figures_are_those_of_the_database(core, jobs, model, answer, clock):

@@ -12,8 +12,8 @@ import pytest
 
 from service.observability.metrics import SHARED
 from service.processes.serve import import_path, worker_command
-from tests import plain_http
 from tests.e2e.deployment import until
+from tests.support import plain_http
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 from service.domain import Claim, EventType
 from service.errors import DatabaseUnavailable, StaleClaim
-from service.usecases import claiming, reporting, sweeping
+from service.usecases.builds import claiming, reporting, sweeping
 from service.workers import heartbeat
 from service.workers.heartbeat import Pulse, Stop
 

@@ -10,7 +10,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import EventType
 from service.errors import DatabaseUnavailable
-from service.usecases import ending, reporting, results
+from service.usecases.builds import ending, reporting, results
 from service.workers import patience as module
 from service.workers.runner import WITHOUT_STORE
 

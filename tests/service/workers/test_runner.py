@@ -9,13 +9,13 @@ from artifacts.documents import read_document
 from artifacts.errors import StorageFailed
 from artifacts.oci import REPOSITORY, bundle_files, publish_bundle
 from compiler.errors import CompileCancelled, CompileCrashed, CompileTimeout, ImportFailed
-from relaxd.contract.manifest import DUMP_START
+from relaxd.contract.bundle.manifest import DUMP_START
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import EventType
-from service.usecases import claiming, ending, explaining, results, sweeping
-from tests.bundles import fetch
+from service.usecases.builds import claiming, ending, explaining, results, sweeping
 from tests.service.fakes import mismatch
+from tests.support.bundles import fetch
 
 pytestmark = pytest.mark.slow
 

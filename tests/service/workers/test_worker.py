@@ -6,7 +6,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import Kind
 from service.errors import DatabaseUnavailable
-from service.usecases import claiming, fleet
+from service.usecases.builds import claiming, fleet
 from service.workers.worker import Worker
 
 

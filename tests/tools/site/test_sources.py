@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compiler.verify.tolerance import tolerance_of
+from compiler.verify.judge.tolerance import tolerance_of
 from service.api.problems import INTERNAL, KINDS
 from service.settings import Settings
 from tools.site import __main__ as site

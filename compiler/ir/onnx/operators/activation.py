@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.values import Value
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
 
 
 def _one(b: Builder, node: Node, scalar: Callable[[Any], Any]) -> Value:

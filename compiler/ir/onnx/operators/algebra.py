@@ -6,14 +6,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import determinant as det
-from compiler.ir.ops import einsum as es
-from compiler.ir.ops import scan
-from compiler.ir.values import Value
+from compiler.ir.ops.math import determinant as det
+from compiler.ir.ops.math import einsum as es
+from compiler.ir.ops.math import scan
+from compiler.ir.shapes.extents import Extent
 
 
 @op("Einsum", since=12)

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import division, extremes
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.ops.division import MOST_DIVISOR
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import division
+from compiler.ir.ops.math.division import MOST_DIVISOR
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import extremes
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.shapes import extents as ex
 
 
 @op("Add", since=7)

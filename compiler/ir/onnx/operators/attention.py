@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.onnx.dtypes import DTYPES
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.indices import limit_values
+from compiler.ir.onnx.model.dtypes import DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import attention as at
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear
-from compiler.ir.ops.attention_bias import Sight, bias, seeing
-from compiler.ir.ops.nn_norm import wide
-from compiler.ir.values import Value
+from compiler.ir.ops.attention import attention as at
+from compiler.ir.ops.attention.bias import Sight, bias, seeing
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.nn.norm import wide
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes.extents import Extent
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax, tirx
 
-from compiler.ir.builder import Builder
 from compiler.ir.formats import width_of
-from compiler.ir.onnx.dtypes import CARRIED
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.onnx.model.dtypes import CARRIED
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import narrow
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.ops.shifts import shift
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.ops.pointwise.shifts import shift
+from compiler.ir.ops.quantized import small_types
 
 
 @op("BitwiseAnd", since=18)
@@ -48,7 +48,7 @@ def bit_shift(b: Builder, node: Node) -> Value:
 
 
 def _width(dtype: str) -> int:
-    return width_of(dtype) if narrow.is_narrow(dtype) else np.dtype(dtype).itemsize * 8
+    return width_of(dtype) if small_types.is_narrow(dtype) else np.dtype(dtype).itemsize * 8
 
 
 @op("BitCast", since=26)
@@ -60,8 +60,8 @@ def bit_cast(b: Builder, node: Node) -> Value:
     dtype = CARRIED[code]
     if _width(dtype) != _width(x.dtype):
         node.fail(f"{x.dtype} and {dtype} differ in width", reason="dtype")
-    if narrow.is_narrow(dtype) or narrow.is_narrow(x.dtype):
-        return narrow.bit_cast(b, x, dtype)
+    if small_types.is_narrow(dtype) or small_types.is_narrow(x.dtype):
+        return small_types.bit_cast(b, x, dtype)
     if isinstance(x, Known) and not x.symbolic:
         return Known(x.data.view(np.dtype(dtype)), dtype)
     if "bool" in (x.dtype, dtype):

@@ -10,19 +10,20 @@ from typing import Any, cast
 import numpy as np
 from tvm import relax
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators import convolution, linear, normalization
 from compiler.ir.onnx.operators.indexing import indexes
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import extremes, indexing, layout, pointwise
-from compiler.ir.ops import linear as products
-from compiler.ir.ops import nn_norm as norm
-from compiler.ir.ops import reduce as rd
-from compiler.ir.ops.nn_norm import constant
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import linear as products
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.nn import norm
+from compiler.ir.ops.nn.norm import constant
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import extremes, programs
+from compiler.ir.ops.shape import indexing, layout
 
 MICROSOFT = "com.microsoft"
 
@@ -119,7 +120,7 @@ def _mask_index(b: Builder, node: Node) -> Value | None:
 
 
 def _activated(b: Builder, x: Value, scalar: Callable[[Any], Any], name: str) -> Value:
-    return pointwise.in_float(b, scalar, x, name=name)
+    return programs.in_float(b, scalar, x, name=name)
 
 
 @op("Gelu", domain=MICROSOFT)

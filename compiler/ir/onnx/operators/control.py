@@ -8,15 +8,23 @@ from functools import partial
 import numpy as np
 import onnx
 
-from compiler.ir.builder import Builder
-from compiler.ir.index_bounds import USUAL
-from compiler.ir.indices import Indices
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.indices import Indices
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.indices import limit_values
-from compiler.ir.onnx.lists import Content, Form, Items, Stacked, flattened, restored, stack_of
+from compiler.ir.onnx.model.lists import (
+    Content,
+    Form,
+    Items,
+    Stacked,
+    flattened,
+    restored,
+    stack_of,
+)
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import control, layout
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.shape import control, layout
+from compiler.ir.shapes.index_bounds import USUAL
 
 UNROLLED = 32
 """A loop of at most this many iterations, all certain, is unrolled at import."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.window import auto_pad, window_of
-from compiler.ir.ops import nn_conv
-from compiler.ir.ops.nn_window import AutoPad, Window
-from compiler.ir.values import Value
+from compiler.ir.ops.nn import conv as nn_conv
+from compiler.ir.ops.nn.window import AutoPad, Window
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 
 
 @op("Conv")

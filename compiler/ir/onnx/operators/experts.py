@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.onnx.block_products import ROUNDED
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.nbits import constant, parts_of
+from compiler.ir.onnx.quantize.block_matmuls import ROUNDED
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import experts, layout, routing
-from compiler.ir.ops.attention import restate
-from compiler.ir.ops.experts import Activation, Layer
-from compiler.ir.ops.pointwise import like
-from compiler.ir.values import Value
+from compiler.ir.ops.attention import experts, routing
+from compiler.ir.ops.attention.attention import restate
+from compiler.ir.ops.attention.experts import Activation, Layer
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise.programs import like
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 
 Array = np.ndarray[Any, Any]
 

@@ -8,15 +8,16 @@ import numpy as np
 from onnx import numpy_helper
 from tvm import tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.classical import DOMAIN, floats, integers
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import encoding, layout, reduce
-from compiler.ir.ops.pointwise import like, pointwise
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import reduce
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise.programs import like, pointwise
+from compiler.ir.ops.shape import encoding, layout
+from compiler.ir.shapes import extents as ex
 
 TEXT = "strings are not supported: a compiled model's values are tensors of numbers"
 ENCODE = "encode the categories as integers before the model"

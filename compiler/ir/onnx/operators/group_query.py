@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.onnx.cache_inputs import note_cache
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
@@ -24,10 +23,12 @@ from compiler.ir.onnx.operators.microsoft_attention import (
     weighted,
 )
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import attention as at
-from compiler.ir.ops import caches, indexing, layout, rotary
-from compiler.ir.ops.attention_bias import Sight
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.ops.attention import attention as at
+from compiler.ir.ops.attention import rotary
+from compiler.ir.ops.attention.bias import Sight
+from compiler.ir.ops.shape import caches, indexing, layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 
 _ATTRIBUTES = SHARED | {
     "kv_num_heads", "do_rotary", "rotary_interleaved", "local_window_size",

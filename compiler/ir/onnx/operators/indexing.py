@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.index_bounds import USUAL
-from compiler.ir.onnx.dtypes import DTYPES
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.indices import limit_values
+from compiler.ir.onnx.model.dtypes import DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import indexing, layout
-from compiler.ir.ops import scatter as sc
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing, layout
+from compiler.ir.ops.shape import scatter as sc
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.index_bounds import USUAL
 
 
 def indexes(b: Builder, node: Node, index: int, extent: Extent, **more: Any) -> None:

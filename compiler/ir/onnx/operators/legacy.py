@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators import arithmetic, linear, normalization, unary
 from compiler.ir.onnx.registry import Handler, Result, op
-from compiler.ir.ops import layout
-from compiler.ir.values import Value
+from compiler.ir.ops.shape import layout
 
 
 def _register(name: str, handler: Handler) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
 
 
 @op("MatMul")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.classical import DOMAIN, floats, labels_of, post_transform, rows
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import linear
-from compiler.ir.ops import scores as sc
-from compiler.ir.ops.scores import PostTransform
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.ml import scores as sc
+from compiler.ir.ops.ml.scores import PostTransform
+from compiler.ir.ops.pointwise import elementwise as ew
 
 
 def _scores(b: Builder, node: Node, count: int) -> Value:

@@ -8,18 +8,20 @@ from typing import Any
 
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import attention as at
-from compiler.ir.ops import broadcast, indexing, layout, linear
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops.attention_bias import Sight, bias
-from compiler.ir.ops.nn_norm import wide
-from compiler.ir.values import Value
+from compiler.ir.ops.attention import attention as at
+from compiler.ir.ops.attention.bias import Sight, bias
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.nn.norm import wide
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing, layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 
 SHARED = frozenset({"num_heads", "scale", "softcap"})
 """Attributes that every operator here may have."""

@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.builder import Builder
-from compiler.ir.onnx.block_products import LEVEL, ROUNDED
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.indexing import indexes
+from compiler.ir.onnx.quantize.block_matmuls import LEVEL, ROUNDED
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import indexing, layout, linear, nbits
-from compiler.ir.ops.nbits import Blocks
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.quantized import block_matmul
+from compiler.ir.ops.quantized.block_matmul import Blocks
+from compiler.ir.ops.shape import indexing, layout
 
 Array = np.ndarray[Any, Any]
 
@@ -40,12 +42,12 @@ def matmul_nbits(b: Builder, node: Node) -> Value:
         )
     table = _weights(node)
     if table.bits == 2:
-        weight = nbits.reals(table).astype(np.dtype(x.dtype))
+        weight = block_matmul.reals(table).astype(np.dtype(x.dtype))
         result = linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype))
     else:
         rounded = node.attr(LEVEL, 0) == ROUNDED
         b.rounded |= rounded
-        result = nbits.product(b, x, table, rounded)
+        result = block_matmul.product(b, x, table, rounded)
     return ew.add(b, result, node.value(5)) if node.has(5) else result
 
 
@@ -81,7 +83,7 @@ def gather_block_quantized(b: Builder, node: Node) -> Value:
     if bits not in (4, 8):
         node.fail(f"tables of {bits} bits are not supported", reason="unsupported_dtype")
     if rank == 2 and axis == 0 and along == 1 and data.dtype == "uint8":
-        return ew.cast(b, nbits.rows(b, positions, _table(node, bits)), scales.dtype)
+        return ew.cast(b, block_matmul.rows(b, positions, _table(node, bits)), scales.dtype)
     real = _unpacked(node, bits, along).astype(np.dtype(scales.dtype))
     return layout.take(b, Known(real, scales.dtype), positions, axis)
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.onnx.dtypes import DTYPES
-from compiler.ir.onnx.expansions import expanded
-from compiler.ir.onnx.lists import Content
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.onnx.model.dtypes import DTYPES
+from compiler.ir.onnx.model.expansions import expanded
+from compiler.ir.onnx.model.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
-from compiler.ir.ops import nn_norm as norm
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.nn import norm
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 
 
 @op("BatchNormalization", since=7)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.index_bounds import USUAL
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import layout
-from compiler.ir.ops.nn_pad import PadMode, pad
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.nn.pad import PadMode, pad
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.index_bounds import USUAL
 
 
 def _mode(node: Node) -> PadMode:

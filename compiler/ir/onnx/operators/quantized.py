@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.ir.builder import Builder
-from compiler.ir.onnx.dtypes import CARRIED, DTYPES
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.onnx.model.dtypes import CARRIED, DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.convolution import kernel_of
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.window import window_of
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import integer, nn_conv
-from compiler.ir.ops import quantize as qt
-from compiler.ir.ops.quantize import Grid
-from compiler.ir.values import Value
+from compiler.ir.ops.nn import conv
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.quantized import integer
+from compiler.ir.ops.quantized import quantize as qt
+from compiler.ir.ops.quantized.quantize import Grid
 
 MICROSOFT = "com.microsoft"
 
@@ -118,6 +119,6 @@ def qlinear_conv(b: Builder, node: Node) -> Value:
     )
     window = window_of(b, node, x.shape[2:], kernel_of(b, node, weight))
     total = integer.conv(b, x, weight, x_grid.zero, weight_grid.zero, window, node.attr("group", 1))
-    total = nn_conv.add_bias(b, total, node.optional(8))
+    total = conv.add_bias(b, total, node.optional(8))
     reals = qt.rescale(b, total, x_grid.scale, 0, weight_grid.scale, 1)
     return qt.quantize(b, reals, grid_of(node, 6), node.value(7).dtype, "float32")

@@ -7,19 +7,21 @@ from dataclasses import replace
 
 from tvm import relax
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators import recurrent
 from compiler.ir.onnx.operators.quantized import MICROSOFT, grid_of
 from compiler.ir.onnx.registry import Result, op
 from compiler.ir.onnx.window import window_of
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import integer, layout, nn_pool, pointwise
-from compiler.ir.ops import nn_norm as norm
-from compiler.ir.ops import quantize as qt
-from compiler.ir.ops.nn_norm import constant
-from compiler.ir.values import Value
+from compiler.ir.ops.nn import norm, pool
+from compiler.ir.ops.nn.norm import constant
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs
+from compiler.ir.ops.quantized import integer
+from compiler.ir.ops.quantized import quantize as qt
+from compiler.ir.ops.shape import layout
 
 
 def _real(b: Builder, node: Node, index: int) -> Value:
@@ -62,7 +64,7 @@ def qlinear_leaky_relu(b: Builder, node: Node) -> Value:
     return _quantized(
         b,
         node,
-        pointwise.pointwise(b, lambda x: fn.leaky(x, alpha), _real(b, node, 0), name="leaky_relu"),
+        programs.pointwise(b, lambda x: fn.leaky(x, alpha), _real(b, node, 0), name="leaky_relu"),
         3,
     )
 
@@ -86,7 +88,7 @@ def qlinear_average_pool(b: Builder, node: Node) -> Value:
     window = window_of(b, node, x.shape[2:], node.attr("kernel_shape"))
     ceil, count_padding = bool(node.attr("ceil_mode", 0)), bool(node.attr("count_include_pad", 0))
     return _quantized(
-        b, node, _channels_back(b, node, nn_pool.avg_pool(b, x, window, ceil, count_padding)), 3
+        b, node, _channels_back(b, node, pool.avg_pool(b, x, window, ceil, count_padding)), 3
     )
 
 
@@ -94,7 +96,7 @@ def qlinear_average_pool(b: Builder, node: Node) -> Value:
 def qlinear_global_average_pool(b: Builder, node: Node) -> Value:
     """The mean over all spatial axes, on its own grid."""
     x = _channels_first(b, node, _real(b, node, 0))
-    return _quantized(b, node, _channels_back(b, node, nn_pool.global_pool(b, x, "mean")), 3)
+    return _quantized(b, node, _channels_back(b, node, pool.global_pool(b, x, "mean")), 3)
 
 
 def _channels_first(b: Builder, node: Node, x: Value) -> Value:

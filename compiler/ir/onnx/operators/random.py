@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from compiler.ir.builder import Builder
-from compiler.ir.onnx.dtypes import DTYPES
-from compiler.ir.onnx.expansions import LAWS, draw_of, expanded
-from compiler.ir.onnx.lists import Content
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.onnx.model.dtypes import DTYPES
+from compiler.ir.onnx.model.expansions import LAWS, draw_of, expanded
+from compiler.ir.onnx.model.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import random
-from compiler.ir.values import Value
+from compiler.ir.ops.math import random
 
 _LOOPS = "a node in the body of a Loop or Scan would draw the same numbers in every iteration"
 

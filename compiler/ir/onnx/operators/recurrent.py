@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import indexing, layout
-from compiler.ir.ops.recurrent import Direction, run
-from compiler.ir.values import Value
+from compiler.ir.ops.nn.recurrent import Direction, run
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing, layout
 from compiler.recurrences.cells import Cell, activation
 
 DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import reduce as rd
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.pointwise import elementwise as ew
 
 _MEAN_OF_NONE = 0.0
 """As ONNX Runtime has it, where the specification leaves a mean of no elements undefined."""

@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 import numpy as np
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.facts import UNBOUNDED
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import indexing, layout
-from compiler.ir.ops.positions import Along, Coordinates, Given
-from compiler.ir.ops.resize import Interpolation, Rounding, Sampling, resize
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.ops.nn.positions import Along, Coordinates, Given
+from compiler.ir.ops.nn.resize import Interpolation, Rounding, Sampling, resize
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing, layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.facts import UNBOUNDED
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tvm import te
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.indexing import indexes
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
-from compiler.ir.ops.attention import join_heads, split_heads
-from compiler.ir.ops.broadcast import expand
-from compiler.ir.ops.rotary import Rotation, angles, rotate
-from compiler.ir.values import Value
+from compiler.ir.ops.attention.attention import join_heads, split_heads
+from compiler.ir.ops.attention.rotary import Rotation, angles, rotate
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise.broadcast import expand
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 
 
 @op("RotaryEmbedding", since=23)

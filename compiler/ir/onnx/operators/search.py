@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.limits import end_of
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import layout, selecting, sorting, suppression
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.nn import suppression
+from compiler.ir.ops.shape import layout, selecting, sorting
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.limits import end_of
 
 
 def _arg_extreme(b: Builder, node: Node, greatest: bool) -> Value:

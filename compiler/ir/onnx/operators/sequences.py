@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.onnx.lists import Content, Items, Stacked, stack_of
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.onnx.model.lists import Content, Items, Stacked, stack_of
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import control, indexing, layout
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.shape import control, indexing, layout
+from compiler.ir.shapes import extents as ex
 
 _LENGTH = "only run time knows how many items the sequence has"
 

@@ -8,19 +8,22 @@ from typing import Any, TypeGuard
 import numpy as np
 from tvm import te
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.limits import end_of
-from compiler.ir.onnx.dtypes import CARRIED, DTYPES, name_of
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.onnx.indices import limit_values
-from compiler.ir.onnx.lists import Content
+from compiler.ir.onnx.model.dtypes import CARRIED, DTYPES, name_of
+from compiler.ir.onnx.model.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.scope import known_of
-from compiler.ir.ops import axes, broadcast, indexing, layout, narrow, windows
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.values import Known, Tensor, Value
+from compiler.ir.ops.math import windows
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.quantized import small_types
+from compiler.ir.ops.shape import axes, indexing, layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.limits import end_of
 
 
 @op("Constant")
@@ -69,7 +72,7 @@ def _cast(b: Builder, node: Node, dtype: str) -> Value:
     if rounding not in ("up", "down", "nearest"):
         node.fail(f"there is no rounding {rounding!r}", reason="attribute")
     saturate = bool(node.attr("saturate", 1))
-    return narrow.cast(b, node.value(0), dtype, saturate=saturate, rounding=rounding)
+    return small_types.cast(b, node.value(0), dtype, saturate=saturate, rounding=rounding)
 
 
 @op("Shape")
@@ -292,8 +295,8 @@ def constant_of_shape(b: Builder, node: Node) -> Value:
         else Known(np.zeros(1, np.float32), "float32")
     )
     extents = node.known_extents(0, "extent").scalars()
-    held = narrow.stored(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
-    return narrow.typed(broadcast.expand(b, held, extents, "fill"), fill.dtype)
+    held = small_types.stored(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
+    return small_types.typed(broadcast.expand(b, held, extents, "fill"), fill.dtype)
 
 
 @op("Range", since=11)

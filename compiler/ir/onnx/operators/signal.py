@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.onnx.dtypes import DTYPES
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.onnx.model.dtypes import DTYPES
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import fourier, windows
-from compiler.ir.values import Value
+from compiler.ir.ops.math import fourier, windows
+from compiler.ir.shapes.extents import Extent
 
 HAMMING = 25 / 46
 

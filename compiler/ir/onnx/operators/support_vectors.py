@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.classical import (
     DOMAIN,
     Labels,
@@ -19,13 +19,14 @@ from compiler.ir.onnx.classical import (
 )
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import linear, reduce, support_vectors
-from compiler.ir.ops import scores as sc
-from compiler.ir.ops.layout import squeeze
-from compiler.ir.ops.scores import PostTransform
-from compiler.ir.ops.support_vectors import Kernel, KernelKind
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.math import linear, reduce
+from compiler.ir.ops.ml import scores as sc
+from compiler.ir.ops.ml import support_vectors
+from compiler.ir.ops.ml.scores import PostTransform
+from compiler.ir.ops.ml.support_vectors import Kernel, KernelKind
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape.layout import squeeze
+from compiler.ir.shapes import extents as ex
 
 
 def _kernel(node: Node) -> Kernel:

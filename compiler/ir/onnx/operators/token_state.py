@@ -4,18 +4,20 @@ gate that goes with them: LinearAttention, CausalConvWithState, SwiGLU.
 
 from __future__ import annotations
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import broadcast, layout, pointwise, token_state
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops.attention import join_heads, restate, split_heads
-from compiler.ir.ops.nn_norm import wide
-from compiler.ir.values import Value
+from compiler.ir.ops.attention import token_state
+from compiler.ir.ops.attention.attention import join_heads, restate, split_heads
+from compiler.ir.ops.nn.norm import wide
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import broadcast, programs
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 
 _RULES = {
     "linear": (False, False),
@@ -170,7 +172,7 @@ def causal_conv_with_state(b: Builder, node: Node) -> list[Value | None]:
     )
     result, state = token_state.causal_conv(b, x, weight, node.optional(2), past, dilation)
     if activation != "none":
-        result = pointwise.in_float(b, lambda item: fn.swish(item, 1.0), result, name="swish")
+        result = programs.in_float(b, lambda item: fn.swish(item, 1.0), result, name="swish")
     made = [ew.cast(b, result, x.dtype), state]
     return [_as_given(b, node, value) for value in made]
 
@@ -199,6 +201,6 @@ def swiglu(b: Builder, node: Node) -> Value:
     """A * sigmoid(alpha * A) * B, of one shape."""
     alpha = node.attr("alpha", 1.0)
     other = restate(b, node.value(1), node.value(0).shape, "SwiGLU's inputs")
-    return pointwise.in_float(
+    return programs.in_float(
         b, lambda x, y: fn.swish(x, alpha) * y, node.value(0), other, name="swiglu"
     )

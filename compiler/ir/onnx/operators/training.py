@@ -7,15 +7,15 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import losses
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.ops.pointwise import like
-from compiler.ir.values import Value
+from compiler.ir.ops.nn import losses
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.ops.pointwise.programs import like
+from compiler.ir.shapes import extents as ex
 
 PREVIEW = "ai.onnx.preview.training"
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.classical import (
     DOMAIN,
     floats,
@@ -20,14 +21,13 @@ from compiler.ir.onnx.classical import (
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.tree_tables import forest_of
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import scores as sc
-from compiler.ir.ops import trees
-from compiler.ir.ops.forest import Forest, Test
-from compiler.ir.ops.scores import PostTransform
-from compiler.ir.ops.trees import Aggregate
-from compiler.ir.ops.votes import Classes, classify
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.ml import scores as sc
+from compiler.ir.ops.ml import trees
+from compiler.ir.ops.ml.forest import Forest, Test
+from compiler.ir.ops.ml.scores import PostTransform
+from compiler.ir.ops.ml.trees import Aggregate
+from compiler.ir.ops.ml.votes import Classes, classify
+from compiler.ir.ops.pointwise import elementwise as ew
 
 
 @op("TreeEnsemble", since=5, domain=DOMAIN)

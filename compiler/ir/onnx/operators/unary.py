@@ -9,15 +9,15 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import extremes
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.values import Known, Value
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import extremes
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.shapes import extents as ex
 
 Emit = Callable[[relax.Expr], relax.Expr]
 

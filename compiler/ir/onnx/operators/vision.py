@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.convolution import kernel_of
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops import layout, nn_roi, nn_sample, nn_unpool
-from compiler.ir.ops.nn_window import Window
-from compiler.ir.ops.resize import Interpolation
-from compiler.ir.values import Value
+from compiler.ir.ops.nn import roi, sample, unpool
+from compiler.ir.ops.nn.resize import Interpolation
+from compiler.ir.ops.nn.window import Window
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 
 
 def _divided(b: Builder, extent: Extent, by: int) -> Extent:
@@ -71,11 +72,11 @@ _INTERPOLATIONS = {name: Interpolation(kind) for name, kind in (
 def grid_sample(b: Builder, node: Node) -> Value:
     """An image read at a grid of coordinates."""
     mode, padding = node.attr("mode", "linear"), node.attr("padding_mode", "zeros")
-    if mode not in _INTERPOLATIONS or padding not in set(nn_sample.Edge):
+    if mode not in _INTERPOLATIONS or padding not in set(sample.Edge):
         node.fail(f"mode {mode!r} with padding_mode {padding!r} is not known", reason="attribute")
     corners = bool(node.attr("align_corners", 0))
-    return nn_sample.grid_sample(
-        b, node.value(0), node.value(1), _INTERPOLATIONS[mode], nn_sample.Edge(padding), corners
+    return sample.grid_sample(
+        b, node.value(0), node.value(1), _INTERPOLATIONS[mode], sample.Edge(padding), corners
     )
 
 
@@ -85,7 +86,7 @@ def affine_grid(b: Builder, node: Node) -> Value:
     theta = node.value(0)
     n, _, *spatial = node.known_extents(1, "size").scalars()
     b.same(theta.shape[0], n, f"size has a batch of {n}, theta one of {theta.shape[0]}")
-    return nn_sample.affine_grid(b, theta, spatial, bool(node.attr("align_corners", 0)))
+    return sample.affine_grid(b, theta, spatial, bool(node.attr("align_corners", 0)))
 
 
 @op("DeformConv", since=19)
@@ -99,7 +100,7 @@ def deform_conv(b: Builder, node: Node) -> Value:
         node.attr("pads", None),
     )
     groups, offset_groups = node.attr("group", 1), node.attr("offset_group", 1)
-    return nn_sample.deform_conv(
+    return sample.deform_conv(
         b, x, weight, offset, node.optional(3), node.optional(4), window, groups, offset_groups
     )
 
@@ -115,7 +116,7 @@ def roi_align(b: Builder, node: Node) -> Value:
     if mode not in ("avg", "max"):
         node.fail(f"the mode {mode!r} is neither avg nor max", reason="attribute")
     size = (node.attr("output_height", 1), node.attr("output_width", 1))
-    spec = nn_roi.RoiAlign(
+    spec = roi.RoiAlign(
         size,
         node.attr("spatial_scale", 1.0),
         node.attr("sampling_ratio", 0),
@@ -125,7 +126,7 @@ def roi_align(b: Builder, node: Node) -> Value:
     x = node.value(0)
     limit_values(b, node, 2, 0, ex.sub(x.shape[0], 1))
     _limit_regions(b, node, x.shape[2:], spec.scale, first=0)
-    return nn_roi.roi_align(b, node.value(0), node.value(1), node.value(2), spec)
+    return roi.roi_align(b, node.value(0), node.value(1), node.value(2), spec)
 
 
 def _limit_regions(
@@ -149,7 +150,7 @@ def max_roi_pool(b: Builder, node: Node) -> Value:
     x, scale = node.value(0), node.attr("spatial_scale", 1.0)
     limit_values(b, node, 1, 0, ex.sub(x.shape[0], 1), coordinate=0)
     _limit_regions(b, node, x.shape[2:], scale, first=1)
-    return nn_roi.max_roi_pool(b, x, node.value(1), (height, width), scale)
+    return roi.max_roi_pool(b, x, node.value(1), (height, width), scale)
 
 
 @op("MaxUnpool", since=9)
@@ -162,9 +163,9 @@ def max_unpool(b: Builder, node: Node) -> Value:
         node.known_extents(2, "unpooled").scalars() if node.has(2) else None
     )
     x = node.value(0)
-    pooled = [*x.shape[:2], *nn_unpool.unpooled(b, window, x.shape[2:])]
+    pooled = [*x.shape[:2], *unpool.unpooled(b, window, x.shape[2:])]
     limit_values(b, node, 1, 0, ex.sub(ex.product(pooled), 1))
-    return nn_unpool.max_unpool(b, x, node.value(1), window, shape)
+    return unpool.max_unpool(b, x, node.value(1), window, shape)
 
 
 @op("Col2Im", since=18)
@@ -176,4 +177,4 @@ def col2im(b: Builder, node: Node) -> Value:
     window = Window.of(
         block, node.attr("strides", None), node.attr("dilations", None), node.attr("pads", None)
     )
-    return nn_unpool.col2im(b, node.value(0), image, window)
+    return unpool.col2im(b, node.value(0), image, window)

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, nn_conv, nn_norm
-from compiler.ir.ops import pointwise as pw
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.nn import conv, norm
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import floated, operand, scalar
 from compiler.ir.torchscript.operators.arithmetic import greater_of, lesser_of
 from compiler.ir.torchscript.operators.unary import of_float
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 def _limited(b: Builder, x: Value, low: float, high: float) -> Value:
@@ -72,7 +73,7 @@ def prelu(b: Builder, node: Node) -> Value:
     """self where it is not negative, weight * self elsewhere; one weight, or one a channel."""
     x, weight = node.value("self"), node.value("weight")
     if len(weight.shape) == 1 and len(x.shape) > 1 and b.facts.same(weight.shape[0], 1) is not True:
-        weight = nn_conv.per_channel(b, weight, x)
+        weight = conv.per_channel(b, weight, x)
     return ew.where(
         b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, weight), x
     )
@@ -196,5 +197,5 @@ def _soft(b: Builder, node: Node, log: bool) -> Value:
     x = node.value("self")
     x = ew.cast(b, x, node.dtype("dtype", x.dtype))
     if not x.shape:
-        return layout.reshape(b, nn_norm.softmax(b, layout.reshape(b, x, [1]), 0, log), [])
-    return nn_norm.softmax(b, x, node.axis("dim", len(x.shape)), log)
+        return layout.reshape(b, norm.softmax(b, layout.reshape(b, x, [1]), 0, log), [])
+    return norm.softmax(b, x, node.axis("dim", len(x.shape)), log)

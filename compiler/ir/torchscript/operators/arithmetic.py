@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.index_bounds import Limit
-from compiler.ir.ops import division, extremes
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import pointwise as pw
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import division
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import extremes
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.index_bounds import Limit
 from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.operands import common, operand, pair, scalar
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 def _scaled(b: Builder, node: Node, x: Value) -> Value:

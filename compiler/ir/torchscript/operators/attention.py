@@ -7,15 +7,18 @@ import math
 import numpy as np
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, layout, linear, nn_norm
-from compiler.ir.ops import elementwise as ew
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.nn import norm
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
 
 
 @op("scaled_dot_product_attention")
@@ -39,13 +42,13 @@ def attention(b: Builder, node: Node) -> Value:
     if node.bool("is_causal", False):
         mask = _causal(b, query.shape[-2], key.shape[-2])
     if mask is None:
-        return linear.matmul(b, nn_norm.softmax(b, scores, rank - 1), value)
+        return linear.matmul(b, norm.softmax(b, scores, rank - 1), value)
     if mask.dtype != "bool":
         scores = ew.add(b, scores, ew.cast(b, mask, scores.dtype))
         mask = ew.compare(b, scores, scalar(b, -np.inf, scores.dtype), "not_equal")
-        weights = nn_norm.softmax(b, scores, rank - 1)
+        weights = norm.softmax(b, scores, rank - 1)
     else:
-        weights = nn_norm.softmax(
+        weights = norm.softmax(
             b, ew.where(b, mask, scores, scalar(b, -np.inf, scores.dtype)), rank - 1
         )
     return linear.matmul(b, ew.where(b, mask, weights, scalar(b, 0, weights.dtype)), value)
@@ -57,7 +60,7 @@ def _scaled(b: Builder, node: Node, query: Value) -> Value:
     width = b.facts.simplify(query.shape[-1])
     if isinstance(width, int):
         return ew.multiply(b, query, scalar(b, 1 / math.sqrt(width), query.dtype))
-    root = nn_norm.sqrt(b, b.tensor(ew.cast(b, Known.of(width), query.dtype)))
+    root = norm.sqrt(b, b.tensor(ew.cast(b, Known.of(width), query.dtype)))
     return ew.divide(b, query, root)
 
 

@@ -11,14 +11,14 @@ from typing import Any
 from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import control as ctl
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.shape import control as ctl
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript import structure as st
 from compiler.ir.torchscript.memory import Cell, link
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import control
-from compiler.ir.values import Known, Value
 
 
 @dataclass(frozen=True)

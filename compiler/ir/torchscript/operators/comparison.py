@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.ops.shifts import shift
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.ops.pointwise.shifts import shift
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, pair, scalar
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 def _comparison(name: str, *aliases: str) -> None:

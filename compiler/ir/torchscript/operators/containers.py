@@ -6,10 +6,10 @@ from typing import Any
 
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import control, layout
+from compiler.ir.graph.builder import Builder
+from compiler.ir.ops.shape import control, layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.memory import DictBox, ListBox, Ref, Stack
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operators.numbers import decided, same_values

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import layout, nn_conv
-from compiler.ir.ops.nn_window import Window
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.nn import conv as nn_conv
+from compiler.ir.ops.nn.window import Window
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 def per_axis(node: Node, name: str, rank: int, default: int = 1) -> list[int]:

@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 from tvm import te
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, division, indexing, layout, windows
-from compiler.ir.ops import elementwise as ew
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Tensor, Value
+from compiler.ir.ops.math import division, windows
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing, layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.dtypes import DEFAULT_FLOAT
 from compiler.ir.torchscript.memory import ListBox, Ref
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, scalar
 from compiler.ir.torchscript.registry import op, plain, refuse
 from compiler.ir.torchscript.structure import Number, kind_of
-from compiler.ir.values import Known, Tensor, Value
 
 
 def filled(b: Builder, shape: Sequence[Extent], value: Value) -> Value:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, suppression
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.nn import suppression
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
 
 
 @op("torchvision::nms")

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, nn_norm
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.nn import norm as nn_norm
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import floated, pair, scalar
 from compiler.ir.torchscript.operators.reduction import reduced_axes
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 @op("norm", "linalg_vector_norm", "frobenius_norm")

@@ -8,16 +8,18 @@ import math
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear, nn_norm
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.nn import norm
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.operators.activation import gelu_of, relu_of
 from compiler.ir.torchscript.registry import op, refuse
-from compiler.ir.values import Value
 
 _ATTENTION, _PADDING = 0, 1
 """Kinds of mask: [rows, columns] for all, [batch, columns]; any other is [batch, heads, rows,
@@ -48,7 +50,7 @@ def encoder_layer(b: Builder, node: Node) -> Value:
 
 def _normal(b: Builder, node: Node, x: Value, which: int) -> Value:
     weight, bias = node.value(f"norm_weight_{which}"), node.value(f"norm_bias_{which}")
-    return nn_norm.layer_norm(b, x, weight, bias, len(x.shape) - 1, node.float("eps"))
+    return norm.layer_norm(b, x, weight, bias, len(x.shape) - 1, node.float("eps"))
 
 
 def _feed_forward(b: Builder, node: Node, x: Value) -> Value:
@@ -100,7 +102,7 @@ def _attend(b: Builder, node: Node, shares: tuple[Value, ...], heads: int) -> tu
     if mask is not None:
         left_out = _spread(b, node, ew.cast(b, mask, "bool"), scores)
         scores = ew.where(b, left_out, scalar(b, -np.inf, scores.dtype), scores)
-    weights = nn_norm.softmax(b, scores, 3)
+    weights = norm.softmax(b, scores, 3)
     joined = layout.transpose(b, linear.matmul(b, weights, value), [0, 2, 1, 3])
     rows = layout.reshape(b, joined, [joined.shape[0], joined.shape[1], width])
     return _linear(b, rows, node.value("proj_weight"), node.value("proj_bias")), weights

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 from tvm import te
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.index_bounds import Limit
-from compiler.ir.limits import end_of
-from compiler.ir.ops import broadcast, layout, selecting
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import indexing as ix
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing as ix
+from compiler.ir.ops.shape import layout, selecting
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.index_bounds import Limit
+from compiler.ir.shapes.limits import end_of
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, pair
 from compiler.ir.torchscript.operators.comparison import negated
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
 
 
 def indexes(b: Builder, node: Node, name: str, extent: Extent) -> None:

@@ -7,21 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.facts import UNBOUNDED
-from compiler.ir.index_bounds import USUAL
-from compiler.ir.indices import Indices
-from compiler.ir.ops import broadcast, indexing, layout, nn_pad, scan
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.indices import Indices
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.math import scan
+from compiler.ir.ops.nn import pad as nn_pad
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing, layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.facts import UNBOUNDED
+from compiler.ir.shapes.index_bounds import USUAL
 from compiler.ir.torchscript.dtypes import result_type
 from compiler.ir.torchscript.memory import ListBox, Ref, Stack
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
 
 
 def _stack_of(node: Node, name: str) -> Stack | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from compiler.ir.builder import Builder
-from compiler.ir.ops import einsum as es
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, linear
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import einsum as es
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 _RANKS = {
     "mm": (2, 2),

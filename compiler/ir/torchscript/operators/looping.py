@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import control as ctl
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Tensor, Value
+from compiler.ir.ops.shape import control as ctl
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript import structure as st
 from compiler.ir.torchscript.memory import Cell
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operators.branching import refuse_sharing, results, truth
 from compiler.ir.torchscript.registry import control
-from compiler.ir.values import Known, Tensor, Value
 
 UNROLLED = 32
 """A loop of at most this many iterations, all certain, is unrolled at import."""

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.indices import Indices
-from compiler.ir.ops import broadcast, determinant, layout, linear
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.indices import Indices
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import determinant, linear
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import pair
 from compiler.ir.torchscript.operators.views import diagonal_of
 from compiler.ir.torchscript.registry import op, plain
-from compiler.ir.values import Known, Value
 
 
 @op("diag")

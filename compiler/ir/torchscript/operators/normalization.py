@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import nn_conv, nn_norm
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.nn import conv
+from compiler.ir.ops.nn import norm as nn_norm
+from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.torchscript.memory import Step
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import op, view
-from compiler.ir.values import Known, Value
 
 
 @op("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm")
@@ -119,7 +120,7 @@ def instance_norm(b: Builder, node: Node) -> Value:
             b, x, weight, bias, mean, node.value("running_var"), node.float("eps")
         )
     weight_, bias_ = (
-        None if v is None else nn_conv.per_channel(b, v, x)
+        None if v is None else conv.per_channel(b, v, x)
         for v in (node.optional("weight"), node.optional("bias"))
     )
     return nn_norm.layer_norm_moments(

@@ -11,18 +11,18 @@ from typing import Any
 from tvm import tirx
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import division
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.ops.division import Rounding
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known
+from compiler.ir.ops.math import division
+from compiler.ir.ops.math.division import Rounding
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.memory import ListBox
 from compiler.ir.torchscript.node import Measured, Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import plain
 from compiler.ir.torchscript.structure import Number, kind_of, number_of
-from compiler.ir.values import Known
 
 
 def _double(value: Any) -> Any:

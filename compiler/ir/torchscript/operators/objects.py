@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.ir.builder import Builder
+from compiler.ir.graph.builder import Builder
 from compiler.ir.torchscript.arguments import path_of
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import control

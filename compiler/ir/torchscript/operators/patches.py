@@ -7,15 +7,16 @@ from typing import Any
 
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import layout, nn_unpool
-from compiler.ir.ops.nn_window import Window, guarded
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.nn import unpool
+from compiler.ir.ops.nn.window import Window, guarded
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operators.convolution import per_axis
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 def _window(node: Node) -> Window:
@@ -63,7 +64,7 @@ def col2im(b: Builder, node: Node) -> Value:
     """[N, C * taps, windows] (or without N) added up to [N, C, *output_size]."""
     x = node.value("self")
     single = len(x.shape) == 2
-    made = nn_unpool.col2im(
+    made = unpool.col2im(
         b, layout.unsqueeze(b, x, [0]) if single else x, node.sizes("output_size"), _window(node)
     )
     return layout.squeeze(b, made, [0]) if single else made

@@ -6,17 +6,18 @@ from typing import Any
 
 from tvm import te, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, nn_pool
-from compiler.ir.ops.nn_window import Window
-from compiler.ir.ops.reduce import extreme_reducer, lowest
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.math.reduce import extreme_reducer, lowest
+from compiler.ir.ops.nn import pool as nn_pool
+from compiler.ir.ops.nn.window import Window
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operators.convolution import per_axis
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 def _rank(node: Node) -> int:

@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from tvm import relax
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import indexing, layout, linear
-from compiler.ir.ops.recurrent import Direction, run
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.nn.recurrent import Direction, run
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import indexing, layout
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.operators.unary import of_float
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 from compiler.recurrences.cells import Activation, Cell, activation
 
 _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}

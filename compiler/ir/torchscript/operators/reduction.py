@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, nn_norm, scan, sorting
-from compiler.ir.ops import pointwise as pw
-from compiler.ir.ops import reduce as rd
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import reduce as rd
+from compiler.ir.ops.math import scan
+from compiler.ir.ops.nn import norm
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.ops.shape import layout, sorting
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import floated, pair, scalar
 from compiler.ir.torchscript.operators.arithmetic import greater_of, lesser_of
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
 
 
 def reduced_axes(node: Node, x: Value, name: str = "dim") -> list[int]:
@@ -211,7 +213,7 @@ def var(b: Builder, node: Node) -> Value:
 @op("std")
 def std(b: Builder, node: Node) -> Value:
     """The standard deviation."""
-    return nn_norm.sqrt(b, _variance(b, node)[0])
+    return norm.sqrt(b, _variance(b, node)[0])
 
 
 @op("var_mean")
@@ -224,7 +226,7 @@ def var_mean(b: Builder, node: Node) -> list[Value]:
 def std_mean(b: Builder, node: Node) -> list[Value]:
     """The standard deviation and the mean."""
     variance, middle = _variance(b, node)
-    return [nn_norm.sqrt(b, variance), middle]
+    return [norm.sqrt(b, variance), middle]
 
 
 def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
@@ -236,7 +238,7 @@ def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
     correction = (
         node.float("correction") if node.has("correction") else float(node.bool("unbiased", True))
     )
-    centred, middle = nn_norm.moments(b, x, axes)
+    centred, middle = norm.moments(b, x, axes)
     squares = rd.reduce(b, ew.multiply(b, centred, centred), "sum", axes, keepdim)
     count = scalar(b, b.facts.simplify(ex.product(x.shape[axis] for axis in axes)), squares.dtype)
     divisor = ew.binary(

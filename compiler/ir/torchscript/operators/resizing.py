@@ -8,15 +8,15 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import nn_sample
-from compiler.ir.ops.positions import Along, Coordinates, Given
-from compiler.ir.ops.resize import Interpolation, Rounding, Sampling, resize
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.nn import sample
+from compiler.ir.ops.nn.positions import Along, Coordinates, Given
+from compiler.ir.ops.nn.resize import Interpolation, Rounding, Sampling, resize
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 _EXACT = 64
 
@@ -120,7 +120,7 @@ _INTERPOLATIONS: Sequence[Interpolation] = (
     Interpolation.NEAREST,
     Interpolation.CUBIC,
 )
-_EDGES = (nn_sample.Edge.ZEROS, nn_sample.Edge.BORDER, nn_sample.Edge.REFLECTION)
+_EDGES = (sample.Edge.ZEROS, sample.Edge.BORDER, sample.Edge.REFLECTION)
 
 
 @op("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
@@ -131,12 +131,12 @@ def grid_sampler(b: Builder, node: Node) -> Value:
         _INTERPOLATIONS[node.int("interpolation_mode")],
         _EDGES[node.int("padding_mode")],
     )
-    return nn_sample.grid_sample(b, x, grid, interpolation, edge, node.bool("align_corners"))
+    return sample.grid_sample(b, x, grid, interpolation, edge, node.bool("align_corners"))
 
 
 @op("affine_grid_generator")
 def affine_grid(b: Builder, node: Node) -> Value:
     """The grid of places that an affine map of [N, C, *spatial] reads."""
-    return nn_sample.affine_grid(
+    return sample.affine_grid(
         b, node.value("theta"), node.sizes("size")[2:], node.bool("align_corners")
     )

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, division, layout, selecting
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import scatter as sc
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import division
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout, selecting
+from compiler.ir.ops.shape import scatter as sc
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript import positions, registry
 from compiler.ir.torchscript.memory import Ref
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, scalar
 from compiler.ir.torchscript.operators.indexing import indexes, places
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 @op("index_put", "_index_put_impl")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.dtypes import NUMBERS
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op
 from compiler.ir.torchscript.structure import Number, number_of
-from compiler.ir.values import Value
 
 
 def _self(node: Node) -> Value:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import layout, sorting
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout, sorting
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
 
 
 def _ordered(b: Builder, node: Node, x: Value, k: Extent | None, largest: bool) -> list[Any]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.ir.builder import Builder
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import pointwise as pw
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import floated, pair
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Value
 
 
 def _one(name: str, function: Callable[[Any], Any], *aliases: str) -> None:

@@ -8,17 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import fourier, layout, nn_norm, nn_pad, windows
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import fourier, windows
+from compiler.ir.ops.nn import norm as nn_norm
+from compiler.ir.ops.nn import pad
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node, Spectrum
 from compiler.ir.torchscript.operands import floated, scalar
 from compiler.ir.torchscript.operators.arithmetic import angle_of
 from compiler.ir.torchscript.operators.joining import padded
 from compiler.ir.torchscript.registry import op, plain
-from compiler.ir.values import Known, Value
 
 
 def _spectrum(node: Node) -> Spectrum:
@@ -71,7 +74,7 @@ def stft(b: Builder, node: Node) -> Any:
     if single:
         x = layout.unsqueeze(b, x, [0])
     if node.bool("center", False):
-        mode = {"reflect": nn_pad.PadMode.REFLECT, "constant": nn_pad.PadMode.CONSTANT}.get(
+        mode = {"reflect": pad.PadMode.REFLECT, "constant": pad.PadMode.CONSTANT}.get(
             node.text("pad_mode")
         )
         if mode is None:
@@ -109,7 +112,7 @@ def _window(b: Builder, node: Node, length: int, dtype: str) -> Value | None:
         b,
         window,
         [before, length - width - before],
-        nn_pad.PadMode.CONSTANT,
+        pad.PadMode.CONSTANT,
         scalar(b, 0, window.dtype),
     )
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import layout
+from compiler.ir.graph.builder import Builder
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.memory import ListBox, Ref, Stack, Step
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op

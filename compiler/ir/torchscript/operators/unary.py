@@ -9,16 +9,16 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.ops import activation as fn
-from compiler.ir.ops import elementwise as ew
-from compiler.ir.ops import nn_norm
-from compiler.ir.ops import pointwise as pw
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.nn import norm
+from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
+from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node, Spectrum
 from compiler.ir.torchscript.operands import floated, scalar
 from compiler.ir.torchscript.registry import op
-from compiler.ir.values import Known, Value
 
 
 def of_float(
@@ -139,7 +139,7 @@ def absolute(b: Builder, node: Node) -> Value:
     """|self|, also of complex numbers."""
     given = node.get("self")
     if isinstance(given, Spectrum):
-        return nn_norm.sqrt(
+        return norm.sqrt(
             b, ew.add(b, *(ew.multiply(b, part, part) for part in (given.real, given.imaginary)))
         )
     return ew.unary(

@@ -7,15 +7,16 @@ from typing import Any
 
 from tvm import te
 
-from compiler.ir import extents as ex
-from compiler.ir.builder import Builder
-from compiler.ir.extents import Extent
-from compiler.ir.ops import broadcast, layout
-from compiler.ir.ops.conversion import convert
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.pointwise.conversion import convert
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.memory import Ref, Step
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op, view
-from compiler.ir.values import Value
 
 
 def resolved(

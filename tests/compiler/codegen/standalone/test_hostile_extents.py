@@ -14,7 +14,7 @@ from onnx import helper
 import relaxd
 from relaxd.errors import ExecutionError
 from tests.compiler.ir.onnx.running import model_of
-from tests.hostile import FORMS, Refused, build_hostile, outcomes, run
+from tests.support.hostile import FORMS, Refused, build_hostile, outcomes, run
 
 pytestmark = pytest.mark.slow
 

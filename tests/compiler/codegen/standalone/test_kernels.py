@@ -13,7 +13,7 @@ from compiler.passes.manager import to_kernels, to_plan
 from compiler.runtimes import canonical
 from compiler.targets import Target, resolve
 from compiler.toolchain.objects import Kept, Objects
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from relaxd.contract.options import Flavour
 from tests.compiler.codegen.test_kernel_records import softmax_of_product
 from tests.compiler.conftest import HOST

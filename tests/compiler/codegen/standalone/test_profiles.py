@@ -10,7 +10,7 @@ import pytest
 
 import relaxd
 from compiler import compile_model
-from relaxd.loader import standalone
+from relaxd.loader.engines import standalone
 from relaxd.loader.profiling import timed_calls
 from tests.compiler.codegen.standalone import models
 

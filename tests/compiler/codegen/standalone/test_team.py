@@ -13,7 +13,7 @@ from compiler.link import standalone
 from compiler.runtimes import wasm
 from compiler.toolchain import zig
 from compiler.verify.emulation import browser, engine
-from tests.servers import missing
+from tests.support.servers import missing
 
 HERE = Path(__file__).parent
 SOURCES = Path(standalone.__file__).parents[1] / "codegen" / "standalone"

@@ -7,8 +7,8 @@ import pytest
 
 from compiler.codegen.standalone.source import Signature
 from compiler.codegen.standalone.wrappers import class_name, wrappers
-from relaxd.contract.dims import Dim
-from relaxd.contract.tensors import TensorSpec
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec
 
 
 def signature(*inputs: str, outputs: tuple[str, ...] = ("y=float32[n,7]",)) -> Signature:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import folder_models as fm
+from tests.support.models import folders as fm
 
 
 @pytest.fixture(scope="session")

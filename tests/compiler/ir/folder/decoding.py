@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.model_file import LoadedModel, open_model
-from tests import folder_models as fm
+from compiler.ir.files.model_file import LoadedModel, open_model
 from tests.compiler.ir.onnx.running import session_of
+from tests.support.models import folders as fm
 
 PARTS = ((0, 1), (1, 12), (12, 13), (13, 17))
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from compiler.errors import LoadError
+from compiler.ir.files.model_file import open_model
 from compiler.ir.folder.architectures import architecture_of, design_of
 from compiler.ir.folder.config import Config
-from compiler.ir.model_file import open_model
-from tests import folder_models as fm
 from tests.compiler.ir.folder.decoding import computed, opened
+from tests.support.models import folders as fm
 
 
 @pytest.mark.parametrize("name", fm.FORMS)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import relaxd
-from compiler.ir.model_file import open_model
+from compiler.ir.files.model_file import open_model
 from relaxd.contract.options import CompileOptions, StateForm
 from relaxd.llm import Engine, Sampling
-from tests import folder_models as fm
 from tests.compiler.building import build, report
+from tests.support.models import folders as fm
 
 pytestmark = pytest.mark.slow
 

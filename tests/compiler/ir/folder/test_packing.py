@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from compiler.errors import LoadError
-from compiler.ir.model_file import open_model
-from tests import folder_models as fm
+from compiler.ir.files.model_file import open_model
 from tests.compiler.ir.folder.decoding import computed, opened
-from tests.folder_packing import Form, pack
+from tests.support.models import folders as fm
+from tests.support.models.folder_packing import Form, pack
 
 FORMS = [
     ("llama_wide", Form("gptq", 4, 32)),

@@ -7,7 +7,7 @@ from compiler.errors import LoadError
 from compiler.ir.decoders.quantized import Quantized, reals
 from compiler.ir.gguf.blocks import tensor_of
 from compiler.ir.gguf.file import Stored
-from tests import gguf_blocks
+from tests.support.models import gguf_blocks
 
 FORMS = {
     gguf_blocks.Q5_0: (8, 32, False),

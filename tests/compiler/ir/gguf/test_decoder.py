@@ -10,15 +10,15 @@ import pytest
 
 import relaxd
 from compiler.errors import LoadError
-from compiler.ir.model_file import LoadedModel, open_model
-from compiler.verify.evidence import NOISE_TIMES
+from compiler.ir.files.model_file import LoadedModel, open_model
+from compiler.verify.judge.evidence import NOISE_TIMES
 from compiler.verify.uncertainty import NUDGES
 from relaxd.contract.options import CompileOptions, Precision, StateForm
 from relaxd.llm import Engine, Sampling
-from tests import gguf_blocks, gguf_files
 from tests.compiler.building import build, report
 from tests.compiler.ir.onnx.running import session_of
-from tests.gguf_files import (
+from tests.support.models import gguf_blocks, gguf_files
+from tests.support.models.gguf_files import (
     F16,
     F32,
     GROUPS,

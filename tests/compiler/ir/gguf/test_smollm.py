@@ -8,7 +8,7 @@ import pytest
 from benchmarks.llm.files import smollm
 from relaxd.contract.options import CompileOptions, Precision, StateForm
 from tests.compiler.building import build
-from tests.smollm_answers import DIMS, require_torchs_answers
+from tests.support.smollm_answers import DIMS, require_torchs_answers
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from compiler.ir.decoders.text_files import SETTINGS, TOKENIZER, TextFiles
 from compiler.ir.gguf.file import read_gguf
 from compiler.ir.gguf.splits import SPLITS
 from compiler.ir.gguf.tokenizer import text_files
-from tests import gguf_files
+from tests.support.models import gguf_files
 
 _S = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"

@@ -9,8 +9,8 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from compiler.ir.onnx.dtypes import CARRIED
-from relaxd.contract.tensors import STORAGE, storage_of
+from compiler.ir.onnx.model.dtypes import CARRIED
+from relaxd.contract.dims.tensors import STORAGE, storage_of
 from tests.compiler.ir.onnx.running import Built
 
 CODES = {name: code for code, name in CARRIED.items()}

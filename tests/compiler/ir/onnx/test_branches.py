@@ -14,7 +14,7 @@ from compiler.errors import ImportFailed
 from compiler.ir import import_model
 from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, model_of, normal
-from tests.models import package_model
+from tests.support.models.known import package_model
 
 NODE = helper.make_node
 FLAT = [NODE("Squeeze", ["x", "last"], ["flat"])]

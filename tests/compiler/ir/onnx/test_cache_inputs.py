@@ -8,9 +8,9 @@ from onnx import helper
 
 from compiler.ir import import_model
 from compiler.ir.caches import CacheUse
-from relaxd.contract.axes import Axis
+from relaxd.contract.bundle.state import Part
+from relaxd.contract.dims.axes import Axis
 from relaxd.contract.request import CompileRequest
-from relaxd.contract.state import Part
 from tests.compiler.ir.onnx.running import model_of
 
 HEADS, GROUPS, SIZE = 4, 2, 8

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from relaxd.contract.options import CompileOptions, StateForm
-from tests import genai_models as gm
 from tests.compiler.building import build, report
+from tests.support.models import genai as gm
 
 DIMS = {
     "batch_size": (1, 3),

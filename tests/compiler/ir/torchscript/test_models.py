@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.ir.index_bounds import Limit
+from compiler.ir.shapes.index_bounds import Limit
 from tests.compiler.ir.torchscript.running import Compiled, agree, traced
 
 SMALL = {

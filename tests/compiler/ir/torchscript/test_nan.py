@@ -18,7 +18,7 @@ from compiler.isolation.messages import CompileJob
 from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import model_of, session_of
 from tests.compiler.ir.torchscript.running import saved, traced
-from tests.geometries import NAMES, builds_for
+from tests.support.geometries import NAMES, builds_for
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from compiler.isolation import sandbox
-from compiler.isolation.places import places
-from compiler.isolation.privileges import Shares
+from compiler.isolation.linux.privileges import Shares
+from compiler.isolation.linux.visible_paths import places
 from tests.compiler.isolation.attacks import ATTACKS, NARROWED, Scene
 
 

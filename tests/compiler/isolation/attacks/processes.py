@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from compiler.isolation import kernel
+from compiler.isolation.linux import kernel
 from tests.compiler.isolation.attacks.scene import SECRET, Scene, attack, call
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from compiler.isolation import kernel
+from compiler.isolation.linux import kernel
 
 Attack = Callable[["Scene"], Any]
 ATTACKS: dict[str, Attack] = {}

@@ -9,7 +9,7 @@ from tvm import relax
 from compiler.codegen.generate import generate
 from compiler.passes.cpu.decide_branches import DecideBranches
 from compiler.passes.manager import lower
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.ranges import ranges_of
 

@@ -18,7 +18,7 @@ from compiler.passes.framework.kernel_notes import (
 from compiler.runtimes import canonical
 from compiler.targets import Target, resolve
 from compiler.targets.vector_unit import VectorUnit
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from tests.compiler.conftest import HOST
 from tests.compiler.ranges import ranges_of
 

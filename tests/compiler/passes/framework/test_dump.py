@@ -14,7 +14,7 @@ from compiler.passes import manager
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.dump import Dump
 from compiler.passes.pipelines import pipeline
-from relaxd.contract.manifest import DUMP_START
+from relaxd.contract.bundle.manifest import DUMP_START
 from tests.compiler.conftest import HOST, build_module
 
 op = relax.op

@@ -11,7 +11,7 @@ from compiler import targets
 from compiler.ir import import_model
 from compiler.passes import manager
 from compiler.passes.framework.kernel_work import KernelWork
-from relaxd.contract.axes import Axis
+from relaxd.contract.dims.axes import Axis
 from relaxd.contract.request import CompileRequest
 
 Table = dict[str, dict[str, object]]

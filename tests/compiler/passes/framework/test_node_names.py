@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler import compile_model
-from compiler.ir.origins import Origins, position_of
+from compiler.ir.graph.origins import Origins, position_of
 from compiler.isolation.messages import FamiliesJob
-from compiler.reports import families
+from compiler.process.reports import families
 from relaxd.contract.request import CompileRequest
-from tests.small_models import perceptron
+from tests.support.models.small import perceptron
 
 NAMES = ("layer.0/MatMul", "layer.0/Relu", "layer.1/MatMul", "layer.1/Add", "head/Softmax")
 

@@ -11,7 +11,7 @@ from tvm import relax
 
 from compiler.passes import manager
 from compiler.passes.framework.saved import SavedModule, read_module, write_module
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from relaxd.errors import DeclarationError
 from tests.compiler.conftest import HOST, build_module
 

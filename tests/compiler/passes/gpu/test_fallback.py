@@ -10,7 +10,7 @@ from compiler.passes.gpu.fallback import bind_nests, bind_one_thread
 from compiler.passes.gpu.trial import refusal
 from tests.compiler.passes.gpu.programs import CUDA, product, twice
 from tests.compiler.passes.gpu.serial import serial
-from tests.rounding import assert_matmul_close
+from tests.support.rounding import assert_matmul_close
 
 
 @T.prim_func(private=True, s_tir=True)

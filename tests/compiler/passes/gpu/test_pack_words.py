@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 
 from compiler import compile_model, targets
 from compiler.bundle.weights import separate
-from compiler.ir.ops.nbits import HALF, Blocks, product_program
+from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, product_program
 from compiler.passes.gpu.one_row import OneRow
 from compiler.passes.gpu.pack_words import PackWords
 from compiler.passes.gpu.schedule import applied

@@ -12,10 +12,10 @@ import pytest
 import tvm
 from tvm import relax, te, tirx, topi
 
-from compiler.ir.ops.nbits import PRODUCTS, Blocks, real_at
+from compiler.ir.ops.quantized.block_matmul import PRODUCTS, Blocks, real_at
 from compiler.passes.cpu.schedule import ScheduleKernels
-from compiler.passes.graph.channels_last import ChannelsLast
-from compiler.passes.graph.fuse_attention import FuseAttention
+from compiler.passes.fusion.fuse_attention import FuseAttention
+from compiler.passes.layout.channels_last import ChannelsLast
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import CENTRED, PackInteger
 from compiler.passes.pack.nbits import PackNBits

@@ -14,14 +14,14 @@ from onnx import helper, numpy_helper
 from compiler import compile_model, targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.products import round_operands
+from compiler.ir.onnx.quantize.matmuls import round_operands
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.narrow import QuantizedLayers, Unit
 from relaxd.contract.options import CompileOptions, Precision, PrecisionOver
 from relaxd.contract.request import CompileRequest
-from relaxd.loader.bundle import read_manifest
+from relaxd.loader.bundles.bundle import read_manifest
 from tests.compiler.building import report
 from tests.compiler.conftest import assembly
 from tests.compiler.ir.onnx.running import model_of, normal, session_of

@@ -11,7 +11,7 @@ from tvm.script import tirx as T
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.matmul import pack_panels
 from compiler.targets.vector_unit import VectorUnit
-from relaxd.contract.dims import Dim
+from relaxd.contract.dims.dims import Dim
 from tests.compiler.conftest import build_module
 from tests.compiler.ranges import ranges_of
 

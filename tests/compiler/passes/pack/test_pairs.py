@@ -16,7 +16,7 @@ from tvm import relax
 from compiler import targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.products import round_operands
+from compiler.ir.onnx.quantize.matmuls import round_operands
 from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.pairs import bits_of_bfloats, pack_pairs, round_to_bfloat

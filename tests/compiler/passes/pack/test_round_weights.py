@@ -13,7 +13,7 @@ from tvm import relax
 from compiler.bundle.weights import separate
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.weights import round_weights
+from compiler.ir.onnx.model.weights import round_weights
 from compiler.ir.weights import LEAST, Rounded
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_weights import RoundWeights

@@ -13,7 +13,7 @@ from compiler.targets import Target
 from compiler.verify.emulation import emulator
 from relaxd.contract.options import Flavour
 from tests.compiler.codegen.standalone import models
-from tests.emulated import with_c_library
+from tests.support.emulated import with_c_library
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
-from compiler.ir.draws import Draw, Law, stream_of
+from compiler.ir.graph.draws import Draw, Law, stream_of
 from compiler.verify.reference import feeding
 from compiler.verify.reference.numbers import numbers
 from tests.compiler.ir.onnx.running import model_of, session_of

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from compiler.ir.draws import Draw, Law, stream_of
+from compiler.ir.graph.draws import Draw, Law, stream_of
 from compiler.verify.reference.numbers import numbers, philox
 
 COUNT = 100_000

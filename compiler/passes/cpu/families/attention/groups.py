@@ -22,7 +22,7 @@ from compiler.tir.exprs import (
     substitute,
 )
 from compiler.tir.stages import Axis
-from relaxd.contract.byte_rows import SCALE_BYTES
+from relaxd.contract.bundle.byte_rows import SCALE_BYTES
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.ir.ops.nbits import HALF
+from compiler.ir.ops.quantized.block_matmul import HALF
 from compiler.passes.cpu.families.nbits import looked_up
 from compiler.passes.cpu.families.nbits.many import ManyRows
 from compiler.passes.cpu.families.nbits.match import NBits, product_of

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import tvm
 from tvm.ir.prim import expr as prim
 
-from compiler.ir.ops.nbits import HALF
+from compiler.ir.ops.quantized.block_matmul import HALF
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
 from compiler.targets.architecture import IntegerProduct

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.ir.ops.nbits import HALF
+from compiler.ir.ops.quantized.block_matmul import HALF
 from compiler.passes.cpu.families.nbits.looked_up import add_scaled, looked_up
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import SHIFTED, Floats, Rounded, blocks_of, looks_up

@@ -6,7 +6,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.ir.ops.nbits import real_of_half
+from compiler.ir.ops.quantized.block_matmul import real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
 from compiler.passes.cpu.families.nbits.rows import Floats
 from compiler.targets.vector_unit import LINE, VectorUnit

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from relaxd.contract.tensors import STORAGE
+from relaxd.contract.dims.tensors import STORAGE
 from tests.compiler.ir.onnx.narrow_models import CODES, Array, assert_same, model_of, patterns, run
 from tests.compiler.ir.onnx.running import build, normal, session_of
 

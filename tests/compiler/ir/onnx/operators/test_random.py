@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from compiler.errors import ImportFailed
-from compiler.ir.draws import SEED, Draw, Law, stream_of
+from compiler.ir.graph.draws import SEED, Draw, Law, stream_of
 from compiler.verify.reference.numbers import numbers
 from tests.compiler.ir.onnx.running import Built, build, model_of
 

@@ -24,7 +24,7 @@ from tests.compiler.ir.onnx.running import (
     normal,
 )
 from tests.compiler.passes import lowered
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 SHAPES = ((1, 1), (5, 2), (3, 7), (2, 25), (7, 9))

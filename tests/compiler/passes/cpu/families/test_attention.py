@@ -5,8 +5,8 @@ from tvm import relax, te
 
 from compiler.ir import import_model
 from compiler.passes.cpu.families.attention.program import STAGES
-from compiler.passes.graph.channels_last import ChannelsLast
-from compiler.passes.graph.fuse_attention import FuseAttention
+from compiler.passes.fusion.fuse_attention import FuseAttention
+from compiler.passes.layout.channels_last import ChannelsLast
 from compiler.passes.manager import to_kernels
 from compiler.tir.stages import read_program
 from relaxd.contract.request import CompileRequest

@@ -16,7 +16,7 @@ from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes.families import FAMILIES
 from tests.compiler.passes.family import Family
 from tests.compiler.passes.processors import nearest
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.manager import lower
 from tests.compiler.conftest import HOST, Compiled, build_module
 from tests.compiler.passes.references import convolution
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 op = relax.op
 

@@ -8,10 +8,10 @@ import pytest
 from tvm import relax
 
 from compiler.passes.cpu.families.attention import decode, program
-from compiler.passes.graph import fuse_attention
+from compiler.passes.fusion import fuse_attention
 from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes.cpu.families.test_attention import attend, exact, heads, masked
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 op = relax.op
 

@@ -11,7 +11,7 @@ from tvm import relax
 
 from tests.compiler.conftest import HOST, Compiled, build_module
 from tests.compiler.passes import references
-from tests.geometries import GEOMETRIES, NATIVE, geometry
+from tests.support.geometries import GEOMETRIES, NATIVE, geometry
 
 op = relax.op
 

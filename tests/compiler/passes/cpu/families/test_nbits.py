@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.ir.ops.nbits import Blocks, reals
+from compiler.ir.ops.quantized.block_matmul import Blocks, reals
 from compiler.passes.cpu.families.nbits.match import product_of
 from compiler.passes.pack.nbits import pack_panels
 from compiler.targets import Target

@@ -5,7 +5,7 @@ import pytest
 from tvm import relax, te, tirx
 
 from compiler.codegen.generate import generate
-from compiler.ir.ops.reduce import extreme_reducer, lowest
+from compiler.ir.ops.math.reduce import extreme_reducer, lowest
 from compiler.passes.manager import lower
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.passes.references import convolution

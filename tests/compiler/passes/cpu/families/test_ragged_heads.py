@@ -14,12 +14,12 @@ from tvm import relax
 
 from compiler.passes.cpu.families.attention import program
 from compiler.passes.cpu.families.attention.rows import last_of, pieces
-from compiler.passes.graph import fuse_attention
-from compiler.passes.graph.fuse_attention import FuseAttention
+from compiler.passes.fusion import fuse_attention
+from compiler.passes.fusion.fuse_attention import FuseAttention
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.conftest import Compiled, build_module
 from tests.compiler.passes.cpu.families.test_attention import attend, exact, heads
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 op = relax.op
 HEADS = 3

@@ -13,15 +13,15 @@ from tvm import relax
 
 from compiler.ir import import_model
 from compiler.passes.cpu.families.attention import program
-from compiler.passes.graph import fuse_attention
-from compiler.passes.graph.fuse_attention import FuseAttention
+from compiler.passes.fusion import fuse_attention
+from compiler.passes.fusion.fuse_attention import FuseAttention
 from compiler.passes.manager import to_kernels
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.ir.onnx.running import model_of, session_of
 from tests.compiler.passes.lowered import assert_like_onnxruntime, build
 from tests.compiler.passes.split_heads import split_heads
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 op = relax.op
 HEADS = 2

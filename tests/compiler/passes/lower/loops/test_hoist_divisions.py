@@ -9,7 +9,7 @@ from tvm.script import tirx as T
 from compiler.passes.lower.loops.hoist_divisions import HoistDivisions
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
-from tests.geometries import GEOMETRIES, geometry
+from tests.support.geometries import GEOMETRIES, geometry
 
 
 @pytest.mark.parametrize("unit", [*GEOMETRIES, "native"])

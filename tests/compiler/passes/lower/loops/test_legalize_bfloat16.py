@@ -10,11 +10,11 @@ import tvm
 from onnx import TensorProto, helper
 from tvm.script import tirx as T
 
-from tests import geometries
 from tests.compiler.conftest import HOST
 from tests.compiler.ir.onnx.running import Built, model_of, normal, session_of
 from tests.compiler.passes.lowered import build
 from tests.compiler.quick_code import register_lowering
+from tests.support import geometries
 
 BFLOAT = ml_dtypes.bfloat16
 CODES = {"bfloat16": TensorProto.BFLOAT16, "float16": TensorProto.FLOAT16}

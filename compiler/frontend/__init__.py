@@ -1,0 +1,1 @@
+"""From a job's file to the model as the request wants it, and to its import."""

@@ -1,0 +1,29 @@
+"""Of which tokens a language model's scores are computed."""
+
+from dataclasses import replace
+
+from compiler.errors import ImportFailed
+from compiler.ir.files.model_file import LoadedModel, LoadedScript
+from compiler.ir.onnx.model.last_logits import keep_last_scores
+from relaxd.contract.options import LogitsForm
+from relaxd.contract.request import CompileRequest
+
+
+def as_wanted(
+    model: LoadedModel | LoadedScript, request: CompileRequest
+) -> LoadedModel | LoadedScript:
+    """The model with the scores that the request wants: it is changed in place. Raises ImportFailed
+    for one of which it cannot be.
+    """
+    if request.options.logits is LogitsForm.ALL:
+        return model
+    if isinstance(model, LoadedScript):
+        raise ImportFailed(
+            "the scores of the last token alone can be had of ONNX models and GGUF files",
+            reason="logits",
+            field="options.logits",
+            hint="export the module to ONNX",
+        )
+    keep_last_scores(model.proto)
+    # The reference is given the model as it is now, not the file.
+    return replace(model, built=True)

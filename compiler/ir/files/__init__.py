@@ -1,0 +1,1 @@
+"""Model files that nobody has vouched for: their format, texts, and the order of their nodes."""

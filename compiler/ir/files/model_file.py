@@ -1,0 +1,308 @@
+"""Reads a model that nobody has vouched for: its format, sizes, truncation, and data files kept
+inside the model's own folder.
+"""
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx.checker import ValidationError
+from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
+
+from compiler.errors import LoadError, summary
+from compiler.ir.decoders.text_files import TextFiles
+from compiler.ir.files.model_texts import check_texts
+from compiler.ir.files.node_order import sort_nodes
+from compiler.ir.folder.archive import is_folder, read_files
+from compiler.ir.folder.decoder import decoder_of as decoder_of_folder
+from compiler.ir.gguf.decoder import decoder_of
+from compiler.ir.gguf.file import is_gguf, read_gguf
+from compiler.ir.gguf.tokenizer import text_files
+from compiler.isolation.level import Level
+
+MAX_MODEL_BYTES = (2 << 30) - 1
+MAX_DATA_BYTES = 64 << 30
+_DIGEST_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """proto: the model with its external data in it; digest: over the file and every data file it
+    names; built: whether the file is no ONNX, so that the proto was made of what it describes;
+    text: what it states of words and conversations.
+    """
+
+    proto: onnx.ModelProto
+    digest: str
+    built: bool = False
+    text: TextFiles = field(default_factory=TextFiles)
+
+
+@dataclass(frozen=True)
+class LoadedScript:
+    """A TorchScript archive, which only torch can read; digest: over the file."""
+
+    path: Path
+    digest: str
+    text: TextFiles = field(default_factory=TextFiles)
+
+
+def open_model(path: Path) -> LoadedModel | LoadedScript:
+    """The model in the file or folder, whichever its format; raises LoadError."""
+    if is_folder(path):
+        return _read_folder(path)
+    if not _is_torchscript(path):
+        return _read_gguf(path) if is_gguf(path) else read_model(path)
+    size = path.stat().st_size
+    if size > MAX_DATA_BYTES:
+        raise LoadError(
+            f"the model has {size} bytes, the limit is {MAX_DATA_BYTES}",
+            reason="too_large",
+            field="model",
+        )
+    return LoadedScript(path, f"sha256:{_digest_of(path).hex()}")
+
+
+def _read_gguf(path: Path) -> LoadedModel:
+    """The decoder that a GGUF file describes; raises LoadError."""
+    file = read_gguf(path)
+    model = decoder_of(file)
+    check_texts(model)
+    digest = f"sha256:{_digest_of(path).hex()}"
+    return LoadedModel(model, digest, built=True, text=text_files(file))
+
+
+def _read_folder(path: Path) -> LoadedModel:
+    """The decoder that a folder of Hugging Face's describes, or a tar of one; raises LoadError."""
+    files = read_files(path)
+    model, text = decoder_of_folder(files)
+    check_texts(model)
+    return LoadedModel(model, files.digest, built=True, text=text)
+
+
+def refuse_torchscript(model: Path, sandbox: Level) -> None:
+    """Raise LoadError for a TorchScript model: loading one runs code of it, which could read and
+    write any file here.
+    """
+    if not isinstance(open_model(model), LoadedScript):
+        return
+    raise LoadError(
+        "a TorchScript model runs code of its own when it is loaded, and the sandbox here does not "
+        f"keep it from the files of others: its level is {sandbox.value!r}",
+        reason="sandbox_too_weak",
+        field="model",
+        hint="run the compiler where the kernel has Landlock or user namespaces are allowed, "
+        "export the model to ONNX, or, if every model is trusted, set "
+        "RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT=true",
+        level=sandbox.value,
+    )
+
+
+def _is_torchscript(path: Path) -> bool:
+    """Whether the file is a zip with code and constants as torch.jit.save writes them; raises
+    LoadError for torch's other archives.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.partition("/")[2] for name in archive.namelist()]
+    except (OSError, zipfile.BadZipFile):
+        return False
+    if "constants.pkl" in names and any(name.startswith("code/") for name in names):
+        return True
+    if "data.pkl" in names or any(name.startswith(("models/", "data/")) for name in names):
+        hint = (
+            "save it with torch.jit.save, after torch.jit.trace or torch.jit.script, or export "
+            "it to ONNX"
+        )
+        raise LoadError(
+            "the file is an archive of torch's without TorchScript code",
+            reason="not_torchscript",
+            field="model",
+            hint=hint,
+        )
+    return False
+
+
+def read_model(path: Path, max_bytes: int = MAX_MODEL_BYTES) -> LoadedModel:
+    """The ONNX model in the file; raises LoadError."""
+    data = _bytes_of(path, max_bytes)
+    with ThreadPoolExecutor(1) as other:
+        # Both read the whole file, and a digest needs no lock of Python's.
+        digesting = other.submit(hashlib.sha256, data)
+        model = _parse(data)
+    digest = digesting.result()
+    del data
+    for location in _absorb_external_data(model, path.parent):
+        digest.update(location.encode() + b"\0" + _digest_of(path.parent / location))
+    return LoadedModel(model, f"sha256:{digest.hexdigest()}")
+
+
+def _bytes_of(path: Path, max_bytes: int) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            raise LoadError("the model file is empty", reason="empty", field="model")
+        if size > max_bytes:
+            hint = (
+                "store the weights as external data"
+                if max_bytes == MAX_MODEL_BYTES
+                else "raise the size limit"
+            )
+            raise LoadError(
+                f"the model has {size} bytes, the limit is {max_bytes}",
+                reason="too_large",
+                field="model",
+                hint=hint,
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise LoadError(
+            f"the model cannot be read: {error.strerror}", reason="unreadable", field="model"
+        ) from error
+
+
+def _parse(data: bytes) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        if _is_cut_short(data):
+            raise LoadError(
+                f"the model is truncated: it ends inside a field, after {len(data)} bytes",
+                reason="truncated",
+                field="model",
+            ) from error
+        raise _not_onnx() from error
+    if not model.HasField("graph") or not model.ir_version:
+        raise _not_onnx()
+    if not model.graph.output:
+        raise LoadError("the model has no output", reason="no_output", field="model")
+    check_texts(model)
+    _check_opsets(model)
+    sort_nodes(model)
+    return model
+
+
+def _check_opsets(model: onnx.ModelProto) -> None:
+    """Raise LoadError for a version that ONNX's own library cannot hold."""
+    functions = (opset for function in model.functions for opset in function.opset_import)
+    for opset in (*model.opset_import, *functions):
+        if not 0 <= opset.version < 1 << 31:
+            raise LoadError(
+                f"the opset of {opset.domain or 'ai.onnx'!r} has the version {opset.version}",
+                reason="opset",
+                field="model",
+                hint="export the model again, for an opset that ONNX has",
+            )
+
+
+def _not_onnx() -> LoadError:
+    return LoadError(
+        "the file is not an ONNX model",
+        reason="not_onnx",
+        field="model",
+        hint="give the .onnx file itself, not an archive",
+    )
+
+
+def _is_cut_short(data: bytes) -> bool:
+    """Whether `data` starts as a ModelProto does and its last top-level field goes on
+    past the end.
+    """
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        number, wire = tag >> 3, tag & 7
+        if number not in _MODEL_FIELDS or wire not in (0, 2):
+            return False
+        value, position = _varint(data, position)
+        position += value if wire == 2 else 0
+    return position > len(data)
+
+
+_MODEL_FIELDS = frozenset(onnx.ModelProto.DESCRIPTOR.fields_by_number)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data) and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    return value, len(data) + 1
+
+
+def _absorb_external_data(model: onnx.ModelProto, folder: Path) -> list[str]:
+    """Put the data that other files hold into the model; the files' names, sorted; raises
+    LoadError.
+    """
+    locations = set()
+    total = 0
+    for tensor in _tensors(model):
+        if not uses_external_data(tensor):
+            continue
+        locations.add(
+            next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        )
+        try:
+            # onnx follows no link and opens nothing outside the folder.
+            load_external_data_for_tensor(tensor, str(folder))
+        except (ValidationError, ValueError, OSError) as error:
+            raise LoadError(
+                f"external data of {tensor.name!r} cannot be read: "
+                f"{summary(error).replace(str(folder), '.')}",
+                reason="external_data",
+                field="model",
+                node=tensor.name or None,
+                hint="data files lie beside the model, in its own folder, and are sent with it",
+            ) from error
+        total += len(tensor.raw_data)
+        if total > MAX_DATA_BYTES:
+            raise LoadError(
+                f"the external data exceeds {MAX_DATA_BYTES} bytes",
+                reason="too_large",
+                field="model",
+            )
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        tensor.ClearField("external_data")
+    return sorted(locations)
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    yield from _graph_tensors(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            yield from _node_tensors(node)
+
+
+def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        yield from _node_tensors(node)
+
+
+def _node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
+            yield from _graph_tensors(graph)
+
+
+def _digest_of(path: Path) -> bytes:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_DIGEST_CHUNK):
+            digest.update(chunk)
+    return digest.digest()

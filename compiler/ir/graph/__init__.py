@@ -1,0 +1,1 @@
+"""The Relax graph under construction: values, programs, checks, inputs and outputs."""

@@ -1,0 +1,1 @@
+"""The ModelProto itself: its nodes, opsets, weights, and rewrites of it."""

@@ -1,0 +1,51 @@
+"""The weights that an ONNX model stores, wherever it keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from compiler.ir.onnx.model.walking import walk
+from compiler.ir.ops.quantized.quantize_weights import made_of
+from compiler.ir.weights import LEAST, FileWeight, Rounding, digest_of
+
+
+def file_weights(model: onnx.ModelProto) -> dict[bytes, FileWeight]:
+    """The large float32 constants by digest; those of equal contents are one."""
+    found: dict[bytes, FileWeight] = {}
+    for name, tensor in _weights(model):
+        key = digest_of(numpy_helper.to_array(tensor))
+        names = found[key].names if key in found else ()
+        found[key] = FileWeight((*names, name), tuple(tensor.dims))
+    return found
+
+
+def round_weights(model: onnx.ModelProto, roundings: Mapping[bytes, Rounding]) -> None:
+    """Rounds the constants of those digests in place."""
+    for _, tensor in _weights(model):
+        array = numpy_helper.to_array(tensor)
+        rounding = roundings.get(digest_of(array))
+        if rounding is not None:
+            tensor.CopyFrom(numpy_helper.from_array(made_of(array, rounding), tensor.name))
+
+
+def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Float32 constants of at least LEAST elements, with the names that nodes read them by."""
+    for name, tensor in _constants(model):
+        if tensor.data_type == TensorProto.FLOAT and np.prod(tensor.dims, dtype=object) >= LEAST:
+            yield name, tensor
+
+
+def _constants(model: onnx.ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    graph = model.graph
+    yield from ((tensor.name, tensor) for tensor in graph.initializer)
+    nodes = [*graph.node, *(node for function in model.functions for node in function.node)]
+    for node in walk(nodes):
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name == "value":
+                yield node.output[0], attribute.t
+            for body in (attribute.g, *attribute.graphs):
+                yield from ((tensor.name, tensor) for tensor in body.initializer)

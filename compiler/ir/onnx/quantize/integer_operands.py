@@ -1,0 +1,141 @@
+"""A model in the QDQ format whose matmuls and convolutions by constant weights multiply the
+integers themselves, and scale the sums: ConvInteger and MatMulInteger in place of operators on
+floats between DequantizeLinear nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.ir.onnx.quantize.node_writer import NodeWriter, names_read
+
+_ENDING = "__of_integers"
+_BYTES = (TensorProto.INT8, TensorProto.UINT8)
+
+Array = np.ndarray[Any, Any]
+
+
+def with_integers(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with products of integers wherever both operands are dequantised bytes, the right
+    one a constant; itself where it has none.
+    """
+    writer = _Writer(model)
+    for node in model.graph.node:
+        if not writer.multiply(node):
+            writer.nodes.append(node)
+    if not writer.constants:
+        return model
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    writer.nodes = _used(writer.nodes, made.graph)
+    writer.put_into(made)
+    return made
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """A dequantised tensor: the names of its integers and of their zero point, "" without one;
+    their scale.
+    """
+
+    name: str
+    zero: str
+    scale: Array
+    axis: int
+
+
+class _Writer(NodeWriter):
+    def __init__(self, model: onnx.ModelProto) -> None:
+        super().__init__()
+        graph = model.graph
+        given = {one.name for one in graph.input}
+        self.known = {one.name: one for one in graph.initializer if one.name not in given}
+        self.made = {name: node for node in graph.node for name in node.output}
+
+    def multiply(self, node: onnx.NodeProto) -> bool:
+        """Writes the product of a node that has such operands; gives whether it has."""
+        if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "MatMul", "Gemm"):
+            return False
+        left, right = (self._bytes(name) for name in node.input[:2])
+        if left is None or right is None or left.scale.size != 1 or right.name not in self.known:
+            return False
+        weight = numpy_helper.to_array(self.known[right.name])
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        if not self._fits(node.op_type, weight, right, attributes):
+            return False
+        if node.op_type == "Conv":
+            shape = (-1, *[1] * (weight.ndim - 2))
+            self._write(node, "ConvInteger", left, right, right.name, shape, dict(attributes))
+        else:
+            if attributes.get("transB", 0):
+                weight = np.ascontiguousarray(weight.T)
+            name = self.constant(f"{node.output[0]}{_ENDING}", weight)
+            self._write(node, "MatMulInteger", left, right, name, (-1,), {})
+        return True
+
+    def _fits(self, op: str, weight: Array, right: _Bytes, attributes: Mapping[str, Any]) -> bool:
+        """Whether the weights have one scale, or one a column, and zero points of 0."""
+        if right.zero and np.any(numpy_helper.to_array(self.known[right.zero])):
+            return False
+        if op == "Conv":
+            return weight.ndim > 2 and (right.scale.size == 1 or right.axis == 0)
+        plain = all(attributes.get(name, 1.0) == 1.0 for name in ("alpha", "beta"))
+        if weight.ndim != 2 or attributes.get("transA", 0) or not plain:
+            return False
+        columns = 0 if attributes.get("transB", 0) else 1
+        return right.scale.size == 1 or right.axis % 2 == columns
+
+    def _write(
+        self,
+        node: onnx.NodeProto,
+        op: str,
+        left: _Bytes,
+        right: _Bytes,
+        weight: str,
+        shape: tuple[int, ...],
+        attributes: Mapping[str, Any],
+    ) -> None:
+        end = f"{node.output[0]}{_ENDING}"
+        given = [left.name, weight, *([left.zero] if left.zero else [])]
+        sums = self.node(op, f"{end}_sums", *given, label=node, **attributes)
+        floats = self.node("Cast", f"{end}_floats", sums, to=TensorProto.FLOAT)
+        scale = (left.scale.reshape(-1) * right.scale.reshape(-1)).astype(np.float32)
+        scales = self.constant(f"{end}_scales", scale.reshape(shape if scale.size > 1 else ()))
+        bias = node.input[2] if len(node.input) > 2 else ""
+        scaled = f"{end}_scaled" if bias else node.output[0]
+        self.node("Mul", scaled, floats, scales)
+        if bias and op == "ConvInteger":
+            places = self.constant(f"{end}_shape", np.array([1, *shape], np.int64))
+            bias = self.node("Reshape", f"{end}_bias", bias, places)
+        if bias:
+            self.node("Add", node.output[0], scaled, bias)
+
+    def _bytes(self, name: str) -> _Bytes | None:
+        node = self.made.get(name)
+        if node is None or node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx"):
+            return None
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        scale = self.known.get(node.input[1])
+        zero = node.input[2] if len(node.input) > 2 else ""
+        if scale is None or scale.data_type != TensorProto.FLOAT or attributes.get("block_size", 0):
+            return None
+        # Without a zero point only the tensor itself says what its integers are.
+        kind = self.known.get(zero or node.input[0])
+        if kind is None or kind.data_type not in _BYTES:
+            return None
+        array = numpy_helper.to_array(scale)
+        return _Bytes(node.input[0], zero, array, attributes.get("axis", 1))
+
+
+def _used(nodes: list[onnx.NodeProto], graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """The nodes without DequantizeLinear nodes that nothing reads any more."""
+    read = {name for node in nodes for name in names_read(node)} | {
+        one.name for one in graph.output
+    }
+    return [n for n in nodes if n.op_type != "DequantizeLinear" or n.output[0] in read]

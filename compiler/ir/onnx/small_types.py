@@ -1,0 +1,130 @@
+"""Runs an operator's handler on values of the narrow element types (`compiler.ir.formats`): those
+that only move elements get the bytes, those that compare get the numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import onnx
+from onnx import defs
+
+from compiler.errors import ImportFailed
+from compiler.ir.formats import EXPONENTS
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Tensor, Value
+from compiler.ir.onnx.model.dtypes import CARRIED
+from compiler.ir.onnx.model.lists import Content
+from compiler.ir.onnx.node import Node
+from compiler.ir.onnx.registry import Handler, Result
+from compiler.ir.ops.quantized import small_types
+from relaxd.contract.dims.tensors import storage_of
+
+_CONVERT = frozenset(
+    {"BitCast", "Cast", "CastLike", "DequantizeLinear", "GatherBlockQuantized", "QuantizeLinear"}
+)
+"""Operators whose handlers take such values themselves."""
+_COMPARE = frozenset({"Equal", "IsInf", "IsNaN"})
+"""Operators that give the same of the numbers in a wider type."""
+_MOVE = frozenset(
+    {
+        "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements",
+        "GatherND", "Identity", "If", "Loop", "OptionalHasElement", "Pad", "Reshape",
+        "ReverseSequence", "Scan", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze",
+        "TensorScatter", "Tile", "Transpose", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+"""Operators that look at no element of such an input."""
+
+
+def run(handler: Handler, b: Builder, node: Node) -> Sequence[Content | None]:
+    """The handler's outputs; fails for an operator that would take bits for numbers."""
+    tensors = [value for value in node.inputs if isinstance(value, Known | Tensor)]
+    given = next((value for value in tensors if small_types.is_narrow(value.dtype)), None)
+    name = node.proto.op_type
+    if name in _CONVERT or (given is None and not _bodies(node)):
+        return _listed(handler(b, node))
+    if given is not None and name in _COMPARE:
+        return _listed(handler(b, _with(node, lambda value: small_types.widened(b, value))))
+    if given is not None and not _moves(node, given):
+        node.fail(
+            f"{node.op} of {given.dtype} is not supported",
+            reason="dtype",
+            hint="cast it to float32 first, or dequantise it",
+        )
+    made = _listed(handler(b, _with(node, small_types.stored)))
+    return [
+        small_types.typed(value, dtype or value.dtype)
+        if isinstance(value, Known | Tensor)
+        else value
+        for value, dtype in zip(made, _dtypes(node, len(made)), strict=True)
+    ]
+
+
+def entering(formal: onnx.ValueInfoProto, value: Content | None) -> Content | None:
+    """The value of a subgraph's input: bytes, where the subgraph declares what they hold."""
+    dtype = CARRIED.get(formal.type.tensor_type.elem_type, "")
+    if not isinstance(value, Known | Tensor) or not small_types.is_narrow(dtype):
+        return value
+    if value.dtype != storage_of(dtype):
+        raise ImportFailed(
+            f"{value.dtype} is given for the subgraph's input {formal.name!r} of {dtype}",
+            reason="dtype",
+        )
+    return small_types.typed(value, dtype)
+
+
+def leaving(output: onnx.ValueInfoProto, value: Content | None) -> Content | None:
+    """The bytes of a subgraph's output, which must be declared to hold what they hold."""
+    if not isinstance(value, Known | Tensor):
+        return value
+    dtype = CARRIED.get(output.type.tensor_type.elem_type, "")
+    if value.dtype != dtype and (
+        small_types.is_narrow(value.dtype) or small_types.is_narrow(dtype)
+    ):
+        raise ImportFailed(
+            f"the subgraph's output {output.name!r} is {value.dtype}, declared as "
+            f"{dtype or 'nothing'}",
+            reason="dtype",
+            hint="declare the element types of the subgraph's outputs",
+        )
+    return small_types.stored(value)
+
+
+def _moves(node: Node, given: Value) -> bool:
+    if node.proto.domain not in ("", "ai.onnx") or node.proto.op_type not in _MOVE:
+        return False
+    # The type has no zero to pad with.
+    return node.proto.op_type != "Pad" or node.has(2) or given.dtype != EXPONENTS
+
+
+def _bodies(node: Node) -> list[onnx.GraphProto]:
+    return [a for a in node.attributes.values() if isinstance(a, onnx.GraphProto)]
+
+
+def _dtypes(node: Node, count: int) -> list[str | None]:
+    """The dtype of each output: as the body declares it, else that of the inputs of the same type
+    in the operator's schema; None where neither says.
+    """
+    if bodies := _bodies(node):
+        outputs = bodies[0].output
+        declared = [CARRIED.get(output.type.tensor_type.elem_type) for output in outputs]
+        return declared[len(outputs) - count :]
+    schema = defs.get_schema(node.proto.op_type, node.opset, "")
+    found: dict[str, str] = {}
+    for index, value in enumerate(node.inputs):
+        kind = schema.inputs[min(index, len(schema.inputs) - 1)].type_str
+        if isinstance(value, Known | Tensor) and found.setdefault(kind, value.dtype) != value.dtype:
+            node.fail(f"{found[kind]} and {value.dtype} in one {node.op}", reason="dtype")
+    outputs = schema.outputs
+    return [found.get(outputs[min(i, len(outputs) - 1)].type_str) for i in range(count)]
+
+
+def _with(node: Node, change: Callable[[Value], Value]) -> Node:
+    inputs = (change(v) if isinstance(v, Known | Tensor) else v for v in node.inputs)
+    return dataclasses.replace(node, inputs=tuple(inputs))
+
+
+def _listed(made: Result) -> Sequence[Content | None]:
+    return [made] if isinstance(made, Content) else made

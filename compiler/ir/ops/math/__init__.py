@@ -1,0 +1,1 @@
+"""Reductions, matmuls, transforms and random numbers."""

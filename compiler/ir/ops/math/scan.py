@@ -1,0 +1,72 @@
+"""Running sums and products along an axis that may be known only at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import tirx
+
+from compiler.ir.graph import loop_programs
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+
+
+def around(b: Builder, shape: Sequence[Extent], axis: Extent) -> tuple[Extent, Extent, Extent]:
+    """The product of the extents before an axis, its own, and that of those after it; a run-time
+    axis is checked.
+    """
+    rank = len(shape)
+    b.require(
+        ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)),
+        f"axis {axis} is out of range for rank {rank}",
+    )
+    place = b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
+    before = ex.product(ex.select(ex.less(d, place), extent, 1) for d, extent in enumerate(shape))
+    own = ex.product(ex.select(ex.equal(d, place), extent, 1) for d, extent in enumerate(shape))
+    after = ex.product(ex.select(ex.greater(d, place), extent, 1) for d, extent in enumerate(shape))
+    first, middle, last = b.extents([before, own, after], "around")
+    return first, middle, last
+
+
+def cumulate(
+    b: Builder,
+    x: Value,
+    axis: Extent,
+    combine: Callable[[Any, Any], Any],
+    start: int,
+    exclusive: bool,
+    reverse: bool,
+) -> Value:
+    """Each element combined with all before it (after it with `reverse`), itself left out with
+    `exclusive`.
+
+    16-bit floats accumulate in float32.
+    """
+    outer, count, inner = around(b, x.shape, axis)
+    work = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    size = b.facts.simplify(ex.product(x.shape))
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        def one(i: Any) -> None:
+            row, column = tirx.floordiv(i, ex.divisor(inner)), tirx.floormod(i, ex.divisor(inner))
+            so_far = loop_programs.cell(work, start)
+            with loop_programs.serial(count) as step:
+                place = (
+                    row * ex.prim(count) + (ex.prim(ex.sub(count, 1)) - step if reverse else step)
+                ) * ex.prim(inner) + column
+                if exclusive:
+                    outputs[0][place] = so_far[0]
+                so_far[0] = combine(so_far[0], inputs[0][place])
+                if not exclusive:
+                    outputs[0][place] = so_far[0]
+
+        loop_programs.spread(ex.mul(outer, inner), one, count)
+
+    flat = layout.reshape(b, ew.cast(b, x, work), [size])
+    (out,) = loop_programs.program(b, body, [((size,), work)], flat, name="cumulate")
+    return ew.cast(b, layout.reshape(b, out, x.shape), x.dtype)

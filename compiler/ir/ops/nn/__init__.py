@@ -1,0 +1,1 @@
+"""Layers of neural networks: convolutions, pooling, norms, recurrent layers, sampling, losses."""

@@ -1,0 +1,3 @@
+"""Operators on quantized values: scales and zero points, int8 matmuls, block-wise quantized
+weights, 8-bit floats.
+"""

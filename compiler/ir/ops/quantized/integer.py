@@ -1,0 +1,157 @@
+"""Products of 8-bit integers, exact: by float kernels as long as no partial sum leaves the integers
+that float32 holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.math import linear
+from compiler.ir.ops.nn import conv as nn_conv
+from compiler.ir.ops.nn.window import Window
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.quantized.quantize import centred
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+
+EXACT = 1 << 24
+"""float32 holds every integer up to here, so sums that stay below come out exact in any order."""
+MOST_PARTS = 8
+"""A sum that needs more parts than this is done in integers."""
+
+
+def span(value: Value, zero: Value | None) -> int:
+    """The greatest magnitude of an element less its zero point."""
+    info = np.iinfo(np.dtype(value.dtype))
+    if zero is None:
+        low = high = 0
+    elif isinstance(zero, Known) and zero.data.size:
+        low, high = int(zero.data.min()), int(zero.data.max())
+    else:
+        low, high = int(info.min), int(info.max)
+    return max(int(info.max) - low, high - int(info.min))
+
+
+def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value | None) -> Value:
+    """(x - x_zero) @ (y - y_zero) in int32; zero points are scalars, one a row (x) or one a column
+    (y).
+    """
+    b.quantized = True
+    depth = x.shape[-1]
+    row, column = max(len(x.shape) - 2, 0), len(y.shape) - 1
+    bound = _bound(b, span(x, x_zero), y, y_zero, depth, max(len(y.shape) - 2, 0), column)
+    parts = _parts(b, depth, bound)
+    dtype = "float32" if parts else "int32"
+    left, right = centred(b, x, x_zero, row, dtype), centred(b, y, y_zero, column, dtype)
+
+    def product(start: int, stop: int) -> Value:
+        inner = layout.strided_slice(b, right, max(len(y.shape) - 2, 0), start, stop, 1)
+        return linear.matmul(
+            b, layout.strided_slice(b, left, len(x.shape) - 1, start, stop, 1), inner
+        )
+
+    return _summed(b, product, parts) if parts else linear.matmul(b, left, right)
+
+
+def conv(
+    b: Builder,
+    x: Value,
+    weight: Value,
+    x_zero: Value | None,
+    weight_zero: Value | None,
+    window: Window,
+    groups: int,
+) -> Value:
+    """The convolution of x - x_zero with weight - weight_zero in int32; padding stands
+    for x_zero.
+    """
+    b.quantized = True
+    depth, taps = weight.shape[1], ex.product(weight.shape[2:])
+    bound = _bound(b, span(x, x_zero), weight, weight_zero, ex.mul(depth, taps), 1, 0)
+    parts = _parts(b, depth, bound)
+    if len(parts) > 1 and groups > 1:
+        parts = []
+    dtype = "float32" if parts else "int32"
+    left, right = centred(b, x, x_zero, 1, dtype), centred(b, weight, weight_zero, 0, dtype)
+
+    def product(start: int, stop: int) -> Value:
+        if len(parts) == 1:
+            return nn_conv.conv(b, left, right, None, window, groups)
+        pieces = [layout.strided_slice(b, value, 1, start, stop, 1) for value in (left, right)]
+        return nn_conv.conv(b, pieces[0], pieces[1], None, window, groups)
+
+    return (
+        _summed(b, product, parts) if parts else nn_conv.conv(b, left, right, None, window, groups)
+    )
+
+
+def _bound(
+    b: Builder, reach: int, weight: Value, zero: Value | None, depth: Extent, axis: int, outer: int
+) -> Callable[[int, int], int] | int | None:
+    """The greatest magnitude of a result: a number, None for no bound, or for known weights a
+    function of the part of `axis`.
+    """
+    if (
+        isinstance(weight, Known)
+        and (zero is None or isinstance(zero, Known))
+        and weight.data.ndim > 1
+    ):
+        sizes = np.abs(_known(centred(b, weight, zero, outer, "int32")).data)
+
+        def within(start: int, stop: int) -> int:
+            part = sizes[(slice(None),) * axis + (slice(start, stop),)]
+            total = (
+                part.sum(axis=-2)
+                if axis == sizes.ndim - 2
+                else part.sum(axis=tuple(range(1, part.ndim)))
+            )
+            return reach * int(total.max(initial=0))
+
+        return within
+    most = b.facts.bounds(depth)[1]
+    return None if most is None else reach * span(weight, zero) * most
+
+
+def _known(value: Value) -> Known:
+    assert isinstance(value, Known)
+    return value
+
+
+def _parts(
+    b: Builder, depth: Extent, bound: Callable[[int, int], int] | int | None
+) -> list[tuple[int, int]]:
+    """The ranges of the summed axis to add up one by one, none where only integers will do."""
+    whole = (0, layout.INT64_MAX)
+    depth = b.facts.simplify(depth)
+    if bound is None:
+        return []
+    if not callable(bound) and (bound <= EXACT or not isinstance(depth, int)):
+        return [whole] if bound <= EXACT else []
+    assert isinstance(depth, int)
+    for count in range(1, min(MOST_PARTS, depth) + 1):
+        edges = [depth * i // count for i in range(count + 1)]
+        ranges = list(pairwise(edges))
+        if all(_largest(bound, depth, *part) <= EXACT for part in ranges):
+            return [whole] if count == 1 else ranges
+    return [] if depth else [whole]
+
+
+def _largest(bound: Callable[[int, int], int] | int, depth: int, start: int, stop: int) -> int:
+    return bound(start, stop) if callable(bound) else bound * (stop - start) // depth + 1
+
+
+def _summed(
+    b: Builder, product: Callable[[int, int], Value], parts: Sequence[tuple[int, int]]
+) -> Value:
+    total: Any = None
+    for start, stop in parts:
+        part = ew.cast(b, product(start, stop), "int32")
+        total = part if total is None else ew.add(b, total, part)
+    return total  # type: ignore[no-any-return]

@@ -1,0 +1,161 @@
+"""Rounds matrices of floats to integers of few bits, of which a block along the depth shares a
+scale, and to narrower floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, reals
+from compiler.ir.weights import Rounding
+from relaxd.contract.options import WeightForm
+
+BLOCK = 32
+BITS = {WeightForm.INT4: 4, WeightForm.INT8: 8, WeightForm.FLOAT16: HALF}
+_LEAST_SCALE = np.float32(1e-30)
+"""The inverse of a smaller one may be infinite."""
+_AT_ONCE = 1 << 18
+"""Numbers that are rounded together, so that what lies between the steps stays in cache."""
+Array = np.ndarray[Any, Any]
+
+
+def round_table(table: Array, bits: int) -> Blocks:
+    """A float32 matrix [columns, depth] in blocks of integers around the middle of their range, or
+    as float16.
+
+    Each number goes to the nearest integer, by the better of two scales of its block: one that
+    makes the greatest magnitude the least integer, and one that makes it the greatest.
+    """
+    if bits == HALF:
+        depth = table.shape[1]
+        halves = np.ascontiguousarray(table).astype(np.float16).view(np.uint16)
+        return Blocks(bits, depth, depth, halves[:, None], None, None)
+    made = _by_parts(table, bits, lambda part: _rounded(part, bits))
+    assert made is not None
+    return made
+
+
+def found_table(table: Array, bits: int, tolerance: float) -> Blocks | None:
+    """As `round_table`, of a matrix whose numbers are whole multiples of a scale that each block
+    has, up to that share of them; None of any other matrix.
+    """
+    return _by_parts(table, bits, lambda part: _found(part, bits, tolerance))
+
+
+def _by_parts(
+    table: Array, bits: int, split: Callable[[Array], tuple[Array, Array] | None]
+) -> Blocks | None:
+    """The matrix in what `split` makes of blocks [columns, blocks, BLOCK]: integers and scales, or
+    None where it finds none.
+    """
+    columns, depth = table.shape
+    blocks = -(-depth // BLOCK)
+    numbers = np.empty((columns, blocks, BLOCK * bits // 8), np.uint8)
+    scales = np.empty((columns, blocks), np.float32)
+    step = max(_AT_ONCE // max(blocks * BLOCK, 1), 1)
+    for first in range(0, columns, step):
+        part = np.zeros((len(table[first : first + step]), blocks * BLOCK), np.float32)
+        part[:, :depth] = table[first : first + step]
+        found = split(part.reshape(-1, blocks, BLOCK))
+        if found is None:
+            return None
+        numbers[first : first + step] = _packed(found[0], bits)
+        scales[first : first + step] = found[1]
+    return Blocks(bits, BLOCK, depth, numbers, scales, None)
+
+
+def scales_of(values: Array, bits: int) -> tuple[Array, Array]:
+    """Two scales [.., 1] of blocks [.., numbers]: one makes the number of greatest magnitude the
+    least integer, the other the greatest.
+    """
+    half = np.float32(1 << (bits - 1))
+    places = np.abs(values).argmax(-1)[..., None]
+    greatest = np.take_along_axis(values, places, -1)
+    return greatest / -half, greatest / (half - 1)
+
+
+def divisor(scale: Array) -> Array:
+    """What numbers are divided by to become integers; infinity in place of a scale so small that
+    its inverse may be infinite.
+    """
+    return np.where(np.abs(scale) < _LEAST_SCALE, np.float32(np.inf), scale)
+
+
+def _rounded(values: Array, bits: int) -> tuple[Array, Array]:
+    """The integers of blocks [.., BLOCK] as uint8, and the scales."""
+    half = np.float32(1 << (bits - 1))
+    best: tuple[Array, Array, Array] | None = None
+    for scale in scales_of(values, bits):
+        whole = np.clip(np.rint(values / divisor(scale)), -half, half - 1)
+        error = np.square(whole * scale - values).sum(-1, keepdims=True)
+        if best is None:
+            best = whole, scale, error
+        else:
+            better = error < best[2]
+            best = np.where(better, whole, best[0]), np.where(better, scale, best[1]), error
+    assert best is not None
+    return (best[0] + half).astype(np.uint8), best[1][..., 0]
+
+
+def _found(values: Array, bits: int, tolerance: float) -> tuple[Array, Array] | None:
+    """As `_rounded`, with the scale by which all numbers of a block are whole: its greatest
+    magnitude is one of them.
+    """
+    half = 1 << (bits - 1)
+    flat = values.reshape(-1, values.shape[-1])
+    numbers, scales = np.empty(flat.shape, np.uint8), np.empty((len(flat), 1), np.float32)
+    greatest = np.take_along_axis(flat, np.abs(flat).argmax(-1)[:, None], -1)
+    left = np.arange(len(flat))
+    for most in (-half, *range(half - 1, 0, -1)):
+        scale = greatest[left] / np.float32(most)
+        whole = np.rint(flat[left] / divisor(scale))
+        close = np.isclose(whole * scale, flat[left], rtol=tolerance, atol=0)
+        fits = (close & (whole < half)).all(-1)
+        numbers[left[fits]] = (whole[fits] + half).astype(np.uint8)
+        scales[left[fits]] = scale[fits]
+        left = left[~fits]
+        if not len(left):
+            return numbers.reshape(values.shape), scales.reshape(values.shape[:-1])
+    return None
+
+
+def _packed(numbers: Array, bits: int) -> Array:
+    """The first number of a byte in its lowest bits."""
+    if bits == 8:
+        return numbers
+    return numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4)
+
+
+def rounded(array: Array, form: WeightForm, axis: int) -> Array:
+    """The matrix as float32 after rounding, blocks along `axis`."""
+    table = array if axis == 1 else array.T
+    real = reals(round_table(table, BITS[form]))
+    return np.ascontiguousarray(real if axis == 1 else real.T)
+
+
+def made_of(array: Array, rounding: Rounding) -> Array:
+    """The matrix of a model's file as float32 after that rounding."""
+    if rounding.values is None:
+        return rounded(array, rounding.form, rounding.axis)
+    found: Array = np.load(rounding.values, allow_pickle=False)
+    return found
+
+
+def objection(array: Array, form: WeightForm) -> str | None:
+    """Why the matrix cannot be rounded, None where it can."""
+    greatest = np.abs(array).max(initial=0)
+    if not np.isfinite(greatest):
+        return "it holds numbers that are not finite"
+    if form is WeightForm.FLOAT16 and greatest > np.finfo(np.float16).max:
+        return "it holds numbers beyond those of float16"
+    return None
+
+
+def bytes_of(form: WeightForm, columns: int, depth: int) -> int:
+    """Bytes of a matrix with its scales, panels not filled up."""
+    if BITS[form] == HALF:
+        return columns * depth * 2
+    return columns * -(-depth // BLOCK) * (BLOCK * BITS[form] // 8 + 4)

@@ -1,0 +1,1 @@
+"""Operators that move, read, write, order and choose elements."""

@@ -1,0 +1,82 @@
+"""Selecting what a run-time condition holds for: the count becomes a dim, matched at run time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from compiler.ir.graph import loop_programs
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.indices import Indices
+from compiler.ir.graph.values import Known, Tensor, Value
+from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.shape import layout
+from compiler.ir.shapes import extents as ex
+from compiler.ir.shapes.extents import Extent
+
+
+def places(b: Builder, flags: Value, hint: str) -> Tensor:
+    """The indices, ascending, at which a bool vector holds; their number is a new dim."""
+    extent = flags.shape[0]
+
+    def count(inputs: list[Any], outputs: list[Any]) -> None:
+        found = loop_programs.cell()
+        with loop_programs.serial(extent) as i:
+            found[0] = found[0] + inputs[0][i].astype("int64")
+        outputs[0][0] = found[0]
+
+    def fill(inputs: list[Any], outputs: list[Any]) -> None:
+        found = loop_programs.cell()
+        with loop_programs.serial(extent) as i, loop_programs.when(inputs[0][i]):
+            outputs[0][found[0]] = i
+            found[0] = found[0] + 1
+
+    (total,) = loop_programs.program(b, count, [((1,), "int64")], flags, name="count")
+    number: Extent = b.known_counts(total, hint).scalars()[0]
+    return loop_programs.program(b, fill, [((number,), "int64")], flags, name="places")[0]
+
+
+def nonzero(b: Builder, x: Value) -> Value:
+    """Coordinates of the elements that are not zero, one column each, in row-major order."""
+    if isinstance(x, Known) and not x.symbolic:
+        return Known(
+            np.array(np.nonzero(x.data) if x.shape else np.zeros((0, int(x.data != 0))), np.int64),
+            "int64",
+        )
+    flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+    found = places(b, ew.cast(b, flat, "bool"), "nonzero")
+    rank = len(x.shape)
+    strides = [ex.divisor(ex.product(x.shape[axis + 1 :])) for axis in range(rank)]
+
+    def compute(index: te.Tensor) -> te.Tensor:
+        def at(axis: Any, column: Any) -> Any:
+            result = ex.prim(0)
+            for place in reversed(range(rank)):
+                coordinate = tirx.floormod(
+                    tirx.floordiv(index(column), strides[place]), ex.divisor(x.shape[place])
+                )
+                result = tirx.Select(tirx.EQ(axis, ex.prim(place)), coordinate, result)
+            return result
+
+        return te.compute([ex.prim(rank), ex.prim(found.shape[0])], at, name="coordinates")
+
+    return b.te(compute, found, name="coordinates")
+
+
+def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
+    """Slices of x along an axis (elements of flat x without one) where the condition, a bool
+    vector, holds.
+    """
+    data = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))]) if axis is None else x
+    place = 0 if axis is None else layout.axis_of(axis, len(x.shape))
+    b.require(
+        ex.less_equal(condition.shape[0], data.shape[place]),
+        "Compress: the condition is longer than the axis",
+    )
+    if isinstance(condition, Known) and not condition.symbolic:
+        found: Value = Known(np.flatnonzero(condition.data).astype(np.int64), "int64")
+    else:
+        found = places(b, condition, "selected")
+    return layout.take(b, data, Indices.computed(found, data.shape[place]), place)

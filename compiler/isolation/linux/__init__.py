@@ -1,0 +1,1 @@
+"""What Linux offers to confine a process: namespaces, Landlock, seccomp, cgroups, quotas."""

@@ -1,0 +1,85 @@
+"""The files that a build needs: what it may read, and the few places it may write to."""
+
+import os
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PACKAGES = ("compiler", "relaxd", "clients")
+_SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload"),
+    *("/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf"),
+    *("/etc/passwd", "/etc/group", "/etc/OpenCL"),
+    *("/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/fs/cgroup"),
+)
+"""Programs, libraries and descriptions of the hardware: of the machine, and none of them secret."""
+
+_PROCESSES = "/proc"
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_GPUS = ("nvidia*", "dri/*", "kfd")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Absolute paths; a folder stands for everything in it.
+
+    readable: what may be read, and run; listable: folders whose names may be listed; writable: what
+    may be changed, and not run; devices: what may be read, written and controlled.
+    """
+
+    readable: tuple[Path, ...]
+    listable: tuple[Path, ...]
+    writable: tuple[Path, ...]
+    devices: tuple[Path, ...]
+
+
+def places(readable: tuple[Path, ...], writable: tuple[Path, ...]) -> Places:
+    """What the compiler itself needs, and a build's own."""
+    needed = (*map(Path, _SYSTEM), Path(_PROCESSES), *_python(), *_searched(), *readable)
+    return Places(
+        tuple(dict.fromkeys(path for path in needed if path.exists())),
+        (_ROOT,),
+        writable,
+        devices(),
+    )
+
+
+def devices() -> tuple[Path, ...]:
+    """The device files that a build may use."""
+    gpus = [path for pattern in _GPUS for path in sorted(Path("/dev").glob(pattern))]
+    return tuple(path for path in (*map(Path, _DEVICES), *gpus) if path.exists())
+
+
+def runs_code(model: Path) -> bool:
+    """Whether loading the model may run code of it: TorchScript's archives do."""
+    return zipfile.is_zipfile(model)
+
+
+def model_files(model: Path) -> tuple[Path, ...]:
+    """The model and what it may refer to: an ONNX model's folder, where its external data lies, or
+    what links in a language model's folder lead to, as in the caches of Hugging Face's libraries.
+
+    A TorchScript model is whole, and runs code when it is loaded: it gets itself.
+    """
+    if model.is_dir():
+        return (model, *(path.resolve() for path in model.iterdir() if path.is_file()))
+    alone = not model.is_file() or runs_code(model)
+    return (model if alone else model.parent, model.resolve())
+
+
+def _python() -> list[Path]:
+    """The interpreter, the packages it finds, and of a checkout our own packages alone."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    searched = {path for path in sys.path if path and Path(path).resolve() != _ROOT}
+    ours = [_ROOT / name for name in _PACKAGES]
+    return [*map(Path, sorted(prefixes | searched)), *ours]
+
+
+def _searched() -> list[Path]:
+    """Where the operator has programs and libraries looked for."""
+    listed = [os.environ.get(name, "") for name in ("PATH", "LD_LIBRARY_PATH")]
+    found = [Path(item) for text in listed for item in text.split(os.pathsep) if item]
+    return [path for path in found if path.is_absolute() and path != Path("/")]

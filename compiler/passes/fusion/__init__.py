@@ -1,0 +1,1 @@
+"""Passes that decide which operators become one kernel."""

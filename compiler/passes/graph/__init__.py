@@ -1,1 +1,0 @@
-"""Passes over Relax graphs that every processor shares, and what they match with."""

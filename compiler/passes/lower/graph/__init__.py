@@ -1,0 +1,1 @@
+"""Passes that lower Relax operators and checks to tensor programs."""

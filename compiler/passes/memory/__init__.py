@@ -1,0 +1,1 @@
+"""Passes around the memory plan."""

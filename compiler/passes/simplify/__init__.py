@@ -1,0 +1,1 @@
+"""Passes that compute less: fold, move, combine or drop operators."""

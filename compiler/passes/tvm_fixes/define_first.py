@@ -1,0 +1,46 @@
+"""Orders bindings so that every dim is defined before its first use, which FuseOps does not keep:
+it sorts bindings by the tensors they read alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.bindings import dims_defined, used_by
+from compiler.passes.match.reorder import reordered
+
+
+@dataclass(frozen=True)
+class DefineFirst(ModulePass):
+    """Moves each binding of a dataflow block behind those that define its tensors and dims."""
+
+    name = "define_first"
+    phase = Phase.TENSOR_PROGRAMS
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Reorders every Relax function; returns the same module if nothing has to move."""
+        return reordered(module, _ordered)
+
+
+def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
+    """The bindings in their given order, except that each comes after those that it needs.
+
+    Bindings that need each other stay where they are: `check_lowered` reports them.
+    """
+    # Only bindings of this block can be out of order: what earlier blocks define is there.
+    own = (
+        {binding.var for binding in bindings}
+        | {dim for binding in bindings for dim in dims_defined(binding)}
+    ) - known
+    waiting = [(binding, used_by(binding) & own) for binding in bindings]
+    done: set[Any] = set()
+    ordered = []
+    while waiting:
+        position = next((index for index, (_, needs) in enumerate(waiting) if needs <= done), 0)
+        binding, _ = waiting.pop(position)
+        done |= {binding.var, *dims_defined(binding)}
+        ordered.append(binding)
+    return ordered

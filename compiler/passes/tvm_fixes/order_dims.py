@@ -1,0 +1,113 @@
+"""Orders the dims that fused tensor programs take as parameters of their own.
+
+FuseTIR collects them in the order of their addresses, which differs from process to process: equal
+requests would get libraries of different bytes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+
+from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.properties import Property
+from compiler.passes.match.rewriting import rewrite_functions
+from compiler.tir.exprs import op_name
+
+
+@dataclass(frozen=True)
+class OrderDims(ModulePass):
+    """Moves the parameters of tensor programs that are no buffers into the order of their first use
+    by extents of the buffers or, without one, by the loops.
+    """
+
+    name = "order_dims"
+    phase = Phase.TENSOR_PROGRAMS
+    requires = (Property.FUSED,)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites such programs and their calls; returns the same module if none is to change."""
+        orders = {
+            gvar: order
+            for gvar in _called(module)
+            if isinstance(module[gvar], tirx.PrimFunc)
+            and (order := _order(module[gvar])) is not None
+        }
+        if not orders:
+            return module
+        functions = {
+            gvar: _reordered(func, orders[gvar]) if gvar in orders else func
+            for gvar, func in module.functions.items()
+        }
+        changed = tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+        return rewrite_functions(_Rewriter(changed, orders), changed)
+
+
+def _called(module: tvm.IRModule) -> list[Any]:
+    """The functions that are referred to by plain calls of tensor programs alone, whose arguments
+    this pass knows how to move.
+    """
+    plain: dict[Any, None] = {}
+    others: set[Any] = set()
+
+    def note(node: Any) -> None:
+        for place, arg in enumerate(node.args if isinstance(node, relax.Call) else ()):
+            if isinstance(arg, tvm.ir.GlobalVar):
+                if place == 0 and op_name(node) == "relax.call_tir":
+                    plain[arg] = None
+                else:
+                    others.add(arg)
+
+    for func in module.functions.values():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, note)
+    return [gvar for gvar in plain if gvar not in others]
+
+
+def _order(func: tirx.PrimFunc) -> list[int] | None:
+    """The positions of the parameters in their new order, None if they are in it already."""
+    params = list(func.params)
+    places = [place for place, param in enumerate(params) if not hasattr(param.ty, "shape")]
+    used: dict[Any, None] = {}
+    for param in params:
+        for extent in getattr(param.ty, "shape", ()):
+            tvm_ffi.structural_walk(extent, (tvm.ir.Var, used.setdefault))
+    # A dim that no extent holds is somewhere in the loops.
+    used |= dict.fromkeys(tirx.analysis.undefined_vars(func.body, []))
+    ranks = {var: rank for rank, var in enumerate(used)}
+    wanted = sorted(places, key=lambda place: ranks.get(params[place], len(ranks)))
+    if wanted == places:
+        return None
+    order = list(range(len(params)))
+    for place, source in zip(places, wanted, strict=True):
+        order[place] = source
+    return order
+
+
+def _reordered(func: tirx.PrimFunc, order: list[int]) -> tirx.PrimFunc:
+    params = [func.params[place] for place in order]
+    return tirx.PrimFunc(params, func.body, func.ret_type, func.attrs, func.span)
+
+
+@relax.expr_functor.mutator
+class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: tvm.IRModule, orders: dict[Any, list[int]]) -> None:
+        super().__init__(module)
+        self.orders = orders
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        order = self.orders.get(call.args[0]) if op_name(call) == "relax.call_tir" else None
+        if order is None:
+            return call
+        # Results are parameters of the program, and no arguments of its call.
+        given = list(call.args[1].fields)
+        arguments = [given[place] for place in order if place < len(given)]
+        return relax.Call(
+            call.op,
+            [call.args[0], relax.Tuple(arguments), *call.args[2:]],
+            call.attrs,
+            call.ty_args,
+        )

@@ -1,0 +1,1 @@
+"""The compile process: one job from its standard input to its messages."""

@@ -1,0 +1,1 @@
+"""Which weights and operands a build quantizes, with which scales, and at what cost in accuracy."""

@@ -1,0 +1,47 @@
+"""Shows the samples' values of a model to what learns from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from compiler.ir.files.model_file import LoadedScript, open_model
+from compiler.ir.graph.draws import Draw
+from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
+from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.isolation.step import Record
+from compiler.quantize.calibration.pieces import Pieces
+from compiler.verify.inputs import npz
+from compiler.verify.reference import feeding
+from compiler.verify.reference.onnx import wide
+
+Array = np.ndarray[Any, Any]
+Found = TypeVar("Found")
+Learn = Callable[[Array], Found | None]
+
+
+def learned(
+    spec: Record, learners_of: Callable[[RowProducts], Mapping[str, Learn[Found]]], *, static: bool
+) -> dict[str, Found]:
+    """What was learned of each value, None left out, in the model that rounds nothing.
+
+    spec: model, consts and draws of the reference, inputs (a file of `verify.npz`), and folder.
+    learners_of: by value, in the order of the nodes that read it. static: as in `RowProducts`.
+    """
+    folder = Path(spec["folder"])
+    draws = {name: Draw.from_json(draw) for name, draw in spec["draws"].items()}
+    inputs = {name: wide(array) for name, array in npz.read(Path(spec["inputs"])).items()}
+    loaded = open_model(Path(spec["model"]))
+    assert not isinstance(loaded, LoadedScript)
+    learners = learners_of(RowProducts(loaded.proto, static=static))
+    graph = Graph(loaded.proto, fixed_inputs(loaded.proto, spec["consts"]))
+
+    def run(feeds: Mapping[str, Any]) -> dict[str, Found]:
+        pieces = Pieces(graph, tuple(learners), dict(feeds), folder)
+        found = {value: learn(pieces.following()) for value, learn in learners.items()}
+        return {value: one for value, one in found.items() if one is not None}
+
+    return dict(feeding.run(run, inputs, draws))

@@ -1,0 +1,103 @@
+"""The calibration in a process of its own: ONNX Runtime reads a model that nobody has vouched
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from compiler.ir.files.model_file import LoadedScript, open_model
+from compiler.ir.graph.draws import Draw
+from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
+from compiler.ir.ops.quantized.quantize_weights import BITS, made_of, rounded
+from compiler.ir.weights import Rounding
+from compiler.isolation.step import Record, serve
+from compiler.quantize.calibration.gptq import calibrated, moments_of
+from compiler.quantize.calibration.pieces import Pieces
+from compiler.quantize.calibration.sites import sites_of, with_initializers
+from compiler.verify.inputs import npz
+from compiler.verify.reference import feeding
+from compiler.verify.reference.onnx import wide
+from relaxd.contract.options import WeightForm
+
+UNSEEN = "the samples multiply nothing but zeros by it"
+UNTYPED = "what it multiplies is not float32"
+Array = np.ndarray[Any, Any]
+
+
+def calibrate(spec: Record, record: Callable[[Record], None]) -> None:
+    """Round every weight that can be calibrated, in the order of the model's nodes, each by what
+    the samples make of the model with all weights before it rounded.
+
+    spec: model, consts and draws of the reference, inputs (a file of `verify.npz`), folder for the
+    rounded weights, and roundings, of [digest, form, axis]. Records `{weight, values}` with the
+    file of the rounded weight, or `{weight, nearest}` with the reason.
+    """
+    roundings = {
+        bytes.fromhex(key): Rounding(WeightForm(form), axis)
+        for key, form, axis in spec["roundings"]
+    }
+    folder = Path(spec["folder"])
+    draws = {name: Draw.from_json(draw) for name, draw in spec["draws"].items()}
+    inputs = {name: wide(array) for name, array in npz.read(Path(spec["inputs"])).items()}
+
+    def run(feeds: Mapping[str, Any]) -> dict[str, Record]:
+        loaded = open_model(Path(spec["model"]))
+        assert not isinstance(loaded, LoadedScript)
+        model = with_initializers(loaded.proto)
+        graph = Graph(model, fixed_inputs(model, spec["consts"]))
+        return dict(_calibrated(graph, roundings, dict(feeds), folder))
+
+    for key, found in feeding.run(run, inputs, draws).items():
+        record({"weight": key, **found})
+
+
+def _calibrated(
+    graph: Graph, roundings: Mapping[bytes, Rounding], feeds: dict[str, Array], folder: Path
+) -> Iterator[tuple[str, Record]]:
+    """By weight, what became of it; the graph's constants are rounded in place."""
+    sites = sites_of(graph, roundings)
+    tensors: dict[bytes, list[onnx.TensorProto]] = {}
+    for name, key in sites.names.items():
+        tensors.setdefault(key, []).append(graph.constants[name])
+    for key, why in sites.nearest.items():
+        for tensor in tensors.get(key, []):
+            _put(tensor, made_of(numpy_helper.to_array(tensor), roundings[key]))
+        yield key.hex(), {"nearest": why}
+    pieces = Pieces(graph, tuple(sites.taps), feeds, folder)
+    for keys in sites.taps.values():
+        rows = pieces.following()
+        moments = moments_of(rows) if rows.dtype == np.float32 else None
+        for key in keys:
+            array, rounding = numpy_helper.to_array(tensors[key][0]), roundings[key]
+            if moments is None or not moments.any():
+                made = rounded(array, rounding.form, rounding.axis)
+                found = {"nearest": UNTYPED if moments is None else UNSEEN}
+            else:
+                made = _rounded(array, rounding, moments)
+                path = folder / f"{key.hex()}.npy"
+                np.save(path, made)
+                found = {"values": str(path)}
+            for tensor in tensors[key]:
+                _put(tensor, made)
+            yield key.hex(), found
+
+
+def _rounded(array: Array, rounding: Rounding, moments: Array) -> Array:
+    table = array if rounding.axis == 1 else array.T
+    made = calibrated(np.ascontiguousarray(table), moments, BITS[rounding.form])
+    return np.ascontiguousarray(made if rounding.axis == 1 else made.T)
+
+
+def _put(tensor: onnx.TensorProto, array: Array) -> None:
+    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+if __name__ == "__main__":
+    serve(calibrate)

@@ -1,0 +1,121 @@
+"""Has the layers searched that a build keeps in float32, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import ImportFailed
+from compiler.ir.onnx.quantize.matmuls import Narrowing
+from compiler.isolation.step import Record, run_task
+from compiler.quantize.sensitivity import SCALES
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Signature, prepare
+from compiler.verify.reference.onnx import ONNX, ORDERED, QUANTIZED
+from compiler.verify.sides import Budget, Reference
+from relaxd.contract.narrow import Unit
+from relaxd.contract.options import Precision, PrecisionOver
+from relaxd.contract.request import CompileRequest
+
+_SECONDS = 1800.0
+_MEMORY_BYTES = 8 << 30
+
+
+@dataclass
+class Fallback:
+    """reference: the model without rounding; inputs: files of `verify.npz`, cheapest first; budget:
+    the error that is allowed; folder: scratch space; chosen: what samples decided before.
+    measured: as `relaxd.contract.bundle.report.FallbackReport`, None until it is called.
+    """
+
+    reference: Reference
+    inputs: Sequence[Path]
+    form: Precision
+    budget: float
+    folder: Path
+    chosen: Narrowing = field(default_factory=Narrowing)
+    measured: Record | None = None
+
+    def __call__(self, units: Sequence[Unit]) -> dict[str, str]:
+        """The layers to keep, with the reasons; raises ImportFailed where the reference does not
+        answer in time.
+        """
+        if not units:
+            return {}
+        errors, *groups = self._searched(units)
+        self.measured = {**errors, "groups": groups}
+        return {
+            name: _reason(group, self.budget)
+            for group in groups
+            if group["kept"]
+            for name in group["layers"]
+        }
+
+    def _searched(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
+        npz.write(self.folder / SCALES, self.chosen.scales)
+        grids = self.chosen.grids
+        spec = {
+            **self.reference.spec,
+            "engines": self.reference.engines,
+            "inputs": list(map(str, self.inputs)),
+            "folder": str(self.folder),
+            "form": self.form.value,
+            "grids": None if grids is None else {name: asdict(one) for name, one in grids.items()},
+            "units": units,
+            "budget": self.budget,
+        }
+        outcome = run_task(
+            "compiler.quantize.sensitivity.task",
+            spec,
+            self.folder / "records.jsonl",
+            seconds=_SECONDS,
+            memory_bytes=_MEMORY_BYTES,
+        )
+        if not outcome.ended:
+            raise ImportFailed(
+                f"the layers to keep were not found: {outcome.reason}",
+                reason="precision_over",
+                field="options.precision_over",
+                hint="declare smaller dims, or compile it with precision_over=fail",
+                output=outcome.output,
+            )
+        return outcome.records
+
+
+def fallback_of(
+    request: CompileRequest,
+    signature: Signature,
+    samples: Path | None,
+    original: Reference,
+    chosen: Narrowing,
+    scratch: Path,
+    *,
+    drawn: bool,
+) -> Fallback | None:
+    """What chooses layers by the points at which a library is verified that runs on this machine:
+    others have to choose the same. None where the request lets builds over their budget fail.
+
+    drawn: whether there are points beside the samples.
+    """
+    options = request.options
+    if options.precision_over is not PrecisionOver.KEEP:
+        return None
+    assert options.precision_error is not None
+    folder, signature = scratch / "sensitivity", signature.original
+    folder.mkdir()
+    most = Budget().input_bytes
+    trials = prepare(signature, samples, options.seed, folder, most, drawn=drawn)
+    if original.engines == ONNX:
+        # One thread: the last bits of sums depend on how many there are.
+        original = replace(original, engines=QUANTIZED if signature.quantized else ORDERED)
+    inputs = [trial.inputs for trial in trials.chosen]
+    return Fallback(original, inputs, options.precision, options.precision_error, folder, chosen)
+
+
+def _reason(group: Record, budget: float) -> str:
+    others = len(group["layers"]) - 1
+    what = f"rounding it and {others} beside it" if others else "rounding it alone"
+    share = "infinitely" if group["alone"] is None else f"by {group['alone']:.3g} of its values"
+    return f"{what} changes an output {share}, and precision_error is {budget:g}"

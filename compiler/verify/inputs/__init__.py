@@ -1,0 +1,1 @@
+"""The points and inputs at which a library is tried."""

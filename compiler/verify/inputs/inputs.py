@@ -1,0 +1,305 @@
+"""The inputs that verify and profile try a library with: one file a point, within a budget of
+bytes.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from compiler.ir.caches import CacheUse
+from compiler.ir.imported import Imported, Kept
+from compiler.ir.shapes.index_bounds import Limits
+from compiler.verify.inputs import drawing, npz
+from compiler.verify.inputs.buffers import step
+from compiler.verify.inputs.distributions import Distribution
+from compiler.verify.inputs.drawing import Arrays, draw
+from compiler.verify.inputs.effort import Note, effort
+from compiler.verify.inputs.filling import agreeing, filled, objection
+from compiler.verify.inputs.points import (
+    NEGATIVE,
+    ZERO,
+    Point,
+    bytes_of,
+    points,
+    points_nearby,
+    shape_at,
+)
+from compiler.verify.inputs.samples import fitted, from_npz
+from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.dims import Dim
+from relaxd.contract.dims.tensors import TensorSpec
+
+_MOST_BYTES = 64
+"""Bytes of inputs for each element that a trial of a distribution is to have, at most."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Inputs and outputs of a library; bounds: which values are legal of inputs that index, count
+    or bound something.
+
+    quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
+    moves its outputs.
+    stacks: as in `Imported`.
+    caches: how far inputs state that caches are filled.
+    kept: the caches that are buffers of the caller; capacity: the dim of their rows, in the
+    signature of the model that they were lifted out of.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dims: tuple[Dim, ...]
+    bounds: Limits
+    quantized: bool = False
+    caches: tuple[CacheUse, ...] = ()
+    kept: Kept | None = None
+    capacity: Dim | None = None
+    stacks: bool = False
+
+    @classmethod
+    def of(cls, imported: Imported) -> "Signature":
+        """That of an imported model's library."""
+        return cls(
+            imported.inputs,
+            imported.outputs,
+            imported.dims,
+            imported.index_bounds,
+            imported.quantized,
+            imported.caches,
+            imported.kept,
+            stacks=imported.stacks,
+        )
+
+    @property
+    def original(self) -> "Signature":
+        """That of the model, which has caches for inputs and outputs."""
+        if self.kept is None:
+            return self
+        replaced = (self.kept.state.capacity, self.kept.past.name)
+        dims = [dim for dim in self.dims if dim.name not in replaced]
+        return replace(
+            self,
+            inputs=self.kept.inputs,
+            outputs=self.kept.outputs,
+            dims=(*dims, self.kept.past),
+            caches=self.kept.uses,
+            kept=None,
+            capacity=next(d for d in self.dims if d.name == self.kept.state.capacity),
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A point and the file that holds its inputs.
+
+    effort: of a run, in bytes, as `TimeBudget` takes it: of its inputs, until it is `weighed`.
+    """
+
+    index: int
+    point: Point
+    inputs: Path
+    effort: int
+
+    def outputs(self, side: str) -> Path:
+        """Where one side's outputs go."""
+        return self.inputs.with_name(f"{self.index}.{side}.npz")
+
+    def to_spec(self, side: str) -> dict[str, Any]:
+        """The form in a task's spec."""
+        return {
+            "index": self.index,
+            "effort": self.effort,
+            "inputs": str(self.inputs),
+            "outputs": str(self.outputs(side)),
+        }
+
+    def weighed(self, kernels: Iterable[Note]) -> "Trial":
+        """With the work of the kernels added to its effort: inputs grow unlike the work where a
+        decoder reads weights for each token and a row of its caches for each token of the past.
+        """
+        return replace(self, effort=self.effort + effort(kernels, self.point.dims))
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A point that was not tried, and why."""
+
+    point: Point
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in numerics.json and profile.json."""
+        return {**self.point.to_json(), "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Trials:
+    """chosen: cheapest first, the request's own sample before all others."""
+
+    chosen: tuple[Trial, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def weighed(self, kernels: Sequence[Note]) -> "Trials":
+        """With the work of the kernels in the effort of each."""
+        return replace(self, chosen=tuple(trial.weighed(kernels) for trial in self.chosen))
+
+
+def prepare(
+    signature: Signature,
+    samples: Path | None,
+    seed: int,
+    folder: Path,
+    max_bytes: int,
+    *,
+    slow: bool = False,
+    drawn: bool = True,
+    wanted: Distribution = Distribution.NOISE,
+) -> Trials:
+    """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises
+    VerifyError for bad samples.
+
+    samples: one point and its inputs, which serve at the other points too: on noise many a model
+    finds nothing to say.
+    slow: what runs them is slow, so that the points are `points_nearby`; drawn: whether there are
+    points beside the samples; wanted: what inputs without samples are drawn from.
+    """
+    found = [from_npz(samples, signature.inputs, signature.dims)] if samples else []
+    sample = found[0][1] if found else None
+    chosen = _points(signature, seed, slow=slow) if drawn else ()
+    made, left_out = _made(signature, chosen, sample, seed, max_bytes, wanted)
+    return Trials(_all_written(folder, chain(found, made)), left_out)
+
+
+def prepare_each(
+    signature: Signature, wanted: Sequence[Distribution], seed: int, folder: Path, elements: int
+) -> tuple[Trial, ...]:
+    """One trial for each distribution, at the cheapest point whose inputs have so many elements or
+    else at the dearest that has fewer; none where no point has inputs.
+    """
+    fits = [
+        point
+        for point in _points(signature, seed, slow=False)
+        if _objection(signature, point, elements * _MOST_BYTES) is None
+    ]
+    large = [point for point in fits if _elements(point, signature.inputs) >= elements]
+    chosen = [*large[:1], *fits[::-1]][:1]
+    return _all_written(
+        folder,
+        (
+            (Point(each.value, point.dims), _inputs(signature, point, None, seed, each))
+            for point in chosen
+            for each in wanted
+        ),
+    )
+
+
+def prepare_at(
+    signature: Signature,
+    chosen: Iterable[Point],
+    samples: Path | None,
+    seed: int,
+    folder: Path,
+    max_bytes: int,
+) -> Trials:
+    """As `prepare`, at the points given and no others."""
+    sample = from_npz(samples, signature.inputs, signature.dims)[1] if samples else None
+    made, left_out = _made(signature, chosen, sample, seed, max_bytes)
+    return Trials(_all_written(folder, made), left_out)
+
+
+def _made(
+    signature: Signature,
+    chosen: Iterable[Point],
+    sample: Arrays | None,
+    seed: int,
+    max_bytes: int,
+    wanted: Distribution = Distribution.NOISE,
+) -> tuple[Iterator[tuple[Point, Arrays]], tuple[LeftOut, ...]]:
+    """The inputs at each point that can have some, drawn as they are asked for, and the others."""
+    fits, left_out = [], []
+    for point in chosen:
+        reason = _objection(signature, point, max_bytes)
+        if reason is None:
+            fits.append(point)
+        else:
+            left_out.append(LeftOut(point, reason))
+    drawn = ((point, _inputs(signature, point, sample, seed, wanted)) for point in fits)
+    return drawn, tuple(left_out)
+
+
+def _objection(signature: Signature, point: Point, max_bytes: int) -> str | None:
+    """Why the point has no inputs, None where it may have some."""
+    if any(size < 0 for spec in signature.inputs for size in shape_at(spec, point)):
+        return "an axis would be negative"
+    if bytes_of(point, signature.inputs) > max_bytes:
+        return f"its inputs take more than {max_bytes >> 20} MiB"
+    return objection(point, signature.caches, signature.capacity) or drawing.objection(
+        point, signature.inputs, signature.bounds
+    )
+
+
+def in_buffers(trials: Trials, manifest: Manifest, folder: Path) -> Trials:
+    """The trials with the inputs and dims of a library that writes caches in place, in files of
+    their own; unchanged for any other library.
+    """
+    state = manifest.state
+    if state is None:
+        return trials
+    own, chosen = {dim.name for dim in manifest.dims}, []
+    for trial in trials.chosen:
+        inputs = step(manifest, state, npz.read(trial.inputs)).inputs
+        path = folder / f"{trial.index}.buffers.npz"
+        npz.write(path, inputs)
+        room = inputs[state.caches[0].input].shape[2]
+        dims = {name: size for name, size in trial.point.dims.items() if name in own}
+        point = Point(trial.point.label, {**dims, state.capacity: room})
+        chosen.append(replace(trial, point=point, inputs=path))
+    return replace(trials, chosen=tuple(chosen))
+
+
+def _points(signature: Signature, seed: int, *, slow: bool) -> tuple[Point, ...]:
+    chosen = (
+        points_nearby(signature.inputs, signature.dims)
+        if slow
+        else points(signature.inputs, signature.dims, seed)
+    )
+    once: dict[tuple[int, ...], Point] = {}
+    for point in chosen:
+        agreed = agreeing(point, signature.dims, signature.caches)
+        once.setdefault(tuple(agreed.dims.values()), agreed)
+    ordered = sorted(once.values(), key=lambda point: bytes_of(point, signature.inputs))
+    if ordered and any(limit.signed for limits in signature.bounds.values() for limit in limits):
+        # Behind the point in the middle, where there is room for bounds of either sign.
+        middle = len(ordered) // 2
+        dims = ordered[middle].dims
+        ordered[middle + 1 : middle + 1] = [Point(NEGATIVE, dims), Point(ZERO, dims)]
+    return tuple(ordered)
+
+
+def _elements(point: Point, inputs: Sequence[TensorSpec]) -> int:
+    return sum(math.prod(shape_at(spec, point)) for spec in inputs)
+
+
+def _inputs(
+    signature: Signature, point: Point, sample: Arrays | None, seed: int, wanted: Distribution
+) -> Arrays:
+    """Drawn at the point, the sample in place of what it has; what states the caches' lengths
+    follows from the point.
+    """
+    made = draw(point, signature.inputs, signature.bounds, seed, wanted)
+    if sample:
+        made |= fitted(sample, point, signature.inputs, signature.bounds)
+    return made | filled(point, signature.inputs, signature.caches, seed)
+
+
+def _all_written(folder: Path, made: Iterable[tuple[Point, Arrays]]) -> tuple[Trial, ...]:
+    return tuple(_written(folder, index, *pair) for index, pair in enumerate(made))
+
+
+def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:
+    path = folder / f"{index}.inputs.npz"
+    npz.write(path, inputs)
+    return Trial(index, point, path, sum(array.nbytes for array in inputs.values()))

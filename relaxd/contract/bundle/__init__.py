@@ -1,0 +1,1 @@
+"""The documents of a bundle: manifest, kernels, numerics, profile, report."""

@@ -1,0 +1,1 @@
+"""Dims, their names, axis expressions over them, grids of their values, and tensors' shapes."""

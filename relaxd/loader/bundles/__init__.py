@@ -1,0 +1,1 @@
+"""A bundle's files: archives, layouts, weights, libraries, reports."""

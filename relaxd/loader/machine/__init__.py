@@ -1,0 +1,1 @@
+"""The machine that loads: processor, devices, cores, pages, and whether a bundle can run on it."""

@@ -1,0 +1,3 @@
+"""Arrays and tensors of callers: converted, borrowed, placed on devices, checked against the
+signature.
+"""

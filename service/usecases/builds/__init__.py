@@ -1,0 +1,1 @@
+"""One build: scheduled, claimed by a worker, reported on, ended, answered from results."""

@@ -1,0 +1,64 @@
+"""Sweeping: re-queues builds of silent workers, and rings again for queued builds."""
+
+from collections.abc import Collection
+
+from sqlalchemy import select, update
+
+from relaxd.contract.failures import Failure
+from relaxd.contract.states import Stage, State
+from service.core import Core
+from service.db.schema import builds
+from service.usecases.builds import scheduling
+from service.usecases.builds.ending import follow_up, take_back
+
+
+def reclaim(core: Core) -> int:
+    """Take every running build whose lease has expired from its worker; how many."""
+    with core.reading() as tx:
+        late = select(builds.c.job_id, builds.c.id).where(
+            builds.c.state == State.RUNNING, builds.c.lease_until < tx.now
+        )
+        late_builds = tx.connection.execute(late).all()
+    return sum(_reclaim(core, row.job_id, row.id) for row in late_builds)
+
+
+def _reclaim(core: Core, job_id: str, build_id: str) -> bool:
+    with core.writing() as tx:
+        build = tx.build(job_id, build_id)
+        query = select(builds.c.lease_until).where(builds.c.id == build.id).with_for_update()
+        lease_until = tx.connection.execute(query).scalar_one()
+        if build.state is not State.RUNNING or lease_until >= tx.now:
+            return False
+        failure = Failure(
+            code="worker.lost",
+            stage=build.stage or Stage.LOAD,
+            message=f"worker {build.worker} fell silent in attempt {build.attempts}",
+            hint="see the worker's log: the machine may have run out of memory",
+            retryable=True,
+        )
+        outcome = take_back(core, tx, build, failure)
+    follow_up(core, build, outcome)
+    return True
+
+
+def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
+    """Ring for the oldest queued builds that could run and were not answered in a while, one a free
+    slot; how many.
+    """
+    if slots <= 0:
+        return 0
+    with core.writing() as tx:
+        lost = (
+            scheduling.ready(capabilities)
+            .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s)
+            .limit(slots)
+        )
+        build_ids = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
+        tx.connection.execute(
+            update(builds)
+            .where(builds.c.id.in_([row.id for row in build_ids]))
+            .values(rung_at=tx.now)
+        )
+    for row in build_ids:
+        core.doorbell.ring(row.id, row.capability)
+    return len(build_ids)

@@ -1,0 +1,1 @@
+"""Jobs: submitted, inspected, watched, cancelled, and deleted with their tenant."""

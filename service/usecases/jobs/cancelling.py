@@ -1,0 +1,42 @@
+"""Cancelling: ends queued builds, and marks running ones for their workers."""
+
+from sqlalchemy import select, update
+
+from relaxd.contract.states import State
+from service.core import Core
+from service.db import records
+from service.db.schema import builds
+from service.domain import Job
+from service.usecases.builds.ending import CANCELLED
+from service.usecases.jobs import watching
+
+_AT_A_TIME = 50
+"""Builds that one transaction ends: other writers wait for it."""
+
+
+def cancel(core: Core, job_id: str, tenant: str | None = None) -> Job:
+    """See `Jobs.cancel`; a job of one tenant, or of any."""
+    while _cancel_some(core, job_id, tenant):
+        pass
+    return watching.get(core, job_id, tenant)
+
+
+def _cancel_some(core: Core, job_id: str, tenant: str | None) -> bool:
+    """Mark the running builds and end some of the queued ones; whether others may be left."""
+    with core.writing() as tx:
+        tx.lock(job_id, tenant)
+        of_job = builds.c.job_id == job_id
+        tx.connection.execute(
+            update(builds)
+            .where(of_job, builds.c.state == State.RUNNING)
+            .values(cancel_requested=True)
+        )
+        queued = (
+            select(builds)
+            .where(of_job, builds.c.state == State.QUEUED)
+            .order_by(builds.c.position)
+            .limit(_AT_A_TIME)
+        )
+        cancelled = [records.build_from(row) for row in tx.connection.execute(queued)]
+        tx.end_all(job_id, cancelled, CANCELLED)
+    return len(cancelled) == _AT_A_TIME

@@ -1,0 +1,175 @@
+"""Submitting: a request becomes a job with one queued build per target."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from artifacts.store import hex_of
+from relaxd.contract.canonical import canonical_bytes, digest_of
+from relaxd.contract.request import CompileRequest
+from relaxd.contract.states import State
+from service.core import Core
+from service.db.creating import NewJob, create
+from service.db.schema import jobs
+from service.domain import Artifact, EventType, Job, Kind
+from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
+from service.identity import DEFAULT
+from service.usecases import auditing
+from service.usecases.auditing import Change
+from service.usecases.builds import fleet
+from service.usecases.builds.answering import Answer, Requester, answers
+from service.usecases.builds.tracing import TRACEPARENT
+from service.usecases.store import holdings, indexing
+from service.usecases.tenants import admission
+from service.usecases.tenants.admission import AdmissionStatus
+
+_ANYWHERE = "native"
+"""The target of an inspection's build; it goes to any worker that offers `Kind.INSPECT`, which is
+every worker.
+"""
+
+
+def submit(
+    core: Core,
+    model: str,
+    request: CompileRequest,
+    *,
+    idempotency_key: str | None = None,
+    model_name: str | None = None,
+    kind: Kind = Kind.COMPILE,
+    tenant: str = DEFAULT,
+    wait_for_worker: bool = True,
+    change: Change | None = None,
+) -> Job:
+    """See `Jobs.submit`; an inspection gets one build, whatever targets it names. Raises
+    DeclarationError where weights are to be calibrated without samples.
+    """
+    if kind is Kind.COMPILE:
+        request.require_samples()
+    targets = request.targets if kind is Kind.COMPILE else (_ANYWHERE,)
+    for target in targets:
+        core.compiler.check(target)
+    build_targets = [
+        {"target": target, "capability": _capability(core, kind, target)} for target in targets
+    ]
+    status = _status(core, tenant, model, request)
+    idempotency_key = idempotency_key and _key_of(tenant, idempotency_key)
+    declared = request.to_json()
+    fingerprint = digest_of(canonical_bytes([kind, model, model_name, declared]))
+    if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
+        return job
+    if not wait_for_worker:
+        fleet.require(core, {each["target"]: each["capability"] for each in build_targets})
+    admission.admit(core, status, len(targets))
+    known = _answers(core, status, model, request, build_targets) if kind is Kind.COMPILE else {}
+    header = {
+        "id": secrets.token_hex(8),
+        "kind": kind,
+        "model": model,
+        "model_name": model_name,
+        "request": declared,
+        "tenant": tenant,
+        "idempotency_key": idempotency_key,
+        "fingerprint": fingerprint,
+        "index_digest": indexing.prepare_index(core, tenant, _artifacts(known)),
+    }
+    try:
+        job = _write(core, request, header, build_targets, known, change)
+    except IntegrityError:
+        # Somebody used the key between our look and our insert.
+        if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
+            return earlier
+        raise
+    for build in job.builds:
+        if build.state is State.QUEUED:
+            core.doorbell.ring(build.id, build.capability)
+    return indexing.with_index(job)
+
+
+def _status(core: Core, tenant: str, model: str, request: CompileRequest) -> AdmissionStatus:
+    """How the tenant stands; raises UnknownModel and UnknownBlob for what it may not read."""
+    hex_of(model)
+    status = admission.admission_status(core, tenant, model)
+    if not (status.may_read and core.store.blobs.touch(model)):
+        raise UnknownModel(model)
+    if request.samples and not holdings.view(core, tenant).blobs.touch(request.samples):
+        raise UnknownBlob(request.samples, field="samples")
+    return status
+
+
+def _answers(
+    core: Core,
+    status: AdmissionStatus,
+    model: str,
+    request: CompileRequest,
+    build_targets: Sequence[Mapping[str, str]],
+) -> dict[str, Answer]:
+    """Look up cached results, by target."""
+    if status.row is None:
+        return {}
+    shares = core.settings.shared_cache or status.row.shares_cache
+    requester = Requester(status.tenant, shares, model, request)
+    return answers(core, requester, {each["target"]: each["capability"] for each in build_targets})
+
+
+def _artifacts(known: Mapping[str, Answer]) -> dict[str, Artifact]:
+    outcomes = {target: answer.outcome for target, answer in known.items()}
+    return {target: outcome.artifact for target, outcome in outcomes.items() if outcome.artifact}
+
+
+def _write(
+    core: Core,
+    request: CompileRequest,
+    header: dict[str, Any],
+    build_targets: Sequence[Mapping[str, str]],
+    known: Mapping[str, Answer],
+    change: Change | None,
+) -> Job:
+    """The job and all that is written with it."""
+    job_id, tenant = header["id"], header["tenant"]
+    keys = {target: answer.flight_key for target, answer in known.items()}
+    rows = [
+        {
+            "id": f"{job_id}-{position}",
+            "job_id": job_id,
+            "position": position,
+            "tenant": tenant,
+            "action_key": keys.get(each["target"]),
+            **each,
+        }
+        for position, each in enumerate(build_targets)
+    ]
+    traceparent = core.tracer.current()
+    traced = {TRACEPARENT: traceparent} if traceparent else {}
+    note = (EventType.JOB_QUEUED, {"targets": [each["target"] for each in build_targets], **traced})
+    outcomes = {target: answer.outcome for target, answer in known.items()}
+    with core.writing_at_once() as tx:
+        entry = auditing.entry_of(change, tx.now, tenant=tenant, subject=job_id) if change else None
+        job = create(tx, NewJob(request, header, rows, note, outcomes, entry))
+    if change:
+        change.written = True
+    return job
+
+
+def _key_of(tenant: str, key: str) -> str:
+    """The key as it is stored: unique within the tenant. No client's key has a space."""
+    return key if tenant == DEFAULT else f"{tenant} {key}"
+
+
+def _capability(core: Core, kind: Kind, target: str) -> str:
+    return core.compiler.capability(target) if kind is Kind.COMPILE else kind.value
+
+
+def _earlier(core: Core, key: str, fingerprint: str, tenant: str) -> Job | None:
+    with core.reading() as tx:
+        row = tx.connection.execute(
+            select(jobs.c.id, jobs.c.fingerprint).where(jobs.c.idempotency_key == key)
+        ).one_or_none()
+        if row is None:
+            return None
+        if row.fingerprint != fingerprint:
+            raise IdempotencyConflict(key.removeprefix(_key_of(tenant, "")), row.id)
+        return tx.job(row.id)

@@ -1,0 +1,290 @@
+"""Holdings, the blobs that each tenant may read: blobs are shared by digest, who may read them is
+not.
+
+A tenant holds what it uploaded, and what was built for it. As long as `default` is the only tenant,
+it may read everything, so that what the store held before stays readable; making the second tenant
+gives `default` all that nobody holds. What a deleted tenant held alone is nobody's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from sqlalchemy import (
+    ColumnElement,
+    String,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from artifacts.attestations import is_attestation
+from artifacts.documents import is_complete, keep, read_document
+from artifacts.errors import BlobNotFound
+from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, ListedBlob, hex_of
+from relaxd.contract.canonical import digest_of
+from service.core import Core
+from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
+from service.db.transaction import Transaction
+from service.errors import QuotaExceeded
+from service.identity import DEFAULT, bundles_of
+from service.usecases.store.naming import JobTags
+
+_BATCH = 500
+
+
+def _may_read() -> ColumnElement[bool]:
+    tenant, digest = bindparam("tenant", type_=String), bindparam("digest", type_=String)
+    others = tenants.alias()
+    alone = ~exists().where(others.c.name != DEFAULT)
+    never = ~exists().where(counters.c.name == TENANTS_DELETED)
+    own = exists().where(holdings.c.tenant == tenant, holdings.c.digest == digest)
+    return or_(own, (tenant == DEFAULT) & alone & never)
+
+
+MAY_READ = _may_read()
+"""Whether the tenant of that bound name may read the blob of that bound digest."""
+_HOLDS = select(MAY_READ)
+_IS_HELD = select(
+    exists().where(
+        holdings.c.tenant == bindparam("tenant"), holdings.c.digest == bindparam("digest")
+    )
+)
+_ROOM = select(tenants.c.stored_limit, tenants.c.stored_bytes).where(
+    tenants.c.name == bindparam("tenant")
+)
+
+
+def view(core: Core, tenant: str) -> Artifacts:
+    """The store as the tenant sees it: blobs that it does not hold are not there, what it puts it
+    holds, and its jobs are tags. Raises as the store does, QuotaExceeded, DatabaseUnavailable.
+    """
+    blobs, store = TenantBlobs(core, tenant), core.store
+    return replace(
+        store,
+        blobs=blobs,
+        actions=store.actions.seen_by(partial(keep, blobs)),
+        references=store.references.beside(JobTags(core, tenant)),
+    )
+
+
+def hold(core: Core, tenant: str, sizes: Mapping[str, int]) -> None:
+    """Let the tenant read the blobs of these digests, and count their bytes as its own."""
+    for start in range(0, len(sizes), _BATCH):
+        part = dict(islice(sizes.items(), start, start + _BATCH))
+        missing = {digest: part[digest] for digest in part.keys() - _readable(core, tenant, part)}
+        while missing:
+            try:
+                with core.writing() as tx:
+                    _insert(tx, tenant, missing)
+                break
+            except IntegrityError:  # another request held one of them meanwhile
+                missing = {
+                    d: s for d, s in missing.items() if d not in _readable(core, tenant, part)
+                }
+
+
+def _insert(tx: Transaction, tenant: str, sizes: Mapping[str, int]) -> None:
+    rows = [
+        {"tenant": tenant, "digest": digest, "size": size, "held_at": tx.now}
+        for digest, size in sorted(sizes.items())
+    ]
+    tx.connection.execute(insert(holdings), rows)
+    _add(tx, tenant, sum(sizes.values()))
+
+
+def _add(tx: Transaction, tenant: str, amount: int) -> None:
+    mine = update(tenants).where(tenants.c.name == tenant)
+    tx.connection.execute(mine.values(stored_bytes=tenants.c.stored_bytes + amount))
+
+
+def _readable(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
+    query = select(holdings.c.digest).where(
+        holdings.c.tenant == tenant, holdings.c.digest.in_(list(digests))
+    )
+    with core.reading() as tx:
+        return set(tx.connection.scalars(query))
+
+
+def is_held(core: Core, tenant: str, digest: str) -> bool:
+    """True if the tenant is known to hold the blob."""
+    with core.reading() as tx:
+        arguments = {"tenant": tenant, "digest": digest}
+        return bool(tx.connection.execute(_IS_HELD, arguments).scalar_one())
+
+
+def holds(core: Core, tenant: str, digest: str) -> bool:
+    """True if the tenant may read the blob."""
+    with core.reading() as tx:
+        arguments = {"tenant": tenant, "digest": digest}
+        return bool(tx.connection.execute(_HOLDS, arguments).scalar_one())
+
+
+def adopt(core: Core) -> None:
+    """Give `default` what nobody holds, unless another tenant may have left it; to be done before
+    there is a second tenant.
+    """
+    with core.reading() as tx:
+        deleted = select(exists().where(counters.c.name == TENANTS_DELETED))
+        if tx.connection.execute(deleted).scalar_one():
+            return
+    listed = iter(core.store.blobs.listing())
+    while part := list(islice(listed, _BATCH)):
+        query = select(holdings.c.digest).where(holdings.c.digest.in_([b.digest for b in part]))
+        with core.reading() as tx:
+            known = set(tx.connection.scalars(query))
+        hold(core, DEFAULT, {blob.digest: blob.size for blob in part if blob.digest not in known})
+
+
+def give(core: Core, tenant: str, digest: str, attested_in: str | None = None) -> None:
+    """Let the tenant read a manifest of the store with all that it refers to, and the manifests
+    that refer to it in the tenant's repository of bundles; attestations of the repository
+    `attested_in` become referrers there too. Raises StoreError.
+    """
+    blobs, references = core.store.blobs, core.store.references
+    own = bundles_of(tenant)
+    if attested_in not in (None, own):
+        for referrer in references.referrers(str(attested_in), digest):
+            if is_attestation(blobs, referrer):
+                references.refer(own, digest, referrer)
+    sizes = _reach(blobs, digest)
+    for referrer in references.referrers(own, digest):
+        # A referrer that is lost must not keep the bundle from its tenant.
+        sizes |= _reach(blobs, referrer) if is_complete(blobs, referrer) else {}
+    hold(core, tenant, sizes)
+
+
+def _reach(blobs: BlobStore, digest: str) -> dict[str, int]:
+    """Sizes of the manifest and of all that it refers to, by digest."""
+    sizes: dict[str, int] = {}
+    waiting = [digest]
+    while waiting:
+        manifest = waiting.pop()
+        document = read_document(blobs, manifest)
+        sizes |= {manifest: blobs.size(manifest)}
+        sizes |= {blob.digest: blob.size for blob in document.blobs}
+        waiting += [child.digest for child in document.children]
+    return sizes
+
+
+def release(core: Core, digests: Iterable[str], before: float) -> None:
+    """Forget who held blobs that a collection removed, unless they were put again since; `before`
+    is when the collection began.
+    """
+    removed = iter(digests)
+    while part := list(islice(removed, _BATCH)):
+        gone = [digest for digest in part if not core.store.blobs.has(digest)]
+        lost = and_(holdings.c.digest.in_(gone), holdings.c.held_at < before)
+        with core.writing() as tx:
+            sizes = select(holdings.c.tenant, func.sum(holdings.c.size)).where(lost)
+            for tenant, amount in tx.connection.execute(sizes.group_by(holdings.c.tenant)).all():
+                _add(tx, tenant, -int(amount))
+            tx.connection.execute(delete(holdings).where(lost))
+
+
+def _room(core: Core, tenant: str) -> int | None:
+    with core.reading() as tx:
+        row = tx.connection.execute(_ROOM, {"tenant": tenant}).one_or_none()
+    return None if row is None or row.stored_limit is None else row.stored_limit - row.stored_bytes
+
+
+@dataclass(frozen=True)
+class TenantBlobs:
+    """The blob store of `core` as one tenant sees it."""
+
+    core: Core
+    tenant: str
+
+    @property
+    def _inner(self) -> BlobStore:
+        return self.core.store.blobs
+
+    def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
+        """See BlobStore.put; raises QuotaExceeded, with nothing stored."""
+        if isinstance(data, bytes) and self._keeps(expected or digest_of(data)):
+            return self._inner.put(data, expected)
+        chunks = [data] if isinstance(data, bytes) else data
+        return self._keep(self._inner.put(self._metered(chunks, expected), expected))
+
+    def _keeps(self, digest: str) -> bool:
+        """True if the tenant holds the blob, which is touched first: no collection takes it any
+        more, and with it the holding.
+        """
+        return self._inner.touch(digest) and is_held(self.core, self.tenant, digest)
+
+    def put_file(self, path: Path, expected: str | None = None) -> Blob:
+        """See BlobStore.put_file; raises QuotaExceeded, with nothing stored."""
+        with open(path, "rb") as file:
+            return self.put(iter(lambda: file.read(CHUNK), b""), expected)
+
+    def _keep(self, blob: Blob) -> Blob:
+        hold(self.core, self.tenant, {blob.digest: blob.size})
+        return blob
+
+    def _metered(self, chunks: Iterable[bytes], expected: str | None) -> Iterator[bytes]:
+        known = expected is not None and is_held(self.core, self.tenant, expected)
+        room = None if known else _room(self.core, self.tenant)
+        for chunk in chunks:
+            if room is not None:
+                room -= len(chunk)
+                if room < 0:
+                    raise QuotaExceeded(self.tenant)
+            yield chunk
+
+    def has(self, digest: str) -> bool:
+        """See BlobStore.has."""
+        return self._inner.has(digest) and holds(self.core, self.tenant, digest)
+
+    def touch(self, digest: str) -> bool:
+        """See BlobStore.touch."""
+        hex_of(digest)
+        return holds(self.core, self.tenant, digest) and self._inner.touch(digest)
+
+    def size(self, digest: str) -> int:
+        """See BlobStore.size."""
+        self._check(digest)
+        return self._inner.size(digest)
+
+    def read(self, digest: str) -> bytes:
+        """See BlobStore.read."""
+        self._check(digest)
+        return self._inner.read(digest)
+
+    def open(self, digest: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """See BlobStore.open."""
+        self._check(digest)
+        return self._inner.open(digest, start, end)
+
+    def _check(self, digest: str) -> None:
+        hex_of(digest)
+        if not holds(self.core, self.tenant, digest):
+            raise BlobNotFound(digest)
+
+    def listing(self) -> Iterator[ListedBlob]:
+        """See BlobStore.listing."""
+        return (blob for blob in self._inner.listing() if self.has(blob.digest))
+
+    def discard(self, digest: str, before: float) -> bool:
+        """Removes nothing: only collections do, and they see the whole store."""
+        return False
+
+    def quarantine(self) -> Iterator[ListedBlob]:
+        """Nothing: what was set aside is the operator's to look at."""
+        return iter(())
+
+    def clear_quarantine(self, before: float) -> int:
+        """Removes nothing: only collections do."""
+        return 0
+
+    def free(self) -> int | None:
+        """See BlobStore.free."""
+        return self._inner.free()

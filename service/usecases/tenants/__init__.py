@@ -1,0 +1,1 @@
+"""Tenants: who they are, what they may submit, read and grant."""

@@ -1,0 +1,145 @@
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.errors import LoadError
+from compiler.ir.files.model_file import read_model
+from tests.compiler.graphs import WIDTH, add_and_divide, model
+
+
+def save(folder: Path, data: bytes) -> Path:
+    path = folder / "m.onnx"
+    path.write_bytes(data)
+    return path
+
+
+def with_external(location: str, length: int | None = None) -> onnx.ModelProto:
+    tensor = numpy_helper.from_array(np.ones((1, WIDTH), np.float32), "w")
+    onnx.external_data_helper.set_external_data(tensor, location, offset=0, length=length)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    return model([helper.make_node("Add", ["x", "w"], ["y"])], initializers=[tensor])
+
+
+def refused(path: Path, **settings: int) -> str:
+    with pytest.raises(LoadError) as caught:
+        read_model(path, **settings)
+    assert caught.value.failure.field == "model"
+    return caught.value.code
+
+
+def test_a_model_and_its_digest(tmp_path: Path) -> None:
+    data = add_and_divide().SerializeToString()
+    loaded = read_model(save(tmp_path, data))
+    assert loaded.proto.SerializeToString() == data
+    assert loaded.digest == "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"hello, this is text",
+        b"PK\x03\x04" + b"\0" * 64,
+        b"\0\0\0\0",
+        b"{}" * 50,
+        helper.make_tensor("t", 1, [1], [1.0]).SerializeToString(),
+    ],
+)
+def test_other_files_are_not_onnx(tmp_path: Path, data: bytes) -> None:
+    assert refused(save(tmp_path, data)) == "load.not_onnx"
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
+def test_a_truncated_model_is_named_so(tmp_path: Path, kept: float) -> None:
+    data = add_and_divide(rows=64).SerializeToString()
+    assert refused(save(tmp_path, data[: int(len(data) * kept)])) == "load.truncated"
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    assert refused(save(tmp_path, b"")) == "load.empty"
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none.onnx") == "load.unreadable"
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "x").touch()
+    assert refused(folder) == "load.unreadable"
+
+
+def test_the_size_limit(tmp_path: Path) -> None:
+    assert (
+        refused(save(tmp_path, add_and_divide().SerializeToString()), max_bytes=10)
+        == "load.too_large"
+    )
+
+
+def test_a_graph_without_outputs(tmp_path: Path) -> None:
+    empty = add_and_divide()
+    empty.graph.ClearField("output")
+    assert refused(save(tmp_path, empty.SerializeToString())) == "load.no_output"
+
+
+@pytest.mark.parametrize("version", [-1, 1 << 31, 1 << 62])
+def test_an_opset_that_cannot_be(tmp_path: Path, version: int) -> None:
+    odd = add_and_divide()
+    odd.opset_import[0].version = version
+    assert refused(save(tmp_path, odd.SerializeToString())) == "load.opset"
+
+
+def test_external_data_is_taken_in(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(np.full((1, WIDTH), 3, np.float32).tobytes())
+    loaded = read_model(save(tmp_path, with_external("w.bin").SerializeToString()))
+    assert np.all(numpy_helper.to_array(loaded.proto.graph.initializer[0]) == 3)
+
+
+def test_the_digest_covers_external_data(tmp_path: Path) -> None:
+    path = save(tmp_path, with_external("w.bin").SerializeToString())
+    digests = set()
+    for value in (1, 2):
+        (tmp_path / "w.bin").write_bytes(np.full((1, WIDTH), value, np.float32).tobytes())
+        digests.add(read_model(path).digest)
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    "location", ["../secret.bin", "/etc/hostname", "missing.bin", "link.bin", ""]
+)
+def test_external_data_stays_in_the_models_folder(tmp_path: Path, location: str) -> None:
+    (tmp_path / "secret.bin").write_bytes(b"s" * 4096)
+    folder = tmp_path / "upload"
+    folder.mkdir()
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    assert (
+        refused(save(folder, with_external(location).SerializeToString())) == "load.external_data"
+    )
+
+
+def test_external_data_must_be_complete(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(b"\0" * 8)
+    assert (
+        refused(save(tmp_path, with_external("w.bin", length=4 * WIDTH).SerializeToString()))
+        == "load.external_data"
+    )
+
+
+def test_external_data_of_a_subgraph_is_confined_too(tmp_path: Path) -> None:
+    inner = with_external("../secret.bin").graph.initializer[0]
+    branch = helper.make_graph(
+        [helper.make_node("Constant", [], ["w2"], value=inner)],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("w2", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node(
+            "Constant", [], ["c"], value=helper.make_tensor("c", TensorProto.BOOL, [], [True])
+        ),
+        helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch),
+        helper.make_node("Add", ["x", "w"], ["y"]),
+    ]
+    assert refused(save(tmp_path, model(nodes).SerializeToString())) == "load.external_data"

@@ -1,0 +1,134 @@
+"""Models that round what weights in blocks multiply, in ONNX Runtime beside the rule in numpy."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.ir.onnx.quantize.block_matmuls import (
+    LEVEL,
+    ROUNDED,
+    layers_of,
+    opset_of,
+    round_rows,
+    set_level,
+)
+from compiler.ir.ops.quantized.block_matmul import reals
+from relaxd.contract.options import Precision
+from tests.compiler.ir.onnx.running import normal, session_of
+from tests.compiler.passes.cpu.families.test_nbits import model_of, rounded, table
+
+
+def levels(model: onnx.ModelProto) -> list[int]:
+    return [one.i for node in model.graph.node for one in node.attribute if one.name == LEVEL]
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+@pytest.mark.parametrize(
+    ("bits", "block", "depth", "zeros"),
+    [(4, 32, 96, "none"), (4, 16, 37, "bytes"), (8, 32, 41, "bytes"), (4, 128, 128, "floats")],
+)
+def test_rows_are_rounded_by_the_rule(
+    opset: int, bits: int, block: int, depth: int, zeros: str
+) -> None:
+    weights = table(bits, block, depth, 24, zeros)
+    model = model_of(weights, accuracy_level=ROUNDED)
+    model.opset_import[0].version = opset
+    round_rows(model)
+    assert (levels(model), opset_of(model)) == ([0], opset)
+    session = session_of(model)
+    for rows in (0, 1, 5):
+        x = normal(rows, depth) * 3
+        x[: rows // 2, :block] = 0
+        want = rounded(x, block) @ reals(weights).astype(np.float64).T
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-4)
+
+
+def test_halves_stay_halves() -> None:
+    weights = table(4, 32, 64, 24, "halves")
+    model = model_of(weights)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    for constant in model.graph.initializer:
+        if constant.data_type == TensorProto.FLOAT:
+            halves = numpy_helper.to_array(constant).astype(np.float16)
+            constant.CopyFrom(numpy_helper.from_array(halves, constant.name))
+    round_rows(model)
+    x = normal(3, 64).astype(np.float16)
+    want = rounded(x.astype(np.float32), 32) @ reals(weights).astype(np.float64).T
+    (got,) = session_of(model).run(None, {"x": x})
+    assert got.dtype == np.float16
+    assert np.abs(got - want).max() < 2e-3 * np.abs(want).max()
+
+
+def decoder() -> onnx.ModelProto:
+    """Two matmuls of one value, one in a branch, one of 2 bits, and one by a float matrix."""
+    weights = table(4, 16, 32, 32, "none")
+    model = model_of(weights)
+    (first,) = model.graph.node
+    first.name, first.output[0] = "first", "p"
+    made = {}
+    for name in ("second", "inner", "few"):
+        made[name] = onnx.NodeProto()
+        made[name].CopyFrom(first)
+        made[name].name, made[name].output[0] = name, name
+    bits = next(one for one in made["few"].attribute if one.name == "bits")
+    bits.i = 2
+    output = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
+    made["inner"].input[0] = "p"
+    then = helper.make_graph([made["inner"]], "then", [], [output])
+    same = helper.make_node("Identity", ["p"], ["inner"])
+    other = helper.make_graph([same], "other", [], [output])
+    model.graph.node.extend(
+        [
+            made["second"],
+            helper.make_node("If", ["which"], ["q"], then_branch=then, else_branch=other),
+            helper.make_node("MatMul", ["q", "real"], ["r"], name="float"),
+            helper.make_node("Sum", ["second", "r"], ["y"]),
+        ]
+    )
+    model.graph.input.append(helper.make_tensor_value_info("which", TensorProto.BOOL, []))
+    model.graph.initializer.append(numpy_helper.from_array(normal(32, 32), "real"))
+    quarter = weights.numbers[:, :, ::2]
+    model.graph.initializer.append(numpy_helper.from_array(quarter, "quarter"))
+    made["few"].input[1] = "quarter"
+    model.graph.node.append(made["few"])
+    return model
+
+
+def test_layers_wherever_they_stand() -> None:
+    model = decoder()
+    found = layers_of(model)
+    assert found.form is Precision.INT8
+    assert found.layers == ("first", "second", "inner")
+    assert set(found.kept) == {"few", "float"}
+    assert set_level(model, ROUNDED) == 3
+    assert levels(model) == [ROUNDED, ROUNDED]
+    round_rows(model)
+    # Matmuls of one value share what rounds it.
+    rounding = [node for node in model.graph.node if node.op_type == "Round"]
+    assert len(rounding) == 1
+    weights = table(4, 16, 32, 32, "none")
+    exact, real = reals(weights).astype(np.float64).T, normal(32, 32)
+    session, x = session_of(model), normal(3, 32, seed=2)
+    once = rounded(x, 16) @ exact
+    twice = rounded(once.astype(np.float32), 16) @ exact
+    for which, inner in ((True, twice), (False, once)):
+        (got,) = session.run(["y"], {"x": x, "which": np.array(which)})
+        np.testing.assert_allclose(got, once + inner @ real, rtol=1e-4, atol=1e-3)
+
+
+def test_a_nudge_moves_numbers_between_two_neighbours() -> None:
+    weights = table(4, 16, 16, 8, "none")
+    x = np.full((1, 16), 127, np.float32)
+    # Just below and just above the middle of two integers, beside the block's greatest, 127.
+    x[0, 1:3] = 5.5 - 2.0**-16, 6.5 + 2.0**-16
+    found = []
+    for nudge in (0.0, 2.0**-21, -(2.0**-21)):
+        model = model_of(weights)
+        round_rows(model, nudge)
+        found.append(session_of(model).run(None, {"x": x})[0][0])
+    column = reals(weights).astype(np.float64).T
+    for got, left, right in zip(found, (5, 6, 5), (7, 7, 6), strict=True):
+        x[0, 1:3] = left, right
+        np.testing.assert_allclose(got, (x @ column)[0], rtol=1e-4, atol=1e-3)

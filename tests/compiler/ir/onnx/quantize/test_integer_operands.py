@@ -1,0 +1,120 @@
+"""Products of dequantised bytes as products of integers, beside onnx's own evaluation."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from compiler.ir.onnx.quantize.integer_operands import with_integers
+from tests.compiler.ir.onnx.running import model_of
+
+NODE = helper.make_node
+PRODUCTS = {"Conv": "ConvInteger", "Gemm": "MatMulInteger", "MatMul": "MatMulInteger"}
+
+Array = np.ndarray[Any, Any]
+
+
+def model_with(
+    node: onnx.NodeProto, weight: Array, scale: Array, zero: Array, axis: int, kind: str, x: str
+) -> onnx.ModelProto:
+    """The node between a quantised input and weights, with a bias where it takes one."""
+    draw, columns = np.random.default_rng(3), weight.shape[0 if node.op_type == "Conv" else 1]
+    constants = {
+        "xs": np.float32(0.07),
+        "xz": np.array(5, kind),
+        "w": weight,
+        "ws": scale,
+        "wz": zero,
+        "b": draw.standard_normal(columns).astype("float32"),
+    }
+    nodes = [
+        NODE("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        NODE("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]),
+        NODE("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=axis),
+        node,
+    ]
+    return model_of(nodes, {"x": x}, constants, outputs=["y"])
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def same(model: onnx.ModelProto, shapes: list[tuple[int, ...]]) -> list[str]:
+    """The operators of the rewritten model, whose results are those of the original."""
+    made = with_integers(model)
+    draw = np.random.default_rng(5)
+    for shape in shapes:
+        feed = {"x": draw.standard_normal(shape).astype("float32") * 4}
+        (want,), (got,) = (ReferenceEvaluator(one).run(None, feed) for one in (model, made))
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    return operators(made)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize(("columns", "groups"), [(4, 1), (6, 3)])
+def test_convolutions(kind: str, columns: int, groups: int) -> None:
+    draw = np.random.default_rng(1)
+    weight = draw.integers(-127, 128, (columns, 3 // groups, 3, 2)).astype("int8")
+    scale = draw.random(columns).astype("float32")
+    node = NODE("Conv", ["xf", "wf", "b"], ["y"], group=groups, pads=[1, 0, 1, 1], strides=[2, 1])
+    zero = np.zeros(columns, "int8")
+    model = model_with(node, weight, scale, zero, 0, kind, "float32[n,3,h,w]")
+    found = same(model, [(1, 3, 3, 3), (2, 3, 5, 7)])
+    assert "ConvInteger" in found
+    assert "Conv" not in found
+    assert "DequantizeLinear" not in found
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize(("op", "transposed"), [("MatMul", False), ("Gemm", True), ("Gemm", False)])
+def test_matmuls(kind: str, op: str, transposed: bool) -> None:
+    draw = np.random.default_rng(2)
+    weight = draw.integers(-127, 128, (7, 5)).astype("int8")
+    scale, zero = draw.random(5).astype("float32"), np.zeros(5, "int8")
+    more = {"transB": 1} if transposed else {}
+    inputs = ["xf", "wf", "b"] if op == "Gemm" else ["xf", "wf"]
+    node = NODE(op, inputs, ["y"], **more)
+    model = model_with(
+        node, weight.T.copy() if transposed else weight, scale, zero, int(not transposed), kind,
+        "float32[n,7]",
+    )  # fmt: skip
+    if transposed:
+        bias = next(one for one in model.graph.initializer if one.name == "b")
+        bias.CopyFrom(onnx.numpy_helper.from_array(np.ones(5, "float32"), "b"))
+    found = same(model, [(1, 7), (4, 7)])
+    assert "MatMulInteger" in found
+    assert op not in found
+
+
+def _changed(change: str) -> onnx.ModelProto:
+    weight, scale, zero = np.ones((7, 5), "int8"), np.array(0.5, "float32"), np.array(0, "int8")
+    attributes, axis = {}, 1
+    if change == "zero point of the weights":
+        zero = np.array(3, "int8")
+    elif change == "alpha":
+        attributes = {"alpha": 2.0}
+    elif change == "scales by row":
+        scale, zero, axis = np.ones(7, "float32"), np.zeros(7, "int8"), 0
+    elif change == "16 bits":
+        weight, zero = weight.astype("int16"), zero.astype("int16")
+    node = NODE("Gemm", ["xf", "wf", "b"], ["y"], **attributes)
+    return model_with(node, weight, scale, zero, axis, "uint8", "float32[n,7]")
+
+
+@pytest.mark.parametrize(
+    "change", ["zero point of the weights", "alpha", "scales by row", "16 bits"]
+)
+def test_other_products_stay_in_floats(change: str) -> None:
+    model = _changed(change)
+    assert with_integers(model) is model
+
+
+def test_weights_that_a_caller_may_change_stay_in_floats() -> None:
+    model = _changed("nothing")
+    assert "MatMulInteger" in operators(with_integers(model))
+    model.graph.input.append(helper.make_tensor_value_info("w", onnx.TensorProto.INT8, [7, 5]))
+    assert with_integers(model) is model

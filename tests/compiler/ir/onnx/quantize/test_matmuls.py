@@ -1,0 +1,55 @@
+"""Models that round the operands of some nodes."""
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from compiler.ir.onnx.quantize.matmuls import products_of, round_operands
+from compiler.passes.pack.pairs import round_to_bfloat
+from tests.compiler.ir.onnx.running import model_of, normal, session_of
+
+
+def model(opset: int = 17) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="one"),
+        helper.make_node("Relu", ["p"], ["r"], name="relu"),
+        helper.make_node("MatMul", ["r", "w"], ["y"]),
+        helper.make_node("MatMul", ["y", "w"], ["z"], name="three"),
+    ]
+    made = model_of(nodes, {"x": "float32[n,24]"}, {"w": normal(24, 24)}, outputs=["p", "y", "z"])
+    made.opset_import[0].version = opset
+    return made
+
+
+def test_nodes_are_known_by_names_that_no_other_has() -> None:
+    made = model()
+    assert products_of(made) == {"one", "y", "three"}
+    made.graph.node[3].name = "relu"
+    assert products_of(made) == {"one", "y"}
+
+
+def test_both_operands_are_rounded_where_they_are_read() -> None:
+    x, w = normal(7, 24, seed=3), normal(24, 24)
+    for opset in (17, 11):
+        session = session_of(round_operands(model(opset), ["one"]))
+        p, y, _ = session.run(None, {"x": x})
+        want = round_to_bfloat(x) @ round_to_bfloat(w)
+        np.testing.assert_allclose(p, want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(y, np.maximum(p, 0) @ w, rtol=1e-4, atol=1e-4)
+    assert np.abs(p - x @ w).max() > 1e-3
+
+
+def test_a_nudge_moves_few_numbers() -> None:
+    x = normal(7, 24, seed=3)
+    plain, nudged = (
+        session_of(round_operands(model(), ["one"], nudge)).run(None, {"x": x})[0]
+        for nudge in (0.0, 2.0**-21)
+    )
+    np.testing.assert_allclose(nudged, plain, atol=1e-5)
+    # The number lies just below the middle of its neighbours.
+    x[:] = np.float32(1 + 2**-8 - 2**-23)
+    plain, nudged = (
+        session_of(round_operands(model(), ["one"], nudge)).run(None, {"x": x})[0]
+        for nudge in (0.0, 2.0**-21)
+    )
+    np.testing.assert_allclose(nudged, plain * (1 + 2**-7), rtol=1e-3, atol=1e-5)

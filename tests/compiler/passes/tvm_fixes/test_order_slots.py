@@ -1,0 +1,47 @@
+"""Statements of functions that compute extents, in the order of their slots."""
+
+import tvm
+from tvm import tirx
+
+from compiler.passes.tvm_fixes.order_slots import OrderSlots
+
+HEAP = tirx.decl_buffer([8], "int64", name="H")
+
+
+def const(value: int) -> tirx.IntImm:
+    return tirx.IntImm("int64", value)
+
+
+def slot(index: int) -> tirx.BufferLoad:
+    return tirx.BufferLoad(HEAP, [const(index)])
+
+
+def module(*statements: tuple[int, tvm.ir.Expr], host: bool = True) -> tvm.IRModule:
+    body = tirx.SeqStmt(
+        [tirx.BufferStore(HEAP, value, [const(index)]) for index, value in statements]
+    )
+    func = tirx.PrimFunc([HEAP], body)
+    return tvm.IRModule({"f": func.with_attr("tirx.is_host_func", True) if host else func})
+
+
+FOUR = (4, slot(0) + const(1))
+TWO = (2, slot(1) * const(2))
+
+
+def test_independent_statements_are_sorted() -> None:
+    tvm.ir.assert_structural_equal(OrderSlots().apply(module(FOUR, TWO)), module(TWO, FOUR))
+
+
+def test_a_statement_that_reads_another_ones_slot_keeps_its_place() -> None:
+    given = module(FOUR, (2, slot(4) + const(1)))
+    tvm.ir.assert_structural_equal(OrderSlots().apply(given), given)
+
+
+def test_a_slot_that_is_written_twice_keeps_its_order() -> None:
+    given = module(FOUR, (4, slot(0)), TWO)
+    tvm.ir.assert_structural_equal(OrderSlots().apply(given), given)
+
+
+def test_other_functions_stay() -> None:
+    given = module(FOUR, TWO, host=False)
+    tvm.ir.assert_structural_equal(OrderSlots().apply(given), given)

@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from compiler.verify.inputs import npz
+
+
+def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
+    given = {
+        "odd/name": np.arange(6, dtype=np.int8).reshape(2, 3),
+        "scalar": np.array(True),
+        "half": np.array([1.5, -2], ml_dtypes.bfloat16),
+        "eight": np.array([[1.5, -2, np.nan]], ml_dtypes.float8_e4m3fn).T,
+        "four": np.array([-8, 7], ml_dtypes.int4),
+        "scale": np.array(0.5, ml_dtypes.float8_e8m0fnu),
+        "none": np.zeros((0, 3), np.float64),
+    }
+    npz.write(tmp_path / "a", given)
+    found = npz.read(tmp_path / "a")
+    assert list(found) == list(given)
+    for name, array in given.items():
+        assert found[name].dtype == array.dtype
+        assert found[name].tobytes() == array.tobytes()
+        assert found[name].shape == array.shape
