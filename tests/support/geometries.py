@@ -34,7 +34,7 @@ def host() -> Target:
 
 
 def has_int8() -> bool:
-    """Whether what tests compile for has instructions for matmuls of int8: builds without them
+    """Tell whether the target of tests has instructions for matmuls of int8: builds without them
     multiply the integers as floats.
     """
     return bool(VectorUnit.of(host()).integer_products)

@@ -207,7 +207,7 @@ except PermissionError:
 
 def test_hidden_memory_is_no_file_of_others() -> None:
     script = """
-from compiler.isolation import kernel, privileges
+from compiler.isolation.linux import kernel, privileges
 privileges.hide_memory()
 print(kernel.prctl(3))
 """

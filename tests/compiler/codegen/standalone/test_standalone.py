@@ -224,7 +224,7 @@ def test_one_thread_opens_no_library_of_threads(folder):
     """A model that was loaded with one thread computes with two later on."""
     code = """
 import sys, numpy as np, relaxd
-from relaxd.loader import standalone
+from relaxd.loader.engines import standalone
 one = relaxd.load(sys.argv[1], threads=1)
 x = np.ones((5000, 32), np.float32)
 first, opened = one.run({"x": x})["y"], len(standalone._OPENED)

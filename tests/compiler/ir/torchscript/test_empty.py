@@ -46,7 +46,7 @@ SHAPES: dict[str, Function] = {
     "embedding": lambda x: F.embedding((x > 0).long(), torch.ones(3, 5)),
     "index": lambda x: x.index_select(0, torch.zeros(0, dtype=torch.long)),
 }  # fmt: skip
-PRODUCTS: dict[str, Function] = {
+MATMULS: dict[str, Function] = {
     "matmul": lambda x: x @ x.new_ones(x.size(1), 3), "inner": lambda x: (x @ x.T, x.T @ x),
     "outer": lambda x: torch.outer(x.flatten(), x.flatten()),
     "einsum": lambda x: torch.einsum("ij,kj->ik", x, x), "cdist": lambda x: torch.cdist(x, x),
@@ -65,11 +65,11 @@ IMAGES: dict[str, Function] = {
     "layer_norm_rows": lambda x: F.layer_norm(x[..., None].expand(-1, -1, 4), (4,)),
     "glu": lambda x: F.glu(torch.cat([x, x], 1), 1),
 }
-TABLE = {**POINTWISE, **REDUCTIONS, **SHAPES, **PRODUCTS, **IMAGES}
+TABLE = {**POINTWISE, **REDUCTIONS, **SHAPES, **MATMULS, **IMAGES}
 
 
 def _wanted(module: Any, x: torch.Tensor) -> Any:
-    """What torch gives, None where it refuses the shape."""
+    """Run torch; None where it refuses the shape."""
     try:
         return run(module, x)
     except RuntimeError:

@@ -175,7 +175,7 @@ def test_a_process_that_its_group_ended_failed_for_that(
 JOIN = """
 import sys
 from pathlib import Path
-from compiler.isolation import cgroups
+from compiler.isolation.linux import cgroups
 cgroups.join(Path(sys.argv[1]))
 """
 

@@ -12,7 +12,7 @@ from compiler.isolation.linux.syscalls import NEWEST, REFUSED, SIGNALS, TABLE
 
 PRELUDE = """
 import os, socket, sys
-from compiler.isolation import kernel, privileges, seccomp
+from compiler.isolation.linux import kernel, privileges, seccomp
 privileges.forgo_privileges()
 seccomp.restrict(os.getpid())
 def attempt(function, *arguments):
