@@ -1,1 +1,1 @@
-"""What this machine can do for a target: compile for it, emulate it, run its code."""
+"""The machine that builds: whether it compiles for a target, emulates it, runs its code."""

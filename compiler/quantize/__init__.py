@@ -1,1 +1,1 @@
-"""Which weights and operands a build quantizes, with which scales, and at what cost in accuracy."""
+"""Quantization of a build: its weights and operands, their scales, and their cost in accuracy."""

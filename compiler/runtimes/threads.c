@@ -10,8 +10,8 @@
  * than the scheduler's turns wait for it longer than it helps. Where a helper was waited for more
  * than it computed, the leader does without it for a while, then for twice as long.
  *
- * Loaded by relaxd.loader.engines.threads, which says what each function is for. Another interface takes
- * another file name. */
+ * Loaded by relaxd.loader.engines.threads, which says what each function is for. Another interface
+ * takes another file name. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

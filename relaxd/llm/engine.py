@@ -4,6 +4,7 @@ tokens.
 
 import math
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -129,15 +130,18 @@ class Engine:
         on_token: Callable[[Piece], None] | None = None,
         *,
         priority: int = 0,
+        heard: Callable[[Piece], None] | None = None,
     ) -> Generation:
-        """Begins an answer to a text or to tokens. heard: takes the pieces in place of the
+        """Begins an answer to a text or to tokens. on_token: takes the pieces in place of the
         iterator, in the engine's thread. priority: which requests go first, the greatest ones;
-        where no place is free, an answer of a lower priority waits until there is one again.
+        where no slot is free, an answer of a lower priority waits until there is one again.
+        heard: the name of `on_token` before 0.2, with a warning.
 
         Raises CapacityError for a prompt that the caches do not hold, OverloadError where too many
         wait, ClosedError behind `close`, InputError for an empty prompt, GrammarError for a grammar
         that cannot be followed.
         """
+        on_token = _renamed(on_token, heard)
         self.check_load()
         tokens = self._text().encode(prompt) if isinstance(prompt, str) else list(prompt)
         if not tokens:
@@ -165,8 +169,10 @@ class Engine:
         on_token: Callable[[Piece], None] | None = None,
         *,
         priority: int = 0,
+        heard: Callable[[Piece], None] | None = None,
     ) -> Generation:
         """Begins the assistant's answer to a conversation; raises as `generate` does."""
+        on_token = _renamed(on_token, heard)
         self.check_load()
         return self.generate(self._text().chat(messages), sampling, on_token, priority=priority)
 
@@ -239,3 +245,11 @@ class Engine:
             if interrupted is not None:
                 self._waiting.add(interrupted)
         return self._batch.free
+
+
+def _renamed(
+    on_token: Callable[[Piece], None] | None, former: Callable[[Piece], None] | None
+) -> Callable[[Piece], None] | None:
+    if former is not None:
+        warnings.warn("heard is on_token now", DeprecationWarning, stacklevel=3)
+    return on_token or former

@@ -1,5 +1,8 @@
 """Rows of caches in bytes (`relaxd.contract.bundle.byte_rows`) as numpy's arrays."""
 
+import warnings
+from typing import Any
+
 import numpy as np
 
 from relaxd.contract.bundle.byte_rows import LEAST, MOST, SCALE_BYTES
@@ -27,3 +30,14 @@ def dequantize_rows(rows: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         real: np.ndarray = rows[..., :-SCALE_BYTES].astype(np.float32) * scale
     return real
+
+
+_RENAMED = {"rounded": "quantize_rows", "widened": "dequantize_rows"}
+
+
+def __getattr__(name: str) -> Any:
+    """Give the functions by their names of before 0.2, with a warning."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is {_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

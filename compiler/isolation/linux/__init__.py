@@ -1,1 +1,1 @@
-"""What Linux offers to confine a process: namespaces, Landlock, seccomp, cgroups, quotas."""
+"""Linux's means to confine a process: namespaces, Landlock, seccomp, cgroups, quotas."""

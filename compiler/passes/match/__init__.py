@@ -1,1 +1,1 @@
-"""What passes over Relax graphs share: rewriters, and how operators and programs are recognised."""
+"""Shared by passes over Relax graphs: rewriters, and how operators and programs are recognised."""

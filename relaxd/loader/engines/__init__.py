@@ -1,1 +1,1 @@
-"""What runs a library: TVM's virtual machine, or ctypes and a context."""
+"""Engines that run a library: TVM's virtual machine, or ctypes and a context."""

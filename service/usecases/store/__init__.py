@@ -1,1 +1,1 @@
-"""What the store holds for whom: holdings, tags, indexes, pins, attestations, collection."""
+"""The store by tenant: holdings, tags, indexes, pins, attestations, collection."""

@@ -211,6 +211,20 @@ def test_text_takes_a_tokenizer(language_models: dict[str, Path]) -> None:
             engine.generate("abc")
 
 
+def test_the_callback_by_its_name_of_before(engine: Engine) -> None:
+    tokens, ended = list[int | None](), threading.Event()
+
+    def record(piece: Piece) -> None:
+        tokens.append(piece.token)
+        if piece.finish is not None:
+            ended.set()
+
+    with pytest.warns(DeprecationWarning, match="heard is on_token now"):
+        engine.generate([1, 2], Sampling(max_tokens=3), heard=record)
+    assert ended.wait(60)
+    assert [token for token in tokens if token is not None] == greedy("filled", [1, 2], 3)
+
+
 def test_stops(engine: Engine) -> None:
     prompt = prompts(4)[1]
     full = engine.generate(prompt, Sampling(max_tokens=8)).text()

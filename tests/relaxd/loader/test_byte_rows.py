@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from relaxd.contract.bundle.byte_rows import LEAST, MOST, SCALE_BYTES
+from relaxd.loader import byte_rows
 from relaxd.loader.byte_rows import dequantize_rows, quantize_rows
 
 
@@ -47,3 +48,12 @@ def test_the_greatest_numbers() -> None:
     np.testing.assert_allclose(dequantize_rows(quantize_rows(row)), row, rtol=1e-6)
     with np.errstate(over="raise"):
         dequantize_rows(quantize_rows(np.full(4, np.finfo(np.float32).max)))
+
+
+def test_names_of_before_warn() -> None:
+    rows = np.array([1.0, -2.0], np.float32)
+    with pytest.warns(DeprecationWarning, match="widened is dequantize_rows now"):
+        widened = byte_rows.widened
+    np.testing.assert_array_equal(
+        widened(quantize_rows(rows)), dequantize_rows(quantize_rows(rows))
+    )
