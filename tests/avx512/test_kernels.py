@@ -18,7 +18,7 @@ TARGET = targets.resolve("x86-64-v4-vnni")
 NAMES = (
     "product", "convolution", "winograd", "attention", "both computed", "depthwise convolution",
     "convolution in groups", "softmax",
-    "transpose", "lstm", "quantized product", "quantized product less a zero point", "quantized "
+    "transpose", "lstm", "quantized matmul", "quantized matmul less a zero point", "quantized "
                                                                                      "convolution",
 )  # fmt: skip
 TURNS = (1, 4, 7)

@@ -43,7 +43,7 @@ NAMES = {
     "layer norm", "row sums",
         "column maxima", "transpose", "take", "concat", "resize",
     ),
-    "aarch64-v8.2": ("quantised product", "quantised product less a zero point", "quantised "
+    "aarch64-v8.2": ("quantized matmul", "quantized matmul less a zero point", "quantized "
                                                                                  "convolution"),
 }  # fmt: skip
 TILES = {"x86-64-v4": (13, 32), "aarch64": (13, 8)}
