@@ -1,7 +1,7 @@
 """Statements of functions that compute extents, in the order of their slots."""
 
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
 
 from compiler.passes.tvm_fixes.order_slots import OrderSlots
 
@@ -45,3 +45,24 @@ def test_a_slot_that_is_written_twice_keeps_its_order() -> None:
 def test_other_functions_stay() -> None:
     given = module(FOUR, TWO, host=False)
     tvm.ir.assert_structural_equal(OrderSlots().apply(given), given)
+
+
+def test_equal_functions_become_one_whatever_the_order_of_their_statements() -> None:
+    def lowered(*orders: tuple[tuple[int, tvm.ir.Expr], ...]) -> tvm.IRModule:
+        builder = relax.BlockBuilder()
+        names = [
+            builder.add_func(next(iter(module(*order).functions.values())), "shape_func")
+            for order in orders
+        ]
+        heap = relax.Var("heap", relax.TensorType([8], "int64"))
+        with builder.function("main", [heap]):
+            for name in names:
+                builder.emit(relax.Call(name, [heap], ty_args=[relax.TupleType([])]))
+            builder.emit_func_output(heap)
+        return OrderSlots().apply(builder.get())
+
+    other = (6, slot(0))
+    shared = lowered((TWO, FOUR), (TWO, FOUR), (other, TWO))
+    names = {name.name_hint for name in shared.functions}
+    assert names == {"main", "shape_func", "shape_func1"}
+    tvm.ir.assert_structural_equal(lowered((TWO, FOUR), (FOUR, TWO), (other, TWO)), shared)
