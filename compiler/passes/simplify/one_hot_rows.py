@@ -17,7 +17,7 @@ from compiler.tir.exprs import as_int, op_name
 
 @dataclass(frozen=True)
 class OneHotRows(ModulePass):
-    """Replaces astype(equal(index, 0 .. V - 1)) @ table by rows of the table, zeros where an index
+    """Replaces astype(equal(index, arange(V))) @ table by rows of the table, zeros where an index
     is none of these. Tables with an infinity or NaN stay: zero times these is not zero.
     """
 

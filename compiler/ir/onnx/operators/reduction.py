@@ -19,11 +19,12 @@ _MEAN_OF_NONE = 0.0
 """As ONNX Runtime has it, where the specification leaves a mean of no elements undefined."""
 
 
-def _reduced(b: Builder, node: Node, x: Value, kind: str) -> Value:
+def _reduced(b: Builder, node: Node, x: Value, kind: str, keepdims: bool | None = None) -> Value:
     """Axes from the attribute, the known input or a run-time input; none means all, unless
-    noop_with_empty_axes.
+    noop_with_empty_axes. keepdims: the node's where None.
     """
-    keepdims = bool(node.attr("keepdims", 1))
+    if keepdims is None:
+        keepdims = bool(node.attr("keepdims", 1))
     given = node.optional(1)
     if given is not None and not (isinstance(given, Known) and not given.symbolic):
         limit_values(b, node, 1, -len(x.shape), len(x.shape) - 1, usual=True)
@@ -98,12 +99,12 @@ def log_sum(b: Builder, node: Node) -> Value:
 
 @op("ReduceLogSumExp")
 def log_sum_exp(b: Builder, node: Node) -> Value:
-    """Logarithm of the sum of exponentials, kept from overflow by subtracting the greatest element
-    of all.
+    """Logarithm of the sum of exponentials, from which the greatest of the elements that are summed
+    is taken: the sum neither overflows nor vanishes.
     """
     x = node.value(0)
     work = x if ew.is_float(x.dtype) else ew.cast(b, x, "float64")
-    top = rd.reduce(b, work, "max", list(range(len(work.shape))), False)
+    top = _reduced(b, node, work, "max", keepdims=True)
     finite = ew.where(
         b,
         ew.compare(
@@ -116,4 +117,5 @@ def log_sum_exp(b: Builder, node: Node) -> Value:
         Known(np.zeros((), np.dtype(work.dtype)), work.dtype),
     )
     total = _reduced(b, node, _unary(b, ew.subtract(b, work, finite), relax.op.exp, np.exp), "sum")
-    return ew.cast(b, ew.add(b, _unary(b, total, relax.op.log, np.log), finite), x.dtype)
+    greatest = _reduced(b, node, finite, "max")
+    return ew.cast(b, ew.add(b, _unary(b, total, relax.op.log, np.log), greatest), x.dtype)

@@ -23,3 +23,23 @@ def test_no_elements(operator: str, run_time: bool) -> None:
     feeds = [{"x": np.abs(normal(*shape))} for shape in ((2, 0), (0, 0), (0, 3), (2, 3))]
     given = {"axes": axes} if run_time else {}
     assert_like_onnxruntime(model, [{**feed, **given} for feed in feeds])
+
+
+@pytest.mark.parametrize("run_time", [False, True])
+@pytest.mark.parametrize(
+    "attributes", [{"keepdims": 0}, {"keepdims": 1}, {"noop_with_empty_axes": 1}]
+)
+@pytest.mark.parametrize("axes", [[1], [0], [0, 1], []])
+def test_the_log_of_a_sum_of_exponentials_of_rows_far_apart(
+    axes: list[int], attributes: dict[str, int], run_time: bool
+) -> None:
+    if run_time and not axes and not attributes.get("keepdims", 1):
+        pytest.skip("the rank of the result is open")
+    node = helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"], **attributes)
+    inputs = {"x": "float32[n,m]", **({"axes": f"int64[{len(axes)}]"} if run_time else {})}
+    known = {"axes": np.array(axes, np.int64)}
+    model = model_of([node], inputs, {} if run_time else known)
+    far = np.array([[0, 1, -2], [-200, -201, -203], [300, 299, 280]], np.float32)
+    odd = np.array([[0, 2], [np.inf, 1], [-np.inf, -np.inf]], np.float32)
+    given = known if run_time else {}
+    assert_like_onnxruntime(model, [{"x": x, **given} for x in (far, far[:, :1], far[:1], odd)])
