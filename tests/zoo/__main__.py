@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: list[Measured] = []
     for case in CASES.values():
         if case.name in options.cases and case.exporter.value in options.exporter:
-            built = case.built(options.flavour, options.target)
+            built = case.build(options.flavour, options.target)
             results.append(retained.get(case.key) or measure(built, options.seconds))
             print(*_cells(results[-1]), sep="  ", flush=True)
             retained[case.key] = results[-1]

@@ -202,5 +202,5 @@ if __name__ == "__main__":
     from tests.zoo.cases import CASES
 
     key, target, *flavour = sys.argv[1:]
-    case = CASES[key].built(next(iter(flavour), None), target)
+    case = CASES[key].build(next(iter(flavour), None), target)
     print(json.dumps(measure(case).to_json()), flush=True)

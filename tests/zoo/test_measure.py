@@ -58,7 +58,7 @@ def test_a_case_within_the_tolerance_and_one_that_is_not(tmp_path):
     assert (stored.outcome, stored.points, len(stored.worst)) == (Outcome.OK, case.points, 5)
     off = compare(case, path, feeds, [*wanted[:4], {"y": wanted[4]["y"] + 0.5}])
     assert off.outcome is Outcome.WRONG
-    elsewhere = compare(case.built(None, "512/32"), path, feeds, wanted)
+    elsewhere = compare(case.build(None, "512/32"), path, feeds, wanted)
     assert (elsewhere.outcome, elsewhere.worst) == (Outcome.OK, stored.worst)
     assert off.worst[4] > 0.1 > max(off.worst[:4])
 

@@ -374,7 +374,7 @@ call = model.prepared(feed(half[:3], byte[1:4]))
 before = plain(call())
 half[:3] = 7
 after = plain(call())
-kept = model.kept({"x_bfloat16": half[3:6]})({"x_float8_e4m3fn": byte[:3]})
+kept = model.bind_inputs({"x_bfloat16": half[3:6]})({"x_float8_e4m3fn": byte[:3]})
 empty = plain(model.run(feed(half[:0], byte[:0])))
 print(json.dumps([before, after, plain(kept), empty, refusal(feed(half[::2][:3], byte[:3])),
                   refusal(feed(byte[:3], byte[:3]))]))

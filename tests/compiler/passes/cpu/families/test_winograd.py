@@ -150,12 +150,14 @@ def test_chunks_have_all_channels(depth):
     assert chunk <= CHUNK or chunk == depth == 536
 
 
-@pytest.mark.parametrize(("channels", "ratio"), [(16, 3), (64, 2.4), (136, 1.9), (256, 1.5)])
+@pytest.mark.parametrize(("channels", "ratio"), [(16, 3), (64, 4.4), (136, 3.6), (256, 4.3)])
 def test_the_error_is_near_that_of_the_direct_form(
     compile_graph, draw, monkeypatch, channels, ratio
 ):
-    """Beside float64, for the output of a Relu and weights of independent noise: of a trained net's
-    weights, which differ less from one place of the window to the next, errors are smaller."""
+    """Compare with float64, for the output of a Relu and weights of independent noise, beside the
+    direct form, which adds up its sums in chunks: of a trained net's weights, which differ less
+    from one place of the window to the next, errors are smaller.
+    """
     w = (draw.standard_normal((32, channels, 3, 3)) / np.sqrt(9 * channels)).astype("float32")
     x = np.maximum(draw.standard_normal((1, channels, 24, 25)), 0).astype("float32")
     exact = convolution(x.astype("float64"), w.astype("float64"), (1, 1), (1, 1, 1, 1), (1, 1), 1)
