@@ -3,6 +3,7 @@ the environment in which `python -m tests.vector_unit` runs the tests: compile p
 variables, so Python imports this module at its start.
 """
 
+import fcntl
 import importlib.abc
 import importlib.machinery
 import sys
@@ -32,9 +33,15 @@ def at_geometry(target: Any, name: str) -> Any:
     return replace(target, vector_bits=bits, vector_registers=registers, fma=fma, isa=())
 
 
-def install(name: str) -> None:
-    """From here on this process builds `native` at that geometry."""
-    sys.meta_path.insert(0, _Finder(name))
+def install(name: str, lock: str) -> None:
+    """Build `native` at that geometry in this process from here on, unless nobody locks the file:
+    a run that was killed has left it behind.
+    """
+    with open(lock, encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.meta_path.insert(0, _Finder(name))
 
 
 def is_installed() -> bool:
