@@ -1,5 +1,5 @@
-"""The two ways from scheduled kernels to a library: TVM's virtual machine, and a driver of its own
-that needs no runtime.
+"""Makes a library of scheduled kernels: bytecode for TVM's virtual machine, a driver in C that
+needs no runtime, or a driver that launches shaders.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ NodesOfKernels = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Subject:
-    """What a library is made of beside its module: the names of the model, its target, its inputs
+    """The parts of a library beside its module: the names of the model, its target, its inputs
     and outputs; embedded: whether it holds its weights; kernels: where some may be there already.
     """
 
@@ -62,7 +62,7 @@ class Subject:
 
 
 class Backend(Protocol):
-    """One flavour of a library; each step takes what the one before gave."""
+    """One backend; each step takes the result of the one before."""
 
     @property
     def takes_objects(self) -> bool:
@@ -91,7 +91,7 @@ class Backend(Protocol):
 
 
 def backend_of(flavour: Flavour, subject: Subject) -> Backend:
-    """How libraries of a flavour are made."""
+    """Return the backend that makes libraries of a flavour."""
     if flavour is Flavour.VM:
         return VirtualMachine(subject)
     return WebGPU(subject) if subject.target.launches else Standalone(subject)

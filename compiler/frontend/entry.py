@@ -1,4 +1,4 @@
-"""From a job's file to a model as the request wants it computed, and to its import."""
+"""Opens a job's model as the request wants it computed, and imports it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Where caches can be lifted out of a model."""
+"""Checks that a request for in-place KV caches (`state=lifted`) suits the model and the target."""
 
 from compiler.errors import ImportFailed
 from compiler.host.machine import cannot_run

@@ -1,4 +1,4 @@
-"""Of which tokens a language model's scores are computed."""
+"""Limits a language model's logits to the tokens that the request wants (`logits=last`)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What this installation can do for each target: compile it, emulate it, execute it."""
+"""Capabilities of this installation for each target: compile it, emulate it, execute it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Capabilities:
 
 
 def capabilities() -> Capabilities:
-    """Of this machine as it is now."""
+    """Return the capabilities of this machine as it is now."""
     able = [target for target in registry() if lacking(target) is None]
     raw = [f"raw-{kind}" for kind in KINDS if any(target.kind == kind for target in able)]
     verifies = {

@@ -1,4 +1,4 @@
-"""Whether this machine runs code for a target by itself."""
+"""Tells whether this machine runs code for a target by itself."""
 
 from compiler.targets import Target
 from relaxd.errors import LoadContractError
@@ -8,7 +8,9 @@ from relaxd.loader.machine.host import this_host
 
 
 def cannot_run(target: Target) -> str | None:
-    """Why this machine's own processor cannot run a library for the target; None when it can."""
+    """Return why this machine's own processor cannot run a library for the target; None when it
+    can.
+    """
     if target.platform.archived:
         return f"a library for {target.name} runs in the program that links it"
     try:
@@ -19,6 +21,6 @@ def cannot_run(target: Target) -> str | None:
 
 
 def in_software(target: Target) -> bool:
-    """Whether the device that would run the target's kernels is this machine's processor."""
+    """Tell whether the device that would run the target's kernels is this machine's processor."""
     driver = probe(target.device.name) if target.device else None
     return driver is not None and driver.software

@@ -1,4 +1,4 @@
-"""What runs a new library on this machine to verify it, or why nothing can."""
+"""Finds the runner of a new library on this machine, which verifies it, or why there is none."""
 
 from pathlib import Path
 

@@ -31,7 +31,7 @@ from compiler.isolation.messages import (
 
 
 def main() -> int:
-    """0 when the job succeeded, 1 when it failed, 2 when nobody waits for it."""
+    """Run the job; return 0 when it succeeded, 1 when it failed, 2 when nobody waits for it."""
     options = _options()
     faulthandler.enable()
     job = job_from_json(json.load(sys.stdin))

@@ -1,5 +1,5 @@
-"""What is reported on a model without a library: what an import finds, and which family takes each
-kernel; in this very process, as `compiler.build`.
+"""Reports on a model without a library: the findings of an import, and the family of each kernel;
+in this very process, as `compiler.build`.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""Where a library can round more than the model does: weights and rows of caches that it stores in
-fewer bits, and operands of matmuls and convolutions.
+"""Decides what a library quantizes beyond its model: stored weights, rows of KV caches, and
+operands of matmuls and convolutions; and which references judge it.
 """
 
 from __future__ import annotations
