@@ -198,6 +198,28 @@ class LSTM(_Recurrent):
     kind, gates, defaults = "lstm", 4, ("Sigmoid", "Tanh", "Tanh")
 
 
+class DynamicQuantizeLSTM(LSTM):
+    """An LSTM of the dequantized weights, [directions, inputs, 4 * hidden]. ONNX Runtime also
+    quantizes the input and the state of each step, which is how it computes and not what the
+    operator means.
+    """
+
+    op_domain = "com.microsoft"
+
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array, ...]:
+        arguments: list[Array | None] = [*inputs, *[None] * (12 - len(inputs))]
+        for index, scale in ((1, 8), (2, 10)):
+            weight, zero = np.asarray(arguments[index]), arguments[scale + 1]
+            centred = weight - (0.0 if zero is None else _beside(np.asarray(zero, np.float64)))
+            arguments[index] = (centred * _beside(np.asarray(arguments[scale]))).swapaxes(1, 2)
+        return super()._run(*arguments[:8], **attributes)
+
+
+def _beside(values: Array) -> Array:
+    """A number or a row of numbers a direction, against [directions, inputs, columns]."""
+    return values.reshape(len(values), 1, -1)
+
+
 class GRU(_Recurrent):
     """Gated recurrent unit."""
 

@@ -14,7 +14,7 @@ from onnx.reference.op_run import OpRun
 
 from compiler.ir.onnx.model.walking import walk
 from compiler.verify.reference.pooling import AveragePool, LpPool, MaxPool
-from compiler.verify.reference.recurrent import GRU, LSTM, RNN
+from compiler.verify.reference.recurrent import GRU, LSTM, RNN, DynamicQuantizeLSTM
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +50,7 @@ class LpNormalization(OpRun):  # type: ignore[misc]
 
 
 OPERATORS: tuple[type[OpRun], ...] = (
-    *(LSTM, GRU, RNN),
+    *(LSTM, GRU, RNN, DynamicQuantizeLSTM),
     *(MaxPool, AveragePool, LpPool),
     *(LRN, LpNormalization),
 )

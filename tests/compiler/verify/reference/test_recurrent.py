@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from compiler.verify.reference.float64 import Float64
 from compiler.verify.reference.onnx import ENGINES, ONNX, SPECIFICATION, engines_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -116,6 +117,64 @@ def test_batches_may_come_first(kind: str, tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(swapped["y"], plain["y"].transpose(2, 0, 1, 3))
     np.testing.assert_array_equal(swapped["yh"], plain["yh"].swapaxes(0, 1))
+
+
+@pytest.mark.parametrize("scales", [(2,), (2, 4 * HIDDEN)])
+def test_dynamically_quantized_weights_are_exact_as_dequantized(
+    scales: tuple[int, ...], tmp_path: Path
+) -> None:
+    """ONNX Runtime quantizes inputs and states too: no measure of what is nearer to the model."""
+    random = np.random.default_rng(2)
+    attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": "bidirectional"}
+    stored: dict[str, Any] = {}
+    real: dict[str, Any] = {}
+    for name, rows in (("w", WIDTH), ("r", HIDDEN)):
+        stored[name] = random.integers(0, 256, (2, rows, 4 * HIDDEN)).astype(np.uint8)
+        stored[f"{name}s"] = random.uniform(0.002, 0.004, scales).astype(np.float32)
+        stored[f"{name}z"] = np.full(scales, 131, np.uint8)
+        scale = stored[f"{name}s"].reshape(2, 1, -1).astype(np.float64)
+        real[name] = ((stored[name] - 131.0) * scale).transpose(0, 2, 1)
+    order = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM", order, ["y"], domain="com.microsoft", **attributes
+    )
+    exact = helper.make_node("LSTM", ["x", "w", "r"], ["y"], **attributes)
+    found = exact_values(one_node_model(node, stored), tmp_path)
+    np.testing.assert_allclose(
+        found, exact_values(one_node_model(exact, real), tmp_path), rtol=1e-12
+    )
+
+
+def one_node_model(node: onnx.NodeProto, constants: dict[str, Any]) -> onnx.ModelProto:
+    """A model of the node, over x."""
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [helper.make_tensor_value_info("x", 1, [None, None, WIDTH])],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 14), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def exact_values(model: onnx.ModelProto, folder: Path) -> Any:
+    """The output in float64, which no operator left."""
+    onnx.save(model, folder / "model.onnx")
+    evaluator = Float64(str(folder / "model.onnx"))
+    values = evaluator.run({"x": X}, {})["y"]
+    assert evaluator.float32 == set()
+    assert values.dtype == np.float64
+    return values
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3])
+def test_attributes_are_exact_too(options: dict[str, Any], tmp_path: Path) -> None:
+    model = recurrent("LSTM", **options)
+    onnx.save(model, tmp_path / "model.onnx")
+    want = run("onnxruntime", model, tmp_path, x=X, lengths=LENGTHS)["y"]
+    found = Float64(str(tmp_path / "model.onnx")).run({"x": X, "lengths": LENGTHS}, {})["y"]
+    np.testing.assert_allclose(found, want, atol=2e-6)
 
 
 def test_a_row_of_no_steps_is_not_judged(tmp_path: Path) -> None:
