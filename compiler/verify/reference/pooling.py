@@ -1,5 +1,5 @@
-"""MaxPool, AveragePool and LpPool by numpy for onnx's evaluator, whose own ones leave dilations,
-SAME_LOWER and the channels of indices out in some forms.
+"""Pooling by numpy for onnx's evaluator, whose own operators leave dilations, SAME_LOWER and the
+channels of indices out in some forms.
 
 Written from the operators' documentation, for any number of spatial axes.
 """
@@ -143,4 +143,24 @@ class LpPool(OpRun):  # type: ignore[misc]
             for tap in taps(x.astype(np.float64), axes_of(x.shape, attributes))
         )
         total: Array = sum(powers, np.zeros(()))
+        return ((total ** (1 / p)).astype(x.dtype),)
+
+
+class GlobalMaxPool(OpRun):  # type: ignore[misc]
+    """The greatest element of each plane; onnx's own is right for two spatial axes alone."""
+
+    op_domain = ""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+class GlobalLpPool(OpRun):  # type: ignore[misc]
+    """The p-norm of each plane, which onnx's evaluator lacks."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, **attributes: Any) -> tuple[Array]:
+        p = attributes.get("p") or 2
+        total = (np.abs(x.astype(np.float64)) ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
         return ((total ** (1 / p)).astype(x.dtype),)

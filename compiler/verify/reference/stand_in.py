@@ -13,7 +13,13 @@ from onnx import helper
 from onnx.reference.op_run import OpRun
 
 from compiler.ir.onnx.model.walking import walk
-from compiler.verify.reference.pooling import AveragePool, LpPool, MaxPool
+from compiler.verify.reference.pooling import (
+    AveragePool,
+    GlobalLpPool,
+    GlobalMaxPool,
+    LpPool,
+    MaxPool,
+)
 from compiler.verify.reference.recurrent import GRU, LSTM, RNN, DynamicQuantizeLSTM
 
 Array = np.ndarray[Any, Any]
@@ -51,7 +57,7 @@ class LpNormalization(OpRun):  # type: ignore[misc]
 
 OPERATORS: tuple[type[OpRun], ...] = (
     *(LSTM, GRU, RNN, DynamicQuantizeLSTM),
-    *(MaxPool, AveragePool, LpPool),
+    *(MaxPool, AveragePool, LpPool, GlobalMaxPool, GlobalLpPool),
     *(LRN, LpNormalization),
 )
 

@@ -58,6 +58,23 @@ def test_pooling_is_as_onnxruntime_has_it_or_it_is_not_asked(
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [("GlobalMaxPool", {}), ("GlobalAveragePool", {}), ("GlobalLpPool", {"p": 3})],
+)
+def test_planes_of_every_rank_are_pooled(
+    op: str, attributes: dict[str, Any], rank: int, tmp_path: Path
+) -> None:
+    axes = ",".join("abc"[: rank - 2])
+    node = helper.make_node(op, ["x"], ["y"], **attributes)
+    model = model_of([node], {"x": f"float32[n,3,{axes}]"}, None, 18)
+    x = X[..., None].reshape(2, 3, *(9, 11, 1)[: rank - 3], -1)
+    want, got = (answer(engine, model, tmp_path, x)[0] for engine in ONNX)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert got.shape == (2, 3, *[1] * (rank - 2))
+
+
 def test_windows_of_same_padding_cover_every_position_however_dilated(tmp_path: Path) -> None:
     model = pool("AveragePool", auto_pad="SAME_LOWER", dilations=[2, 2], count_include_pad=1)
     (got,) = answer("onnx.reference", model, tmp_path)
