@@ -66,7 +66,7 @@ class Compiled:
     manifest: Manifest
     signature: Signature
     kernels: list[Record]
-    rounded: plan.Found
+    rounded: plan.Outcome
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _compile(
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
     """
     with entered(Stage.IMPORT, this.on_event):
-        found = plan.Found()
+        found = plan.Outcome()
         imported, keep = _imported(this, model, original, found)
         signature = Signature.of(imported)
         if imported.kept is not None:
@@ -205,7 +205,7 @@ def _compile(
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            plan.rounding_of(this.request, imported, this.target, found, calibrator, keep),
+            plan.choose_pass(this.request, imported, this.target, found, calibrator, keep),
             kept if maker.takes_objects else None,
         )
         found.fallback = None if keep is None else keep.measured
@@ -245,7 +245,7 @@ def _imported(
     this: Build,
     model: LoadedModel | LoadedScript,
     original: sides.Reference,
-    found: plan.Found,
+    found: plan.Outcome,
 ) -> "tuple[Imported, Fallback | None]":
     """The model in Relax, and what chooses the layers that passes are not to round, where the
     request wants that. An import that rounds is made again with what was chosen.
@@ -261,16 +261,22 @@ def _imported(
         return imported_from(opened(this.job, this.request), this.request, this.target, chosen)
 
     if (smoother := calibrator(Calibration.SMOOTH)) is not None:
-        scales, found.smoothed = smoother.scales()
+        scales, found.smoothing = smoother.scales()
         found.chosen = Narrowing(scales=scales)
         imported = again(found.chosen)
     if (placer := calibrator(Calibration.STATIC)) is not None:
-        grids, scales, found.placed = placer.grids()
+        grids, scales, found.static_grids = placer.grids()
         found.chosen = Narrowing(scales=scales, grids=grids)
         imported = again(found.chosen)
     samples = Path(given) if given else None
     keep = fallback_of(
-        this.request, signature, samples, original, found.chosen, this.scratch, drawn=this.drawn
+        this.request,
+        signature,
+        samples,
+        original,
+        found.chosen,
+        this.scratch,
+        more_points=this.drawn,
     )
     if imported.narrow is None:
         return imported, keep
@@ -312,7 +318,7 @@ def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Refere
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
         return sides.Reference(model.path, consts, reference.TORCHSCRIPT)
-    path = reference.written(model.proto, this.scratch) if model.built else Path(this.job.model)
+    path = reference.save_model(model.proto, this.scratch) if model.built else Path(this.job.model)
     found = reference.prepare(model.proto, path, this.request, this.scratch)
     return sides.Reference(found.path, consts, reference.engines_of(model.proto), draws=found.draws)
 
@@ -353,7 +359,7 @@ def choose_and_verify(
 
     def verify(choice: Choice) -> tuple[Record, Trials]:
         trials = _trials(this, signature, choice.distribution)
-        numerics = _verified(this, original, compiled, trials.weighed(compiled.kernels), faulty)
+        numerics = _verified(this, original, compiled, trials.add_work(compiled.kernels), faulty)
         return {**numerics, "inputs": choice.to_json()}, trials
 
     first = _choice(this, signature, original)
@@ -396,7 +402,7 @@ def _trials(this: Build, signature: Signature, wanted: Distribution) -> Trials:
         this.scratch,
         _VERIFY.input_bytes,
         slow=emulated,
-        drawn=this.drawn,
+        more_points=this.drawn,
         wanted=wanted,
     )
 
@@ -439,7 +445,7 @@ def _verify(
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
-    kept = compiled.signature.kept
+    kept = compiled.signature.in_place
     original, rounded = plan.references_of(original, compiled.rounded, kept, this.scratch)
     return report.verify(
         this.partial,

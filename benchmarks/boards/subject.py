@@ -48,7 +48,7 @@ def compare(subject: Subject, program: Program) -> Agreement:
         sampled = draw(items, dim_values(program.manifest.dims, {}), run)
         if run == 0:
             sampled |= {name: np.zeros_like(sampled[name]) for name in subject.state.values()}
-        created, counted = program.measured(sampled | ours)
+        created, counted = program.measure(sampled | ours)
         expected = dict(zip(names, session.run(None, sampled | theirs | consts), strict=True))
         for name, array in expected.items():
             difference = max(difference, float(np.abs(created[name] - array).max()))

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.judge.faults import LANES, OUTPUT_FAULTS
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, run_points
-from compiler.verify.run.native import stepped
+from compiler.verify.run.native import run_step
 from relaxd.loader.model import load
 
 
@@ -21,7 +21,7 @@ def run_faulty(spec: Record, record: Callable[[Record], None]) -> None:
     model, fault = load(Path(spec["bundle"])), OUTPUT_FAULTS[spec["fault"]]
 
     def run(inputs: Arrays) -> Arrays:
-        outputs = {name: np.array(array) for name, array in stepped(model, inputs).items()}
+        outputs = {name: np.array(array) for name, array in run_step(model, inputs).items()}
         fault(outputs[spec["output"]], int(spec[LANES]))
         return outputs
 

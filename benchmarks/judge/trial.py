@@ -132,7 +132,7 @@ class Judge:
         if signature.quantized and original.engines == reference.ONNX:
             original = dataclasses.replace(original, engines=reference.QUANTIZED)
         folder = self._scratch("rounded")
-        return plan.references_of(original, compiled.rounded, signature.kept, folder)[0]
+        return plan.references_of(original, compiled.rounded, signature.in_place, folder)[0]
 
     def _reference(self, build: Build) -> Reference:
         """The model as its file has it, whatever the library was compiled from."""

@@ -119,7 +119,7 @@ def typed_inputs(model: onnx.ModelProto, stored: Mapping[str, Array]) -> dict[st
         if entry.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
     }
     return {
-        name: npz.typed(array, "bfloat16") if name in narrow else array
+        name: npz.view_typed(array, "bfloat16") if name in narrow else array
         for name, array in stored.items()
     }
 

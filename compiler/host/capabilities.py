@@ -60,4 +60,4 @@ def verification(target: Target) -> TargetStatus:
     if target.platform.object_format is ObjectFormat.WASM:
         lacks = engine.lacking(threads=target.threads)
         return TargetStatus.COMPILED_ONLY if lacks else TargetStatus.EXECUTED
-    return TargetStatus.COMPILED_ONLY if emulator.lacking(target) else TargetStatus.EMULATED
+    return TargetStatus.COMPILED_ONLY if emulator.explain_missing(target) else TargetStatus.EMULATED

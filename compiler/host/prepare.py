@@ -28,7 +28,7 @@ def prepare(target: Target, options: CompileOptions, *, kernels: bool = False) -
     if target.platform.object_format is ObjectFormat.WASM:
         linking.warm_up(target)
     flavour = target.flavour(options.flavour)
-    if options.verify and target.emulator and emulator.lacking(target, flavour) is None:
+    if options.verify and target.emulator and emulator.explain_missing(target, flavour) is None:
         if target.platform.bare:
             board.warm_up()
         else:

@@ -25,7 +25,7 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
         return _engine(target, scratch / "engine", reason)
     if target.emulator is None:
         return reason
-    if lacking := emulator.lacking(target, flavour):
+    if lacking := emulator.explain_missing(target, flavour):
         return f"{reason}; {lacking}"
     if target.platform.bare:
         return _board(bundle, target, scratch / "board", reason)

@@ -36,7 +36,7 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
             target,
             imported.ranges,
             (names, work),
-            plan.rounding_of(request, imported, target, plan.Found()),
+            plan.choose_pass(request, imported, target, plan.Outcome()),
         )
         table = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
         return {"target": target.name, "kernels": table}

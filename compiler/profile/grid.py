@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from compiler.verify.inputs.points import Point, bytes_of, favoured, ladders
+from compiler.verify.inputs.points import Point, bytes_of, choose_favoured, ladders
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.grid import MOST_POINTS, ProfileOptions
 from relaxd.contract.dims.names import option_name, quote_name
@@ -20,7 +20,7 @@ def grid_points(
     that no input carries, or a value that the dim does not admit.
     """
     table = {dim.name: dim for dim in dims}
-    middle = favoured(inputs, table.values())
+    middle = choose_favoured(inputs, table.values())
     varied = (
         _auto(inputs, [table[name] for name in middle])
         if isinstance(options.grid, str)

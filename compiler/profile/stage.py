@@ -69,12 +69,12 @@ def profiled(
     grid = prepare_at(original, points, samples, seed, folder, _GRID_INPUT_BYTES)
     measured = measure.profile(
         subject.bundle,
-        in_buffers(trials, subject.manifest, scratch).weighed(subject.kernels),
+        in_buffers(trials, subject.manifest, scratch).add_work(subject.kernels),
         scratch,
         seconds=_SECONDS,
         memory_bytes=_MEMORY_BYTES,
         reference=reference,
-        grid=in_buffers(grid, subject.manifest, folder).weighed(subject.kernels),
+        grid=in_buffers(grid, subject.manifest, folder).add_work(subject.kernels),
         grid_seconds=_GRID_SECONDS,
     )
     return completed(measured, subject.kernels, target, with_cost=bool(points))

@@ -14,15 +14,15 @@ from compiler.ir.onnx.quantize import block_matmuls
 from compiler.ir.onnx.quantize.matmuls import Narrowing
 from compiler.ir.onnx.quantize.row_matmuls import RowProducts
 from compiler.targets import Target
-from compiler.verify.reference.rounded import (
+from compiler.verify.quantization_changes import CACHE, PRECISION, WEIGHTS
+from compiler.verify.reference.quantized import (
     with_operands,
-    with_rounded,
-    with_rounded_rows,
+    with_quantized_rows,
+    with_quantized_weights,
     with_stored_caches,
 )
 from compiler.verify.sides import Reference
-from compiler.verify.uncertainty import BLOCK_NUDGES, NUDGES, Rounded
-from compiler.verify.unrounded import CACHE, PRECISION, WEIGHTS
+from compiler.verify.uncertainty import BLOCK_PERTURBATIONS, PERTURBATIONS, Quantization
 from relaxd.contract.options import CacheForm, Calibration, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
 
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Found:
-    """What became of the weights and of the layers, once the pass has run; fallback: what was
-    measured to choose layers that stay as they are; chosen: what samples decided about products
-    that the import rounds; smoothed, placed: what was measured to choose its scales, its grids.
+class Outcome:
+    """The weights and layers that the pass quantized; fallback: what was measured to choose layers
+    that stay as they are; chosen: what samples decided about matmuls that the import quantizes;
+    smoothing, static_grids: what was measured to choose its scales and its grids.
     """
 
     weights: RoundedWeights | None = None
     layers: QuantizedLayers | None = None
     fallback: Record | None = None
     chosen: Narrowing = field(default_factory=Narrowing)
-    smoothed: list[Record] | None = None
-    placed: list[Record] | None = None
+    smoothing: list[Record] | None = None
+    static_grids: list[Record] | None = None
 
-    def note_weights(self, rounded: RoundedWeights) -> None:
-        """Keeps it."""
-        self.weights = rounded
+    def note_weights(self, weights: RoundedWeights) -> None:
+        """Record what became of the weights, once the pass has run."""
+        self.weights = weights
 
     def note_layers(self, layers: QuantizedLayers) -> None:
         """Keeps it."""
@@ -96,16 +96,16 @@ def _unroundable(why: str) -> ImportFailed:
     )
 
 
-def rounding_of(
+def choose_pass(
     request: CompileRequest,
     imported: Imported,
     target: Target,
-    found: Found,
+    outcome: Outcome,
     calibrate: Calibrate | None = None,
     keep: Keep | None = None,
 ) -> Rounding | None:
-    """The pass that rounds weights or operands, None where the request wants none; `found` hears
-    what became of them. Raises ImportFailed for a target that would keep them as they are.
+    """The pass that quantizes weights or operands, None where the request wants none; `outcome` is
+    told what became of them. Raises ImportFailed for a target that would keep them as they are.
 
     calibrate: where weights are to be calibrated; None rounds them to nearest. keep: chooses layers
     that stay as they are, where passes round operands.
@@ -116,21 +116,21 @@ def rounding_of(
     require_processor(request, target)
     if imported.narrow is not None:
         # The import has rounded already, but for attentions.
-        found.note_layers(imported.narrow)
+        outcome.note_layers(imported.narrow)
         if not imported.products or request.options.precision_over is PrecisionOver.KEEP:
             return None
     if asked[0] == "precision":
         from compiler.passes.pack.round_operands import RoundOperands
         from compiler.targets.vector_unit import VectorUnit
 
-        return RoundOperands.of(imported, VectorUnit.of(target), found.note_layers, keep)
+        return RoundOperands.of(imported, VectorUnit.of(target), outcome.note_layers, keep)
     from compiler.passes.pack.round_weights import RoundWeights
 
-    return RoundWeights(request.options.weights, imported.weights, found.note_weights, calibrate)
+    return RoundWeights(request.options.weights, imported.weights, outcome.note_weights, calibrate)
 
 
 def require_processor(request: CompileRequest, target: Target) -> None:
-    """Raises ImportFailed for a target whose kernels are no processor's, where the request rounds
+    """Raise ImportFailed for a target whose kernels are no processor's, where the request quantizes
     weights or operands.
     """
     asked = _asked(request)
@@ -146,74 +146,79 @@ def require_processor(request: CompileRequest, target: Target) -> None:
 
 
 def references_of(
-    original: Reference, found: Found, kept: Kept | None, scratch: Path
-) -> tuple[Reference, tuple[Rounded, ...]]:
+    original: Reference, outcome: Outcome, kv_caches: Kept | None, scratch: Path
+) -> tuple[Reference, tuple[Quantization, ...]]:
     """The reference that rounds what the library does, and for each rounding what that is compared
     with; the original alone where nothing is rounded.
 
-    kept: the caches that are lifted; what storing them in fewer bits changes is told from the
-    reference that rounds all the rest.
+    kv_caches: those that are in place; the reference that rounds all the rest tells what storing
+    them in fewer bits changes.
     """
-    plain, rounded = _references_of(original, found, scratch)
-    others = () if rounded is None else (rounded,)
-    if kept is None or kept.state.stored is None:
+    plain, quantization = _references_of(original, outcome, scratch)
+    others = () if quantization is None else (quantization,)
+    if kv_caches is None or kv_caches.state.stored is None:
         return plain, others
-    made = []
-    for one in _stored(original, kept, scratch / "caches"):
+    references = []
+    for one in _stored(original, kv_caches, scratch / "caches"):
         folder = one.model.with_suffix("")
         folder.mkdir()
-        made.append(_references_of(one, found, folder))
-    (reference, own), *moved = made
-    # What nudges numbers before they are rounded moves the rows that are computed from them too.
-    nudged = own.nudged if own and own.nudged else tuple(one for one, _ in moved)
-    caches = Rounded(plain, CACHE, nudged)
-    return reference, (*(replace(one, nudged=()) for one in others), caches)
+        references.append(_references_of(one, outcome, folder))
+    (reference, own), *moved = references
+    # Perturbing numbers before they are rounded moves the rows that are computed from them, too.
+    perturbed = own.perturbed if own and own.perturbed else tuple(one for one, _ in moved)
+    caches = Quantization(plain, CACHE, perturbed)
+    return reference, (*(replace(one, perturbed=()) for one in others), caches)
 
 
-def _stored(original: Reference, kept: Kept, folder: Path) -> tuple[Reference, ...]:
-    """The original with rounded caches, as it is and nudged."""
-    assert kept.state.stored is not None
+def _stored(original: Reference, kv_caches: Kept, folder: Path) -> tuple[Reference, ...]:
+    """The original with quantized caches, as it is and perturbed."""
+    assert kv_caches.state.stored is not None
     folder.mkdir()
-    dtypes = {spec.name: spec.dtype for spec in kept.inputs}
-    caches = [one.output for one in kept.state.caches if dtypes[one.input] == "float32"]
-    form = kept.state.stored
+    dtypes = {spec.name: spec.dtype for spec in kv_caches.inputs}
+    caches = [one.output for one in kv_caches.state.caches if dtypes[one.input] == "float32"]
+    form = kv_caches.state.stored
     # Of rows in bytes it is the greatest number of each that the others are rounded beside.
-    nudges = (0.0, *(BLOCK_NUDGES if form is CacheForm.INT8 else NUDGES))
-    paths = with_stored_caches(original.model, caches, original.consts, form, nudges, folder)
+    perturbations = (0.0, *(BLOCK_PERTURBATIONS if form is CacheForm.INT8 else PERTURBATIONS))
+    paths = with_stored_caches(original.model, caches, original.consts, form, perturbations, folder)
     return tuple(replace(original, model=path) for path in paths)
 
 
 def _references_of(
-    original: Reference, found: Found, scratch: Path
-) -> tuple[Reference, Rounded | None]:
-    """As `references_of`, of weights and operands."""
-    if found.weights is not None:
-        path = with_rounded(original.model, found.weights.roundings, scratch)
-        return replace(original, model=path), Rounded(original, WEIGHTS)
-    if found.layers is None:
+    original: Reference, outcome: Outcome, scratch: Path
+) -> tuple[Reference, Quantization | None]:
+    """`references_of`, of weights and operands."""
+    if outcome.weights is not None:
+        path = with_quantized_weights(original.model, outcome.weights.roundings, scratch)
+        return replace(original, model=path), Quantization(original, WEIGHTS)
+    if outcome.layers is None:
         return original, None
-    layers = found.layers.layers
+    layers = outcome.layers.layers
     measured = {
-        "fallback": found.fallback,
-        "smoothed": found.smoothed,
-        "placed": found.placed,
+        "fallback": outcome.fallback,
+        "smoothed": outcome.smoothing,
+        "placed": outcome.static_grids,
     }
-    stated = {name: one for name, one in measured.items() if one is not None}
-    if found.layers.form is Precision.INT8:
-        nudges = (0.0, *(BLOCK_NUDGES if layers else ()))
-        plain, made, *others = with_rounded_rows(
-            original.model, found.layers, found.chosen, nudges, scratch
+    details = {name: one for name, one in measured.items() if one is not None}
+    if outcome.layers.form is Precision.INT8:
+        perturbations = (0.0, *(BLOCK_PERTURBATIONS if layers else ()))
+        plain, quantized, *others = with_quantized_rows(
+            original.model, outcome.layers, outcome.chosen, perturbations, scratch
         )
-        nudged = tuple(replace(original, model=path) for path in others)
-        rounded_rows = Rounded(replace(original, model=plain), PRECISION, nudged, stated=stated)
-        return replace(original, model=made), rounded_rows
+        perturbed = tuple(replace(original, model=path) for path in others)
+        rows = Quantization(replace(original, model=plain), PRECISION, perturbed, details=details)
+        return replace(original, model=quantized), rows
 
-    def rounded(name: str, nudge: float = 0.0) -> Reference:
-        path = with_operands(original.model, layers, scratch, nudge, name)
+    def reference_of(name: str, perturbation: float = 0.0) -> Reference:
+        path = with_operands(original.model, layers, scratch, perturbation, name)
         return replace(original, model=path)
 
-    nudged = tuple(rounded(f"nudged{place}", nudge) for place, nudge in enumerate(NUDGES))
-    return rounded("rounded"), Rounded(original, PRECISION, nudged if layers else (), stated=stated)
+    perturbed = tuple(
+        reference_of(f"nudged{number}", perturbation)
+        for number, perturbation in enumerate(PERTURBATIONS)
+    )
+    return reference_of("rounded"), Quantization(
+        original, PRECISION, perturbed if layers else (), details=details
+    )
 
 
 def require_plain(request: CompileRequest) -> None:

@@ -21,7 +21,8 @@ from compiler.verify.judge.judged import (
     summary,
     verdict_of,
 )
-from compiler.verify.reach import reached, unbounded, unproven
+from compiler.verify.quantization_changes import changes, check_error, check_likeness
+from compiler.verify.reach import find_greatest_dims, warn_unproven, warn_unreached
 from compiler.verify.sides import (
     NATIVE,
     Budget,
@@ -35,14 +36,13 @@ from compiler.verify.sides import (
 from compiler.verify.uncertainty import (
     MORE_SEEDS,
     Answers,
-    Rounded,
+    Quantization,
     evaluate,
     exact_engines,
     perturb,
     perturb_more,
     show_indexed,
 )
-from compiler.verify.unrounded import changes, check_error, check_likeness
 from relaxd.contract.bundle.numerics import Verdict
 from relaxd.contract.options import CompileOptions
 
@@ -85,13 +85,13 @@ def verify(
     folder: Path,
     budget: Budget,
     runner: Runner = NATIVE,
-    rounded: Sequence[Rounded] = (),
+    quantizations: Sequence[Quantization] = (),
 ) -> Record:
     """The report; raises VerifyError when the library fails, crashes or differs, and when no point
     could be compared or no comparison proves anything. `folder` is scratch space.
 
-    rounded: what the library and the reference round of weights, operands and caches: the report
-    then states what each changes, and more than the options allow is an error too.
+    quantizations: those of weights, operands and caches, by the library and the reference: the
+    report states what each changes, and more than the options allow is an error, too.
     """
     left_out = list(trials.left_out)
     engine, answered, refused = ask_reference(reference, trials.chosen, folder, budget)
@@ -109,7 +109,7 @@ def verify(
         if runner.slow:
             return not_run(reason, TargetStatus.COMPILED_ONLY, left_out)
         raise _nothing_ran(reason, left_out)
-    judged, known = _judged(ran, reference, signature, options, folder, budget, rounded)
+    judged, known = _judged(ran, reference, signature, options, folder, budget, quantizations)
     left_out += [LeftOut(trial.point, _LATE) for trial in ran if trial.index in known.late]
     judged = [item for item in judged if item.settled or item.trial.index not in known.late]
     ran = [trial for trial in ran if any(item.trial is trial for item in judged)]
@@ -118,15 +118,15 @@ def verify(
     report = {
         **_report(engine, judged, ran, left_out, options),
         "float64": known.float64,
-        "verified_up_to": reached(ran),
-        "warnings": [*unbounded(signature, ran), *unproven(judged)],
+        "verified_up_to": find_greatest_dims(ran),
+        "warnings": [*warn_unreached(signature, ran), *warn_unproven(judged)],
         "status": runner.status.value,
     }
     if report["verdict"] == Verdict.FAILED:
         raise _mismatch(judged, report, options)
     if report["verdict"] == Verdict.INCONCLUSIVE:
         raise _nothing_proven(report)
-    for one in rounded:
+    for one in quantizations:
         _state_changes(report, one, ran, signature, options, known, folder, budget)
     return report
 
@@ -138,7 +138,7 @@ def _judged(
     options: CompileOptions,
     folder: Path,
     budget: Budget,
-    rounded: Sequence[Rounded],
+    quantizations: Sequence[Quantization],
 ) -> tuple[list[Judged], Answers]:
     """Every output at every trial, and what others answered where one departs: what indices point
     into, perturbed references, then evaluations in float64, as long as one is not settled.
@@ -162,9 +162,9 @@ def _judged(
         known, reference = show_indexed(known, unsettled(), names, reference, folder, budget)
         judged = judge_again(judged, evidence)
     if unsettled() and not strict:
-        known = perturb(known, unsettled(), reference, rounded, folder, budget)
+        known = perturb(known, unsettled(), reference, quantizations, folder, budget)
         judged = judge_again(judged, evidence)
-        quantizes = signature.quantized or any(one.nudged for one in rounded)
+        quantizes = signature.quantized or any(one.perturbed for one in quantizations)
         for seeds in MORE_SEEDS if quantizes else ():
             if unsettled():
                 known = perturb_more(known, unsettled(), reference, seeds, folder, budget)
@@ -180,7 +180,7 @@ def _judged(
 
 def _state_changes(
     report: Record,
-    rounded: Rounded,
+    quantization: Quantization,
     ran: Sequence[Trial],
     signature: Signature,
     options: CompileOptions,
@@ -191,15 +191,15 @@ def _state_changes(
     """Puts into the report what a rounding changes; raises VerifyError for more than is allowed, or
     more than the sides of equal roundings explain, where there are some.
     """
-    wording = rounded.wording
+    wording = quantization.wording
     side = wording.side
-    engine, answered, refused = ask_reference(rounded.original, ran, folder, budget, side)
+    engine, answered, refused = ask_reference(quantization.original, ran, folder, budget, side)
     if not answered:
         raise _nothing_ran(
             f"the model without rounding answered at no point: {refused[0].reason}", refused
         )
-    found = changes(answered, signature, options, wording)
-    report[wording.part] = {"reference": engine, **found, **rounded.stated}
+    changed = changes(answered, signature, options, wording)
+    report[wording.part] = {"reference": engine, **changed, **quantization.details}
     check_error(report, options, wording)
     alike = [trial for trial in answered if trial.index in known.perturbed]
     if known.equals and alike:
@@ -269,7 +269,7 @@ def _nothing_proven(report: Record) -> VerifyError:
         "no output proves anything: perturbing inputs and weights by some ulp moves every output "
         "of the reference as far as its own values differ",
         reason="nothing_proven",
-        hint="give samples whose outputs do not hang on last bits, or publish it unverified with "
+        hint="give samples whose outputs are not ill-conditioned, or publish it unverified with "
         "options.verify off",
         numerics=report,
     )

@@ -46,7 +46,7 @@ class Reference:
 
     @property
     def spec(self) -> Record:
-        """What the specs of tasks that run the model say of it."""
+        """The part of a task's spec that says which model it runs."""
         return {
             "model": str(self.model),
             "consts": self.consts,
@@ -58,8 +58,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class Runner:
-    """What runs the library: the task's module, what its spec has beside the bundle and the points,
-    and the status a pass gives.
+    """The process that runs the library: the task's module, what its spec has beside the bundle and
+    the points, and the status a pass gives.
 
     patience: after how many times its seconds it is killed, more than 1 where they are of processor
     time. slow: it is so much slower than what the library is for that a library of which it

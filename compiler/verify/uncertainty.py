@@ -15,14 +15,14 @@ from compiler.isolation.step import Record
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import Trial
 from compiler.verify.judge.evidence import Array, Evidence, Indexed
+from compiler.verify.quantization_changes import Wording
 from compiler.verify.reference.indexed import Source, sources_of
 from compiler.verify.reference.onnx import ONNX, exact_engines_of
 from compiler.verify.sides import Budget, Reference, ask_reference
-from compiler.verify.unrounded import Wording
 
-NUDGES = (2.0**-21, -(2.0**-21))
+PERTURBATIONS = (2.0**-21, -(2.0**-21))
 """By what share of themselves numbers are moved before they are quantized."""
-BLOCK_NUDGES = (2.0**-19, -(2.0**-19))
+BLOCK_PERTURBATIONS = (2.0**-19, -(2.0**-19))
 """By what share of the greatest number of their block those of rounded blocks are moved: sums of
 thousands of products differ by less.
 """
@@ -42,18 +42,17 @@ _EXACT_SECONDS = 2 / 3
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """A rounding of the library and its reference: the model without that rounding, and the
-    reference with its numbers perturbed before they are rounded, where roundings depend on them.
+class Quantization:
+    """A quantization by the library and its reference: the model without it, and the reference with
+    numbers perturbed before they are rounded, where roundings depend on them.
 
-    wording: how reports speak of it. stated: what reports say of the rounding beside what it
-    changes.
+    wording: how reports speak of it. details: what reports say of it beside what it changes.
     """
 
     original: Reference
     wording: Wording
-    nudged: tuple[Reference, ...] = ()
-    stated: Record = field(default_factory=dict)
+    perturbed: tuple[Reference, ...] = ()
+    details: Record = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,8 @@ def show_indexed(
     """
     if exact_engines(reference) != exact_engines_of(ONNX):
         return known, reference
-    found = sources_of(reference.model)
-    sources = {name: found[name] for name in outputs if name in found}
+    all_sources = sources_of(reference.model)
+    sources = {name: all_sources[name] for name in outputs if name in all_sources}
     if not sources:
         return known, reference
     asked = replace(reference, shown=tuple(source.value for source in sources.values()))
@@ -119,17 +118,17 @@ def perturb(
     known: Answers,
     trials: Sequence[Trial],
     reference: Reference,
-    rounded: Sequence[Rounded],
+    quantizations: Sequence[Quantization],
     folder: Path,
     budget: Budget,
 ) -> Answers:
     """Ask the reference with inputs and weights perturbed by some ulp, and references that round
     with perturbed numbers.
     """
-    nudged = [each for part in rounded for each in part.nudged]
-    seeds = range(max(SAMPLES - len(nudged), 1))
+    references = [each for part in quantizations for each in part.perturbed]
+    seeds = range(max(SAMPLES - len(references), 1))
     asked = {
-        **{f"nudged{number}": each for number, each in enumerate(nudged)},
+        **{f"nudged{number}": each for number, each in enumerate(references)},
         **{f"perturbed{seed}": replace(reference, perturbation=seed) for seed in seeds},
     }
     sides, slow = _ask(asked, trials, folder, budget)

@@ -15,7 +15,7 @@ _LIKELY = 1e-3
 
 @dataclass
 class OutputError:
-    """One output over all points, added up as they come.
+    """One output over all points, added up point by point.
 
     apart, square, wanted, gained: sums of |got - want|, of its square, and of the squares of both;
     joint: of the product of both; rows, agreeing, divergence: of the last axis, those with the
@@ -73,7 +73,7 @@ class OutputError:
         return float(np.sqrt(self.square / self.wanted)) if self.wanted else float("inf")
 
     def to_json(self) -> Record:
-        """As `relaxd.contract.bundle.report.WeightError`."""
+        """A `relaxd.contract.bundle.report.WeightError`."""
         length = np.sqrt(self.wanted * self.gained)
         return {
             "name": self.name,
@@ -87,11 +87,13 @@ class OutputError:
 
 
 def _logarithms(rows: Array) -> Array:
-    """Of probabilities: the rows themselves if they are some, else their softmax."""
+    """Logarithms of probabilities: of the rows themselves if they are some, else of their
+    softmaxes.
+    """
     tiny = np.finfo(np.float64).tiny
-    sums = rows.sum(1)
-    if len(rows) and rows.min() >= 0 and np.abs(sums - 1).max() < _LIKELY:
-        return np.asarray(np.log(np.maximum(rows / sums[:, None], tiny)))
+    totals = rows.sum(1)
+    if len(rows) and rows.min() >= 0 and np.abs(totals - 1).max() < _LIKELY:
+        return np.asarray(np.log(np.maximum(rows / totals[:, None], tiny)))
     moved = rows - rows.max(1, keepdims=True)
     return np.asarray(moved - np.log(np.exp(moved).sum(1, keepdims=True)))
 
@@ -101,8 +103,10 @@ def _finite(value: float) -> float | None:
 
 
 def weight_errors(pairs: Iterable[tuple[str, Array, Array]]) -> list[OutputError]:
-    """Of (output, got, want) at every point, one for each output in the order of their names."""
-    found: dict[str, OutputError] = {}
+    """The errors of outputs (name, got, want) over all points, in the order in which outputs first
+    come.
+    """
+    errors: dict[str, OutputError] = {}
     for name, got, want in pairs:
-        found.setdefault(name, OutputError(name)).add(got, want)
-    return list(found.values())
+        errors.setdefault(name, OutputError(name)).add(got, want)
+    return list(errors.values())

@@ -184,7 +184,7 @@ SORTED = [
 def test_emulated_builds_agree_with_the_reference(
     name: str, flavour: str, graph: Callable[[], onnx.ModelProto], tmp_path: Path
 ) -> None:
-    if why := emulator.lacking(targets.resolve(name), Flavour(flavour)):
+    if why := emulator.explain_missing(targets.resolve(name), Flavour(flavour)):
         pytest.skip(why)
     (tmp_path / "m.onnx").write_bytes(graph().SerializeToString())
     asked = job(tmp_path / "m.onnx", tmp_path / "out", name, verify=True, flavour=flavour)

@@ -19,7 +19,7 @@ from compiler.codegen.standalone.values import (
     tensors_in,
 )
 from compiler.errors import CodegenError
-from compiler.passes.lower.functions.c_interface import filled
+from compiler.passes.lower.functions.c_interface import fill_size
 from compiler.tir.c_text import expression, identifier, quoted
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import ANY, OF_TENSORS, Range
@@ -230,7 +230,7 @@ class Function:
         extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
         head = ["c"] if kernel.needs_context else []
         if kernel.needs_scratch:
-            self._working_memory(var, call, *filled(kernel.scratch, extents, arguments))
+            self._working_memory(var, call, *fill_size(kernel.scratch, extents, arguments))
             head.append("rd_scratch(&c->own, 0)")
         text = f"{kernel.symbol}({', '.join([*head, *arguments, *extents])})"
         self._write([f'  RD_CALL("{call.op.name_hint}", {text});'], call.op.name_hint)

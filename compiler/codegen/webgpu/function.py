@@ -14,7 +14,7 @@ from compiler.codegen.standalone.values import ShapeValue, TensorValue, TupleVal
 from compiler.codegen.webgpu.launches import Launcher
 from compiler.errors import CodegenError
 from compiler.passes.framework.bindings import bindings_within
-from compiler.passes.lower.functions.c_interface import filled
+from compiler.passes.lower.functions.c_interface import fill_size
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import OF_TENSORS, Range
 
@@ -134,7 +134,8 @@ class DeviceFunction(Function):
         ]
         extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
         places = [
-            self._workspace(kernel, *filled(size, extents, arguments)) for size in kernel.workspaces
+            self._workspace(kernel, *fill_size(size, extents, arguments))
+            for size in kernel.workspaces
         ]
         text = f"{kernel.symbol}({', '.join([*arguments, *extents, *places])})"
         self._write([f'  RD_CALL("{call.op.name_hint}", {text});'], call.op.name_hint)

@@ -9,7 +9,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.codegen.standalone.memory import size_of
 from compiler.errors import CodegenError
-from compiler.passes.lower.functions.c_interface import Kernel, extents_of, places_of
+from compiler.passes.lower.functions.c_interface import Kernel, extents_of, placeholders_of
 from compiler.tir.c_text import expression, identifier
 from compiler.tir.exprs import dtype_of, op_name
 
@@ -82,7 +82,9 @@ class _Writer:
             "0",
             (),
             "\n".join([f"{head} {{", *self.lines, "  return 0;", "}"]),
-            tuple(expression(size, places_of(extents, scalars), {}) for size in self.workspaces),
+            tuple(
+                expression(size, placeholders_of(extents, scalars), {}) for size in self.workspaces
+            ),
         )
 
     def _statement(self, stmt: Any) -> None:

@@ -25,9 +25,14 @@ from compiler.passes.layout.channels_last import axes_of
 from compiler.passes.match import accesses
 from compiler.passes.match.axis_parts import Part, read_part, read_prefix
 from compiler.passes.match.axis_repeats import read_repeat
-from compiler.passes.match.rewriting import constant_of, rebind, rewrite_functions, unrounded
+from compiler.passes.match.rewriting import (
+    constant_of,
+    find_float32_source,
+    rebind,
+    rewrite_functions,
+)
 from compiler.passes.match.scores import scores_of, softmax_of
-from compiler.passes.match.widened_rows import BYTES, NARROW, read_widened
+from compiler.passes.match.widened_rows import BYTES, STORED_FLOATS, read_widened
 from compiler.tir.exprs import as_int, op_name
 
 OPAQUE = {"op_pattern": 8}
@@ -148,7 +153,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         operands themselves.
         """
         left, right = (self.visit_expr(arg) for arg in matmul.args)
-        plain = unrounded(self, left), unrounded(self, right)
+        plain = find_float32_source(self, left), find_float32_source(self, right)
         return (False, (left, right)) if None in plain else (True, plain)
 
     def _access(self, expr: Any, last: int, scaled: bool = True) -> Access:
@@ -243,7 +248,7 @@ def _suits(found: Attention) -> bool:
     if not all(isinstance(access.tensor.ty.shape, relax.ShapeExpr) for access in accesses):
         return False
     asked, *stored = (str(access.tensor.ty.dtype) for access in accesses)
-    if asked != "float32" or not {"float32", *NARROW, BYTES}.issuperset(stored):
+    if asked != "float32" or not {"float32", *STORED_FLOATS, BYTES}.issuperset(stored):
         return False
     rank = found.q.rank
     if rank < 3 or any(access.rank != rank for access in accesses):

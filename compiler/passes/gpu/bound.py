@@ -40,7 +40,7 @@ class CheckBound(ModulePass):
 
 
 def is_kernel(func: tvm.ir.BaseFunc) -> bool:
-    """Whether a function is a tensor program for the device: a PrimFunc without the mark of host
+    """True if a function is a tensor program for the device: a PrimFunc without the mark of host
     functions.
     """
     return isinstance(func, tirx.PrimFunc) and not (
@@ -49,7 +49,7 @@ def is_kernel(func: tvm.ir.BaseFunc) -> bool:
 
 
 def is_bound(func: tirx.PrimFunc) -> bool:
-    """Whether every store and every call with effects of `func` runs under both a block and a
+    """True if every store and every call with effects of `func` runs under both a block and a
     thread index.
     """
     return all(
@@ -77,7 +77,7 @@ def _effects(stmt: Any, tags: frozenset[str]) -> Iterator[frozenset[str]]:
             for part in (stmt.block.init, stmt.block.body):
                 yield from _effects(part, tags)
         case tirx.SeqStmt():
-            yield from _launching(list(stmt.seq), tags)
+            yield from _effects_of(list(stmt.seq), tags)
         case tirx.IfThenElse():
             for part in (stmt.then_case, stmt.else_case):
                 yield from _effects(part, tags)
@@ -88,7 +88,7 @@ def _effects(stmt: Any, tags: frozenset[str]) -> Iterator[frozenset[str]]:
             yield frozenset()
 
 
-def _launching(stmts: list[Any], tags: frozenset[str]) -> Iterator[frozenset[str]]:
+def _effects_of(stmts: list[Any], tags: frozenset[str]) -> Iterator[frozenset[str]]:
     for stmt in stmts:
         yield from _effects(stmt, tags)
 
@@ -98,6 +98,6 @@ def _kind(tag: str) -> frozenset[str]:
 
 
 def _stores(stmt: Any) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(stmt, (tirx.BufferStore, found.append))
-    return bool(found)
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(stmt, (tirx.BufferStore, stores.append))
+    return bool(stores)

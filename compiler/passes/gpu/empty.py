@@ -38,7 +38,7 @@ def _guarded(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _statement(stmt: Any) -> Any:
-    """What the host runs of a kernel, down to the loops that are bound to blocks."""
+    """The part of a kernel that the host runs, down to the loops that are bound to blocks."""
     match stmt:
         case tirx.For() if stmt.thread_binding is not None:
             return _unless_empty(stmt)
@@ -48,10 +48,10 @@ def _statement(stmt: Any) -> Any:
                 return stmt
             return tirx.SeqStmt(parts)
         case tirx.IfThenElse():
-            kept, other = _statement(stmt.then_case), _statement(stmt.else_case)
-            if kept.same_as(stmt.then_case) and (other is None or other.same_as(stmt.else_case)):
+            then, other = _statement(stmt.then_case), _statement(stmt.else_case)
+            if then.same_as(stmt.then_case) and (other is None or other.same_as(stmt.else_case)):
                 return stmt
-            return tirx.IfThenElse(stmt.condition, kept, other)
+            return tirx.IfThenElse(stmt.condition, then, other)
         case tirx.For():
             return _with_body(stmt, _statement(stmt.body))
         case s_tir.SBlockRealize() if not stmt.block.iter_vars and stmt.block.init is None:

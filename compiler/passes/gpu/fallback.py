@@ -135,8 +135,8 @@ def _emit_nest(stmt: Any, threads: int) -> None:
         return
     extents = [loop.extent for loop in loops]
     with _grid(product(extents), threads, dtype_of(loops[0].loop_var)) as index:
-        for loop, at in zip(loops, unfuse(index, extents), strict=True):
-            emit(tirx.Bind(loop.loop_var, loop.min + at))
+        for loop, offset in zip(loops, unfuse(index, extents), strict=True):
+            emit(tirx.Bind(loop.loop_var, loop.min + offset))
         emit(body)
 
 
@@ -148,7 +148,7 @@ def _independent(loop: tirx.For, dependent: set[int]) -> bool:
 
 
 def _drives_blocks(loop: tirx.For) -> bool:
-    """Whether the loop contains only blocks, whose axes say which iterations may run at once."""
+    """True if the loop contains only blocks, whose axes say which iterations may run at once."""
     body = loop.body
     while isinstance(body, tirx.For):
         body = body.body
@@ -157,10 +157,10 @@ def _drives_blocks(loop: tirx.For) -> bool:
 
 def _dependent_variables(stmt: Any) -> set[int]:
     """The loop variables that some block binds to an axis that is not data-parallel."""
-    found: set[int] = set()
+    variables: set[int] = set()
 
     def note(var: Any) -> None:
-        found.add(var.__chandle__())
+        variables.add(var.__chandle__())
 
     def visit(realize: Any) -> None:
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -168,7 +168,7 @@ def _dependent_variables(stmt: Any) -> set[int]:
                 tvm_ffi.structural_walk(value, (tvm.ir.Var, note))
 
     tvm_ffi.structural_walk(stmt, (s_tir.SBlockRealize, visit))
-    return found
+    return variables
 
 
 @contextmanager

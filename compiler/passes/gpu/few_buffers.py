@@ -55,7 +55,7 @@ class FewBuffers(ModulePass):
 
 def _wide(module: tvm.IRModule, most: int) -> set[Any]:
     """The variables whose programs are to stay apart."""
-    found: set[Any] = set()
+    wide: set[Any] = set()
     for func in module.functions.values():
         if isinstance(func, relax.Function):
             shared, reads = _read_often(func), dict[Any, set[Any]]()
@@ -67,10 +67,10 @@ def _wide(module: tvm.IRModule, most: int) -> set[Any]:
                     # What others read too may be a kernel of its own.
                     tensors |= reads.get(arg, {arg}) | ({arg} if arg in shared else set())
                 if len(tensors) + 1 > most:
-                    found.add(var)
+                    wide.add(var)
                 else:
                     reads[var] = tensors
-    return found
+    return wide
 
 
 def _is_fusable(func: Any) -> bool:
@@ -78,12 +78,12 @@ def _is_fusable(func: Any) -> bool:
 
 
 def _read_often(func: relax.Function) -> set[Any]:
-    """What more than one call reads."""
+    """The tensors that more than one call reads."""
     readers = Counter(
         arg
         for _, value in bindings_within(func.body)
         if isinstance(value, ir.Call)
-        for arg in {part for given in value.args for part in _parts(given)}
+        for arg in {part for operand in value.args for part in _parts(operand)}
     )
     return {arg for arg, count in readers.items() if count > 1}
 

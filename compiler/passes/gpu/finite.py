@@ -39,8 +39,8 @@ def _finite(func: tirx.PrimFunc) -> tirx.PrimFunc:
     tvm_ffi.structural_walk(func, (prim.FloatImm, constants.append))
     if not any(math.isinf(constant.value) for constant in constants):
         return func
-    made: tirx.PrimFunc = tvm_ffi.structural_map(func, ((prim.FloatImm, _limit),))
-    return made
+    finite: tirx.PrimFunc = tvm_ffi.structural_map(func, ((prim.FloatImm, _limit),))
+    return finite
 
 
 def _limit(constant: Any) -> Any:

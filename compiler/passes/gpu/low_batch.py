@@ -15,7 +15,7 @@ from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.framework.properties import Property
 from compiler.passes.gpu.one_row import OneRow
-from compiler.passes.gpu.schedule import applied, dlight_rules
+from compiler.passes.gpu.schedule import apply_rule, dlight_rules
 from compiler.passes.gpu.trial import refusal
 
 _REDUCE = 2
@@ -49,20 +49,20 @@ class SplitLowBatch(ModulePass):
         if rows is None or (func.attrs and "tirx.is_scheduled" in func.attrs):
             return func
         few = [
-            applied(dlight.gpu.LowBatchGEMV(bucket), self.target, func)
+            apply_rule(dlight.gpu.LowBatchGEMV(bucket), self.target, func)
             for _, bucket in self.buckets
         ]
         # The fewest rows of packed words have a kernel of ours.
-        few = [applied(OneRow(), self.target, func) or few[0], *few[1:]]
+        few = [apply_rule(OneRow(), self.target, func) or few[0], *few[1:]]
         # One kernel that TVM's rule refuses leaves the matmul to the other rules.
         if any(kernel is None for kernel in few):
             return func
-        products = (
-            applied(rule, stand_in, func)
+        schedules = (
+            apply_rule(rule, stand_in, func)
             for rule, stand_in in dlight_rules(self.target)
             if isinstance(rule, dlight.gpu.Matmul)
         )
-        splits = (self._branch(func, rows, few, many) for many in products if many is not None)
+        splits = (self._branch(func, rows, few, many) for many in schedules if many is not None)
         return next((split for split in splits if refusal(split, self.target) is None), func)
 
     def _branch(
@@ -86,11 +86,11 @@ def _rows(func: tirx.PrimFunc) -> Any:
     """The symbolic extent of the only reduction of `func`; None if there is not exactly one of
     each.
     """
-    found: list[Any] = []
+    extents: list[Any] = []
 
     def visit(block: Any) -> None:
         if any(int(axis.iter_type) == _REDUCE for axis in block.iter_vars):
-            found.append(
+            extents.append(
                 [
                     axis.dom.extent
                     for axis in block.iter_vars
@@ -99,4 +99,4 @@ def _rows(func: tirx.PrimFunc) -> Any:
             )
 
     tvm_ffi.structural_walk(func.body, (s_tir.SBlock, visit))
-    return found[0][0] if len(found) == 1 and len(found[0]) == 1 else None
+    return extents[0][0] if len(extents) == 1 and len(extents[0]) == 1 else None

@@ -40,16 +40,16 @@ def _narrowed(module: tvm.IRModule, entry: str) -> tvm.IRModule:
     main, names = module[entry], _Names(module)
     _check_interface(main)
     others = {
-        names(gvar): names.narrowed(func)
+        names(gvar): names.rewrite(func)
         for gvar, func in module.functions.items()
         if gvar.name_hint != entry
     }
     builder = relax.BlockBuilder(tvm.IRModule(others))
-    restored = _restored(builder, main, names.narrowed(main))
-    made = builder.get().functions.items()
+    restored = _restored(builder, main, names.rewrite(main))
+    items = builder.get().functions.items()
     functions = {
         gvar: narrow_kernel(func) if isinstance(func, tirx.PrimFunc) else func
-        for gvar, func in made
+        for gvar, func in items
     }
     functions[module.get_global_var(entry)] = restored
     result = tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
@@ -73,7 +73,7 @@ class _Names:
     def __call__(self, gvar: ir.GlobalVar) -> ir.GlobalVar:
         return self._fresh[gvar.name_hint]
 
-    def narrowed(self, func: ir.BaseFunc) -> ir.BaseFunc:
+    def rewrite(self, func: ir.BaseFunc) -> ir.BaseFunc:
         if isinstance(func, tirx.PrimFunc):
             return narrow_kernel(func)
         _check_constants(func)
@@ -136,9 +136,9 @@ def _restored(
     builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function
 ) -> relax.Function:
     """Wraps the body of `narrowed` in the parameters and results of `main`."""
-    given = [relax.Var(param.name, param.ty) for param in main.params]
+    params = [relax.Var(param.name, param.ty) for param in main.params]
     before, read = _Bindings(builder), {param.__chandle__() for param in _read(narrowed)}
-    for outer, inner in zip(given, narrowed.params, strict=True):
+    for outer, inner in zip(params, narrowed.params, strict=True):
         if inner.__chandle__() in read:
             before.bind(inner, before.low_words(outer) if _is_wide(outer.ty) else outer)
     after = _Bindings(builder)
@@ -153,7 +153,7 @@ def _restored(
     else:
         output = after.result(result, main.ret_ty)
     body = relax.SeqExpr([before.block, *narrowed.body.blocks, after.block], output)
-    return relax.Function(given, body, main.ret_ty, main.is_pure, main.attrs)
+    return relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)
 
 
 def _is_wide(ty: Any) -> bool:
@@ -200,12 +200,12 @@ class _Bindings:
 
 
 def _low(pairs: Any) -> Any:
-    return te.compute(pairs.shape[:-1], lambda *at: pairs(*at, 0), name="low_words")
+    return te.compute(pairs.shape[:-1], lambda *index: pairs(*index, 0), name="low_words")
 
 
 def _extended(values: Any) -> Any:
-    def word(*at: Any) -> Any:
-        value = values(*at[:-1])
-        return tirx.Select(at[-1] == 0, value, value >> tirx.IntImm(_NARROW, 31))
+    def word(*index: Any) -> Any:
+        value = values(*index[:-1])
+        return tirx.Select(index[-1] == 0, value, value >> tirx.IntImm(_NARROW, 31))
 
     return te.compute([*values.shape, tirx.IntImm(_WIDE, 2)], word, name="extended")

@@ -131,8 +131,8 @@ def _constant(node: Any) -> Any:
 
 def _binary(node: Any) -> Any:
     # Only these can leave the range of a narrower type; comparisons and minima cannot.
-    made = type(node)(node.a, node.b)
-    return _cut(made, str(node.ty)) if isinstance(node, _OVERFLOWING) else made
+    result = type(node)(node.a, node.b)
+    return _cut(result, str(node.ty)) if isinstance(node, _OVERFLOWING) else result
 
 
 def _cast(node: Any) -> Any:

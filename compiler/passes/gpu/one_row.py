@@ -26,14 +26,14 @@ class OneRow(ScheduleRule):  # type: ignore[misc]
         stages = normalize_prim_func(schedule)
         if stages is None or not stages[0].name.startswith(UNPACKING) or len(stages) < 2:
             return None
-        product = stages[1]
-        if not product.is_reduction() or any(stage.is_reduction() for stage in stages[2:]):
+        matmul = stages[1]
+        if not matmul.is_reduction() or any(stage.is_reduction() for stage in stages[2:]):
             return None
         schedule.compute_inline(stages[0].block_rv)
         behind = try_inline_contiguous_spatial(schedule, stages[1:])[1:]
         if len(behind) > 1 or not all(stage.is_injective() for stage in behind):
             return None
-        _, *fixed = schedule.get_loops(product.block_rv)
+        _, *fixed = schedule.get_loops(matmul.block_rv)
         extents = [schedule.get(loop).extent for loop in fixed]
         if len(fixed) != 2 or not all(isinstance(extent, tirx.IntImm) for extent in extents):
             return None
@@ -41,24 +41,24 @@ class OneRow(ScheduleRule):  # type: ignore[misc]
         if width % _COLUMNS or depth % _RUN:
             return None
         slices = max(count for count in range(1, _SLICES + 1) if depth // _RUN % count == 0)
-        _bind(schedule, product.block_rv, [each.block_rv for each in behind], slices)
+        _bind(schedule, matmul.block_rv, [each.block_rv for each in behind], slices)
         return schedule
 
 
-def _bind(schedule: Any, product: Any, behind: list[Any], slices: int) -> None:
+def _bind(schedule: Any, matmul: Any, behind: list[Any], slices: int) -> None:
     """Binds rows, columns and slices of the depth, and the stages `behind` the product."""
-    _, _, depth = schedule.get_loops(product)
+    _, _, depth = schedule.get_loops(matmul)
     _, piece, _ = schedule.split(depth, [None, slices, _RUN])
     parts = schedule.rfactor(piece, 0)
     schedule.set_scope(parts, 0, "shared")
-    rows, columns, _ = schedule.get_loops(product)
+    rows, columns, _ = schedule.get_loops(matmul)
     block, column = schedule.split(columns, [None, _COLUMNS])
     schedule.reorder(rows, block, column)
     schedule.bind(rows, "blockIdx.y")
     schedule.bind(block, "blockIdx.x")
     for stage in behind:
         schedule.reverse_compute_at(stage, column, preserve_unit_loops=True)
-        schedule.set_scope(product, 0, "local")
+        schedule.set_scope(matmul, 0, "local")
     # One thread of a column adds its parts up.
     _, one = schedule.split(schedule.add_unit_loop(column), [1, slices])
     schedule.bind(one, "threadIdx.x")

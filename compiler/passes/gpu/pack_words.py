@@ -1,4 +1,6 @@
-"""Keeps matrices of few bits as words of 32 bits, the only integers that WebGPU's shaders read."""
+"""Keeps block-wise quantized weights as words of 32 bits, the only integers that WebGPU's shaders
+read.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from compiler.ir.ops.quantized.block_matmul import Blocks
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.gpu.one_row import UNPACKING
 from compiler.passes.gpu.rows import flat_shape
-from compiler.passes.match.block_matmuls import read_nbits_call
+from compiler.passes.match.block_matmuls import read_blockwise_call
 from compiler.passes.match.rewriting import FUSABLE, rewrite_functions
 
 _WORD = 32
@@ -46,27 +48,27 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        found = read_nbits_call(self, call)
-        if found is None or not _has_words(found.table):
+        match = read_blockwise_call(self, call)
+        if match is None or not _has_words(match.table):
             return call
-        real = _real_of(found.table)
-        tensors = [self._constant(array) for array in _stored(found.table)]
-        if found.rounded is None:
+        real = _real_of(match.table)
+        tensors = [self._constant(array) for array in _stored(match.table)]
+        if match.quantized is None:
             return self.builder_.call_te(
-                _rows(found.table, real), found.given, *tensors, primfunc_name_hint="take"
+                _rows(match.table, real), match.data, *tensors, primfunc_name_hint="take"
             )
-        flat = self.builder_.emit(relax.op.reshape(found.given, flat_shape(found.given)))
-        product = self.builder_.call_te(
-            _product(found.table, real),
+        flat = self.builder_.emit(relax.op.reshape(match.data, flat_shape(match.data)))
+        matmul = self.builder_.call_te(
+            _matmul(match.table, real),
             flat,
             *tensors,
             primfunc_name_hint="words_product",
             primfunc_attrs=FUSABLE,
         )
-        return relax.op.reshape(self.builder_.emit(product), call.ty.shape)
+        return relax.op.reshape(self.builder_.emit(matmul), call.ty.shape)
 
     def _constant(self, array: np.ndarray[Any, Any]) -> Any:
-        """One constant for all places that read the same numbers, such as a tied table."""
+        """One constant for all that read the same numbers, such as a tied table."""
         key = (array.shape, str(array.dtype), hashlib.sha256(array.tobytes()).digest())
         if key not in self._constants:
             self._constants[key] = relax.const(array)
@@ -86,22 +88,22 @@ def _stored(table: Blocks) -> list[np.ndarray[Any, Any]]:
 
 
 def _real_of(table: Blocks) -> Callable[..., Any]:
-    """What makes the float32 at [column, k], of the tensors and these."""
+    """The function that computes the float32 at [column, k], of the tensors and these."""
     each, bits = _WORD // table.bits, table.bits
     mask, half = tirx.const((1 << bits) - 1, "uint32"), tirx.const(1 << (bits - 1), "float32")
 
     def real(tensors: tuple[te.Tensor, ...], column: Any, k: Any) -> Any:
         words, scales, *zeros = tensors
-        block, place = tirx.floordiv(k, table.block), tirx.floormod(k, table.block)
+        block, within = tirx.floordiv(k, table.block), tirx.floormod(k, table.block)
         shift = (tirx.floormod(k, each) * bits).astype("uint32")
-        number = (words(column, block, tirx.floordiv(place, each)) >> shift) & mask
+        number = (words(column, block, tirx.floordiv(within, each)) >> shift) & mask
         zero = zeros[0](column, block) if zeros else half
         return (number.astype("float32") - zero) * scales(column, block)
 
     return real
 
 
-def _product(table: Blocks, real: Callable[..., Any]) -> Callable[..., te.Tensor]:
+def _matmul(table: Blocks, real: Callable[..., Any]) -> Callable[..., te.Tensor]:
     """A program of [rows, depth] and the tensors: the product with the matrix's transpose."""
     columns, depth = len(table.numbers), table.depth
 
@@ -124,7 +126,7 @@ def _rows(table: Blocks, real: Callable[..., Any]) -> Callable[..., te.Tensor]:
     def compute(index: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
         return te.compute(
             (*index.shape, table.depth),
-            lambda *at: real(tensors, wrap(index(*at[:-1]), columns), at[-1]),
+            lambda *position: real(tensors, wrap(index(*position[:-1]), columns), position[-1]),
             name="take",
         )
 

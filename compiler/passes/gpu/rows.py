@@ -57,10 +57,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _flat(self, call: Any) -> Any:
         if op_name(call) == "relax.matmul":
-            return self._product(call)
+            return self._matmul(call)
         return self._elementwise(call) if op_name(call) in _ELEMENTWISE else None
 
-    def _product(self, call: Any) -> Any:
+    def _matmul(self, call: Any) -> Any:
         left, right = call.args[0], constant_of(self, call.args[1])
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return None
@@ -68,20 +68,20 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         # Two axes are rows and depth already.
         if call.ty.ndim == 2:
             return self.builder_.call_te(
-                _product,
+                _matmul,
                 rows,
                 self._transpose(right),
                 primfunc_name_hint="product",
                 primfunc_attrs=FUSABLE,
             )
-        product = self.builder_.call_te(
-            _product,
+        matmul = self.builder_.call_te(
+            _matmul,
             rows,
             self._transpose(right),
             primfunc_name_hint="product",
             primfunc_attrs=FUSABLE,
         )
-        return self.builder_.emit(product)
+        return self.builder_.emit(matmul)
 
     def _twin(self, value: Any) -> Any:
         """The flat form of `value`, if `value` is a reshape of it."""
@@ -149,7 +149,7 @@ def flat_shape(value: Any) -> Any:
     return relax.ShapeExpr([reduce(mul, lead), depth])
 
 
-def _product(left: Any, right: Any) -> Any:
+def _matmul(left: Any, right: Any) -> Any:
     k = te.reduce_axis((0, right.shape[1]), name="k")
     return te.compute(
         (left.shape[0], right.shape[0]),

@@ -86,7 +86,7 @@ class ScheduleOnGrid(ModulePass):
         if is_bound(func):
             yield "Given", lambda func: func
         for rule, target in dlight_rules(self.target):
-            yield type(rule).__name__, partial(applied, rule, target)
+            yield type(rule).__name__, partial(apply_rule, rule, target)
         yield "Nests", lambda func: bind_nests(func, threads_of(self.target))
         yield "OneThread", bind_one_thread
 
@@ -115,14 +115,14 @@ def threads_of(target: tvm.target.Target) -> int:
     return min(256, int(target.attrs["max_num_threads"]))
 
 
-def applied(
+def apply_rule(
     rule: dlight.ScheduleRule, target: tvm.target.Target, func: tirx.PrimFunc
 ) -> tirx.PrimFunc | None:
     """Schedules `func` by the rule; None if the rule is for other kernels, or fails on this one."""
     try:
         with target:
-            made = rule.apply(func, target, False)
+            result = rule.apply(func, target, False)
     except _RULE_ERRORS:
         return None
-    schedule = made[0] if isinstance(made, list) else made
+    schedule = result[0] if isinstance(result, list) else result
     return None if schedule is None else schedule.mod["main"].with_attr(dict(func.attrs))

@@ -1,4 +1,4 @@
-"""Turns matrices of few bits into float32 for targets without kernels for them."""
+"""Turns block-wise quantized weights into float32 for targets without kernels for them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +9,14 @@ from tvm import relax, te
 from compiler.ir.graph.indices import wrap
 from compiler.ir.ops.quantized.block_matmul import reals
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.block_matmuls import read_nbits_call
+from compiler.passes.match.block_matmuls import read_blockwise_call
 from compiler.passes.match.rewriting import rewrite_functions
 
 
 @dataclass(frozen=True)
 class UnpackNBits(ModulePass):
-    """Rewrites matmuls by matrices of few bits into `matmul(x, constant [K, N])`, and reads of
-    their rows into those of constants.
+    """Rewrites matmuls by block-wise quantized weights into `matmul(x, constant [K, N])`, and reads
+    of their rows into those of constants.
     """
 
     name = "unpack_nbits"
@@ -31,14 +31,14 @@ class UnpackNBits(ModulePass):
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        found = read_nbits_call(self, call)
-        if found is None:
+        match = read_blockwise_call(self, call)
+        if match is None:
             return call
-        table = reals(found.table)
-        if found.rounded is not None:
-            return relax.op.matmul(found.given, relax.const(table.T.copy()))
+        table = reals(match.table)
+        if match.quantized is not None:
+            return relax.op.matmul(match.data, relax.const(table.T.copy()))
         return self.builder_.call_te(
-            _rows, relax.const(table), found.given, primfunc_name_hint="take"
+            _rows, relax.const(table), match.data, primfunc_name_hint="take"
         )
 
 
@@ -46,6 +46,6 @@ def _rows(table: Any, index: Any) -> Any:
     """Rows of a table, at negative indices from its end."""
     return te.compute(
         (*index.shape, table.shape[1]),
-        lambda *at: table(wrap(index(*at[:-1]), table.shape[0]), at[-1]),
+        lambda *position: table(wrap(index(*position[:-1]), table.shape[0]), position[-1]),
         name="take",
     )

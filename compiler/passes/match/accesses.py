@@ -19,41 +19,43 @@ from compiler.passes.match.axis_repeats import Repeat
 
 def through_permutation(access: Access, source: Any, axes: Sequence[int]) -> Access:
     """Follows `permute_dims(source, axes)`."""
-    places = dict(zip(axes, access.places, strict=True))
-    return replace(access, tensor=source, places=tuple(places[axis] for axis in range(len(axes))))
+    positions = dict(zip(axes, access.places, strict=True))
+    return replace(
+        access, tensor=source, places=tuple(positions[axis] for axis in range(len(axes)))
+    )
 
 
 def through_part(access: Access, source: Any, part: Part) -> Access:
     """Follows a slice of `source`."""
-    places = list(access.places)
-    place = places[part.axis]
-    places[part.axis] = replace(
-        place,
-        first=place.first + part.first,
-        count=part.count if place.count is None else place.count,
+    positions = list(access.places)
+    position = positions[part.axis]
+    positions[part.axis] = replace(
+        position,
+        first=position.first + part.first,
+        count=part.count if position.count is None else position.count,
     )
-    return replace(access, tensor=source, places=tuple(places))
+    return replace(access, tensor=source, places=tuple(positions))
 
 
 def through_prefix(access: Access, source: Any, axis: int, count: Any) -> Access | None:
-    """Follows the first places of one axis of `source`, of which only a run knows how many; None if
-    the access has a part of them.
+    """Follows the first positions of one axis of `source`, of which only a run knows how many; None
+    if the access has a part of them.
     """
-    places = list(access.places)
-    if places[axis].count is not None or places[axis].at is None:
+    positions = list(access.places)
+    if positions[axis].count is not None or positions[axis].at is None:
         return None
-    places[axis] = replace(places[axis], count=count)
-    return replace(access, tensor=source, places=tuple(places))
+    positions[axis] = replace(positions[axis], count=count)
+    return replace(access, tensor=source, places=tuple(positions))
 
 
 def through_repeat(access: Access, source: Any, repeat: Repeat) -> Access | None:
     """Follows a repeat of one axis of `source`; None if the access has a part of that axis."""
-    places = list(access.places)
-    place = places[repeat.axis]
-    if place.at is None or place != Place(place.at) or repeat.axis == len(places) - 1:
+    positions = list(access.places)
+    position = positions[repeat.axis]
+    if position.at is None or position != Place(position.at) or repeat.axis == len(positions) - 1:
         return None
-    places[repeat.axis : repeat.axis + 1] = [replace(place, times=repeat.times), Place(None)]
-    return replace(access, tensor=source, places=tuple(places))
+    positions[repeat.axis : repeat.axis + 1] = [replace(position, times=repeat.times), Place(None)]
+    return replace(access, tensor=source, places=tuple(positions))
 
 
 def through_reshape(access: Access, source: Any) -> Access | None:
@@ -62,21 +64,21 @@ def through_reshape(access: Access, source: Any) -> Access | None:
     if not all(isinstance(shape, relax.ShapeExpr) for shape in shapes):
         return None
     left = list(zip(access.places, access.tensor.ty.shape.values, strict=True))
-    places = []
+    positions = []
     for extent in source.ty.shape.values:
         # Extents of 1 on either side are skipped or added until the others line up.
         while left and _is_added(*left[0]) and not tvm_ffi.structural_equal(extent, left[0][1]):
             left.pop(0)
         if left and tvm_ffi.structural_equal(extent, left[0][1]):
-            places.append(left.pop(0)[0])
+            positions.append(left.pop(0)[0])
         elif getattr(extent, "value", None) == 1:
-            places.append(Place(None))
+            positions.append(Place(None))
         else:
             return None
     lost = any(not _is_added(*each) for each in left)
-    return None if lost else replace(access, tensor=source, places=tuple(places))
+    return None if lost else replace(access, tensor=source, places=tuple(positions))
 
 
-def _is_added(place: Place, extent: Any) -> bool:
-    """Whether the axis has extent 1 and no axis of the view belongs to it."""
-    return place.at is None and getattr(extent, "value", None) == 1
+def _is_added(position: Place, extent: Any) -> bool:
+    """True if the axis has extent 1 and no axis of the view belongs to it."""
+    return position.at is None and getattr(extent, "value", None) == 1

@@ -15,7 +15,7 @@ from compiler.tir.stages import read_copy
 
 @dataclass(frozen=True)
 class Part:
-    """`count` places along `axis` from `first` on, all within the axis."""
+    """`count` positions along `axis` from `first` on, all within the axis."""
 
     axis: int
     first: int
@@ -59,12 +59,12 @@ def read_part(module: tvm.IRModule, call: Any) -> tuple[Any, Part] | None:
 
 
 def read_prefix(call: Any) -> tuple[Any, int, Any] | None:
-    """The tensor, the axis and the number of places of a slice that begins at 0 and that its writer
-    knows to lie within the axis; None for any other call.
+    """The tensor, the axis and the number of positions of a slice that begins at 0 and that its
+    writer knows to lie within the axis; None for any other call.
     """
     if op_name(call) != "relax.strided_slice" or not call.attrs.assume_inbound:
         return None
-    if len(call.args) != 4 or any(len(given.fields) != 1 for given in call.args[1:]):
+    if len(call.args) != 4 or any(len(operand.fields) != 1 for operand in call.args[1:]):
         return None
     (axis,), (first,) = map(_integers, call.args[1:3])
     if axis is None or first != 0 or not isinstance(call.ty.shape, relax.ShapeExpr):

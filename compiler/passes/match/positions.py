@@ -1,7 +1,7 @@
-"""Which places of its operands the places along an axis of an operator's result are computed from.
+"""The positions of its operands that an operator computes each position of its result from.
 
-An operator computes places by themselves if place i of its result needs place i of some operands,
-along one axis of each, and the other operands as a whole.
+An operator computes positions by themselves if position i of its result needs position i of some
+operands, along one axis of each, and all of the other operands.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from compiler.passes.match.operator_kinds import ELEMENTWISE, REDUCTIONS
 from compiler.tir.exprs import as_int, op_name
 
 Axes = list[int | None]
-"""For each operand the axis whose places are those of the result, None where it is read whole."""
+"""For each operand the axis whose positions are those of the result, None where all is read."""
 
 
 def operands_of(call: Any) -> list[Any]:
@@ -27,8 +27,8 @@ def operands_of(call: Any) -> list[Any]:
 
 
 def operand_axes(call: Any, axis: int) -> Axes | None:
-    """By operand, in the order of `operands_of`, where the places along an axis of the result come
-    from; None if the operator does not compute them by themselves, or is not known to.
+    """By operand, in the order of `operands_of`, the axis that the positions along an axis of the
+    result come from; None if the operator does not compute them by themselves, or is not known to.
     """
     name = op_name(call)
     if name in ELEMENTWISE:
@@ -39,9 +39,9 @@ def operand_axes(call: Any, axis: int) -> Axes | None:
     return None if rule is None else rule(call, axis)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two extents are known to be equal."""
-    return bool(tvm.sym.Analyzer().can_prove_equal(one, other))
+def same(lhs: Any, rhs: Any) -> bool:
+    """True if two extents are known to be equal."""
+    return bool(tvm.sym.Analyzer().can_prove_equal(lhs, rhs))
 
 
 def extents(value: Any) -> list[Any] | None:
@@ -51,22 +51,22 @@ def extents(value: Any) -> list[Any] | None:
 
 
 def _elementwise(call: Any, axis: int) -> Axes | None:
-    whole = extents(call)
-    found: Axes = []
+    result = extents(call)
+    axes: Axes = []
     for operand in call.args:
         if not isinstance(operand.ty, relax.TensorType):
             return None
         own = extents(operand)
-        if own is None or whole is None:
+        if own is None or result is None:
             return None
-        at = axis - (len(whole) - len(own))
-        if at < 0 or as_int(own[at]) == 1:
-            found.append(None)
-        elif same(own[at], whole[axis]):
-            found.append(at)
+        own_axis = axis - (len(result) - len(own))
+        if own_axis < 0 or as_int(own[own_axis]) == 1:
+            axes.append(None)
+        elif same(own[own_axis], result[axis]):
+            axes.append(own_axis)
         else:
             return None
-    return found
+    return axes
 
 
 def _reduction(call: Any, axis: int) -> Axes | None:
@@ -74,11 +74,11 @@ def _reduction(call: Any, axis: int) -> Axes | None:
         return None
     rank = call.args[0].ty.ndim
     gone = {int(one) % rank for one in call.attrs.axis}
-    at = axis if call.attrs.keepdims else [i for i in range(rank) if i not in gone][axis]
-    return None if at in gone else [at]
+    own_axis = axis if call.attrs.keepdims else [i for i in range(rank) if i not in gone][axis]
+    return None if own_axis in gone else [own_axis]
 
 
-def _product(call: Any, axis: int) -> Axes | None:
+def _matmul(call: Any, axis: int) -> Axes | None:
     """Rows of a matmul are those of its left side."""
     left, right = call.args
     rows = left.ty.ndim - 2
@@ -109,9 +109,9 @@ def _reshaped(call: Any, axis: int) -> Axes | None:
     if before is None or after is None:
         return None
     ahead = _count(after[:axis])
-    for at, extent in enumerate(before):
-        if same(extent, after[axis]) and same(_count(before[:at]), ahead):
-            return [at, None] if len(call.args) == 2 else [at]
+    for own_axis, extent in enumerate(before):
+        if same(extent, after[axis]) and same(_count(before[:own_axis]), ahead):
+            return [own_axis, None] if len(call.args) == 2 else [own_axis]
     return None
 
 
@@ -137,7 +137,7 @@ def _joined(call: Any, axis: int) -> Axes | None:
 
 
 _RULES: dict[str, Callable[[Any, int], Axes | None]] = {
-    "relax.matmul": _product,
+    "relax.matmul": _matmul,
     "relax.nn.softmax": _along_another,
     "relax.nn.log_softmax": _along_another,
     "relax.nn.layer_norm": _norm,

@@ -14,10 +14,8 @@ of the block.
 """
 
 
-def reordered(module: tvm.IRModule, order: Order) -> tvm.IRModule:
-    """The module with every dataflow block in that order; the same module if nothing has to
-    move.
-    """
+def reorder_bindings(module: tvm.IRModule, order: Order) -> tvm.IRModule:
+    """Put every dataflow block in that order; the same module if nothing has to move."""
     functions = {
         gvar: _function(func, order) if isinstance(func, relax.Function) else func
         for gvar, func in module.functions.items()

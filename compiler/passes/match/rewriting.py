@@ -1,4 +1,4 @@
-"""What the rewriters of Relax graphs share: they look up constants and replace functions."""
+"""Constants that rewriters of Relax graphs look up, and functions that they replace."""
 
 from collections import Counter
 from typing import Any
@@ -28,23 +28,23 @@ def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
     """
     for gvar, func in module.functions.items():
         if isinstance(func, relax.Function):
-            made = with_reads_visible(rewriter.visit_expr(func))
-            rewriter.builder_.update_func(gvar, made)
+            function = with_reads_visible(rewriter.visit_expr(func))
+            rewriter.builder_.update_func(gvar, function)
     return rewriter.builder_.get()
 
 
 def reads_of(module: tvm.IRModule) -> Counter[Any]:
     """How many calls and tuples of the Relax functions read each variable, one by one."""
-    found: Counter[Any] = Counter()
+    reads: Counter[Any] = Counter()
 
     def count(expr: Any) -> None:
-        given = getattr(expr, "args", None) or getattr(expr, "fields", None) or ()
-        found.update(arg for arg in given if isinstance(arg, relax.Var))
+        operands = getattr(expr, "args", None) or getattr(expr, "fields", None) or ()
+        reads.update(arg for arg in operands if isinstance(arg, relax.Var))
 
     for function in module.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, count)
-    return found
+    return reads
 
 
 def rebind(rewriter: Any, var: Any, value: Any) -> None:
@@ -63,31 +63,31 @@ def constant_of(rewriter: Any, expr: Any) -> Any:
     return expr if isinstance(expr, tvm.ir.GenericConst) and hasattr(expr.value, "numpy") else None
 
 
-def unrounded(rewriter: Any, expr: Any) -> Any:
-    """What `expr` is rounded to bfloat16 from, as `RoundOperands` writes that, in its shape; None
-    for what is not rounded.
+def find_float32_source(rewriter: Any, expr: Any) -> Any:
+    """The float32 value that `expr` is rounded to bfloat16 from, as `RoundOperands` writes that, in
+    the shape of `expr`; None for what is not rounded.
     """
     bound: Any = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
     if isinstance(bound, relax.Var):
-        return unrounded(rewriter, bound)
+        return find_float32_source(rewriter, bound)
     if op_name(bound) in MOVING:
-        below = unrounded(rewriter, bound.args[0])
+        below = find_float32_source(rewriter, bound.args[0])
         if below is None:
             return None
         moved = relax.Call(bound.op, [below, *bound.args[1:]], bound.attrs, bound.ty_args)
         return rewriter.builder_.emit(moved)
     if op_name(bound) != "relax.astype" or str(bound.ty.dtype) != "float32":
         return None
-    narrow: Any = bound.args[0]
-    narrow = rewriter.lookup_binding(narrow) if isinstance(narrow, relax.Var) else narrow
-    if op_name(narrow) != "relax.astype" or str(narrow.ty.dtype) != "bfloat16":
+    bfloats: Any = bound.args[0]
+    bfloats = rewriter.lookup_binding(bfloats) if isinstance(bfloats, relax.Var) else bfloats
+    if op_name(bfloats) != "relax.astype" or str(bfloats.ty.dtype) != "bfloat16":
         return None
-    wide = narrow.args[0]
+    wide = bfloats.args[0]
     return wide if str(wide.ty.dtype) == "float32" else None
 
 
 def is_weight(expr: Any) -> bool:
-    """Whether `expr` is a constant float32 matrix that is not empty."""
+    """True if `expr` is a constant float32 matrix that is not empty."""
     return (
         expr is not None
         and str(expr.ty.dtype) == "float32"

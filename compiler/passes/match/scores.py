@@ -24,8 +24,8 @@ def softmax_of(module: tvm.IRModule, bound: Bound, expr: Any) -> tuple[Any, bool
     safe = op_name(call) == "relax.where"
     if safe:
         expr = call.args[2]
-        whole = _same_shape(call.ty, expr.ty) and _is_zero(call.args[1])
-        if not whole or not _are_nan(module, bound, call.args[0], expr):
+        filled = _same_shape(call.ty, expr.ty) and _is_zero(call.args[1])
+        if not filled or not _are_nan(module, bound, call.args[0], expr):
             return None
         call = bound(expr)
     if op_name(call) != "relax.nn.softmax":
@@ -34,7 +34,7 @@ def softmax_of(module: tvm.IRModule, bound: Bound, expr: Any) -> tuple[Any, bool
 
 
 def _is_zero(expr: Any) -> bool:
-    """Whether `expr` is a constant of one element, 0 and not -0."""
+    """True if `expr` is a constant of one element, 0 and not -0."""
     if not isinstance(expr, tvm.ir.GenericConst) or not hasattr(expr.value, "numpy"):
         return False
     value = expr.value.numpy()
@@ -42,7 +42,7 @@ def _is_zero(expr: Any) -> bool:
 
 
 def _are_nan(module: tvm.IRModule, bound: Bound, expr: Any, weights: Any) -> bool:
-    """Whether `expr` says which of the weights are NaN, as an operator or as the program that the
+    """True if `expr` says which of the weights are NaN, as an operator or as the program that the
     importers write for it.
     """
     call = bound(expr)
@@ -57,7 +57,7 @@ def _are_nan(module: tvm.IRModule, bound: Bound, expr: Any, weights: Any) -> boo
 
 
 def _is_nan_test(func: Any) -> bool:
-    """Whether a program says of each element of its input whether it is NaN."""
+    """True if a program says of each element of its input whether it is NaN."""
     program = read_program(func) if isinstance(func, tirx.PrimFunc) else None
     if program is None or len(program.stages) != 1:
         return False
@@ -97,7 +97,7 @@ def scores_of(bound: Bound, expr: Any, ty: Any, changes: list[Change]) -> Any:
 
 
 def _leads_to_matmul(bound: Bound, expr: Any, ty: Any, known: dict[Any, bool]) -> bool:
-    """Whether `expr` is a matmul after changes, all of type `ty`; `known` keeps the answers.
+    """True if `expr` is a matmul after changes, all of type `ty`; `known` keeps the answers.
 
     Without it operands that are read twice would be searched twice, and theirs four times.
     """
@@ -112,12 +112,12 @@ def _leads_to_matmul(bound: Bound, expr: Any, ty: Any, known: dict[Any, bool]) -
     return known[expr]
 
 
-def _same_shape(one: Any, other: Any) -> bool:
-    left, right = getattr(one, "shape", None), getattr(other, "shape", None)
+def _same_shape(lhs: Any, rhs: Any) -> bool:
+    left, right = getattr(lhs, "shape", None), getattr(rhs, "shape", None)
     if (
         not isinstance(left, relax.ShapeExpr)
         or not isinstance(right, relax.ShapeExpr)
-        or one.ndim != other.ndim
+        or lhs.ndim != rhs.ndim
     ):
         return False
     return all(map(tvm.sym.Analyzer().can_prove_equal, left.values, right.values))

@@ -1,4 +1,4 @@
-"""Recognises the program that reads rows of a cache, stored in fewer bits, as float32."""
+"""Recognises the program that reads a KV cache, stored in fewer bits, as float32."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from compiler.tir import byte_rows
 from compiler.tir.exprs import as_int, dtype_of, load, loads, op_name
 from compiler.tir.stages import Stage, read_program
 
-NARROW = ("float16", "bfloat16")
-"""What numbers of rows may be cast to."""
+STORED_FLOATS = ("float16", "bfloat16")
+"""The dtypes that numbers of rows may be cast to."""
 
 BYTES = "int8"
 """What rows with a scale are made of."""
@@ -42,12 +42,12 @@ def read_widened(module: tvm.IRModule, call: Any) -> Any:
 
 
 def _is_cast(stage: Stage) -> bool:
-    """Whether the stage gives each element of a tensor as float32."""
+    """True if the stage gives each element of a tensor as float32."""
     cast = stage.value
     if not isinstance(cast, prim.Cast) or dtype_of(cast) != "float32":
         return False
     read = cast.value
-    if not isinstance(read, tvm.ir.TensorLoad) or dtype_of(read) not in NARROW:
+    if not isinstance(read, tvm.ir.TensorLoad) or dtype_of(read) not in STORED_FLOATS:
         return False
     return len(read.indices) == len(stage.axes) and all(
         index.same_as(axis.var) for index, axis in zip(read.indices, stage.axes, strict=True)
@@ -55,15 +55,17 @@ def _is_cast(stage: Stage) -> bool:
 
 
 def _is_scaled(stage: Stage) -> bool:
-    """Whether the stage gives the numbers of all rows of bytes."""
+    """True if the stage gives the numbers of all rows of bytes."""
     reads, variables = loads(stage.value), [axis.var for axis in stage.axes]
     if not reads or dtype_of(reads[0]) != BYTES:
         return False
-    held = reads[0].source
-    if len(held.shape) != len(variables) or as_int(held.shape[-1]) is None:
+    stored = reads[0].source
+    if len(stored.shape) != len(variables) or as_int(stored.shape[-1]) is None:
         return False
-    size = byte_rows.size_of(held.shape)
+    size = byte_rows.size_of(stored.shape)
     if as_int(stage.axes[-1].extent) != size:
         return False
-    wanted = byte_rows.real(lambda at: load(held, [*variables[:-1], at]), variables[-1], size)
+    wanted = byte_rows.real(
+        lambda column: load(stored, [*variables[:-1], column]), variables[-1], size
+    )
     return bool(tvm_ffi.structural_equal(stage.value, wanted))

@@ -19,19 +19,19 @@ WIDEST = 256
 
 
 @dataclass(frozen=True)
-class Product:
-    """A matmul of an attention: the variable of its other one, and why both are better left as they
-    are, None where they are not.
+class AttentionMatmul:
+    """A matmul of an attention: the variable of the attention's other matmul, and why both are
+    better left as they are, None where they are not.
     """
 
-    other: Any
+    partner: Any
     objection: str | None
 
 
-def products_of_attentions(module: tvm.IRModule, unit: VectorUnit) -> Mapping[Any, Product]:
+def find_attention_matmuls(module: tvm.IRModule, unit: VectorUnit) -> Mapping[Any, AttentionMatmul]:
     """Both matmuls of every softmax(q @ k, changed elementwise) @ v, by variable."""
     return {
-        one: Product(other, why)
+        one: AttentionMatmul(other, why)
         for function in module.functions.values()
         if isinstance(function, relax.Function)
         for block in function.body.blocks

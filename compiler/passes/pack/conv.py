@@ -145,7 +145,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 primfunc_name_hint="single_conv",
                 primfunc_attrs=FUSABLE,
             )
-        # Integer weights come from a quantised model. Their sums are exact in float32, which
+        # Integer weights come from a quantized model. Their sums are exact in float32, which
         # Winograd's transforms are not.
         sizes = data.ty.shape.values[0], *window.size(*data.ty.shape.values[1:3])
         if suits_winograd(
@@ -238,13 +238,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _is_gate(gate: Any, image: Any) -> bool:
-    """Whether `gate` has a factor for each channel of each of the images."""
+    """True if `gate` has a factor for each channel of each of the images."""
     shapes = [side.ty.shape for side in (gate, image)]
     if not all(isinstance(shape, relax.ShapeExpr) and len(shape.values) == 4 for shape in shapes):
         return False
-    (number, *ones, factors), (images, *places, channels) = (shape.values for shape in shapes)
+    (number, *ones, factors), (images, *spatial, channels) = (shape.values for shape in shapes)
     equal = sym.Analyzer().can_prove_equal
-    spread = [as_int(extent) for extent in ones] == [1, 1] != [as_int(each) for each in places]
+    spread = [as_int(extent) for extent in ones] == [1, 1] != [as_int(each) for each in spatial]
     return spread and equal(number, images) and equal(factors, channels)
 
 
@@ -256,8 +256,9 @@ def suits_winograd(
     channels: int,
     window: Window,
 ) -> bool:
-    """Whether Winograd pays: it reads 4 times the weights for a quarter of the multiplications,
-    a loss where tiles are few and channels many. sizes: images, height and width of the result.
+    """True if Winograd is profitable: it reads 4 times the weights for a quarter of the
+    multiplications, a loss where tiles are few and channels many. sizes: images, height and width
+    of the result.
     """
     plain = window.kernel == (3, 3) and window.strides == (1, 1) == window.dilation
     few = min(channels, columns)
@@ -283,7 +284,7 @@ def _favoured(extent: Any, ranges: Ranges) -> int | None:
 
 
 def takes_conv(call: Any, image: str, kernel: str) -> bool:
-    """Whether a convolution is all float32, in these layouts."""
+    """True if a convolution is all float32, in these layouts."""
     data, weight = call.args
     attrs = call.attrs
     return (

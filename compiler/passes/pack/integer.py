@@ -1,7 +1,7 @@
-"""Packs the weights of quantised matmuls and convolutions for the processor's 8-bit and 16-bit
+"""Packs the weights of quantized matmuls and convolutions for the processor's 8-bit and 16-bit
 dot-product instructions.
 
-The importers write quantised operators in float32, on values that are integers.
+The importers write quantized operators in float32, on values that are integers.
 """
 
 from collections.abc import Sequence
@@ -61,9 +61,9 @@ class PackInteger(ModulePass):
         """Rewrites every Relax function if the processor has an instruction for such sums."""
         if not self.unit.integer_products:
             return module
-        made = rewrite_functions(_Rewriter(module, self.unit), module)
+        rewritten = rewrite_functions(_Rewriter(module, self.unit), module)
         # Fusion would keep the floats that nobody reads any more.
-        return relax.transform.DeadCodeElimination()(made)
+        return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @relax.expr_functor.mutator
@@ -72,7 +72,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.width = 2 * unit.lanes(32)
         self.products = unit.integer_products
-        self.scalar = any(product.scalar for product in self.products)
+        self.scalar = any(instruction.scalar for instruction in self.products)
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -82,8 +82,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
         left, right = call.args[0], constant_of(self, call.args[1])
-        made = None if right is None else self._from_bytes(left)
-        if right is None or made is None:
+        source = None if right is None else self._from_bytes(left)
+        if right is None or source is None:
             return call
         weight = right.value.numpy()
         if (
@@ -94,42 +94,46 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         # 8-bit instructions take a left side of one zero point, by which it is shifted to fit.
         usable = [
-            product for product in self.products if product.left == "int16" or _one_zero(made)
+            instruction
+            for instruction in self.products
+            if instruction.left == "int16" or _one_zero(source)
         ]
-        product = next((product for product in usable if _holds(product.right, weight)), None)
-        if product is None:
+        instruction = next(
+            (instruction for instruction in usable if _holds(instruction.right, weight)), None
+        )
+        if instruction is None:
             return call
         if name == "relax.matmul":
             return (
-                self._matmul(left, weight, product)
+                self._matmul(left, weight, instruction)
                 if is_weight(right) and left.ty.ndim >= 2
                 else call
             )
         if not takes_conv(call, *LAYOUTS[name]):
             return call
         if call.attrs.groups != 1:
-            return self._depthwise(call, weight, product)
-        return self._conv(call, weight, product)
+            return self._depthwise(call, weight, instruction)
+        return self._conv(call, weight, instruction)
 
-    def _matmul(self, left: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+    def _matmul(self, left: Any, weight: np.ndarray, instruction: IntegerProduct) -> Any:
         stored = self._stored(left)
-        given, zero = (left, None) if stored is None else stored
-        neighbours = zero is not None or product.scalar
+        data, zero = (left, None) if stored is None else stored
+        neighbours = zero is not None or instruction.scalar
         return self.builder_.call_te(
-            lambda x, packed: integer_matmul(Left(x, zero), packed, weight.shape[1], product),
-            given,
-            relax.const(pack_integers([weight], self.width, product, neighbours)),
+            lambda x, packed: integer_matmul(Left(x, zero), packed, weight.shape[1], instruction),
+            data,
+            relax.const(pack_integers([weight], self.width, instruction, neighbours)),
             primfunc_name_hint="integer_matmul",
             primfunc_attrs=FUSABLE,
         )
 
-    def _conv(self, call: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+    def _conv(self, call: Any, weight: np.ndarray, instruction: IntegerProduct) -> Any:
         """The convolution in integers, itself where its window has few channels of floats."""
         window, stored = Window.of(call.attrs, weight.shape[1:3]), self._stored(call.args[0])
-        if stored is None and weight.shape[3] < LEAST_CHANNELS and not product.scalar:
+        if stored is None and weight.shape[3] < LEAST_CHANNELS and not instruction.scalar:
             return call
         data, zero = (call.args[0], None) if stored is None else stored
-        neighbours = zero is not None or product.scalar
+        neighbours = zero is not None or instruction.scalar
         if any(window.pads):
             top, left, bottom, right = window.pads
             widths = [0, 0, top, bottom, left, right, 0, 0]
@@ -143,29 +147,29 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         inner = Window(window.kernel, window.strides, window.dilation, (0, 0, 0, 0))
         compute = integer_conv_of_rows if in_rows else integer_conv
         return self.builder_.call_te(
-            lambda x, packed: compute(Left(x, zero), packed, weight.shape[0], inner, product),
+            lambda x, packed: compute(Left(x, zero), packed, weight.shape[0], inner, instruction),
             data,
-            relax.const(pack_integers(taps, self.width, product, neighbours)),
+            relax.const(pack_integers(taps, self.width, instruction, neighbours)),
             primfunc_name_hint="integer_conv",
             primfunc_attrs=FUSABLE,
         )
 
-    def _depthwise(self, call: Any, weight: np.ndarray, product: IntegerProduct) -> Any:
+    def _depthwise(self, call: Any, weight: np.ndarray, instruction: IntegerProduct) -> Any:
         """A convolution of each channel of bytes, itself where it is none."""
-        stored = self._stored(call.args[0]) if product.scalar else None
+        stored = self._stored(call.args[0]) if instruction.scalar else None
         if stored is None or weight.shape[3] != 1 or weight.shape[0] != call.attrs.groups:
             return call
         data, zero = stored
         window = Window.of(call.attrs, weight.shape[1:3])
-        taps = weight[..., 0].transpose(1, 2, 0).astype(product.right)
-        sums = self.builder_.call_te(
+        taps = weight[..., 0].transpose(1, 2, 0).astype(instruction.right)
+        result = self.builder_.call_te(
             lambda x, w: integer_depthwise(Left(x, zero, "int32"), w, window),
             data,
             relax.const(np.ascontiguousarray(taps)),
             primfunc_name_hint="integer_depthwise",
             primfunc_attrs=FUSABLE,
         )
-        return relax.op.astype(self.builder_.emit(sums), "float32")
+        return relax.op.astype(self.builder_.emit(result), "float32")
 
     def _stored(self, left: Any) -> tuple[Any, int] | None:
         """The bytes that a left side is made of, in its shape, and their zero point; None where
@@ -183,13 +187,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             moved = relax.Call(bound.op, [below[0], *bound.args[1:]], bound.attrs, bound.ty_args)
             return self.builder_.emit(moved), below[1]
         if op_name(bound) == "relax.astype":
-            given = bound.args[0]
-            return (given, 0) if str(given.ty.dtype) in BYTES else None
-        given, *zeros = self._made_by(bound, CENTRED)
+            data = bound.args[0]
+            return (data, 0) if str(data.ty.dtype) in BYTES else None
+        data, *zeros = self._made_by(bound, CENTRED)
         numbers = [constant_of(self, zero) for zero in zeros]
         if len(numbers) != 1 or numbers[0] is None or numbers[0].value.numpy().size != 1:
             return None
-        return given, int(numbers[0].value.numpy().reshape(()))
+        return data, int(numbers[0].value.numpy().reshape(()))
 
     def _made_by(self, expr: Any, program: str) -> list[Any]:
         """The arguments of the importer's program of that name that gives a value, else None
@@ -204,27 +208,27 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return list(bound.args[1].fields) if name == program else [None]
 
     def _mean(self, call: Any) -> Any:
-        """A mean over known axes of dequantised bytes as a sum of the bytes, itself of others."""
-        given, *numbers = self._made_by(call.args[0], DEQUANTIZED)
+        """A mean over known axes of dequantized bytes as a sum of the bytes, itself of others."""
+        data, *numbers = self._made_by(call.args[0], DEQUANTIZED)
         values = [constant_of(self, number) for number in numbers]
         axes = [int(axis) for axis in call.attrs.axis or ()]
-        if given is None or str(given.ty.dtype) not in BYTES or len(values) != 2 or not axes:
+        if data is None or str(data.ty.dtype) not in BYTES or len(values) != 2 or not axes:
             return call
-        extents = [as_int(given.ty.shape.values[axis]) for axis in axes]
+        extents = [as_int(data.ty.shape.values[axis]) for axis in axes]
         if any(v is None or v.value.numpy().size != 1 for v in values) or None in extents:
             return call
         count = int(np.prod([extent for extent in extents if extent is not None]))
         if not 0 < count * WIDEST <= EXACT:
             return call
         scale, zero = (value.value.numpy().reshape(()) for value in values)
-        sums = self.builder_.call_te(
+        total = self.builder_.call_te(
             lambda x: integer_sum(Left(x, int(zero), "int32"), axes, bool(call.attrs.keepdims)),
-            given,
+            data,
             primfunc_name_hint="integer_sum",
             primfunc_attrs=FUSABLE,
         )
-        whole = self.builder_.emit(relax.op.astype(self.builder_.emit(sums), "float32"))
-        return relax.op.multiply(whole, relax.const(np.float32(scale) / np.float32(count)))
+        floats = self.builder_.emit(relax.op.astype(self.builder_.emit(total), "float32"))
+        return relax.op.multiply(floats, relax.const(np.float32(scale) / np.float32(count)))
 
     def _from_bytes(self, expr: Any) -> Any:
         """The call that produces a float32 tensor from 8-bit integers: a cast, or the program that
@@ -239,19 +243,19 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return bound if str(bound.args[0].ty.dtype) in BYTES else None
         if op_name(bound) != "relax.call_tir":
             return None
-        name, given = bound.args[0].name_hint.rstrip("0123456789"), bound.args[1].fields[0]
+        name, data = bound.args[0].name_hint.rstrip("0123456789"), bound.args[1].fields[0]
         if name == SLICE:
-            return self._from_bytes(given)
-        return bound if name == CENTRED and str(given.ty.dtype) in BYTES else None
+            return self._from_bytes(data)
+        return bound if name == CENTRED and str(data.ty.dtype) in BYTES else None
 
 
-def _one_zero(made: Any) -> bool:
-    """Whether all elements have one zero point: then those of a row lie within 255 of each other
+def _one_zero(source: Any) -> bool:
+    """True if all elements have one zero point: then those of a row lie within 255 of each other
     and of 0, and fit 8 bits once shifted.
     """
-    given = [] if op_name(made) == "relax.astype" else made.args[1].fields[1:]
+    operands = [] if op_name(source) == "relax.astype" else source.args[1].fields[1:]
     # Dims that no tensor of the program has for an extent are given beside the tensors.
-    zeros = [zero for zero in given if isinstance(zero.ty, relax.TensorType)]
+    zeros = [zero for zero in operands if isinstance(zero.ty, relax.TensorType)]
     return all(as_int(extent) == 1 for zero in zeros for extent in zero.ty.shape.values)
 
 
@@ -261,9 +265,9 @@ def _holds(dtype: str, weight: np.ndarray) -> bool:
 
 
 def pack_integers(
-    taps: Sequence[np.ndarray], width: int, product: IntegerProduct, neighbours: bool
+    taps: Sequence[np.ndarray], width: int, instruction: IntegerProduct, neighbours: bool
 ) -> np.ndarray:
-    """Packs [K, N] at each place of a window as [ceil(N / width), places * ceil(K / group), width,
+    """Packs [K, N] of each tap of a window as [ceil(N / width), taps * ceil(K / group), width,
     group] of 8 or 16 bits.
 
     A group holds rows k, k + 1, .. of the depth where it is of `neighbours`, as where the left side
@@ -271,19 +275,19 @@ def pack_integers(
     side is shifted to fit the instruction, so its packed weights have one row more: the sums of
     their columns as 32-bit integers, by which the kernel corrects the result.
     """
-    group, (depth, columns) = product.group, taps[0].shape
+    group, (depth, columns) = instruction.group, taps[0].shape
     part, panels = -(-depth // group), -(-columns // width)
     dtype = np.int8 if all(_holds("int8", tap) for tap in taps) else np.int16
     padded = np.zeros((len(taps), group * part, panels * width), dtype)
-    for place, tap in enumerate(taps):
-        padded[place, :depth, :columns] = tap
+    for index, tap in enumerate(taps):
+        padded[index, :depth, :columns] = tap
     parted = (
         padded.reshape(len(taps), part, group, panels, width).swapaxes(1, 2)
         if neighbours
         else padded.reshape(len(taps), group, part, panels, width)
     )
     packed = parted.transpose(3, 0, 2, 4, 1).reshape(panels, -1, width, group)
-    if product.left == "int16":
+    if instruction.left == "int16":
         return np.ascontiguousarray(packed)
-    sums = padded.sum((0, 1), "<i4").reshape(panels, 1, width, 1).view(np.int8)
-    return np.concatenate([packed, sums], 1)
+    totals = padded.sum((0, 1), "<i4").reshape(panels, 1, width, 1).view(np.int8)
+    return np.concatenate([packed, totals], 1)

@@ -34,23 +34,23 @@ class Left:
         return (element.astype("int32") - tirx.const(self.zero, "int32")).astype(self.dtype)
 
 
-def _place(k: Any, depth: int, left: Left, product: IntegerProduct) -> tuple[Any, Any]:
+def _locate(k: Any, depth: int, left: Left, instruction: IntegerProduct) -> tuple[Any, Any]:
     """In which group row `k` of the depth stands, and where in it."""
-    part, neighbours = -(-depth // product.group), left.zero is not None or product.scalar
-    return (k // product.group, k % product.group) if neighbours else (k % part, k // part)
+    part, neighbours = -(-depth // instruction.group), left.zero is not None or instruction.scalar
+    return (k // instruction.group, k % instruction.group) if neighbours else (k % part, k // part)
 
 
-def integer_matmul(left: Left, packed: Any, columns: int, product: IntegerProduct) -> Any:
+def integer_matmul(left: Left, packed: Any, columns: int, instruction: IntegerProduct) -> Any:
     """The left side [..., K] by a packed matrix [K, columns]."""
     *lead, depth = left.shape
     width = int(packed.shape[2])
     k = te.reduce_axis((0, depth), name="k")
-    group, within = _place(k, int(depth), left, product)
+    group, within = _locate(k, int(depth), left, instruction)
     return te.compute(
         (*lead, tirx.IntImm("int64", columns)),
-        lambda *at: te.sum(
-            left[(*at[:-1], k)]
-            * packed[at[-1] // width, group, at[-1] % width, within].astype("float32"),
+        lambda *index: te.sum(
+            left[(*index[:-1], k)]
+            * packed[index[-1] // width, group, index[-1] % width, within].astype("float32"),
             axis=k,
         ),
         name=STAGE,
@@ -58,53 +58,53 @@ def integer_matmul(left: Left, packed: Any, columns: int, product: IntegerProduc
 
 
 def integer_conv(
-    data: Left, packed: Any, columns: int, window: Window, product: IntegerProduct
+    data: Left, packed: Any, columns: int, window: Window, instruction: IntegerProduct
 ) -> Any:
     """The convolution of padded data [N, H, W, C]."""
     channels, (height, width) = int(data.shape[3]), window.kernel
-    panel, part = int(packed.shape[2]), -(-channels // product.group)
+    panel, part = int(packed.shape[2]), -(-channels // instruction.group)
     kh, kw, c = (
         te.reduce_axis((0, extent), name=name)
         for extent, name in ((height, "kh"), (width, "kw"), (channels, "c"))
     )
 
-    group, within = _place(c, channels, data, product)
+    group, within = _locate(c, channels, data, instruction)
 
-    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
-        place = (kh * width + kw) * part + group
+    def element(n: Any, y: Any, x: Any, o: Any) -> Any:
+        row = (kh * width + kw) * part + group
         return te.sum(
             window.read(data, n, y, x, kh, kw, c)
-            * packed[o // panel, place, o % panel, within].astype("float32"),
+            * packed[o // panel, row, o % panel, within].astype("float32"),
             axis=[kh, kw, c],
         )
 
     return te.compute(
         (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
-        at,
+        element,
         name=STAGE,
     )
 
 
 def integer_conv_of_rows(
-    data: Left, packed: Any, columns: int, window: Window, product: IntegerProduct
+    data: Left, packed: Any, columns: int, window: Window, instruction: IntegerProduct
 ) -> Any:
-    """As `integer_conv`, with columns and channels of the window as one axis."""
+    """`integer_conv`, with columns and channels of the window as one axis."""
     channels, (height, width) = int(data.shape[3]), window.kernel
     depth, panel = width * channels, int(packed.shape[2])
     kh, k = te.reduce_axis((0, height), name="kh"), te.reduce_axis((0, depth), name="k")
-    group, within = _place(k, depth, data, product)
-    place = kh * -(-depth // product.group) + group
+    group, within = _locate(k, depth, data, instruction)
+    row = kh * -(-depth // instruction.group) + group
 
-    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
+    def element(n: Any, y: Any, x: Any, o: Any) -> Any:
         return te.sum(
             window.read(data, n, y, x, kh, k // channels, k % channels)
-            * packed[o // panel, place, o % panel, within].astype("float32"),
+            * packed[o // panel, row, o % panel, within].astype("float32"),
             axis=[kh, k],
         )
 
     return te.compute(
         (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
-        at,
+        element,
         name=STAGE,
     )
 
@@ -116,13 +116,13 @@ def integer_depthwise(data: Left, taps: Any, window: Window) -> Any:
         for extent, name in zip(window.kernel, ("kh", "kw"), strict=True)
     )
 
-    def at(n: Any, y: Any, x: Any, c: Any) -> Any:
+    def element(n: Any, y: Any, x: Any, c: Any) -> Any:
         return te.sum(
             window.read(data, n, y, x, kh, kw, c) * taps[kh, kw, c].astype("int32"), axis=[kh, kw]
         )
 
     extents = window.size(data.shape[1], data.shape[2])
-    return te.compute((data.shape[0], *extents, data.shape[3]), at, name="depthwise")
+    return te.compute((data.shape[0], *extents, data.shape[3]), element, name="depthwise")
 
 
 def integer_sum(data: Left, axes: Sequence[int], keep: bool) -> Any:
@@ -135,10 +135,10 @@ def integer_sum(data: Left, axes: Sequence[int], keep: bool) -> Any:
         if keep or axis not in summed
     ]
 
-    def at(*place: Any) -> Any:
-        rest = iter(place)
+    def element(*index: Any) -> Any:
+        rest = iter(index)
         left = [next(rest) if keep or axis not in summed else None for axis in range(rank)]
         indices = tuple(summed.get(axis, left[axis]) for axis in range(rank))
         return te.sum(data[indices], axis=list(summed.values()))
 
-    return te.compute(tuple(shape), at, name="sum")
+    return te.compute(tuple(shape), element, name="sum")

@@ -19,12 +19,12 @@ from compiler.tir.exprs import op_name
 def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
     """[K, N] as [ceil(N/width), K, width], the last panel filled with zeros."""
     depth, columns = weight.shape
-    whole, rest = divmod(columns, width)
-    panels = aligned((whole + (rest > 0), depth, width), weight.dtype)
-    panels[:whole] = weight[:, : whole * width].reshape(depth, whole, width).transpose(1, 0, 2)
+    full, rest = divmod(columns, width)
+    panels = aligned((full + (rest > 0), depth, width), weight.dtype)
+    panels[:full] = weight[:, : full * width].reshape(depth, full, width).transpose(1, 0, 2)
     if rest:
-        panels[whole, :, :rest] = weight[:, whole * width :]
-        panels[whole, :, rest:] = 0
+        panels[full, :, :rest] = weight[:, full * width :]
+        panels[full, :, rest:] = 0
     return panels
 
 
@@ -85,10 +85,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         key = right.__hash__()
         if key not in self.packed:
             weight = values_of(right)
-            made = self._tied(weight.T)
-            if made is None:
-                made = as_constant(pack_panels(weight, panel_width(self.unit, weight.shape[1])))
-            self.packed[key] = (right, made)
+            panels = self._tied(weight.T)
+            if panels is None:
+                panels = as_constant(pack_panels(weight, panel_width(self.unit, weight.shape[1])))
+            self.packed[key] = (right, panels)
         return self.packed[key][1]
 
     def _tied(self, table: np.ndarray) -> Any:
@@ -121,7 +121,7 @@ def _column_matmul(left: Any, column: Any) -> Any:
     k = te.reduce_axis((0, depth), name="k")
     return te.compute(
         (*lead, tvm.tirx.IntImm("int64", 1)),
-        lambda *at: te.sum(left(*at[:-1], k) * column[k], axis=k),
+        lambda *index: te.sum(left(*index[:-1], k) * column[k], axis=k),
         name="matmul",
     )
 
@@ -131,6 +131,8 @@ def _panel_matmul(left: Any, panels: Any, columns: int, width: int) -> Any:
     k = te.reduce_axis((0, depth), name="k")
     return te.compute(
         (*lead, tvm.tirx.IntImm("int64", columns)),
-        lambda *at: te.sum(left(*at[:-1], k) * panels[at[-1] // width, k, at[-1] % width], axis=k),
+        lambda *index: te.sum(
+            left(*index[:-1], k) * panels[index[-1] // width, k, index[-1] % width], axis=k
+        ),
         name="matmul",
     )

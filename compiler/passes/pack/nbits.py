@@ -1,4 +1,4 @@
-"""Lays matrices of few bits out in panels, as the kernels of their matmuls read them."""
+"""Lays block-wise quantized weights out in panels, as the kernels of their matmuls read them."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, Form, product_of, stage_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.block_matmuls import NBitsCall, read_nbits_call
+from compiler.passes.match.block_matmuls import BlockwiseCall, read_blockwise_call
 from compiler.passes.match.rewriting import FUSABLE, rewrite_functions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
@@ -42,7 +42,7 @@ class Panels:
 
     @property
     def arrays(self) -> list[Array]:
-        """What the program takes beside the left side."""
+        """The arrays that the program takes beside the left side."""
         return [one for one in (self.numbers, self.scales, self.zeros) if one is not None]
 
 
@@ -53,12 +53,12 @@ def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
     if table.scales is None:
         rows = _filled(table.numbers[:, 0], width).reshape(-1, 1, width, table.depth, 1)
         return Panels(table, np.ascontiguousarray(rows.transpose(0, 1, 3, 2, 4)), None, None)
-    columns, blocks, held = table.numbers.shape
+    columns, blocks, stored = table.numbers.shape
     panels = -(-columns // width)
-    numbers = np.empty((panels, blocks, held // BYTES, width, BYTES), np.uint8)
+    numbers = np.empty((panels, blocks, stored // BYTES, width, BYTES), np.uint8)
     for first in range(0, panels, _AT_ONCE):
         part = _filled(table.numbers[first * width : (first + _AT_ONCE) * width], width)
-        words = _words(part, table.bits).reshape(-1, width, blocks, held // BYTES, BYTES)
+        words = _words(part, table.bits).reshape(-1, width, blocks, stored // BYTES, BYTES)
         numbers[first : first + _AT_ONCE] = words.transpose(0, 2, 3, 1, 4)
     scales = _beside(table.scales, width)
     zeros = None if table.zeros is None else _beside(table.zeros, width)
@@ -70,15 +70,15 @@ def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
             zeros = zeros - np.float32(128)
     if zeros is not None and zeros.dtype == np.float32:
         zeros = _added(zeros, scales)
-    return Panels(table, numbers, _halves(scales), zeros)
+    return Panels(table, numbers, _as_float16(scales), zeros)
 
 
-def _halves(reals: Array) -> Array:
+def _as_float16(values: Array) -> Array:
     """The bits of the same numbers as float16, where that holds all of them; else as they are."""
     with np.errstate(over="ignore"):
-        halves = reals.astype(np.float16)
-    same = np.isfinite(halves).all() and (halves == reals).all()
-    return halves.view(np.uint16) if same else reals
+        float16 = values.astype(np.float16)
+    same = np.isfinite(float16).all() and (float16 == values).all()
+    return float16.view(np.uint16) if same else values
 
 
 def _added(zeros: Array, scales: Array) -> Array:
@@ -87,10 +87,10 @@ def _added(zeros: Array, scales: Array) -> Array:
     """
     added = -zeros * scales
     with np.errstate(over="ignore"):
-        halves = added.astype(np.float16)
+        float16 = added.astype(np.float16)
     # A quotient and its product with the divisor are each rounded once.
-    same = np.isfinite(halves).all() and np.allclose(halves, added, rtol=2.0**-22, atol=0)
-    return halves.view(np.uint16) if same else zeros
+    same = np.isfinite(float16).all() and np.allclose(float16, added, rtol=2.0**-22, atol=0)
+    return float16.view(np.uint16) if same else zeros
 
 
 def _filled(rows: Array, width: int) -> Array:
@@ -115,8 +115,8 @@ def _beside(values: Array, width: int) -> Array:
 
 @dataclass(frozen=True)
 class PackNBits(ModulePass):
-    """Rewrites matmuls by matrices of few bits into programs over panels. Rows of a matrix that is
-    also one of a matmul are read from its panels, so that it is there once.
+    """Rewrites matmuls by block-wise quantized weights into programs over panels. Rows of a matrix
+    that is also one of a matmul are read from its panels, so that it is there once.
     """
 
     unit: VectorUnit
@@ -146,36 +146,36 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
         def visit(expr: Any) -> None:
             if isinstance(expr, relax.Call):
-                found = read_nbits_call(self, expr)
-                if found is not None and found.rounded is not None:
-                    self.multiplied.add(_key(found.table))
+                match = read_blockwise_call(self, expr)
+                if match is not None and match.quantized is not None:
+                    self.multiplied.add(_key(match.table))
 
         relax.analysis.post_order_visit(function, visit)
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        found = read_nbits_call(self, call)
-        if found is None:
+        match = read_blockwise_call(self, call)
+        if match is None:
             return call
-        if found.rounded is None:
-            return self._rows(found, call)
-        panels, held = self._panels(found.table)
+        if match.quantized is None:
+            return self._rows(match, call)
+        panels, constants = self._panels(match.table)
         return self.builder_.call_te(
-            lambda x, *tensors: _product(x, tensors, panels, found.columns, found.rounded),
-            found.given,
-            *held,
+            lambda x, *tensors: _matmul(x, tensors, panels, match.columns, match.quantized),
+            match.data,
+            *constants,
             primfunc_name_hint="nbits_panels",
             primfunc_attrs=FUSABLE,
         )
 
-    def _rows(self, found: NBitsCall, call: Any) -> Any:
-        if _key(found.table) not in self.multiplied:
+    def _rows(self, match: BlockwiseCall, call: Any) -> Any:
+        if _key(match.table) not in self.multiplied:
             return call
-        panels, held = self._panels(found.table)
+        panels, constants = self._panels(match.table)
         return self.builder_.call_te(
-            lambda index, *tensors: _rows_of(index, tensors, panels, found.columns),
-            found.given,
-            *held,
+            lambda index, *tensors: _rows_of(index, tensors, panels, match.columns),
+            match.data,
+            *constants,
             primfunc_name_hint="rows_of_panels",
         )
 
@@ -184,8 +184,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         signed = table.bits == 8 and self.product is not None and self.product.left == "int8"
         key = (_key(table), signed)
         if key not in self.packed:
-            made = pack_panels(table, self.width, signed)
-            self.packed[key] = (made, [relax.const(array) for array in made.arrays])
+            panels = pack_panels(table, self.width, signed)
+            self.packed[key] = (panels, [relax.const(array) for array in panels.arrays])
         return self.packed[key]
 
 
@@ -196,22 +196,22 @@ def _key(table: Blocks) -> bytes:
     return digest.digest()
 
 
-def _product(x: Any, tensors: Any, panels: Panels, columns: int, rounded: bool) -> Any:
+def _matmul(x: Any, tensors: Any, panels: Panels, columns: int, quantized: bool) -> Any:
     k = te.reduce_axis((const(0), const(panels.table.depth)), name="k")
     return te.compute(
         (*x.shape[:-1], const(columns)),
-        lambda *at: te.sum(x(*at[:-1], k) * _real(tensors, panels, at[-1], k), axis=[k]),
-        name=stage_of(Form(panels.table.bits, rounded)),
+        lambda *index: te.sum(x(*index[:-1], k) * _real(tensors, panels, index[-1], k), axis=[k]),
+        name=stage_of(Form(panels.table.bits, quantized)),
     )
 
 
 def _rows_of(index: Any, tensors: Any, panels: Panels, columns: int) -> Any:
-    def at(*place: Any) -> Any:
-        row = index(*place[:-1]).astype("int64")
+    def element(*position: Any) -> Any:
+        row = index(*position[:-1]).astype("int64")
         wrapped = tirx.Select(row < 0, row + columns, row)
-        return _real(tensors, panels, wrapped, place[-1])
+        return _real(tensors, panels, wrapped, position[-1])
 
-    return te.compute((*index.shape, const(panels.table.depth)), at, name="rows")
+    return te.compute((*index.shape, const(panels.table.depth)), element, name="rows")
 
 
 def _real(tensors: Any, panels: Panels, column: Any, k: Any) -> Any:
@@ -238,5 +238,5 @@ def _real(tensors: Any, panels: Panels, column: Any, k: Any) -> Any:
 def _as_stored(table: Any) -> Callable[..., Any]:
     """Elements of scales or zero points, those of float16 as float32."""
     if table.dtype == "uint16":
-        return lambda *at: real_of_half(table(*at))
-    return lambda *at: table(*at)
+        return lambda *index: real_of_half(table(*index))
+    return lambda *index: table(*index)

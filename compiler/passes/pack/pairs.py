@@ -15,9 +15,9 @@ from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import (
     FUSABLE,
     constant_of,
+    find_float32_source,
     is_weight,
     rewrite_functions,
-    unrounded,
 )
 from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
 from compiler.targets.vector_unit import VectorUnit
@@ -33,7 +33,7 @@ def bits_of_bfloats(values: Array) -> Array:
 
 
 def are_bfloats(values: Array) -> bool:
-    """Whether bfloat16 holds all of some float32 exactly, and none is a NaN."""
+    """True if bfloat16 holds all of some float32 exactly, and none is a NaN."""
     return values.dtype == np.float32 and bool((round_to_bfloat(values) == values).all())
 
 
@@ -52,11 +52,11 @@ def pack_pairs(runs: Sequence[Array], width: int) -> Array:
     """
     depth, columns = runs[0].shape
     part, panels = -(-depth // 2), -(-columns // width)
-    halves = np.zeros((len(runs), 2 * part, panels * width), np.uint32)
-    for place, run in enumerate(runs):
-        halves[place, :depth, :columns] = bits_of_bfloats(run)
-    whole = halves[:, 0::2] | halves[:, 1::2] << np.uint32(16)
-    panelled = whole.reshape(len(runs) * part, panels, width).transpose(1, 0, 2)
+    numbers = np.zeros((len(runs), 2 * part, panels * width), np.uint32)
+    for index, run in enumerate(runs):
+        numbers[index, :depth, :columns] = bits_of_bfloats(run)
+    words = numbers[:, 0::2] | numbers[:, 1::2] << np.uint32(16)
+    panelled = words.reshape(len(runs) * part, panels, width).transpose(1, 0, 2)
     return np.ascontiguousarray(panelled).view(HELD)
 
 
@@ -72,8 +72,8 @@ class PackPairs(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        made = rewrite_functions(_Rewriter(module, self.unit), module)
-        return relax.transform.DeadCodeElimination()(made)
+        rewritten = rewrite_functions(_Rewriter(module, self.unit), module)
+        return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @relax.expr_functor.mutator
@@ -91,7 +91,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         right = constant_of(self, call.args[1])
         if right is None or not are_bfloats(right.value.numpy()):
             return call
-        plain = unrounded(self, call.args[0])
+        plain = find_float32_source(self, call.args[0])
         if plain is None:
             return call
         if name == "relax.matmul":
@@ -148,8 +148,8 @@ def _width_for_images(unit: VectorUnit, columns: int) -> int:
     took 2048 columns to 0.97 of the time of panels of three, the last one of which is part empty.
     """
     widest = max(panel_widths(unit))
-    whole = unit.outruns_cache and columns % widest == 0
-    return widest if whole else panel_width(unit, columns)
+    even = unit.outruns_cache and columns % widest == 0
+    return widest if even else panel_width(unit, columns)
 
 
 def _pair_matmul(left: Any, panels: Any, columns: int) -> Any:
@@ -158,8 +158,9 @@ def _pair_matmul(left: Any, panels: Any, columns: int) -> Any:
     k = te.reduce_axis((0, depth), name="k")
     return te.compute(
         (*lead, tirx.IntImm("int64", columns)),
-        lambda *at: te.sum(
-            rounded(left(*at[:-1], k)) * weight_at(panels, at[-1] // width, k, 0, at[-1] % width),
+        lambda *index: te.sum(
+            rounded(left(*index[:-1], k))
+            * weight_at(panels, index[-1] // width, k, 0, index[-1] % width),
             axis=k,
         ),
         name=STAGE,
@@ -170,21 +171,21 @@ def _pair_matmul(left: Any, panels: Any, columns: int) -> Any:
 def _pair_conv(data: Any, panels: Any, columns: int, window: Window, joined: bool) -> Any:
     channels, (height, width) = int(data.shape[3]), window.kernel
     panel, each = int(panels.shape[2]), channels * width if joined else channels
-    places = ((height, "kh"),) if joined else ((height, "kh"), (width, "kw"))
-    where = [te.reduce_axis((0, extent), name=name) for extent, name in places]
+    taps = ((height, "kh"),) if joined else ((height, "kh"), (width, "kw"))
+    where = [te.reduce_axis((0, extent), name=name) for extent, name in taps]
     c = te.reduce_axis((0, each), name="c")
     part = -(-each // 2)
 
-    def at(n: Any, y: Any, x: Any, o: Any) -> Any:
+    def element(n: Any, y: Any, x: Any, o: Any) -> Any:
         kh, kw = (where[0], c // channels) if joined else where
-        place = where[0] if joined else where[0] * width + where[1]
+        tap = where[0] if joined else where[0] * width + where[1]
         value = window.read(data, n, y, x, kh, kw, c % channels if joined else c)
-        weight = weight_at(panels, o // panel, c, place * part, o % panel)
+        weight = weight_at(panels, o // panel, c, tap * part, o % panel)
         return te.sum(rounded(value) * weight, axis=[*where, c])
 
     return te.compute(
         (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
-        at,
+        element,
         name=STAGE,
         attrs={ELEMENT_FLOPS: 2 * height * width * channels},
     )

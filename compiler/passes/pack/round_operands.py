@@ -14,7 +14,7 @@ from compiler.ir.graph.origins import position_of
 from compiler.ir.imported import Imported, Ranges
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import constant_of, rebind, rewrite_functions
-from compiler.passes.pack.attentions import Product, products_of_attentions
+from compiler.passes.pack.attentions import AttentionMatmul, find_attention_matmuls
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.passes.pack.pairs import round_to_bfloat
 from compiler.targets.vector_unit import VectorUnit
@@ -35,7 +35,7 @@ class RoundOperands(ModulePass):
     """Writes casts to bfloat16 and back before both operands, weights being rounded at once, so
     that graph passes see matmuls and convolutions of float32; `PackPairs` narrows them.
 
-    labels: the model's nodes by position; products: those of them that the reference can be given
+    labels: the model's nodes by position; matmuls: those of them that the reference can be given
     with the same casts. note: called with what became of the layers. keep: chooses from the units
     that could round the layers that stay float32, with the reasons; None keeps none. beside: what
     the import has rounded to int8, so that attentions alone are rounded here; None otherwise.
@@ -44,7 +44,7 @@ class RoundOperands(ModulePass):
     unit: VectorUnit
     ranges: Ranges
     labels: tuple[str, ...]
-    products: frozenset[str]
+    matmuls: frozenset[str]
     note: Callable[[QuantizedLayers], None]
     keep: Keep | None = None
     beside: QuantizedLayers | None = None
@@ -67,23 +67,25 @@ class RoundOperands(ModulePass):
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
         rewriter = _Rewriter(module, self, {})
-        made = rewrite_functions(rewriter, module)
+        rewritten = rewrite_functions(rewriter, module)
         units = dict.fromkeys(
             rewriter.layers[name] for name in self.labels if name in rewriter.layers
         )
-        if self.keep is not None and (kept := self.keep(tuple(units))):
-            rewriter = _Rewriter(module, self, kept)
-            made = rewrite_functions(rewriter, module)
+        if self.keep is not None and (float32 := self.keep(tuple(units))):
+            rewriter = _Rewriter(module, self, float32)
+            rewritten = rewrite_functions(rewriter, module)
         layers = tuple(name for name in self.labels if name in rewriter.layers)
-        kept = {name: rewriter.kept[name] for name in self.labels if name in rewriter.kept}
-        self.note(self._noted(layers, kept))
-        return made
+        objections = {
+            name: rewriter.objections[name] for name in self.labels if name in rewriter.objections
+        }
+        self.note(self._noted(layers, objections))
+        return rewritten
 
-    def _noted(self, layers: tuple[str, ...], kept: Mapping[str, str]) -> QuantizedLayers:
+    def _noted(self, layers: tuple[str, ...], objections: Mapping[str, str]) -> QuantizedLayers:
         if self.beside is None:
-            return QuantizedLayers(Precision.BFLOAT16, layers, kept)
+            return QuantizedLayers(Precision.BFLOAT16, layers, objections)
         others = {name: why for name, why in self.beside.kept.items() if name not in layers}
-        return replace(self.beside, kept={**others, **kept}, bfloat16=layers)
+        return replace(self.beside, kept={**others, **objections}, bfloat16=layers)
 
 
 @relax.expr_functor.mutator
@@ -95,10 +97,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         super().__init__(module)
         self.options, self.chosen = options, chosen
         self.layers: dict[str, Unit] = {}
-        self.kept: dict[str, str] = {}
+        self.objections: dict[str, str] = {}
         self.rounded: dict[Any, Any] = {}
         self.weights: dict[int, tuple[Any, Any]] = {}
-        self.attentions = products_of_attentions(module, options.unit)
+        self.attentions = find_attention_matmuls(module, options.unit)
 
     def visit_dataflow_block_(self, block: Any) -> Any:
         # Values of a block are not seen outside of it.
@@ -115,23 +117,23 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             super().visit_var_binding_(binding)
             return
         label, constant = self._label(binding.var), constant_of(self, call.args[1])
-        product = self.attentions.get(binding.var)
-        if self.options.beside is not None and (constant is not None or product is None):
+        matmul = self.attentions.get(binding.var)
+        if self.options.beside is not None and (constant is not None or matmul is None):
             super().visit_var_binding_(binding)
             return
         why = (
             self._objection(call, constant, label)
-            if constant is not None or product is None
-            else self._objection_to_attention(product, label)
+            if constant is not None or matmul is None
+            else self._objection_to_attention(matmul, label)
         ) or self.chosen.get(label)
         if why is not None:
-            self.kept |= {label: why} if label else {}
+            self.objections |= {label: why} if label else {}
             super().visit_var_binding_(binding)
             return
-        self.layers[label] = self._unit(label, product if constant is None else None)
+        self.layers[label] = self._unit(label, matmul if constant is None else None)
         left, right = (self.visit_expr(arg) for arg in call.args)
-        right = self._rounded(right) if constant is None else self._weight(constant)
-        left = self._rounded(left)
+        right = self._cast(right) if constant is None else self._weight(constant)
+        left = self._cast(left)
         rebind(self, binding.var, relax.Call(call.op, [left, right], call.attrs, call.ty_args))
 
     def _label(self, var: Any) -> str:
@@ -139,22 +141,22 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         position = position_of(str(var.name))
         return "" if position is None else self.options.labels[position]
 
-    def _unit(self, label: str, product: Product | None) -> Unit:
+    def _unit(self, label: str, matmul: AttentionMatmul | None) -> Unit:
         """The product, and the other one of its attention, in the order of the model."""
-        labels = {label} if product is None else {label, self._label(product.other)}
+        labels = {label} if matmul is None else {label, self._label(matmul.partner)}
         return tuple(sorted(labels, key=self.options.labels.index))
 
-    def _objection_to_attention(self, product: Product, label: str) -> str | None:
+    def _objection_to_attention(self, matmul: AttentionMatmul, label: str) -> str | None:
         """Why the operands of both matmuls of an attention stay float32."""
-        if {label, self._label(product.other)} <= self.options.products:
-            return product.objection
+        if {label, self._label(matmul.partner)} <= self.options.matmuls:
+            return matmul.objection
         return _ELSEWHERE
 
     def _objection(self, call: Any, constant: Any, label: str) -> str | None:
         """Why the operands of a product stay float32, None where they are rounded."""
         if constant is None:
             return "neither side is constant"
-        if label not in self.options.products:
+        if label not in self.options.matmuls:
             return _ELSEWHERE
         weight = constant.value.numpy()
         if np.array_equal(weight, np.rint(weight)):
@@ -189,17 +191,17 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return "Winograd's algorithm in float32 takes fewer multiplications"
         return None
 
-    def _rounded(self, value: Any) -> Any:
+    def _cast(self, value: Any) -> Any:
         """The value cast to bfloat16 and back, once for all that multiply it."""
         if value not in self.rounded:
-            narrow = self.builder_.emit(relax.op.astype(value, "bfloat16"))
-            self.rounded[value] = self.builder_.emit(relax.op.astype(narrow, "float32"))
+            bfloats = self.builder_.emit(relax.op.astype(value, "bfloat16"))
+            self.rounded[value] = self.builder_.emit(relax.op.astype(bfloats, "float32"))
         return self.rounded[value]
 
     def _weight(self, constant: Any) -> Any:
         """The rounded constant; layers that share one share it."""
         key = constant.__hash__()
         if key not in self.weights:
-            made = relax.const(round_to_bfloat(constant.value.numpy()))
-            self.weights[key] = (constant, made)
+            bfloats = relax.const(round_to_bfloat(constant.value.numpy()))
+            self.weights[key] = (constant, bfloats)
         return self.weights[key][1]

@@ -31,13 +31,13 @@ class RoundWeights(ModulePass):
     """Replaces large weights that the model's file holds by their rounded values, still float32, so
     that passes over matmuls see what they know; `StoreWeights` narrows them.
 
-    held: the file's weights by digest. One that is not found there, as it was computed from others,
+    file_weights: by digest. One that is not found there, as it was computed from others,
     stays as it is: the reference could not be given its rounded values. note: called with what
     became of them. calibrate: None rounds each number to the nearest.
     """
 
     form: WeightForm
-    held: Mapping[bytes, FileWeight]
+    file_weights: Mapping[bytes, FileWeight]
     note: Callable[[Rounded], None]
     calibrate: Calibrate | None = None
     name = "round_weights"
@@ -46,44 +46,48 @@ class RoundWeights(ModulePass):
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
         rewriter = _Rewriter(module)
-        found, kept = self._choose(_uses(rewriter, module, self.held))
+        chosen, objections = self._choose(_uses(rewriter, module, self.file_weights))
         roundings: Mapping[bytes, Rounding] = {
-            key: Rounding(self.form, min(found[key].axes)) for key in self.held if key in found
+            key: Rounding(self.form, min(chosen[key].axes))
+            for key in self.file_weights
+            if key in chosen
         }
         if self.calibrate is not None:
             roundings = self.calibrate(roundings)
-        for key, use in found.items():
+        for key, use in chosen.items():
             for constant, axis in use.constants:
-                made = _made(constant.value.numpy(), axis, roundings[key])
-                rewriter.made[constant.__hash__()] = relax.const(made)
-        self.note(self._described(roundings, kept))
+                quantized = _quantize(constant.value.numpy(), axis, roundings[key])
+                rewriter.replacements[constant.__hash__()] = relax.const(quantized)
+        self.note(self._described(roundings, objections))
         return rewrite_functions(rewriter, module)
 
     def _choose(self, uses: Mapping[bytes, "_Use"]) -> tuple[dict[bytes, "_Use"], dict[bytes, str]]:
         """The uses of weights that are rounded, and why others are not."""
-        found, kept = {}, {}
+        chosen, objections = {}, {}
         for key, use in uses.items():
             reason = use.objection or objection(use.constants[0][0].value.numpy(), self.form)
             if reason is None:
-                found[key] = use
+                chosen[key] = use
             else:
-                kept[key] = reason
-        return found, kept
+                objections[key] = reason
+        return chosen, objections
 
-    def _described(self, roundings: Mapping[bytes, Rounding], kept: Mapping[bytes, str]) -> Rounded:
+    def _described(
+        self, roundings: Mapping[bytes, Rounding], objections: Mapping[bytes, str]
+    ) -> Rounded:
         layers: dict[str, StoredWeight] = {}
         others: dict[str, str] = {}
-        for key, weight in self.held.items():
+        for key, weight in self.file_weights.items():
             if key not in roundings:
-                others |= dict.fromkeys(weight.names, kept.get(key, _UNUSED))
+                others |= dict.fromkeys(weight.names, objections.get(key, _UNUSED))
                 continue
-            rounding = roundings[key]
-            columns, depth = weight.shape[1 - rounding.axis], weight.shape[rounding.axis]
+            quantization = roundings[key]
+            columns, depth = weight.shape[1 - quantization.axis], weight.shape[quantization.axis]
             stored = StoredWeight(
                 self.form,
                 weight.shape,
                 bytes_of(self.form, columns, depth),
-                rounding.nearest,
+                quantization.nearest,
             )
             layers |= dict.fromkeys(weight.names, stored)
         block = 1 if BITS[self.form] == HALF else BLOCK
@@ -109,7 +113,9 @@ class _Use:
         return _BOTH_WAYS if len(self.axes) > 1 else None
 
 
-def _uses(rewriter: Any, module: Any, held: Mapping[bytes, FileWeight]) -> dict[bytes, _Use]:
+def _uses(
+    rewriter: Any, module: Any, file_weights: Mapping[bytes, FileWeight]
+) -> dict[bytes, _Use]:
     """How the module uses the file's weights, by digest."""
     uses: dict[bytes, _Use] = {}
     seen: dict[int, tuple[Any, tuple[bytes, bool] | None]] = {}
@@ -117,15 +123,15 @@ def _uses(rewriter: Any, module: Any, held: Mapping[bytes, FileWeight]) -> dict[
         for constant, axis in _operands(rewriter, module, call):
             handle = constant.__hash__()
             if handle not in seen:
-                seen[handle] = constant, _place_in_file(constant.value.numpy(), held)
-            place = seen[handle][1]
-            if place is None:
+                seen[handle] = constant, _find_in_file(constant.value.numpy(), file_weights)
+            origin = seen[handle][1]
+            if origin is None:
                 continue
-            use = uses.setdefault(place[0], _Use())
+            use = uses.setdefault(origin[0], _Use())
             use.shared |= axis is None
             if axis is not None:
                 use.constants.append((constant, axis))
-                use.axes.add(1 - axis if place[1] else axis)
+                use.axes.add(1 - axis if origin[1] else axis)
     return uses
 
 
@@ -145,13 +151,13 @@ def _operands(rewriter: Any, module: Any, call: Any) -> Iterator[tuple[Any, int 
             yield constant, 1 if reads else None
 
 
-def _made(array: Array, axis: int, rounding: Rounding) -> Array:
+def _quantize(array: Array, axis: int, quantization: Rounding) -> Array:
     """A constant of the module, whose sums go along `axis`, after the rounding of the file's
     weight that it is.
     """
-    if axis == rounding.axis:
-        return made_of(array, rounding)
-    return np.ascontiguousarray(made_of(array.T, rounding).T)
+    if axis == quantization.axis:
+        return made_of(array, quantization)
+    return np.ascontiguousarray(made_of(array.T, quantization).T)
 
 
 def _flat(arguments: Any) -> Iterator[Any]:
@@ -159,11 +165,13 @@ def _flat(arguments: Any) -> Iterator[Any]:
         yield from argument.fields if isinstance(argument, relax.Tuple) else (argument,)
 
 
-def _place_in_file(array: Array, held: Mapping[bytes, FileWeight]) -> tuple[bytes, bool] | None:
+def _find_in_file(
+    array: Array, file_weights: Mapping[bytes, FileWeight]
+) -> tuple[bytes, bool] | None:
     """The digest of the file's weight that the matrix is, and whether it is transposed."""
-    shapes = {weight.shape for weight in held.values()}
+    shapes = {weight.shape for weight in file_weights.values()}
     for form, transposed in ((array, False), (array.T, True)):
-        if form.shape in shapes and (key := digest_of(form)) in held:
+        if form.shape in shapes and (key := digest_of(form)) in file_weights:
             return key, transposed
     return None
 
@@ -172,7 +180,7 @@ def _place_in_file(array: Array, held: Mapping[bytes, FileWeight]) -> tuple[byte
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.made: dict[int, Any] = {}
+        self.replacements: dict[int, Any] = {}
 
     def visit_generic_const_(self, constant: Any) -> Any:
-        return self.made.get(constant.__hash__(), constant)
+        return self.replacements.get(constant.__hash__(), constant)

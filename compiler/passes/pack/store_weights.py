@@ -1,4 +1,4 @@
-"""Stores weights that `RoundWeights` rounded as numbers of few bits."""
+"""Stores weights that `RoundWeights` rounded as block-wise quantized weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class StoreWeights(ModulePass):
     """Rewrites matmuls by constants that the form holds exactly, and reads of their rows, into
-    programs over numbers of few bits, as importers write those of `MatMulNBits`.
+    programs over block-wise quantized weights, as importers write those of `MatMulNBits`.
 
     calibrated: whether scales may be others than those of rounding to nearest.
     """
@@ -43,9 +43,9 @@ class StoreWeights(ModulePass):
     phase = Phase.PACK
 
     @classmethod
-    def of(cls, rounding: RoundWeights) -> "StoreWeights":
+    def of(cls, earlier: RoundWeights) -> "StoreWeights":
         """For what that pass leaves."""
-        return cls(rounding.form, rounding.calibrate is not None)
+        return cls(earlier.form, earlier.calibrate is not None)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
@@ -62,10 +62,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
         if op_name(call) == "relax.matmul":
-            return self._product(call)
+            return self._matmul(call)
         return self._rows(call)
 
-    def _product(self, call: Any) -> Any:
+    def _matmul(self, call: Any) -> Any:
         left, right = call.args[0], constant_of(self, call.args[1])
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return call
@@ -97,8 +97,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         key = constant.__hash__(), transposed
         if key not in self.tables:
             array = constant.value.numpy()
-            found = exact_table(array.T if transposed else array, self.options)
-            self.tables[key] = constant, found
+            blocks = exact_table(array.T if transposed else array, self.options)
+            self.tables[key] = constant, blocks
         return self.tables[key][1]
 
 
@@ -109,5 +109,5 @@ def exact_table(table: Array, options: StoreWeights) -> Blocks | None:
     bits = BITS[options.form]
     if options.calibrated:
         return found_table(table, bits, _EXACT)
-    made = round_table(table, bits)
-    return made if np.allclose(reals(made), table, rtol=_EXACT, atol=0) else None
+    blocks = round_table(table, bits)
+    return blocks if np.allclose(reals(blocks), table, rtol=_EXACT, atol=0) else None

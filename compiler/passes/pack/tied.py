@@ -56,7 +56,7 @@ def table_of_rows(rewriter: Any, module: tvm.IRModule, call: Any) -> Any:
 
 
 def digest(table: Array) -> bytes:
-    """Of a matrix, row by row."""
+    """The digest of a matrix, row by row."""
     hashed = hashlib.sha256(str(table.shape).encode())
     step = max((1 << 24) // max(table[:1].nbytes, 1), 1)
     for first in range(0, len(table), step):
@@ -68,30 +68,30 @@ def rows_of_panels(index: Any, panels: Any, rows: int) -> Any:
     """Rows of a table that lies in panels of a matmul by its transpose."""
     width = int(panels.shape[2])
 
-    def at(*place: Any) -> Any:
-        row = index(*place[:-1]).astype("int64")
+    def element(*position: Any) -> Any:
+        row = index(*position[:-1]).astype("int64")
         row = tirx.Select(row < 0, row + rows, row)
-        return panels(row // width, place[-1], row % width)
+        return panels(row // width, position[-1], row % width)
 
-    return te.compute((*index.shape, panels.shape[1]), at, name="rows")
+    return te.compute((*index.shape, panels.shape[1]), element, name="rows")
 
 
 def calls_of(module: tvm.IRModule) -> Iterator[Any]:
     """Every call in the module's Relax functions."""
-    found: list[Any] = []
+    calls: list[Any] = []
 
     def visit(expr: Any) -> None:
         if isinstance(expr, relax.Call):
-            found.append(expr)
+            calls.append(expr)
 
     for function in module.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, visit)
-    yield from found
+    yield from calls
 
 
 def _reads_rows(func: Any) -> bool:
-    """Whether a program of (table, indices) reads the row at each index, negative ones from the
+    """True if a program of (table, indices) reads the row at each index, negative ones from the
     end, as the importers write it.
     """
     program = read_program(func) if isinstance(func, tirx.PrimFunc) else None

@@ -162,7 +162,7 @@ def _by_column(call: Any, columns: int) -> np.ndarray | None:
 
 
 def _splits_heads(call: Any, columns: int) -> bool:
-    """Whether a call reshapes [.., columns] to [.., heads, size]."""
+    """True if a call reshapes [.., columns] to [.., heads, size]."""
     if (
         op_name(call) != "relax.reshape"
         or not isinstance(call.ty.shape, relax.ShapeExpr)
@@ -198,12 +198,15 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if leader not in self.joined:
             # All branches read one tensor: the combined projection can stand where the first did.
             self.joined[leader] = self._heads(group)
-        place = next(
+        position = next(
             index for index, branch in enumerate(group) if branch.heads.same_as(binding.var)
         )
-        first = sum(branch.count for branch in group[:place])
+        first = sum(branch.count for branch in group[:position])
         part = relax.op.strided_slice(
-            self.joined[leader], [len(group[0].extents) - 2], [first], [first + group[place].count]
+            self.joined[leader],
+            [len(group[0].extents) - 2],
+            [first],
+            [first + group[position].count],
         )
         self.set_var_remap(binding.var, self.builder_.emit(part, binding.var.name))
 

@@ -14,7 +14,7 @@ from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
 
-_PRODUCTS = frozenset(
+_MATMULS = frozenset(
     f"relax.{name}"
     for name in (
         "matmul",
@@ -62,26 +62,26 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        if not self._is_product(call):
+        if not self._is_scaled_matmul(call):
             return call
         operands = [self._flush(argument) for argument in call.args]
         if all(new.same_as(old) for new, old in zip(operands, call.args, strict=True)):
             return call
         return relax.Call(call.op, operands, call.attrs, call.ty_args)
 
-    def _is_product(self, value: Any) -> bool:
-        """Whether this is what a product gives, scaled and shifted by constants."""
+    def _is_scaled_matmul(self, value: Any) -> bool:
+        """True for the result of such an operator, scaled and shifted by constants."""
         if isinstance(value, relax.Var):
             # Operands of what was asked for before are known, however long a chain is.
             key = value.__chandle__()
             if key not in self._products:
-                self._products[key] = value, self._is_product(self.lookup_binding(value))
+                self._products[key] = value, self._is_scaled_matmul(self.lookup_binding(value))
             return self._products[key][1]
         name = op_name(value)
         if name not in _SCALES:
-            return name in _PRODUCTS
+            return name in _MATMULS
         known = [constant_of(self, operand) is not None for operand in value.args]
-        return any(known) and any(map(self._is_product, value.args))
+        return any(known) and any(map(self._is_scaled_matmul, value.args))
 
     def _flush(self, operand: Any) -> Any:
         constant = constant_of(self, operand)
@@ -90,10 +90,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         key = constant.__chandle__()
         if key not in self._flushed:
             weight = values_of(constant)
-            made = _without_subnormals(weight) if _has_subnormals(weight) else None
-            self._flushed[key] = constant, made
-        _, made = self._flushed[key]
-        return operand if made is None else made
+            flushed = _without_subnormals(weight) if _has_subnormals(weight) else None
+            self._flushed[key] = constant, flushed
+        _, flushed = self._flushed[key]
+        return operand if flushed is None else flushed
 
 
 def _without_subnormals(weight: np.ndarray) -> Any:

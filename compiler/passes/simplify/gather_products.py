@@ -33,7 +33,7 @@ columns the weight has.
 @dataclass(frozen=True)
 class GatherProducts(ModulePass):
     """Replaces concat(x[i], x[j], y) @ w by (x @ u)[i] + (x @ v)[j] + y @ z, where u, v and z are
-    the rows of w in order, and the declared ranges allow TIMES as many places in i as rows in x.
+    the rows of w in order, and the declared ranges allow TIMES as many indices in i as rows in x.
 
     Sums are in another order than the model's. Where fewer rows are gathered than there are, the
     products of all rows are computed nevertheless. Constant tables stay as they are.
@@ -45,8 +45,8 @@ class GatherProducts(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function, and drops dead bindings."""
-        made = rewrite_functions(_Rewriter(module, self.ranges), module)
-        return relax.transform.DeadCodeElimination()(made)
+        rewritten = rewrite_functions(_Rewriter(module, self.ranges), module)
+        return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Parts:
     """
 
     gathered: list[tuple[_Gather, np.ndarray]]
-    kept: list[tuple[Any, np.ndarray]]
+    others: list[tuple[Any, np.ndarray]]
 
 
 @relax.expr_functor.mutator
@@ -95,10 +95,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if parts is None or not parts.gathered:
             return call
         total = self._sum(parts.gathered)
-        if not parts.kept:
+        if not parts.others:
             return total
-        product = self._product(parts.kept)
-        return relax.op.add(self.builder_.emit(product), self.builder_.emit(total))
+        others = self._matmul(parts.others)
+        return relax.op.add(self.builder_.emit(others), self.builder_.emit(total))
 
     def _parts(self, matmul: Any) -> _Parts | None:
         """The parts of a matmul by a constant weight; None of any other."""
@@ -106,7 +106,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if not is_weight(weight) or str(matmul.ty.dtype) != "float32":
             return None
         matrix = values_of(weight)
-        found, start = _Parts([], []), 0
+        parts, start = _Parts([], []), 0
         for value in self._joined(matmul.args[0]):
             width = _columns(value)
             if width is None:
@@ -114,11 +114,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             rows = matrix[start : start + width]
             start += width
             gather = self._gather(value)
-            if gather is not None and self._pays(gather, width, matrix.shape[1]):
-                found.gathered.append((gather, rows))
+            if gather is not None and self._is_profitable(gather, width, matrix.shape[1]):
+                parts.gathered.append((gather, rows))
             else:
-                found.kept.append((value, rows))
-        return found
+                parts.others.append((value, rows))
+        return parts
 
     def _joined(self, value: Any) -> list[Any]:
         """The tensors that `value` has side by side along its last axis."""
@@ -134,15 +134,15 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if op_name(call) != "relax.call_tir" or str(value.ty.dtype) != "float32":
             return None
         operands = list(call.args[1].fields)
-        found = _read_rows(self.module[call.args[0]], operands) if len(operands) == 2 else None
-        if found is None or constant_of(self, found.table) is not None:
+        gather = _read_rows(self.module[call.args[0]], operands) if len(operands) == 2 else None
+        if gather is None or constant_of(self, gather.table) is not None:
             return None
-        return found if _columns(found.table) == _columns(value) else None
+        return gather if _columns(gather.table) == _columns(value) else None
 
-    def _pays(self, gather: _Gather, width: int, outputs: int) -> bool:
-        places = self._most(extents(gather.index))
+    def _is_profitable(self, gather: _Gather, width: int, outputs: int) -> bool:
+        indices = self._most(extents(gather.index))
         rows = self._most((extents(gather.table) or [])[:1])
-        many = places is not None and rows is not None and places >= TIMES * rows
+        many = indices is not None and rows is not None and indices >= TIMES * rows
         return many and width >= min(outputs, _COLUMNS)
 
     def _most(self, shape: Sequence[Expr] | None) -> int | None:
@@ -161,29 +161,33 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The gathered products of all parts, added up. Parts of one table share a matmul."""
         tables: list[Any] = []
         weights: list[list[np.ndarray]] = []
-        places: list[tuple[int, int]] = []
+        starts: list[tuple[int, int]] = []
         for gather, weight in parts:
-            at = next((k for k, one in enumerate(tables) if one.same_as(gather.table)), len(tables))
-            if at == len(tables):
+            table_index = next(
+                (k for k, one in enumerate(tables) if one.same_as(gather.table)), len(tables)
+            )
+            if table_index == len(tables):
                 tables.append(gather.table)
                 weights.append([])
-            places.append((at, sum(one.shape[1] for one in weights[at])))
-            weights[at].append(weight)
-        products = [
+            starts.append((table_index, sum(one.shape[1] for one in weights[table_index])))
+            weights[table_index].append(weight)
+        matmuls = [
             self.builder_.emit(relax.op.matmul(table, as_constant(np.concatenate(own, axis=1))))
             for table, own in zip(tables, weights, strict=True)
         ]
         columns = parts[0][1].shape[1]
 
-        def added(*given: te.Tensor) -> te.Tensor:
-            rows, indices = given[: len(products)], given[len(products) :]
+        def added(*tensors: te.Tensor) -> te.Tensor:
+            rows, indices = tensors[: len(matmuls)], tensors[len(matmuls) :]
 
-            def value(*place: tirx.Var) -> Any:
-                *outer, column = place
+            def value(*position: tirx.Var) -> Any:
+                *outer, column = position
                 total = None
-                for (gather, _), index, (at, start) in zip(parts, indices, places, strict=True):
-                    row = gather.row_at(index(*outer), rows[at].shape[0])
-                    one = rows[at](row, column + start)
+                for (gather, _), index, (table_index, start) in zip(
+                    parts, indices, starts, strict=True
+                ):
+                    row = gather.row_at(index(*outer), rows[table_index].shape[0])
+                    one = rows[table_index](row, column + start)
                     total = one if total is None else total + one
                 return total
 
@@ -191,13 +195,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
         return self.builder_.call_te(
             added,
-            *products,
+            *matmuls,
             *(gather.index for gather, _ in parts),
             primfunc_name_hint="gather_products",
             primfunc_attrs={MARK: INJECTIVE},
         )
 
-    def _product(self, parts: Sequence[tuple[Any, np.ndarray]]) -> Any:
+    def _matmul(self, parts: Sequence[tuple[Any, np.ndarray]]) -> Any:
         """The product of the parts that are not gathered."""
         values = [value for value, _ in parts]
         left = values[0]
@@ -217,7 +221,7 @@ def _columns(value: Any) -> int | None:
 
 
 def _read_rows(func: Any, operands: Sequence[Any]) -> _Gather | None:
-    """What a tensor program of a table and an index gathers; None of any other program."""
+    """The gather that a tensor program of a table and an index is; None for any other program."""
     program = read_program(func) if isinstance(func, tirx.PrimFunc) else None
     if program is None or len(program.params) != 3 or len(program.stages) != 1:
         return None

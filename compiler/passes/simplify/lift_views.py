@@ -69,10 +69,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return call
         if name in VIEWS:
             return self._merged(call, view.args[0])
-        lifted = self.builder_.emit(
+        moved = self.builder_.emit(
             relax.Call(call.op, [view.args[0], *call.args[1:]], call.attrs, call.ty_args)
         )
-        return relax.Call(view.op, [lifted, *view.args[1:]], view.attrs, view.ty_args)
+        return relax.Call(view.op, [moved, *view.args[1:]], view.attrs, view.ty_args)
 
     def _view(self, expr: Any) -> Any:
         """The view of known extents that `expr` is bound to, else None."""
@@ -102,12 +102,12 @@ def _extents(expr: Any) -> list[Any] | None:
     return list(shape.values) if isinstance(shape, relax.ShapeExpr) else None
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(tvm_ffi.structural_equal(one, other))
+def _same(lhs: Any, rhs: Any) -> bool:
+    return bool(tvm_ffi.structural_equal(lhs, rhs))
 
 
 def _moves_nothing(call: Any) -> bool:
-    """Whether a permutation keeps the order of the axes that are not 1."""
+    """True if a permutation keeps the order of the axes that are not 1."""
     extents = _extents(call.args[0])
     if extents is None or call.ty.shape is None:
         return False
@@ -116,5 +116,5 @@ def _moves_nothing(call: Any) -> bool:
         if call.attrs.axes is not None
         else list(range(len(extents)))[::-1]
     )
-    kept = [axis for axis in axes if getattr(extents[axis], "value", None) != 1]
-    return kept == sorted(kept)
+    wide = [axis for axis in axes if getattr(extents[axis], "value", None) != 1]
+    return wide == sorted(wide)

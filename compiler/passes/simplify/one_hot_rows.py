@@ -54,8 +54,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         hot = self._bound(self._bound(matmul.args[0], "relax.astype"), "relax.equal", of=0)
         if hot is None:
             return None
-        for index, places in (hot.args, reversed(hot.args)):
-            if self._counts(places, int(table.ty.shape.values[0])) and _is_column(index, hot):
+        for index, counts in (hot.args, reversed(hot.args)):
+            if self._counts(counts, int(table.ty.shape.values[0])) and _is_column(index, hot):
                 return index
         return None
 
@@ -68,7 +68,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return bound if op_name(bound) == name else None
 
     def _counts(self, expr: Any, count: int) -> bool:
-        """Whether `expr` is the constant 0, 1 .. count - 1 along its last axis."""
+        """True if `expr` is the constant 0, 1 .. count - 1 along its last axis."""
         constant = constant_of(self, expr)
         if constant is None:
             return False
@@ -78,7 +78,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _is_column(index: Any, hot: Any) -> bool:
-    """Whether integers [.., 1] are compared with what has one row alone."""
+    """True if integers [.., 1] are compared with what has one row alone."""
     shape = index.ty.shape
     return (
         str(index.ty.dtype).startswith(("int", "uint"))
@@ -91,10 +91,10 @@ def _is_column(index: Any, hot: Any) -> bool:
 def _rows(index: te.Tensor, table: te.Tensor) -> te.Tensor:
     last = table.shape[0] - 1
 
-    def value(*place: tirx.Var) -> Any:
-        *row, column = place
-        given = index(*row, 0).astype("int64")
-        nearest = tirx.max(tirx.min(given, last), tirx.const(0, "int64"))
-        return tirx.Select(given == nearest, table(nearest, column), tirx.const(0, "float32"))
+    def value(*position: tirx.Var) -> Any:
+        *row, column = position
+        number = index(*row, 0).astype("int64")
+        nearest = tirx.max(tirx.min(number, last), tirx.const(0, "int64"))
+        return tirx.Select(number == nearest, table(nearest, column), tirx.const(0, "float32"))
 
     return te.compute((*index.shape[:-1], table.shape[1]), value, name="one_hot_rows")

@@ -46,5 +46,5 @@ def _simplify_extents(func: Any) -> Any:
 
 
 def _is_simple(extents: Any) -> bool:
-    """Whether each extent is a number or a dim."""
+    """True if each extent is a number or a dim."""
     return all(isinstance(extent, tirx.IntImm | ir.Var) for extent in extents)

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax, tirx
 
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.block_matmuls import is_product
+from compiler.passes.match.block_matmuls import is_blockwise_matmul
 from compiler.passes.match.positions import Axes, extents, operand_axes, operands_of, same
 from compiler.passes.match.rewriting import rebind, rewrite_functions
 from compiler.tir.exprs import Expr, as_int, const, op_name, substitute
@@ -20,19 +20,19 @@ from compiler.tir.stages import read_copy
 
 
 @dataclass(frozen=True)
-class Place:
-    """One place along an axis of a tensor."""
+class Position:
+    """One position along an axis of a tensor."""
 
     axis: int
     index: Expr
 
-    def along(self, axis: int) -> "Place":
-        """The same place of another axis."""
-        return Place(axis, self.index)
+    def along(self, axis: int) -> "Position":
+        """The same position of another axis."""
+        return Position(axis, self.index)
 
-    def equals(self, other: "Place") -> bool:
-        """Whether both are known to be one place of one axis."""
-        return self.axis == other.axis and same(self.index, other.index)
+    def equals(self, rhs: "Position") -> bool:
+        """True if both are known to be one position of one axis."""
+        return self.axis == rhs.axis and same(self.index, rhs.index)
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class SliceEarly(ModulePass):
         return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
 
 
-def _is_product(call: Any) -> bool:
-    return op_name(call) == "relax.matmul" or is_product(call)
+def _is_matmul(call: Any) -> bool:
+    return op_name(call) == "relax.matmul" or is_blockwise_matmul(call)
 
 
-def place_taken(module: tvm.IRModule, call: Any) -> tuple[Any, Place] | None:
+def read_slice(module: tvm.IRModule, call: Any) -> tuple[Any, Position] | None:
     """The tensor that a call takes one place of, with its other axes whole; None for any other."""
     name = op_name(call)
     if name == "relax.call_tir" and len(call.args[1].fields) == 1:
@@ -74,7 +74,7 @@ def place_taken(module: tvm.IRModule, call: Any) -> tuple[Any, Place] | None:
         return None
     index = indices[changed[0]]
     assert index is not None
-    return source, Place(changed[0], tvm.sym.Analyzer().simplify(index))
+    return source, Position(changed[0], tvm.sym.Analyzer().simplify(index))
 
 
 def _indices_sliced(call: Any) -> dict[int, Expr | None] | None:
@@ -102,19 +102,19 @@ def _indices_read(func: Any, source: Any) -> dict[int, Expr | None] | None:
         for extent, actual in zip(func.params[0].ty.shape, own, strict=True)
         if isinstance(extent, tvm.ir.Var)
     }
-    found: dict[int, Expr | None] = {}
+    reads: dict[int, Expr | None] = {}
     result = list(func.params[-1].ty.shape)
     for axis, (var, index) in enumerate(zip(*copied, strict=True)):
         if as_int(result[axis]) == 1:
-            found[axis] = substitute(index, {var: const(0), **dims})
+            reads[axis] = substitute(index, {var: const(0), **dims})
         elif index.same_as(var):
-            found[axis] = None
+            reads[axis] = None
         else:
             return None
     # Axes of one place that stay are no slices.
     return {
         axis: None if index is not None and as_int(own[axis]) == 1 else index
-        for axis, index in found.items()
+        for axis, index in reads.items()
     }
 
 
@@ -124,28 +124,28 @@ class _Plan:
     def __init__(self, module: tvm.IRModule, block: relax.BindingBlock) -> None:
         self.module = module
         self.taken = {
-            binding.var: found
+            binding.var: sliced
             for binding in block.bindings
             if isinstance(binding, relax.VarBinding)
-            and (found := place_taken(module, binding.value)) is not None
+            and (sliced := read_slice(module, binding.value)) is not None
         }
-        self.places: dict[Any, Place] = {}
+        self.positions: dict[Any, Position] = {}
         if self.taken:
-            self.places = self._found(block)
+            self.positions = self._choose(block)
 
     def axes(self, call: Any, axis: int) -> Axes | None:
-        """As `operand_axes`, of matmuls by numbers of few bits too."""
-        if not is_product(call):
+        """`operand_axes`, of matmuls by block-wise quantized weights, too."""
+        if not is_blockwise_matmul(call):
             return operand_axes(call, axis)
-        given = self.module[call.args[0]].params[0].ty.shape
+        shape = self.module[call.args[0]].params[0].ty.shape
         # The program has to be one for any number of rows.
-        if axis >= call.ty.ndim - 1 or not isinstance(given[axis], tvm.ir.Var):
+        if axis >= call.ty.ndim - 1 or not isinstance(shape[axis], tvm.ir.Var):
             return None
         return [axis, *(None for _ in call.args[1].fields[1:])]
 
-    def _found(self, block: relax.BindingBlock) -> dict[Any, Place]:
-        wanted: dict[Any, list[Place | None]] = {}
-        chosen: dict[Any, Place] = {}
+    def _choose(self, block: relax.BindingBlock) -> dict[Any, Position]:
+        wanted: dict[Any, list[Position | None]] = {}
+        chosen: dict[Any, Position] = {}
         for binding in reversed(block.bindings):
             var, value = binding.var, binding.value
             asked = wanted.get(var, [])
@@ -153,19 +153,19 @@ class _Plan:
                 source, taken = self.taken[var]
                 wanted.setdefault(source, []).append(taken)
                 continue
-            place = self._one(var, asked)
-            axes = None if place is None else self._pushed(binding, place)
-            if place is None or axes is None:
+            position = self._common_position(var, asked)
+            axes = None if position is None else self._pushed(binding, position)
+            if position is None or axes is None:
                 _ask_whole(value, wanted)
                 continue
-            chosen[var] = place
+            chosen[var] = position
             for operand, axis in zip(operands_of(value), axes, strict=True):
                 if isinstance(operand, relax.Var):
-                    one = None if axis is None else place.along(axis)
+                    one = None if axis is None else position.along(axis)
                     wanted.setdefault(operand, []).append(one)
-        return self._worth(block, chosen)
+        return self._retain_matmuls(block, chosen)
 
-    def _one(self, var: Any, asked: list[Place | None]) -> Place | None:
+    def _common_position(self, var: Any, asked: list[Position | None]) -> Position | None:
         """The place that all readers want, None where they want more."""
         if not asked or not isinstance(var, relax.DataflowVar):
             return None
@@ -174,32 +174,34 @@ class _Plan:
             return None
         return first
 
-    def _pushed(self, binding: Any, place: Place) -> Axes | None:
+    def _pushed(self, binding: Any, position: Position) -> Axes | None:
         value = binding.value
         if not isinstance(binding, relax.VarBinding) or not isinstance(value, tvm.ir.Call):
             return None
-        return self.axes(value, place.axis)
+        return self.axes(value, position.axis)
 
-    def _worth(self, block: relax.BindingBlock, chosen: Mapping[Any, Place]) -> dict[Any, Place]:
+    def _retain_matmuls(
+        self, block: relax.BindingBlock, chosen: Mapping[Any, Position]
+    ) -> dict[Any, Position]:
         """Those of the bindings that are matmuls, or computed of such."""
-        kept: dict[Any, Place] = {}
+        retained: dict[Any, Position] = {}
         for binding in block.bindings:
-            place = chosen.get(binding.var)
-            if place is None:
+            position = chosen.get(binding.var)
+            if position is None:
                 continue
-            axes = self.axes(binding.value, place.axis)
+            axes = self.axes(binding.value, position.axis)
             assert axes is not None
             above = zip(operands_of(binding.value), axes, strict=True)
-            if _is_product(binding.value) or any(
-                axis is not None and operand in kept
+            if _is_matmul(binding.value) or any(
+                axis is not None and operand in retained
                 for operand, axis in above
                 if isinstance(operand, relax.Var)
             ):
-                kept[binding.var] = place
-        return kept
+                retained[binding.var] = position
+        return retained
 
 
-def _ask_whole(value: Any, wanted: dict[Any, list[Place | None]]) -> None:
+def _ask_whole(value: Any, wanted: dict[Any, list[Position | None]]) -> None:
     def visit(node: Any) -> None:
         if isinstance(node, relax.Var):
             wanted.setdefault(node, []).append(None)
@@ -224,42 +226,46 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_var_binding_(self, binding: Any) -> None:
         plan, var = self._plan, binding.var
-        if plan is not None and var in plan.taken and plan.taken[var][0] in plan.places:
+        if plan is not None and var in plan.taken and plan.taken[var][0] in plan.positions:
             # It is what is computed of its source.
             rebind(self, var, self.visit_expr(plan.taken[var][0]))
-        elif plan is not None and var in plan.places:
-            rebind(self, var, self._of_one_place(plan, binding.value, plan.places[var]))
+        elif plan is not None and var in plan.positions:
+            rebind(self, var, self._at_position(plan, binding.value, plan.positions[var]))
         else:
             super().visit_var_binding_(binding)
 
-    def _of_one_place(self, plan: _Plan, call: Any, place: Place) -> Any:
-        axes = plan.axes(call, place.axis)
+    def _at_position(self, plan: _Plan, call: Any, position: Position) -> Any:
+        axes = plan.axes(call, position.axis)
         assert axes is not None
         operands = [
             self.visit_expr(operand)
-            if axis is None or operand in plan.places
-            else self._slice(operand, place.along(axis))
+            if axis is None or operand in plan.positions
+            else self._slice(operand, position.along(axis))
             for operand, axis in zip(operands_of(call), axes, strict=True)
         ]
         name = op_name(call)
         if name == "relax.call_tir":
-            ty = relax.TensorType(_with_one(call, place.axis), call.ty.dtype)
+            ty = relax.TensorType(_with_one(call, position.axis), call.ty.dtype)
             return relax.Call(
                 call.op, [call.args[0], relax.Tuple(operands)], call.attrs, [ty], span=call.span
             )
         if name == "relax.concat":
             operands = [relax.Tuple(operands)]
         elif name == "relax.reshape":
-            operands[1] = relax.ShapeExpr(_with_one(call, place.axis))
+            operands[1] = relax.ShapeExpr(_with_one(call, position.axis))
         return relax.Call(call.op, operands, call.attrs, call.ty_args, span=call.span)
 
-    def _slice(self, operand: Any, place: Place) -> Any:
+    def _slice(self, operand: Any, position: Position) -> Any:
         """The place of a tensor that is computed whole."""
-        key = (operand, place.axis)
+        key = (operand, position.axis)
         if key not in self._sliced or not isinstance(operand, relax.Var):
-            end = tvm.sym.Analyzer().simplify(place.index + const(1))
+            end = tvm.sym.Analyzer().simplify(position.index + const(1))
             taken = relax.op.strided_slice(
-                self.visit_expr(operand), [place.axis], [place.index], [end], assume_inbound=True
+                self.visit_expr(operand),
+                [position.axis],
+                [position.index],
+                [end],
+                assume_inbound=True,
             )
             self._sliced[key] = self.builder_.emit(taken)
         return self._sliced[key]
@@ -267,6 +273,6 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 def _with_one(call: Any, axis: int) -> list[Any]:
     """The extents of a result of one place."""
-    whole = extents(call)
-    assert whole is not None
-    return [*whole[:axis], tirx.IntImm("int64", 1), *whole[axis + 1 :]]
+    shape = extents(call)
+    assert shape is not None
+    return [*shape[:axis], tirx.IntImm("int64", 1), *shape[axis + 1 :]]

@@ -47,14 +47,14 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _heads(self, call: Any) -> Any:
         """The slice of heads that equals a reshape of a slice, None for any other reshape."""
         bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
-        found = read_part(self.module, bound)
+        result = read_part(self.module, bound)
         if (
-            found is None
+            result is None
             or not isinstance(call.args[1], relax.ShapeExpr)
             or len(call.args[1].values) < 2
         ):
             return None
-        source, part = found
+        source, part = result
         *lead, count, size = call.args[1].values
         heads, width, extent = as_int(count), as_int(size), as_int(source.ty.shape.values[-1])
         last = part.axis == source.ty.ndim - 1
@@ -68,8 +68,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             or part.first % width
         ):
             return None
-        whole = self.builder_.emit(
+        reshaped = self.builder_.emit(
             relax.op.reshape(source, relax.ShapeExpr([*lead, extent // width, width]))
         )
         first = part.first // width
-        return relax.op.strided_slice(whole, [len(lead)], [first], [first + heads])
+        return relax.op.strided_slice(reshaped, [len(lead)], [first], [first + heads])

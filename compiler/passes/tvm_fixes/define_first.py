@@ -10,7 +10,7 @@ import tvm
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import dims_defined, used_by
-from compiler.passes.match.reorder import reordered
+from compiler.passes.match.reorder import reorder_bindings
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class DefineFirst(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Reorders every Relax function; returns the same module if nothing has to move."""
-        return reordered(module, _ordered)
+        return reorder_bindings(module, _ordered)
 
 
 def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:

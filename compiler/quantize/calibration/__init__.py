@@ -1,1 +1,1 @@
-"""Rounds weights by what samples make of the model, so that outputs change less."""
+"""Quantizes weights by what samples make of the model, so that outputs change less."""

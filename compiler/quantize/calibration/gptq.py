@@ -26,16 +26,16 @@ def moments_of(rows: Array) -> Array:
     number that is not finite are left out.
     """
     depth = rows.shape[-1]
-    flat, sums = rows.reshape(-1, depth), np.zeros((depth, depth))
+    flat, moments = rows.reshape(-1, depth), np.zeros((depth, depth))
     step = max(_AT_ONCE // depth, 1)
     for first in range(0, len(flat), step):
         part = flat[first : first + step].astype(np.float64)
         part = part[np.isfinite(part).all(1)]
-        sums += part.T @ part
-    return sums
+        moments += part.T @ part
+    return moments
 
 
-def calibrated(table: Array, moments: Array, bits: int) -> Array:
+def calibrate_table(table: Array, moments: Array, bits: int) -> Array:
     """A float32 matrix [columns, depth] as float32 after rounding to integers of `bits` bits, of
     which a block along the depth shares a scale. moments: float64 [depth, depth].
 
@@ -48,10 +48,10 @@ def calibrated(table: Array, moments: Array, bits: int) -> Array:
     blocks = _blocks(moments)
     order = np.concatenate(blocks)
     spreading = _spreading(moments[np.ix_(order, order)])
-    made = np.empty_like(nearest)
-    made[:, order] = _spread(table[:, order], spreading, list(map(len, blocks)), bits)
-    better = _squares(made - table, moments) < _squares(nearest - table, moments)
-    return np.where(better[:, None], made, nearest)
+    calibrated = np.empty_like(nearest)
+    calibrated[:, order] = _spread(table[:, order], spreading, list(map(len, blocks)), bits)
+    better = _squares(calibrated - table, moments) < _squares(nearest - table, moments)
+    return np.where(better[:, None], calibrated, nearest)
 
 
 def _blocks(moments: Array) -> list[Array]:
@@ -65,8 +65,8 @@ def _blocks(moments: Array) -> list[Array]:
 def _squares(apart: Array, moments: Array) -> Array:
     """The mean square of what each column's products change by, times the rows."""
     wide = apart.astype(np.float64)
-    found: Array = np.einsum("cd,cd->c", wide @ moments, wide)
-    return found
+    squares: Array = np.einsum("cd,cd->c", wide @ moments, wide)
+    return squares
 
 
 def _spreading(moments: Array) -> Array:
@@ -83,14 +83,14 @@ def _spreading(moments: Array) -> Array:
 
 def _spread(table: Array, spreading: Array, sizes: Sequence[int], bits: int) -> Array:
     """The matrix after rounding; sizes: of the blocks, in the order of the depths."""
-    left, made = table.astype(np.float64), np.empty(table.shape, np.float32)
+    left, quantized = table.astype(np.float64), np.empty(table.shape, np.float32)
     last = 0
     for size in sizes:
         first, last = last, last + size
         numbers, errors = _block(left[:, first:last], spreading[first:last, first:last], bits)
-        made[:, first:last] = numbers
+        quantized[:, first:last] = numbers
         left[:, last:] -= errors @ spreading[first:last, last:]
-    return made
+    return quantized
 
 
 def _block(left: Array, own: Array, bits: int) -> tuple[Array, Array]:
@@ -116,14 +116,16 @@ def _block(left: Array, own: Array, bits: int) -> tuple[Array, Array]:
 
 
 def _by_scale(left: Array, own: Array, scale: Array, bits: int) -> tuple[Array, Array]:
-    """As `_block`, by scales [columns, 1]."""
+    """`_block` by these scales [columns, 1]."""
     half = 1 << (bits - 1)
     left, errors = left.copy(), np.empty(left.shape)
-    made = np.empty(left.shape, np.float32)
+    quantized = np.empty(left.shape, np.float32)
     wide, safe = scale.astype(np.float64), divisor(scale).astype(np.float64)
-    for at in range(left.shape[1]):
-        whole = np.clip(np.rint(left[:, at : at + 1] / safe), -half, half - 1)
-        made[:, at : at + 1] = whole.astype(np.float32) * scale
-        errors[:, at : at + 1] = (left[:, at : at + 1] - whole * wide) / own[at, at]
-        left[:, at + 1 :] -= errors[:, at : at + 1] * own[at, at + 1 :]
-    return made, errors
+    for column in range(left.shape[1]):
+        integers = np.clip(np.rint(left[:, column : column + 1] / safe), -half, half - 1)
+        quantized[:, column : column + 1] = integers.astype(np.float32) * scale
+        errors[:, column : column + 1] = (left[:, column : column + 1] - integers * wide) / own[
+            column, column
+        ]
+        left[:, column + 1 :] -= errors[:, column : column + 1] * own[column, column + 1 :]
+    return quantized, errors

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Placed:
+class StaticGrid:
     """grid: of the numbers, divided by `scales` (float32 [depth]) where there are some, found with
     that `strength`; error: what rounding changes, of images as a share of the values' own square,
     of rows of the products'.
@@ -35,20 +35,20 @@ class Placed:
     strength: float | None = None
 
 
-def of_images(values: Array) -> Placed | None:
+def of_images(values: Array) -> StaticGrid | None:
     """The grid of a value of any shape; None where no number of it is finite."""
-    numbers = _some(values)
+    numbers = _subsample(values)
     if numbers is None:
         return None
-    found = []
+    candidates = []
     for share in SHARES:
         grid = _grid(numbers, share)
-        found.append((float(np.square(rounded(numbers, grid) - numbers).sum()), grid))
-    least, grid = min(found, key=lambda one: one[0])
-    return Placed(grid, _share(least, float(np.square(numbers).sum())))
+        candidates.append((float(np.square(round_to_grid(numbers, grid) - numbers).sum()), grid))
+    least, grid = min(candidates, key=lambda one: one[0])
+    return StaticGrid(grid, _share(least, float(np.square(numbers).sum())))
 
 
-def of_rows(values: Array, weights: Sequence[Array]) -> Placed | None:
+def of_rows(values: Array, weights: Sequence[Array]) -> StaticGrid | None:
     """The grid of rows [.., depth], and the scales of their channels, by which products of the rows
     by all weights [depth, columns] lose least; None where no row is finite.
     """
@@ -56,32 +56,32 @@ def of_rows(values: Array, weights: Sequence[Array]) -> Placed | None:
     if not len(rows):
         return None
     exact = [rows @ weight for weight in weights]
-    best: Placed | None = None
+    best: StaticGrid | None = None
     for strength in (None, *(STRENGTHS if rows.any() else ())):
         scales = None if strength is None else channel_scales(rows, weights, strength)
         divided = rows if scales is None else rows / scales
-        whole = [
+        quantized = [
             _by_column(weight if scales is None else scales[:, None] * weight) for weight in weights
         ]
         for share in SHARES:
             grid = _grid(divided, share)
-            given = rounded(divided, grid)
+            operands = round_to_grid(divided, grid)
             errors = [
-                _share(float(np.square(given @ one - want).sum()), float(np.square(want).sum()))
-                for one, want in zip(whole, exact, strict=True)
+                _share(float(np.square(operands @ one - want).sum()), float(np.square(want).sum()))
+                for one, want in zip(quantized, exact, strict=True)
             ]
             error = float(np.sqrt(np.mean(np.square(errors))))
             if best is None or error < best.error:
-                best = Placed(grid, error, scales, strength)
+                best = StaticGrid(grid, error, scales, strength)
     return best
 
 
-def rounded(numbers: Array, grid: Grid) -> Array:
-    """What the nearest numbers of the grid are."""
+def round_to_grid(numbers: Array, grid: Grid) -> Array:
+    """Replace each number by the nearest of the grid."""
     step = np.float32(grid.step)
     inverse = np.float32(1) / step
-    whole = np.rint(np.clip(numbers * inverse, -grid.zero, _MOST - grid.zero))
-    return np.asarray(whole * step)
+    integers = np.rint(np.clip(numbers * inverse, -grid.zero, _MOST - grid.zero))
+    return np.asarray(integers * step)
 
 
 def _grid(numbers: Array, share: float) -> Grid:
@@ -91,7 +91,7 @@ def _grid(numbers: Array, share: float) -> Grid:
     return Grid(float(step), int(np.clip(np.rint(-low / step), 0, _MOST)))
 
 
-def _some(values: Array) -> Array | None:
+def _subsample(values: Array) -> Array | None:
     numbers = values.reshape(-1)
     # An odd distance: an even one could meet the same few channels alone.
     numbers = numbers[:: len(numbers) // _NUMBERS | 1]
@@ -100,8 +100,8 @@ def _some(values: Array) -> Array | None:
 
 
 def _by_column(weight: Array) -> Array:
-    whole, scales = by_column(weight, 0)
-    return np.asarray(whole * scales)
+    integers, scales = by_column(weight, 0)
+    return np.asarray(integers * scales)
 
 
 def _share(apart: float, square: float) -> float:

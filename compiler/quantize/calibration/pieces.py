@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 
 from compiler.ir.onnx.model.nodes import Graph
-from compiler.verify.reference.onnx import OnnxRuntime, written
+from compiler.verify.reference.onnx import OnnxRuntime, save_model
 
 Array = np.ndarray[Any, Any]
 
@@ -31,32 +31,32 @@ class Pieces:
         self._wanted, self._values = list(wanted), dict(values)
         self._left = graph.behind(wanted)
 
-    def following(self) -> Array:
+    def read_next(self) -> Array:
         """The next of the values that are wanted."""
         name = self._wanted.pop(0)
         if name not in self._values:
             self._run(name)
-        found = self._values[name]
+        current = self._values[name]
         later = self._later()
         self._values = {key: value for key, value in self._values.items() if key in later}
-        return found
+        return current
 
     def _later(self) -> set[str]:
-        """What later pieces may read."""
-        return {*self._wanted} | {name for at in self._left for name in self._graph.takes[at]}
+        """Names of the values that later pieces may read."""
+        return {*self._wanted} | {name for node in self._left for name in self._graph.takes[node]}
 
     def _run(self, name: str) -> None:
         graph = self._graph
         nodes = frozenset(graph.behind([name], frozenset(self._left)))
         self._left -= nodes
         later = self._later() | {name}
-        outputs = [value for at in sorted(nodes) for value in graph.gives[at] if value in later]
-        given = {value: self._values[value] for value in graph.inputs_of(nodes)}
-        inputs = [_declared(value, array) for value, array in given.items()]
+        outputs = [value for node in sorted(nodes) for value in graph.gives[node] if value in later]
+        feeds = {value: self._values[value] for value in graph.inputs_of(nodes)}
+        inputs = [_declared(value, array) for value, array in feeds.items()]
         model = graph.model_of(nodes, inputs, [onnx.ValueInfoProto(name=one) for one in outputs])
         # One thread: the order of sums, and so their last bits, depend on how many there are.
-        engine = OnnxRuntime(str(written(model, self._folder, "piece")), threads=1)
-        self._values |= engine.run(given, {})
+        engine = OnnxRuntime(str(save_model(model, self._folder, "piece")), threads=1)
+        self._values |= engine.run(feeds, {})
 
 
 def _declared(name: str, array: Array) -> onnx.ValueInfoProto:

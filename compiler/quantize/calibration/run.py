@@ -43,7 +43,7 @@ class Calibrator:
             return {}
         listed = [[key.hex(), one.form.value, one.axis] for key, one in roundings.items()]
         records = self._run("compiler.quantize.calibration.task", "calibrated", roundings=listed)
-        return {bytes.fromhex(one["weight"]): _told(roundings, one) for one in records}
+        return {bytes.fromhex(one["weight"]): _read_record(roundings, one) for one in records}
 
     def scales(self) -> tuple[dict[str, Array], list[Record]]:
         """The scales of channels by value (`compiler.ir.onnx.quantize.matmuls.Narrowing`), and what
@@ -101,8 +101,8 @@ def calibrator_of(
     signature: Signature,
     folder: Path,
 ) -> Calibrator | None:
-    """What calibrates by the samples, a file of the request's, where the request wants that
-    calibration; raises RequestError where there are none.
+    """The calibrator by the samples, a file of the request's; None where the request wants another
+    calibration. Raises RequestError where there are no samples.
     """
     if request.options.calibration is not wanted:
         return None
@@ -112,7 +112,7 @@ def calibrator_of(
     return Calibrator(original, from_npz(Path(samples), own.inputs, own.dims)[1], folder)
 
 
-def _told(roundings: Mapping[bytes, Rounding], record: Mapping[str, Any]) -> Rounding:
+def _read_record(roundings: Mapping[bytes, Rounding], record: Mapping[str, Any]) -> Rounding:
     values = Path(record["values"]) if "values" in record else None
-    found = roundings[bytes.fromhex(record["weight"])]
-    return replace(found, values=values, nearest=record.get("nearest"))
+    quantization = roundings[bytes.fromhex(record["weight"])]
+    return replace(quantization, values=values, nearest=record.get("nearest"))

@@ -19,14 +19,15 @@ from compiler.verify.reference import feeding
 from compiler.verify.reference.onnx import wide
 
 Array = np.ndarray[Any, Any]
-Found = TypeVar("Found")
-Learn = Callable[[Array], Found | None]
+Result = TypeVar("Result")
+Learn = Callable[[Array], Result | None]
 
 
-def learned(
-    spec: Record, learners_of: Callable[[RowProducts], Mapping[str, Learn[Found]]], *, static: bool
-) -> dict[str, Found]:
-    """What was learned of each value, None left out, in the model that rounds nothing.
+def learn_values(
+    spec: Record, learners_of: Callable[[RowProducts], Mapping[str, Learn[Result]]], *, static: bool
+) -> dict[str, Result]:
+    """Learn from each value in the model that rounds nothing; values of which `learn` returns None
+    are left out.
 
     spec: model, consts and draws of the reference, inputs (a file of `verify.npz`), and folder.
     learners_of: by value, in the order of the nodes that read it. static: as in `RowProducts`.
@@ -39,9 +40,9 @@ def learned(
     learners = learners_of(RowProducts(loaded.proto, static=static))
     graph = Graph(loaded.proto, fixed_inputs(loaded.proto, spec["consts"]))
 
-    def run(feeds: Mapping[str, Any]) -> dict[str, Found]:
+    def run(feeds: Mapping[str, Any]) -> dict[str, Result]:
         pieces = Pieces(graph, tuple(learners), dict(feeds), folder)
-        found = {value: learn(pieces.following()) for value, learn in learners.items()}
-        return {value: one for value, one in found.items() if one is not None}
+        results = {value: learn(pieces.read_next()) for value, learn in learners.items()}
+        return {value: one for value, one in results.items() if one is not None}
 
     return dict(feeding.run(run, inputs, draws))

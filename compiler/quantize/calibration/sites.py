@@ -47,10 +47,10 @@ def with_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
         else:
             nodes.append(node)
     if len(nodes) < len(model.graph.node):
-        kept = onnx.GraphProto()
-        kept.node.extend(nodes)
+        graph = onnx.GraphProto()
+        graph.node.extend(nodes)
         del model.graph.node[:]
-        model.graph.node.extend(kept.node)
+        model.graph.node.extend(graph.node)
     return model
 
 
@@ -74,9 +74,9 @@ def sites_of(graph: Graph, roundings: Mapping[bytes, Rounding]) -> Sites:
         if why is not None:
             nearest[key] = why
     taps: dict[str, list[bytes]] = {}
-    for key, found in uses.items():
+    for key, used in uses.items():
         if key not in nearest:
-            taps.setdefault(str(found[0]), []).append(key)
+            taps.setdefault(str(used[0]), []).append(key)
     return Sites({tap: tuple(keys) for tap, keys in taps.items()}, nearest, names)
 
 
@@ -112,15 +112,15 @@ def _views(graph: Graph, names: Mapping[str, bytes]) -> dict[str, tuple[bytes, b
     return views
 
 
-def _tap(node: onnx.NodeProto, name: str, turned: bool, rounding: Rounding) -> str | None:
+def _tap(node: onnx.NodeProto, name: str, turned: bool, quantization: Rounding) -> str | None:
     """The value that the node multiplies by the weight, None where it does anything else."""
     if node.op_type not in ("MatMul", "Gemm") or node.domain not in ("", "ai.onnx"):
         return None
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-    if [*node.input].index(name) != 1 or node.input[0] == name or given.get("transA"):
+    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    if [*node.input].index(name) != 1 or node.input[0] == name or attributes.get("transA"):
         return None
-    axis = int(turned != bool(given.get("transB")))
-    return node.input[0] if axis == rounding.axis else None
+    axis = int(turned != bool(attributes.get("transB")))
+    return node.input[0] if axis == quantization.axis else None
 
 
 def _objection(taps: Sequence[str | None], depth: int) -> str | None:

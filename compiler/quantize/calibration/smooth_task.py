@@ -10,29 +10,29 @@ from pathlib import Path
 
 from compiler.ir.onnx.quantize.row_matmuls import RowProducts
 from compiler.isolation.step import Record, serve
-from compiler.quantize.calibration.sampling import Learn, learned
-from compiler.quantize.calibration.smoothing import Smoothed, smoothed
+from compiler.quantize.calibration.sampling import Learn, learn_values
+from compiler.quantize.calibration.smoothing import SmoothScales, find_scales
 from compiler.verify.inputs import npz
 
 
 def smooth(spec: Record, record: Callable[[Record], None]) -> None:
     """Find the scales of every value that matmuls round, by the samples.
 
-    spec: as in `sampling.learned`. Writes `scales.npz` to the folder, and records `{value,
+    spec: as in `sampling.learn_values`. Writes `scales.npz` to the folder, and records `{value,
     strength, before, after}` for each.
     """
 
-    def learners(products: RowProducts) -> dict[str, Learn[Smoothed]]:
+    def learners(matmuls: RowProducts) -> dict[str, Learn[SmoothScales]]:
         return {
-            value: partial(smoothed, weights=weights)
-            for value, weights in products.matrices.items()
+            value: partial(find_scales, weights=weights)
+            for value, weights in matmuls.matrices.items()
         }
 
-    found = learned(spec, learners, static=False)
+    results = learn_values(spec, learners, static=False)
     npz.write(
-        Path(spec["folder"]) / "scales.npz", {value: one.scales for value, one in found.items()}
+        Path(spec["folder"]) / "scales.npz", {value: one.scales for value, one in results.items()}
     )
-    for value, one in found.items():
+    for value, one in results.items():
         errors = {"before": one.before, "after": one.after}
         record({"value": value, "strength": one.strength, **errors})
 

@@ -14,7 +14,7 @@ from compiler.ir.onnx.quantize.row_writer import MOST, by_column
 
 STRENGTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """How much of what channels differ by goes to the weights, 1 being all of it."""
-_WORTH = 0.95
+_MOST_LEFT = 0.95
 """The share of the error that has to be left at most: scaling takes a pass over the rows."""
 _LEAST = 1e-3
 """The share of the greatest channel that others are taken for at least: one that the samples hardly
@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Smoothed:
+class SmoothScales:
     """scales: float32 [depth]; before, after: the error of the products without and with them."""
 
     scales: Array
@@ -35,7 +35,7 @@ class Smoothed:
     after: float
 
 
-def smoothed(rows: Array, weights: Sequence[Array]) -> Smoothed | None:
+def find_scales(rows: Array, weights: Sequence[Array]) -> SmoothScales | None:
     """The scales by which products of the rows [.., depth] by all weights [depth, columns] lose
     least; None where that is no less to speak of.
     """
@@ -44,13 +44,13 @@ def smoothed(rows: Array, weights: Sequence[Array]) -> Smoothed | None:
         return None
     exact = [flat @ weight for weight in weights]
     before = _error(flat, weights, exact)
-    found = []
+    candidates = []
     for strength in STRENGTHS:
         scales = channel_scales(flat, weights, strength)
         scaled = [scales[:, None] * weight for weight in weights]
-        found.append((_error(flat / scales, scaled, exact), strength, scales))
-    after, strength, scales = min(found, key=lambda one: one[0])
-    return Smoothed(scales, strength, before, after) if after < _WORTH * before else None
+        candidates.append((_error(flat / scales, scaled, exact), strength, scales))
+    after, strength, scales = min(candidates, key=lambda one: one[0])
+    return SmoothScales(scales, strength, before, after) if after < _MOST_LEFT * before else None
 
 
 def spread_rows(rows: Array) -> Array:
@@ -61,8 +61,8 @@ def spread_rows(rows: Array) -> Array:
 
 
 def channel_scales(rows: Array, weights: Sequence[Array], strength: float) -> Array:
-    """What the channels of rows are divided by, so that `strength` of what they differ by goes to
-    the weights: float32 [depth].
+    """Divisors of the channels of rows that move `strength` of what channels differ by to the
+    weights: float32 [depth].
     """
     channels = _bounded(np.abs(rows).max(0))
     others = _bounded(np.max([np.abs(one).max(1) for one in weights], axis=0))
@@ -78,10 +78,10 @@ def _error(rows: Array, weights: Sequence[Array], exact: Sequence[Array]) -> flo
     """Root of the mean of what rounding changes of each product, as a share of its square."""
     greatest = np.abs(rows).max(1, keepdims=True)
     step = np.where(greatest > 0, greatest, 1) / np.float32(MOST)
-    rounded, shares = np.rint(rows / step) * step, []
+    quantized, shares = np.rint(rows / step) * step, []
     for weight, want in zip(weights, exact, strict=True):
-        whole, scales = by_column(weight, 0)
+        integers, scales = by_column(weight, 0)
         square = float(np.square(want).sum())
-        apart = float(np.square(rounded @ (whole * scales) - want).sum())
+        apart = float(np.square(quantized @ (integers * scales) - want).sum())
         shares.append(apart / square if square else 0.0)
     return float(np.sqrt(np.mean(shares)))

@@ -10,33 +10,33 @@ from pathlib import Path
 
 from compiler.ir.onnx.quantize.row_matmuls import RowProducts
 from compiler.isolation.step import Record, serve
-from compiler.quantize.calibration.grids import Placed, of_images, of_rows
-from compiler.quantize.calibration.sampling import Learn, learned
+from compiler.quantize.calibration.grids import StaticGrid, of_images, of_rows
+from compiler.quantize.calibration.sampling import Learn, learn_values
 from compiler.verify.inputs import npz
 
 
-def place(spec: Record, record: Callable[[Record], None]) -> None:
+def find_grids(spec: Record, record: Callable[[Record], None]) -> None:
     """Find the grid of every value that products of floats round, by the samples.
 
-    spec: as in `sampling.learned`. Writes the scales of channels to `scales.npz` in the folder, and
-    records `{value, step, zero, strength, error}` for each value.
+    spec: as in `sampling.learn_values`. Writes the scales of channels to `scales.npz` in the
+    folder, and records `{value, step, zero, strength, error}` for each value.
     """
 
-    def learners(products: RowProducts) -> dict[str, Learn[Placed]]:
-        images, matrices = products.images, products.matrices
+    def learners(matmuls: RowProducts) -> dict[str, Learn[StaticGrid]]:
+        images, matrices = matmuls.images, matmuls.matrices
         return {
             # Rows of images cannot be scaled: the window of a convolution holds several.
             value: of_images if value in images else partial(of_rows, weights=matrices[value])
-            for value in products.values
+            for value in matmuls.values
         }
 
-    found = learned(spec, learners, static=True)
-    scales = {value: one.scales for value, one in found.items() if one.scales is not None}
+    results = learn_values(spec, learners, static=True)
+    scales = {value: one.scales for value, one in results.items() if one.scales is not None}
     npz.write(Path(spec["folder"]) / "scales.npz", scales)
-    for value, one in found.items():
-        placed = {"step": one.grid.step, "zero": one.grid.zero}
-        record({"value": value, **placed, "strength": one.strength, "error": one.error})
+    for value, one in results.items():
+        grid = {"step": one.grid.step, "zero": one.grid.zero}
+        record({"value": value, **grid, "strength": one.strength, "error": one.error})
 
 
 if __name__ == "__main__":
-    serve(place)
+    serve(find_grids)

@@ -18,7 +18,7 @@ from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
 from compiler.ir.ops.quantized.quantize_weights import BITS, made_of, rounded
 from compiler.ir.weights import Rounding
 from compiler.isolation.step import Record, serve
-from compiler.quantize.calibration.gptq import calibrated, moments_of
+from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 from compiler.quantize.calibration.pieces import Pieces
 from compiler.quantize.calibration.sites import sites_of, with_initializers
 from compiler.verify.inputs import npz
@@ -36,8 +36,8 @@ def calibrate(spec: Record, record: Callable[[Record], None]) -> None:
     the samples make of the model with all weights before it rounded.
 
     spec: model, consts and draws of the reference, inputs (a file of `verify.npz`), folder for the
-    rounded weights, and roundings, of [digest, form, axis]. Records `{weight, values}` with the
-    file of the rounded weight, or `{weight, nearest}` with the reason.
+    quantized weights, and roundings, of [digest, form, axis]. Records `{weight, values}` with the
+    file of the quantized weight, or `{weight, nearest}` with the reason.
     """
     roundings = {
         bytes.fromhex(key): Rounding(WeightForm(form), axis)
@@ -54,8 +54,8 @@ def calibrate(spec: Record, record: Callable[[Record], None]) -> None:
         graph = Graph(model, fixed_inputs(model, spec["consts"]))
         return dict(_calibrated(graph, roundings, dict(feeds), folder))
 
-    for key, found in feeding.run(run, inputs, draws).items():
-        record({"weight": key, **found})
+    for key, outcome in feeding.run(run, inputs, draws).items():
+        record({"weight": key, **outcome})
 
 
 def _calibrated(
@@ -72,27 +72,27 @@ def _calibrated(
         yield key.hex(), {"nearest": why}
     pieces = Pieces(graph, tuple(sites.taps), feeds, folder)
     for keys in sites.taps.values():
-        rows = pieces.following()
+        rows = pieces.read_next()
         moments = moments_of(rows) if rows.dtype == np.float32 else None
         for key in keys:
-            array, rounding = numpy_helper.to_array(tensors[key][0]), roundings[key]
+            array, quantization = numpy_helper.to_array(tensors[key][0]), roundings[key]
             if moments is None or not moments.any():
-                made = rounded(array, rounding.form, rounding.axis)
-                found = {"nearest": UNTYPED if moments is None else UNSEEN}
+                weight = rounded(array, quantization.form, quantization.axis)
+                outcome = {"nearest": UNTYPED if moments is None else UNSEEN}
             else:
-                made = _rounded(array, rounding, moments)
+                weight = _quantize(array, quantization, moments)
                 path = folder / f"{key.hex()}.npy"
-                np.save(path, made)
-                found = {"values": str(path)}
+                np.save(path, weight)
+                outcome = {"values": str(path)}
             for tensor in tensors[key]:
-                _put(tensor, made)
-            yield key.hex(), found
+                _put(tensor, weight)
+            yield key.hex(), outcome
 
 
-def _rounded(array: Array, rounding: Rounding, moments: Array) -> Array:
-    table = array if rounding.axis == 1 else array.T
-    made = calibrated(np.ascontiguousarray(table), moments, BITS[rounding.form])
-    return np.ascontiguousarray(made if rounding.axis == 1 else made.T)
+def _quantize(array: Array, quantization: Rounding, moments: Array) -> Array:
+    table = array if quantization.axis == 1 else array.T
+    calibrated = calibrate_table(np.ascontiguousarray(table), moments, BITS[quantization.form])
+    return np.ascontiguousarray(calibrated if quantization.axis == 1 else calibrated.T)
 
 
 def _put(tensor: onnx.TensorProto, array: Array) -> None:

@@ -92,12 +92,12 @@ def fallback_of(
     chosen: Narrowing,
     scratch: Path,
     *,
-    drawn: bool,
+    more_points: bool,
 ) -> Fallback | None:
-    """What chooses layers by the points at which a library is verified that runs on this machine:
-    others have to choose the same. None where the request lets builds over their budget fail.
+    """The fallback by the points at which a library is verified that runs on this machine: others
+    have to choose the same layers. None where the request lets builds over their budget fail.
 
-    drawn: whether there are points beside the samples.
+    more_points: whether there are points beside the samples.
     """
     options = request.options
     if options.precision_over is not PrecisionOver.KEEP:
@@ -106,7 +106,7 @@ def fallback_of(
     folder, signature = scratch / "sensitivity", signature.original
     folder.mkdir()
     most = Budget().input_bytes
-    trials = prepare(signature, samples, options.seed, folder, most, drawn=drawn)
+    trials = prepare(signature, samples, options.seed, folder, most, more_points=more_points)
     if original.engines == ONNX:
         # One thread: the last bits of sums depend on how many there are.
         original = replace(original, engines=QUANTIZED if signature.quantized else ORDERED)

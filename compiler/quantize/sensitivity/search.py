@@ -41,36 +41,36 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Found:
+class Selection:
     """error: where all units round; groups: from the worst on, none where that is within the
-    budget; kept: how many of them stay float32; left: the error of the others.
+    budget; retained: how many of them stay float32; left: the error of the others.
     """
 
     error: float
     groups: tuple[Group, ...] = ()
-    kept: int = 0
+    retained: int = 0
     left: float = 0.0
 
 
-def search(units: Sequence[Unit], budget: float, whole: Measure, alone: Measure) -> Found:
-    """The groups to keep. whole: measured some ten times at most; alone: `RUNS` times at most, of
+def search(units: Sequence[Unit], budget: float, measure: Measure, alone: Measure) -> Selection:
+    """The groups to keep. measure: called some ten times at most; alone: `RUNS` times at most, of
     one group each, and only where not all units can round.
     """
     allowed = MARGIN * budget
-    error = whole(units)
+    error = measure(units)
     if error <= allowed:
-        return Found(error, left=error)
+        return Selection(error, left=error)
     groups = _ordered(units, alone)
     # Without any rounded unit there is no error; a greater number of kept ones is known to do.
     few, enough, left = 0, len(groups), 0.0
     while enough - few > 1:
         middle = (few + enough) // 2
-        found = whole([unit for group in groups[middle:] for unit in group.units])
-        if found <= allowed:
-            enough, left = middle, found
+        remaining = measure([unit for group in groups[middle:] for unit in group.units])
+        if remaining <= allowed:
+            enough, left = middle, remaining
         else:
             few = middle
-    return Found(error, tuple(groups), enough, left)
+    return Selection(error, tuple(groups), enough, left)
 
 
 def _ordered(units: Sequence[Unit], alone: Measure) -> list[Group]:
@@ -80,12 +80,12 @@ def _ordered(units: Sequence[Unit], alone: Measure) -> list[Group]:
         return Group(tuple(part), float(f"{alone(part):.{_DIGITS}g}"))
 
     size = -(-len(units) // GROUPS)
-    groups = [measured(units[at : at + size]) for at in range(0, len(units), size)]
+    groups = [measured(units[first : first + size]) for first in range(0, len(units), size)]
     for _ in range((RUNS - len(groups)) // 2):
         wide = [group for group in groups if len(group.units) > 1]
         if not wide:
             break
         worst = max(wide, key=lambda group: group.share)
-        at, middle = groups.index(worst), len(worst.units) // 2
-        groups[at : at + 1] = [measured(worst.units[:middle]), measured(worst.units[middle:])]
+        first, middle = groups.index(worst), len(worst.units) // 2
+        groups[first : first + 1] = [measured(worst.units[:middle]), measured(worst.units[middle:])]
     return sorted(groups, key=lambda group: -group.share)

@@ -23,7 +23,7 @@ from compiler.quantize.sensitivity import SCALES
 from compiler.quantize.sensitivity.search import search
 from compiler.verify.inputs import npz
 from compiler.verify.reference import feeding
-from compiler.verify.reference.onnx import ENGINES, Engine, wide, written
+from compiler.verify.reference.onnx import ENGINES, Engine, save_model, wide
 from compiler.verify.weight_errors import OutputError
 from relaxd.contract.narrow import Unit
 from relaxd.contract.options import Precision
@@ -54,27 +54,27 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
 
     def error(units: Sequence[Unit], numbers: Sequence[int]) -> float:
         labels = frozenset(name for unit in units for name in unit)
-        return trials.error(rounder.rounded(labels), numbers)
+        return trials.error(rounder.quantize(labels), numbers)
 
-    found = search(
+    selection = search(
         [tuple(unit) for unit in spec["units"]],
         spec["budget"],
         lambda units: error(units, trials.numbers),
         lambda units: error(units, half),
     )
-    record({"error": _finite(found.error), "left": _finite(found.left)})
-    for place, group in enumerate(found.groups):
-        kept = place < found.kept
-        record({"layers": group.layers, "alone": _finite(group.error), "kept": kept})
+    record({"error": _finite(selection.error), "left": _finite(selection.left)})
+    for index, group in enumerate(selection.groups):
+        is_retained = index < selection.retained
+        record({"layers": group.layers, "alone": _finite(group.error), "kept": is_retained})
 
 
 @dataclass(frozen=True)
 class _Rounder:
-    """plain: the model that rounds nothing; products: of one that rounds rows, None of others."""
+    """plain: the model that rounds nothing; matmuls: of one that rounds rows, None of others."""
 
     form: Precision
     plain: onnx.ModelProto
-    products: RowProducts | None = None
+    matmuls: RowProducts | None = None
 
     @classmethod
     def of(cls, model: onnx.ModelProto, form: Precision, chosen: Narrowing) -> _Rounder:
@@ -86,12 +86,12 @@ class _Rounder:
             return cls(form, model)
         return cls(form, model, RowProducts(model, chosen.scales, chosen.grids))
 
-    def rounded(self, labels: frozenset[str]) -> onnx.ModelProto:
+    def quantize(self, labels: frozenset[str]) -> onnx.ModelProto:
         """A copy in which those layers round."""
         if self.form is Precision.BFLOAT16:
             return round_operands(self.plain, labels)
-        if self.products is not None:
-            return self.products.rounded(labels=labels)
+        if self.matmuls is not None:
+            return self.matmuls.rounded(labels=labels)
         copy = onnx.ModelProto()
         copy.CopyFrom(self.plain)
         round_rows(copy, labels=labels)
@@ -138,15 +138,15 @@ class _Trials:
         """The greatest error of all outputs, over these points together; infinite where the model
         gives none, or others.
         """
-        found: dict[str, OutputError] = {}
+        errors: dict[str, OutputError] = {}
         for number, outputs in self._runs(model, numbers):
             if isinstance(outputs, str):
                 return math.inf
             for name, want in npz.read(self._plain(number)).items():
                 if outputs[name].shape != want.shape:
                     return math.inf
-                found.setdefault(name, OutputError(name)).add(outputs[name], want)
-        return max((output.error for output in found.values()), default=0.0)
+                errors.setdefault(name, OutputError(name)).add(outputs[name], want)
+        return max((output.error for output in errors.values()), default=0.0)
 
     def _plain(self, number: int) -> Path:
         return self._folder / f"{number}.plain.npz"
@@ -157,11 +157,11 @@ class _Trials:
         """The model's outputs at each point, or why it has none there."""
         engine: Engine | None = None
         for number in numbers:
-            given = {name: wide(array) for name, array in npz.read(self._inputs[number]).items()}
+            feeds = {name: wide(array) for name, array in npz.read(self._inputs[number]).items()}
             try:
-                engine = engine or self._engine(str(written(model, self._folder, "model")))
+                engine = engine or self._engine(str(save_model(model, self._folder, "model")))
                 runs = partial(engine.run, consts=self._consts)
-                outputs = feeding.run(runs, given, self._draws)
+                outputs = feeding.run(runs, feeds, self._draws)
                 yield number, {name: np.asarray(value) for name, value in outputs.items()}
             # A point that the reference refuses, for whatever reason, cannot be judged.
             except Exception as error:

@@ -58,11 +58,11 @@ def command(emulator: Emulator, program: Path, *arguments: str) -> list[str]:
     """Runs the program on the board; its files are those of the working directory, and an
     instruction takes a nanosecond of the board's clock.
     """
-    given = ",".join(f"arg={word}" for word in ("model", *arguments))
+    semihosting = ",".join(f"arg={word}" for word in ("model", *arguments))
     return [
         *(*emulator.command, "-display", "none", "-monitor", "none"),
         *("-serial", "none", "-accel", "tcg,tb-size=32", "-icount", "shift=0"),
-        *("-semihosting-config", f"enable=on,target=native,{given}", "-kernel", str(program)),
+        *("-semihosting-config", f"enable=on,target=native,{semihosting}", "-kernel", str(program)),
     ]
 
 

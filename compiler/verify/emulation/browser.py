@@ -44,7 +44,7 @@ class BrowserFailed(Exception):
 
 def find() -> str | None:
     """The program, None where there is none."""
-    return next((found for name in _NAMES if (found := shutil.which(name))), None)
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
 def lacking() -> str | None:
@@ -67,15 +67,15 @@ class Page:
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression, awaited; raises BrowserFailed with the error's message."""
-        found = self.call(
+        reply = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )
-        if "exceptionDetails" in found:
-            thrown = found["exceptionDetails"].get("exception", {})
-            said = str(thrown.get("description") or thrown.get("value"))
+        if "exceptionDetails" in reply:
+            thrown = reply["exceptionDetails"].get("exception", {})
+            message = str(thrown.get("description") or thrown.get("value"))
             # The stack follows.
-            raise BrowserFailed(said.partition("\n")[0])
-        return found["result"].get("value")
+            raise BrowserFailed(message.partition("\n")[0])
+        return reply["result"].get("value")
 
     def call(self, method: str, **parameters: Any) -> Any:
         """The result of a command of the protocol; raises BrowserFailed."""
@@ -113,17 +113,17 @@ class Page:
 
 
 @contextmanager
-def opened(program: str, url: str, profile: Path) -> Iterator[Page]:
+def open_page(program: str, url: str, profile: Path) -> Iterator[Page]:
     """A page; its browser keeps what it stores in `profile` and ends with the context. Raises
     BrowserFailed.
     """
-    given, commands = os.pipe()
+    command_reader, commands = os.pipe()
     answers, written = os.pipe()
-    given, written = _above(given), _above(written)
+    command_reader, written = _above(command_reader), _above(written)
 
     def prepare() -> None:
         privileges.end_with_parent()
-        os.dup2(given, _COMMANDS)
+        os.dup2(command_reader, _COMMANDS)
         os.dup2(written, _ANSWERS)
 
     command = [program, *_OPTIONS, f"--user-data-dir={profile}"]
@@ -131,7 +131,7 @@ def opened(program: str, url: str, profile: Path) -> Iterator[Page]:
     process = subprocess.Popen(
         command, stderr=subprocess.DEVNULL, close_fds=False, preexec_fn=prepare
     )
-    os.close(given)
+    os.close(command_reader)
     os.close(written)
     with open(commands, "wb", buffering=0) as to, open(answers, "rb", buffering=0) as back:
         page = Page(process, to, back)

@@ -20,16 +20,16 @@ class Emulator:
     command: tuple[str, ...]
 
 
-def lacking(target: Target, flavour: Flavour | None = None) -> str | None:
-    """Why this machine cannot emulate a library for the target, of its default flavour unless
-    another is given; None when it can.
+def explain_missing(target: Target, flavour: Flavour | None = None) -> str | None:
+    """Why this machine cannot emulate a library for the target, of its default backend unless
+    `flavour` names another; None when it can.
     """
-    found = find(target, flavour)
-    return found if isinstance(found, str) else None
+    result = find(target, flavour)
+    return result if isinstance(result, str) else None
 
 
 def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
-    """The target's emulator, or what is missing for one; flavour: as for `lacking`."""
+    """The target's emulator, or what is missing for one; `flavour` as in `explain_missing`."""
     emulation = architecture_of(target.arch).emulation
     if target.emulator is None or emulation is None:
         return f"no emulator is known for {target.name}"

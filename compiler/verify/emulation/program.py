@@ -50,8 +50,8 @@ def build_standalone(bundle: Path, prefix: str, target: Target, output: Path) ->
 
 
 def warm_up(target: Target, flavour: Flavour) -> None:
-    """Build zig's libraries for static programs with bundles of the flavour into the shared cache,
-    so that no build waits for them; raises LinkError.
+    """Build zig's libraries for static programs that run bundles of this backend into the shared
+    cache, so that no build waits for them; raises LinkError.
     """
     if _static(target):
         with_runtime = flavour is Flavour.VM

@@ -15,7 +15,7 @@ from relaxd.loader import byte_rows
 from relaxd.loader.tensors.element_types import dtype_of
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-Given = Mapping[str, np.ndarray[Any, Any]]
+Feeds = Mapping[str, np.ndarray[Any, Any]]
 
 _SPARE = 3
 """Rows of a buffer that no call may touch: they hold NaN, which would show."""
@@ -42,66 +42,66 @@ class Step:
         if in_bytes(buffer.dtype, self.dtypes[name]):
             buffer = byte_rows.dequantize_rows(buffer)
         entries, heads, _, size = buffer.shape
-        made = np.zeros((entries, heads, self.columns, size), self.dtypes[name])
+        present = np.zeros((entries, heads, self.columns, size), self.dtypes[name])
         for entry, end in enumerate(self.ends):
-            made[entry, :, :end] = buffer[entry, :, :end]
-        return made
+            present[entry, :, :end] = buffer[entry, :, :end]
+        return present
 
 
-def step(manifest: Manifest, state: State, given: Given) -> Step:
+def step(manifest: Manifest, state: State, feeds: Feeds) -> Step:
     """The call that stands for the model's own with these inputs."""
-    past = given[state.caches[0].input].shape[2]
-    rows = _new_rows(manifest, state, given)
-    ends, total = _ends(state, given, past, rows)
+    past = feeds[state.caches[0].input].shape[2]
+    rows = _new_rows(manifest, state, feeds)
+    ends, total = _ends(state, feeds, past, rows)
     (capacity,) = [dim for dim in manifest.dims if dim.name == state.capacity]
     room = _room(capacity, total)
-    inputs = {spec.name: given[spec.name] for spec in manifest.inputs if spec.name in given}
-    dtypes = {cache.input: given[cache.input].dtype for cache in state.caches}
+    inputs = {spec.name: feeds[spec.name] for spec in manifest.inputs if spec.name in feeds}
+    dtypes = {cache.input: feeds[cache.input].dtype for cache in state.caches}
     for spec in manifest.inputs:
         if spec.name in dtypes:
-            inputs[spec.name] = _buffer(given[spec.name], dtype_of(spec.dtype), room, total)
+            inputs[spec.name] = _buffer(feeds[spec.name], dtype_of(spec.dtype), room, total)
         if state.parts.get(spec.name) is Part.PAST:
             inputs[spec.name] = np.zeros(past, dtype_of(spec.dtype))
     return Step(inputs, ends, max(past, total), dtypes)
 
 
 def outputs(
-    manifest: Manifest, given: Given, run: Callable[[Given, Sequence[str]], Given]
-) -> Given:
+    manifest: Manifest, feeds: Feeds, run: Callable[[Feeds, Sequence[str]], Feeds]
+) -> Feeds:
     """The outputs by name, those of a library with state as the original gives them.
 
     run: gives a library's outputs, and what a call left in the inputs that are named.
     """
     state = manifest.state
     if state is None:
-        return run(given, ())
-    call = step(manifest, state, given)
+        return run(feeds, ())
+    call = step(manifest, state, feeds)
     caches = [cache.input for cache in state.caches]
-    found = dict(run(call.inputs, caches))
-    call.inputs.update({name: found.pop(name) for name in caches})
-    return {**found, **call.presents(state)}
+    results = dict(run(call.inputs, caches))
+    call.inputs.update({name: results.pop(name) for name in caches})
+    return {**results, **call.presents(state)}
 
 
-def _new_rows(manifest: Manifest, state: State, given: Mapping[str, Any]) -> int:
+def _new_rows(manifest: Manifest, state: State, feeds: Mapping[str, Any]) -> int:
     if state.rows == "1":
         return 1
     for spec in manifest.inputs:
         for axis, extent in enumerate(spec.shape):
             if extent.text == state.rows:
-                return int(given[spec.name].shape[axis])
+                return int(feeds[spec.name].shape[axis])
     raise AssertionError(f"no input has the axis {state.rows}")
 
 
 def _ends(
-    state: State, given: Mapping[str, Any], past: int, rows: int
+    state: State, feeds: Mapping[str, Any], past: int, rows: int
 ) -> tuple[np.ndarray[Any, Any], int]:
     """The keys of each entry and the greatest number that any may have."""
-    entries = given[state.caches[0].input].shape[0]
+    entries = feeds[state.caches[0].input].shape[0]
     if not state.ragged:
         return np.full(entries, past + rows), past + rows
     ends, total = np.full(entries, past + rows), None
     for name, part in state.parts.items():
-        values = given[name]
+        values = feeds[name]
         if part is Part.MASK:
             ends, total = values.sum(axis=1), values.shape[1]
         elif part in (Part.LENGTH, Part.LAST):
@@ -116,9 +116,9 @@ def _ends(
 def _room(capacity: Dim, total: int) -> int:
     """A capacity that the dim admits: with spare rows where it has them."""
     for wanted in (total + _SPARE, total):
-        rounded = -(-max(wanted, capacity.lowest) // capacity.multiple) * capacity.multiple
-        if capacity.admits(rounded):
-            return rounded
+        size = -(-max(wanted, capacity.lowest) // capacity.multiple) * capacity.multiple
+        if capacity.admits(size):
+            return size
     return total
 
 
@@ -130,13 +130,13 @@ def _buffer(
         past = byte_rows.quantize_rows(past)
     entries, heads, rows, size = past.shape
     buffer = np.zeros((entries, heads, room, size), dtype)
-    kept = min(rows, total)
-    buffer[:, :, :kept] = past[:, :, :kept]
+    copied = min(rows, total)
+    buffer[:, :, :copied] = past[:, :, :copied]
     # The bytes of a NaN in scales too.
     buffer[:, :, total:] = -1 if in_rows else np.nan
     return buffer
 
 
-def in_bytes(held: "np.dtype[Any]", dtype: "np.dtype[Any]") -> bool:
-    """Whether rows of the model's dtype are held as bytes with scales."""
-    return held == np.int8 and dtype == np.float32
+def in_bytes(stored: "np.dtype[Any]", dtype: "np.dtype[Any]") -> bool:
+    """True if a buffer of dtype `stored` has the rows of the model's dtype as bytes with scales."""
+    return stored == np.int8 and dtype == np.float32

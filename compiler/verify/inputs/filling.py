@@ -60,13 +60,14 @@ def objection(point: Point, uses: Iterable[CacheUse], capacity: Dim | None = Non
     return None
 
 
-def filled(
+def fill_lengths(
     point: Point, inputs: Sequence[TensorSpec], uses: Iterable[CacheUse], seed: int
 ) -> Arrays:
-    """The inputs that state how far caches are filled. A single new token finds caches of different
-    lengths; more of them find all entries full, as no two engines agree on padded prompts.
+    """The inputs that state how many tokens caches hold. A single new token meets caches of
+    different lengths; more of them meet full ones in all entries, as no two engines agree on padded
+    prompts.
     """
-    found: Arrays = {}
+    lengths: Arrays = {}
     specs = {spec.name: spec for spec in inputs}
     for use in uses:
         random = np.random.default_rng([seed, *point.dims.values()])
@@ -79,8 +80,8 @@ def filled(
             shape = shape_at(specs[name], point)
             values = _values(part, ends, rows, shape)
             if values is not None:
-                found[name] = values.astype(specs[name].dtype)
-    return found
+                lengths[name] = values.astype(specs[name].dtype)
+    return lengths
 
 
 def _values(

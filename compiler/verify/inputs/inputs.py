@@ -17,7 +17,7 @@ from compiler.verify.inputs.buffers import step
 from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.drawing import Arrays, draw
 from compiler.verify.inputs.effort import Note, effort
-from compiler.verify.inputs.filling import agreeing, filled, objection
+from compiler.verify.inputs.filling import agreeing, fill_lengths, objection
 from compiler.verify.inputs.points import (
     NEGATIVE,
     ZERO,
@@ -27,7 +27,7 @@ from compiler.verify.inputs.points import (
     points_nearby,
     shape_at,
 )
-from compiler.verify.inputs.samples import fitted, from_npz
+from compiler.verify.inputs.samples import fit, from_npz
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec
@@ -41,12 +41,12 @@ class Signature:
     """Inputs and outputs of a library; bounds: which values are legal of inputs that index, count
     or bound something.
 
-    quantized: it rounds reals to integers of few bits on the way, where one rounding more or less
-    moves its outputs.
+    quantized: it quantizes activations on the way, where one rounding more or less moves its
+    outputs.
     stacks: as in `Imported`.
     caches: how far inputs state that caches are filled.
-    kept: the caches that are buffers of the caller; capacity: the dim of their rows, in the
-    signature of the model that they were lifted out of.
+    in_place: the KV caches that are buffers of the caller; capacity: the dim of their rows, in the
+    signature of the model whose inputs and outputs they were.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -55,7 +55,7 @@ class Signature:
     bounds: Limits
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
-    kept: Kept | None = None
+    in_place: Kept | None = None
     capacity: Dim | None = None
     stacks: bool = False
 
@@ -76,18 +76,18 @@ class Signature:
     @property
     def original(self) -> "Signature":
         """That of the model, which has caches for inputs and outputs."""
-        if self.kept is None:
+        if self.in_place is None:
             return self
-        replaced = (self.kept.state.capacity, self.kept.past.name)
+        replaced = (self.in_place.state.capacity, self.in_place.past.name)
         dims = [dim for dim in self.dims if dim.name not in replaced]
         return replace(
             self,
-            inputs=self.kept.inputs,
-            outputs=self.kept.outputs,
-            dims=(*dims, self.kept.past),
-            caches=self.kept.uses,
-            kept=None,
-            capacity=next(d for d in self.dims if d.name == self.kept.state.capacity),
+            inputs=self.in_place.inputs,
+            outputs=self.in_place.outputs,
+            dims=(*dims, self.in_place.past),
+            caches=self.in_place.uses,
+            in_place=None,
+            capacity=next(d for d in self.dims if d.name == self.in_place.state.capacity),
         )
 
 
@@ -95,7 +95,7 @@ class Signature:
 class Trial:
     """A point and the file that holds its inputs.
 
-    effort: of a run, in bytes, as `TimeBudget` takes it: of its inputs, until it is `weighed`.
+    effort: of a run, in bytes, as `TimeBudget` takes it: of its inputs, until `add_work`.
     """
 
     index: int
@@ -116,9 +116,9 @@ class Trial:
             "outputs": str(self.outputs(side)),
         }
 
-    def weighed(self, kernels: Iterable[Note]) -> "Trial":
-        """With the work of the kernels added to its effort: inputs grow unlike the work where a
-        decoder reads weights for each token and a row of its caches for each token of the past.
+    def add_work(self, kernels: Iterable[Note]) -> "Trial":
+        """Add the kernels' work to the effort: inputs do not grow as the work does where a decoder
+        reads weights for each token, and the KV cache for each cached token.
         """
         return replace(self, effort=self.effort + effort(kernels, self.point.dims))
 
@@ -142,9 +142,9 @@ class Trials:
     chosen: tuple[Trial, ...]
     left_out: tuple[LeftOut, ...]
 
-    def weighed(self, kernels: Sequence[Note]) -> "Trials":
-        """With the work of the kernels in the effort of each."""
-        return replace(self, chosen=tuple(trial.weighed(kernels) for trial in self.chosen))
+    def add_work(self, kernels: Sequence[Note]) -> "Trials":
+        """Add the kernels' work to the effort of each."""
+        return replace(self, chosen=tuple(trial.add_work(kernels) for trial in self.chosen))
 
 
 def prepare(
@@ -155,7 +155,7 @@ def prepare(
     max_bytes: int,
     *,
     slow: bool = False,
-    drawn: bool = True,
+    more_points: bool = True,
     wanted: Distribution = Distribution.NOISE,
 ) -> Trials:
     """Draw and write the inputs of every point whose inputs take at most `max_bytes`; raises
@@ -163,14 +163,14 @@ def prepare(
 
     samples: one point and its inputs, which serve at the other points too: on noise many a model
     finds nothing to say.
-    slow: what runs them is slow, so that the points are `points_nearby`; drawn: whether there are
-    points beside the samples; wanted: what inputs without samples are drawn from.
+    slow: what runs them is slow, so that the points are `points_nearby`; more_points: whether there
+    are points beside the samples; wanted: what inputs without samples are drawn from.
     """
-    found = [from_npz(samples, signature.inputs, signature.dims)] if samples else []
-    sample = found[0][1] if found else None
-    chosen = _points(signature, seed, slow=slow) if drawn else ()
-    made, left_out = _made(signature, chosen, sample, seed, max_bytes, wanted)
-    return Trials(_all_written(folder, chain(found, made)), left_out)
+    sampled = [from_npz(samples, signature.inputs, signature.dims)] if samples else []
+    sample = sampled[0][1] if sampled else None
+    chosen = _points(signature, seed, slow=slow) if more_points else ()
+    inputs, left_out = _draw_points(signature, chosen, sample, seed, max_bytes, wanted)
+    return Trials(_all_written(folder, chain(sampled, inputs)), left_out)
 
 
 def prepare_each(
@@ -204,13 +204,13 @@ def prepare_at(
     folder: Path,
     max_bytes: int,
 ) -> Trials:
-    """As `prepare`, at the points given and no others."""
+    """`prepare`, at these points and no others."""
     sample = from_npz(samples, signature.inputs, signature.dims)[1] if samples else None
-    made, left_out = _made(signature, chosen, sample, seed, max_bytes)
-    return Trials(_all_written(folder, made), left_out)
+    inputs, left_out = _draw_points(signature, chosen, sample, seed, max_bytes)
+    return Trials(_all_written(folder, inputs), left_out)
 
 
-def _made(
+def _draw_points(
     signature: Signature,
     chosen: Iterable[Point],
     sample: Arrays | None,
@@ -218,7 +218,9 @@ def _made(
     max_bytes: int,
     wanted: Distribution = Distribution.NOISE,
 ) -> tuple[Iterator[tuple[Point, Arrays]], tuple[LeftOut, ...]]:
-    """The inputs at each point that can have some, drawn as they are asked for, and the others."""
+    """The inputs at each point that can have some, drawn when they are asked for, and the points
+    that can have none.
+    """
     fits, left_out = [], []
     for point in chosen:
         reason = _objection(signature, point, max_bytes)
@@ -226,8 +228,8 @@ def _made(
             fits.append(point)
         else:
             left_out.append(LeftOut(point, reason))
-    drawn = ((point, _inputs(signature, point, sample, seed, wanted)) for point in fits)
-    return drawn, tuple(left_out)
+    inputs = ((point, _inputs(signature, point, sample, seed, wanted)) for point in fits)
+    return inputs, tuple(left_out)
 
 
 def _objection(signature: Signature, point: Point, max_bytes: int) -> str | None:
@@ -289,14 +291,14 @@ def _inputs(
     """Drawn at the point, the sample in place of what it has; what states the caches' lengths
     follows from the point.
     """
-    made = draw(point, signature.inputs, signature.bounds, seed, wanted)
+    arrays = draw(point, signature.inputs, signature.bounds, seed, wanted)
     if sample:
-        made |= fitted(sample, point, signature.inputs, signature.bounds)
-    return made | filled(point, signature.inputs, signature.caches, seed)
+        arrays |= fit(sample, point, signature.inputs, signature.bounds)
+    return arrays | fill_lengths(point, signature.inputs, signature.caches, seed)
 
 
-def _all_written(folder: Path, made: Iterable[tuple[Point, Arrays]]) -> tuple[Trial, ...]:
-    return tuple(_written(folder, index, *pair) for index, pair in enumerate(made))
+def _all_written(folder: Path, points: Iterable[tuple[Point, Arrays]]) -> tuple[Trial, ...]:
+    return tuple(_written(folder, index, *pair) for index, pair in enumerate(points))
 
 
 def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:

@@ -23,25 +23,25 @@ def write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
 
 
 def read(path: Path, only: Collection[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
-    """What `write` wrote, in its order; only: the names to read, None for all."""
+    """The arrays that `write` wrote, in its order; only: the names to read, None for all."""
     with np.load(path, allow_pickle=False) as archive:
         index = json.loads(str(archive[_INDEX]))
         return {
-            name: typed(archive[f"a{i}"], dtype)
+            name: view_typed(archive[f"a{i}"], dtype)
             for i, (name, dtype) in enumerate(index)
             if only is None or name in only
         }
 
 
-def typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    """The array, its bits read as the dtype of that name: NumPy's files hold those of ml_dtypes as
+def view_typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """View the array's bits as the dtype of that name: NumPy's files store those of ml_dtypes as
     integers.
     """
     return array if array.dtype.name == dtype else array.view(dtype_of(dtype))
 
 
 def storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array in a dtype that NumPy's files hold; inverse of `typed`."""
+    """The array in a dtype that NumPy's files hold; inverse of `view_typed`."""
     name = array.dtype.name
     if name not in STORAGE and name != "bfloat16":
         return array

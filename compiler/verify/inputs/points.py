@@ -116,7 +116,7 @@ def ladders(
     }
 
 
-def favoured(inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> dict[str, int]:
+def choose_favoured(inputs: Sequence[TensorSpec], dims: Iterable[Dim]) -> dict[str, int]:
     """The value of each dim that is favoured, else one in the middle of its range."""
     used = _carried(inputs, dims)
     tops = _tops(used)
@@ -166,21 +166,21 @@ def _extremes(used: Sequence[Dim], *, mixed: bool = True) -> list[Point]:
     mixed: with the points that have one dim at its minimum and the others at their maximum, as
     images of the greatest size in a batch of one are.
     """
-    lows, found = _lows(used), [Point("min", _lows(used)), Point("max", _tops(used))]
+    lows, points = _lows(used), [Point("min", _lows(used)), Point("max", _tops(used))]
     free = [dim for dim in used if not dim.fixed]
     if 1 < len(free) <= _MOST_SINGLE_DIMS:
         for dim in free:
-            found.append(Point(f"max-{dim.name}", {**lows, **_tops([dim])}))
+            points.append(Point(f"max-{dim.name}", {**lows, **_tops([dim])}))
             if mixed and len(free) > 2:
                 others = [other for other in used if other is not dim]
-                found.append(Point(f"min-{dim.name}", {**lows, **_tops(others)}))
-    return found
+                points.append(Point(f"min-{dim.name}", {**lows, **_tops(others)}))
+    return points
 
 
-def _cheapest_first(found: Sequence[Point], inputs: Sequence[TensorSpec]) -> tuple[Point, ...]:
+def _cheapest_first(points: Sequence[Point], inputs: Sequence[TensorSpec]) -> tuple[Point, ...]:
     """Each point once, by the memory of the inputs there; of equal points the first's label."""
     once: dict[tuple[tuple[str, int], ...], Point] = {}
-    for point in found:
+    for point in points:
         once.setdefault(tuple(sorted(point.dims.items())), point)
     ordered = [Point(point.label, dict(dims)) for dims, point in once.items()]
     return tuple(sorted(ordered, key=lambda point: bytes_of(point, inputs)))
@@ -211,13 +211,13 @@ def _beside_edges(
     """Each dim `step` away from a multiple of an edge, another edge for each dim, about half of its
     range up on a logarithmic scale.
     """
-    found = {}
+    sizes = {}
     for index, dim in enumerate(used):
         top = tops[dim.name]
         edge = edges[index % len(edges)]
         multiple = max(_between(dim, top, 0.5) // edge, 1) * edge
-        found[dim.name] = _allowed(dim, top, multiple + step)
-    return found
+        sizes[dim.name] = _allowed(dim, top, multiple + step)
+    return sizes
 
 
 def _prime(dim: Dim, top: int) -> int:

@@ -64,27 +64,27 @@ def _holds(array: np.ndarray[Any, Any], dtype: str) -> bool:
 
 def _typed(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
     if spec.dtype not in STORAGE:
-        return npz.typed(array, spec.dtype)
+        return npz.view_typed(array, spec.dtype)
     try:
         return element_types.view_as(element_types.bytes_of(array, spec), spec.dtype)
     except InputError as error:
         raise _bad_sample(str(error)) from error
 
 
-def fitted(
+def fit(
     sample: Arrays, point: Point, inputs: Iterable[TensorSpec], limits: Limits = _NO_LIMITS
 ) -> Arrays:
-    """The sample at the point: every axis cut, or repeated, to its size there. Values keep to
-    `limits`; masks are left out, since a part of one may mask everything.
+    """Cut or repeat every axis of the sample to its size at the point. Values keep to `limits`;
+    masks are left out, since a part of one may mask everything.
     """
     result = {}
     for spec in inputs:
         array, shape = sample[spec.name], shape_at(spec, point)
         if array.size and not is_mask(spec, limits):
-            kept = (
+            indices = (
                 np.arange(size) % extent for size, extent in zip(shape, array.shape, strict=True)
             )
-            cut = array[np.ix_(*kept)].reshape(shape)
+            cut = array[np.ix_(*indices)].reshape(shape)
             own = limits.get(spec.name)
             result[spec.name] = within(cut, point, own) if own and cut.size else cut
     return result

@@ -52,8 +52,8 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Indexed:
-    """What the elements of an output are indices into, along an axis: values of the reference, and
-    of perturbed references.
+    """Values that the elements of an output index along an axis: those of the reference, and of
+    perturbed references.
     """
 
     values: Array
@@ -335,13 +335,13 @@ def _judge_indexed(got: Array, want: Array, indexed: Indexed | None) -> Finding 
     if indexed is None or "float" not in indexed.values.dtype.name or not indexed.values.ndim:
         return None
     values, axis = indexed.values.astype(np.float64), indexed.axis % indexed.values.ndim
-    shape = [-1 if place == axis else size for place, size in enumerate(values.shape)]
+    shape = [-1 if index == axis else size for index, size in enumerate(values.shape)]
     if 0 in values.shape or want.size % math.prod(size for size in shape if size > 0):
         return None
     spread = Spread.of(values)
     tolerance = tolerance_of(indexed.values.dtype.name, None, None)
     # Of a few values, all of them may be the equal ones.
-    tolerance = spread.bound(tolerance) if spread.tells else tolerance
+    tolerance = spread.limit_to_scale(tolerance) if spread.tells else tolerance
     alike = [answer for answer in indexed.perturbed if answer.shape == values.shape]
     noises = [_distances(answer, values).max(axis=axis, keepdims=True) for answer in alike]
     slack = NOISE_TIMES * np.max(noises, axis=0) if noises else np.zeros(1)

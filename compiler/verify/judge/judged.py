@@ -57,7 +57,7 @@ class Judged:
         return self.verdict in AGREED or self.difference.structural
 
     def to_json(self) -> Record:
-        """As `relaxd.contract.bundle.report.ComparedPoint`."""
+        """A `relaxd.contract.bundle.report.ComparedPoint`."""
         return {
             **self.trial.point.to_json(),
             "verdict": self.verdict.value,
@@ -140,7 +140,7 @@ def _judge(
     want = _narrowed(wanted[output.name], output)
     own = _tolerance(output, signature, options)
     spread = others or Spread.of(want)
-    tolerance = spread.bound(own) if "float" in output.dtype or own.steps else own
+    tolerance = spread.limit_to_scale(own) if "float" in output.dtype or own.steps else own
     if output.name not in outputs:
         difference = missing("the library gives no such output")
         return Judged(output, trial, tolerance, difference, Verdict.FAILED, spread)

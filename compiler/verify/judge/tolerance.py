@@ -66,8 +66,8 @@ _TOLERANCES = {
 }
 _EXACT = Tolerance(0.0, 0.0)
 _ONE_STEP = Tolerance(0.0, 0.0, steps=1, coarse=True)
-_NARROW_INTEGERS = ("uint4", "int4", "uint2", "int2")
-_FEW_BITS = ("uint8", "int8", "uint16", "int16", *_NARROW_INTEGERS)
+_SUBBYTE_INTEGERS = ("uint4", "int4", "uint2", "int2")
+_QUANTIZED_INTEGERS = ("uint8", "int8", "uint16", "int16", *_SUBBYTE_INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ def tolerance_of(
     """The dtype's tolerance, a given atol or rtol in its place; integers and booleans are exact.
 
     quantized: activations are rounded to some eight bits on the way. A sum that falls on the other
-    side of a half moves one of them by a step: integers of few bits may be one step off.
+    side of a half moves one of them by a step: quantized integers may be one step off.
     """
     own = _TOLERANCES.get(dtype)
     if own is None:
-        return _ONE_STEP if quantized and dtype in _FEW_BITS else _EXACT
+        return _ONE_STEP if quantized and dtype in _QUANTIZED_INTEGERS else _EXACT
     return replace(
         own, atol=own.atol if atol is None else atol, rtol=own.rtol if rtol is None else rtol
     )
@@ -113,7 +113,7 @@ def tolerance_of(
 def compare(
     got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: Tolerance
 ) -> Difference:
-    """Shapes and dtypes must be equal, infinities and NaNs at the same places, the rest within
+    """Shapes and dtypes must be equal, infinities and NaNs at the same positions, the rest within
     tolerance.
     """
     if got.dtype != want.dtype:
@@ -122,7 +122,7 @@ def compare(
         return missing(f"shape {list(got.shape)} where the reference has {list(want.shape)}")
     if not got.size:
         return Difference(0.0, 0.0, None, of_tolerance=0.0)
-    if want.dtype.kind in "biu" or want.dtype.name in _NARROW_INTEGERS:
+    if want.dtype.kind in "biu" or want.dtype.name in _SUBBYTE_INTEGERS:
         steps = np.abs(got.astype(np.float64) - want.astype(np.float64))
         wrong, apart = (
             int(np.count_nonzero((got != want) & ~((steps > 0) & (steps <= tolerance.steps)))),
@@ -135,7 +135,7 @@ def compare(
         return Difference(apart, 0.0, problem, of_tolerance=used)
     ours, theirs = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(ours) & np.isfinite(theirs)
-    odd = _odd_places(ours[~finite], theirs[~finite])
+    odd = _compare_nonfinite(ours[~finite], theirs[~finite])
     ours, theirs = ours[finite], theirs[finite]
     if not ours.size:
         return Difference(0.0, 0.0, odd, of_tolerance=None if odd else 0.0)
@@ -211,9 +211,9 @@ class Spread:
         """
         return self.deviation or self.largest
 
-    def bound(self, tolerance: Tolerance) -> Tolerance:
-        """Bound the tolerance, by which then no element may be off by more than MOST of the scale,
-        or of its own distance from the center.
+    def limit_to_scale(self, tolerance: Tolerance) -> Tolerance:
+        """Limit the tolerance so that no element may be off by more than MOST of the scale, or of
+        its own distance from the center.
         """
         return replace(tolerance, most=MOST * self.scale, center=self.center)
 
@@ -245,6 +245,6 @@ def _used(apart: np.ndarray[Any, Any], allowed: np.ndarray[Any, Any]) -> float |
     return float((apart[differs] / allowed[differs]).max(initial=0.0))
 
 
-def _odd_places(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> str | None:
+def _compare_nonfinite(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> str | None:
     wrong = int(np.count_nonzero(~((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))))
     return f"{wrong} elements are infinite or NaN on one side alone" if wrong else None

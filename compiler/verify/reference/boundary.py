@@ -23,18 +23,18 @@ def element_of(value: onnx.ValueInfoProto) -> str:
     return helper.tensor_dtype_to_np_dtype(code).name if known else ""
 
 
-def is_narrow(model: onnx.ModelProto) -> bool:
-    """Whether an input or an output is of such a type."""
+def has_storage_types(model: onnx.ModelProto) -> bool:
+    """True if an input or an output is of such a type."""
     values = (*model.graph.input, *model.graph.output)
     return any(element_of(value) in STORAGE for value in values)
 
 
 def truncates(model: onnx.ModelProto) -> bool:
-    """Whether a node casts to an integer of 2 or 4 bits: onnx's evaluator truncates floats there,
+    """True if a node casts to an integer of 2 or 4 bits: onnx's evaluator truncates floats there,
     as ONNX has it for every integer; ONNX Runtime rounds them.
     """
     nodes = list(walk((*model.graph.node, *(n for f in model.functions for n in f.node))))
-    likely = any(node.op_type == "CastLike" for node in nodes) and is_narrow(model)
+    likely = any(node.op_type == "CastLike" for node in nodes) and has_storage_types(model)
     return likely or any(
         a.name == "to" and a.i in _INTEGERS
         for node in nodes
@@ -47,17 +47,17 @@ def widen(model: onnx.ModelProto) -> None:
     """Put casts behind those inputs and before those outputs, which keep their names."""
     graph = model.graph
     fixed = {tensor.name for tensor in graph.initializer}
-    given = [v for v in graph.input if element_of(v) in STORAGE and v.name not in fixed]
-    inner = {v.name for v in (*given, *graph.output) if element_of(v) in STORAGE}
+    inputs = [v for v in graph.input if element_of(v) in STORAGE and v.name not in fixed]
+    inner = {v.name for v in (*inputs, *graph.output) if element_of(v) in STORAGE}
     _rename(graph, inner)
-    first = [_cast(v.name, v.name + _ENDING, v.type.tensor_type.elem_type) for v in given]
-    passed = {v.name for v in given}
+    first = [_cast(v.name, v.name + _ENDING, v.type.tensor_type.elem_type) for v in inputs]
+    passed = {v.name for v in inputs}
     last = [
         _cast(v.name + _ENDING, v.name, TensorProto.FLOAT)
         for v in graph.output
         if v.name in inner and v.name not in passed
     ]
-    for value in (*given, *(v for v in graph.output if v.name in inner)):
+    for value in (*inputs, *(v for v in graph.output if v.name in inner)):
         value.type.tensor_type.elem_type = TensorProto.FLOAT
     nodes = [*first, *graph.node, *last]
     del graph.node[:]

@@ -29,9 +29,9 @@ _OLDEST = 11
 """No earlier opset has operators for what the graph does with a row."""
 
 
-def fed(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, Draw]] | None:
-    """A copy of the model that draws nothing, and what its new inputs are to be fed; None for a
-    model without random nodes. Raises ImportFailed for a model of an old opset that cannot be
+def replace_random(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, Draw]] | None:
+    """A copy of the model that draws nothing, and the numbers that its new inputs stand for; None
+    for a model without random nodes. Raises ImportFailed for a model of an old opset that cannot be
     rewritten.
     """
     from compiler.ir.onnx.model.expansions import is_random, without_calls
@@ -54,14 +54,14 @@ def run(
     draws: Mapping[str, Draw],
 ) -> Mapping[str, Any]:
     """Call the engine with the inputs, the seed among them replaced by the numbers of `draws`."""
-    given = {name: array for name, array in inputs.items() if name != SEED.name}
+    feeds = {name: array for name, array in inputs.items() if name != SEED.name}
     if not draws:
-        return engine(given)
+        return engine(feeds)
     seed = int(inputs.get(SEED.name, 0))
     for count in COUNTS:
         rows = {name: numbers(draw, seed, count) for name, draw in draws.items()}
         try:
-            return engine({**given, **rows})
+            return engine({**feeds, **rows})
         except Exception as error:
             if count == COUNTS[-1] or not any(sign in str(error) for sign in _TOO_SHORT):
                 raise
@@ -101,7 +101,7 @@ class _Rewrite:
 
     def graph(self, graph: onnx.GraphProto) -> None:
         """Replace the random nodes of a graph and of those inside it."""
-        nodes = [made for proto in graph.node for made in self._replaced(proto)]
+        nodes = [new for proto in graph.node for new in self._replaced(proto)]
         del graph.node[:]
         graph.node.extend(nodes)
 
@@ -123,7 +123,7 @@ class _Rewrite:
         dtype = self._dtype(proto.input[0]) if proto.input else "float32"
         nodes = expanded(proto, dtype, self.opset) or [proto]
         return [
-            made for node in nodes for made in (self._fed(node) if node.op_type in LAWS else [node])
+            new for node in nodes for new in (self._fed(node) if node.op_type in LAWS else [node])
         ]
 
     def _dtype(self, name: str) -> str:
@@ -138,16 +138,16 @@ class _Rewrite:
 
         from compiler.ir.onnx.model.expansions import draw_of
 
-        given = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+        attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
         like = proto.input[0] if proto.input else ""
         dtype = (
-            helper.tensor_dtype_to_np_dtype(given["dtype"]).name
-            if "dtype" in given
+            helper.tensor_dtype_to_np_dtype(attributes["dtype"]).name
+            if "dtype" in attributes
             else self._dtype(like)
         )
         row, name = f"{_ROW}.{len(self.draws)}", proto.output[0]
         self.draws[row] = draw_of(proto, dtype)
-        shape = _constant(f"{name}/shape", given.get("shape", []))
+        shape = _constant(f"{name}/shape", attributes.get("shape", []))
         if like:
             shape = helper.make_node("Shape", [like], [f"{name}/shape"])
         zero = {"allowzero": 1} if self.opset >= 14 else {}

@@ -20,7 +20,7 @@ _SAME_ORDER = frozenset(("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "U
 
 @dataclass(frozen=True)
 class Source:
-    """What an output's indices point into: the name of a value of the graph, and the axis."""
+    """The value that an output's indices point into, by its name in the graph, and the axis."""
 
     value: str
     axis: int
@@ -31,15 +31,15 @@ def sources_of(path: Path) -> dict[str, Source]:
     import onnx
 
     graph = onnx.load(str(path), load_external_data=False).graph
-    makers = {name: (node, at) for node in graph.node for at, name in enumerate(node.output)}
-    found = {entry.name: _source(entry.name, makers) for entry in graph.output}
-    return {name: source for name, source in found.items() if source is not None}
+    makers = {name: (node, index) for node in graph.node for index, name in enumerate(node.output)}
+    sources = {entry.name: _source(entry.name, makers) for entry in graph.output}
+    return {name: source for name, source in sources.items() if source is not None}
 
 
 def _source(name: str, makers: Mapping[str, tuple[onnx.NodeProto, int]]) -> Source | None:
     while name in makers:
-        node, at = makers[name]
-        default = _INDEXING.get((node.op_type, at))
+        node, index = makers[name]
+        default = _INDEXING.get((node.op_type, index))
         if node.domain not in ("", "ai.onnx"):
             return None
         if default is not None:

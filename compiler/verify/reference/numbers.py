@@ -19,7 +19,7 @@ def numbers(draw: Draw, seed: int, count: int) -> np.ndarray[Any, Any]:
     """
     index = np.arange(count, dtype=np.uint64)
     streams = np.full(count, draw.stream, np.uint64)
-    words = philox(np.stack([*_halves(index), *_halves(streams)]), _key(seed))
+    words = philox(np.stack([*_split(index), *_split(streams)]), _key(seed))
     work = np.dtype("float64" if draw.dtype == "float64" else "float32").type
     if draw.law is Law.UNIFORM:
         standard = _unit(words, _DIGITS[draw.dtype], work)
@@ -35,7 +35,7 @@ def philox(counter: Words, key: Words) -> Words:
         with np.errstate(over="ignore"):
             k = key + _KEY_STEPS * np.uint32(number)
         low, high = a.astype(np.uint64) * _FACTORS[0], c.astype(np.uint64) * _FACTORS[1]
-        (low_word, low_upper), (high_word, high_upper) = _halves(low), _halves(high)
+        (low_word, low_upper), (high_word, high_upper) = _split(low), _split(high)
         a, b, c, d = high_upper ^ b ^ k[0], high_word, low_upper ^ d ^ k[1], low_word
     return np.stack([a, b, c, d])
 
@@ -44,17 +44,17 @@ def _key(seed: int) -> Words:
     return np.array([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF], np.uint32)
 
 
-def _halves(wide: Any) -> tuple[Words, Words]:
+def _split(wide: Any) -> tuple[Words, Words]:
     return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
 
 
 def _unit(words: Words, digits: int, work: Any) -> Any:
     if digits <= 32:
-        kept = words[0] >> np.uint32(32 - digits)
+        bits = words[0] >> np.uint32(32 - digits)
     else:
         wide = words[:2].astype(np.uint64)
-        kept = wide[0] << np.uint64(digits - 32) | wide[1] >> np.uint64(64 - digits)
-    return kept.astype(work) * work(2.0**-digits)
+        bits = wide[0] << np.uint64(digits - 32) | wide[1] >> np.uint64(64 - digits)
+    return bits.astype(work) * work(2.0**-digits)
 
 
 def _normal(words: Words, work: Any) -> Any:

@@ -79,7 +79,7 @@ class OnnxRuntime:
         self.name = f"onnxruntime {onnxruntime.__version__}"
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As in Engine."""
+        """Run at one point, as `Engine` says."""
         fixed = {
             entry.name: np.full(
                 [size if isinstance(size, int) else 1 for size in entry.shape],
@@ -90,8 +90,8 @@ class OnnxRuntime:
             if entry.name in consts
         }
         names = [entry.name for entry in self._session.get_outputs()]
-        given = joined({**feeds, **fixed}, [entry.name for entry in self._session.get_inputs()])
-        return parted(dict(zip(names, self._session.run(names, given), strict=True)))
+        arguments = joined({**feeds, **fixed}, [entry.name for entry in self._session.get_inputs()])
+        return parted(dict(zip(names, self._session.run(names, arguments), strict=True)))
 
 
 class OnnxReference:
@@ -112,11 +112,11 @@ class OnnxReference:
         self.name = f"onnx.reference {onnx.__version__}"
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As in Engine."""
+        """Run at one point, as `Engine` says."""
         fixed = {name: np.asarray(value) for name, value in consts.items()}
         names = list(self._evaluator.output_names)
-        given = joined({**feeds, **fixed}, self._evaluator.input_names)
-        return parted(dict(zip(names, self._evaluator.run(names, given), strict=True)))
+        arguments = joined({**feeds, **fixed}, self._evaluator.input_names)
+        return parted(dict(zip(names, self._evaluator.run(names, arguments), strict=True)))
 
 
 def _torch(model: str, wide: bool = False) -> Engine:
@@ -157,7 +157,7 @@ def exact_engines_of(engines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
-    """The references of a model that is not quantised, in the order in which they are tried; onnx's
+    """The references of a model that is not quantized, in the order in which they are tried; onnx's
     evaluator alone where ONNX Runtime is known to differ from the specification.
     """
     from compiler.verify.reference import boundary, departures
@@ -194,22 +194,22 @@ def prepare(
 
     old = opset_of(model.opset_import) == 6
     model = opset6.at_opset_7(model) if old else model
-    found = feeding.fed(model)
+    replacement = feeding.replace_random(model)
     zipped = any(node.op_type == "ZipMap" for node in model.graph.node)
-    widen = widen and boundary.is_narrow(model)
-    if not request.inputs and not zipped and not widen and not old and found is None:
+    widen = widen and boundary.has_storage_types(model)
+    if not request.inputs and not zipped and not widen and not old and replacement is None:
         return Prepared(path, {})
-    relaxed, draws = found or (type(model)(), {})
-    if found is None:
+    relaxed, draws = replacement or (type(model)(), {})
+    if replacement is None:
         relaxed.CopyFrom(model)
     _unzip(relaxed)
     if widen:
         boundary.widen(relaxed)
     _loosen(relaxed, request)
-    return Prepared(written(relaxed, scratch, "reference"), draws)
+    return Prepared(save_model(relaxed, scratch, "reference"), draws)
 
 
-def written(model: "onnx.ModelProto", folder: Path, name: str = "model") -> Path:
+def save_model(model: "onnx.ModelProto", folder: Path, name: str = "model") -> Path:
     """A new file of the model in the folder."""
     path = folder / f"{name}.onnx"
     write_model(model, path)
@@ -261,8 +261,8 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     def run(inputs: Arrays) -> Arrays:
         try:
             moved = inputs if seed is None else perturbation.perturb_inputs(inputs, seed)
-            given = {name: wide(array) for name, array in moved.items()}
-            outputs = feeding.run(lambda feeds: engine.run(feeds, spec["consts"]), given, draws)
+            arguments = {name: wide(array) for name, array in moved.items()}
+            outputs = feeding.run(lambda feeds: engine.run(feeds, spec["consts"]), arguments, draws)
             return {name: np.asarray(value) for name, value in outputs.items()}
         # A point that the reference refuses, for whatever reason, cannot be judged.
         except Exception as error:
@@ -285,7 +285,7 @@ def _changed(spec: Record, seed: int | None) -> Engine:
         perturbation.perturb_weights(model, seed)
     indexed.show(model, spec.get("shown", ()))
     with tempfile.TemporaryDirectory() as folder:
-        return ENGINES[spec["engine"]](str(written(model, Path(folder))))
+        return ENGINES[spec["engine"]](str(save_model(model, Path(folder))))
 
 
 def wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

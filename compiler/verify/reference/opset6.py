@@ -44,9 +44,9 @@ def _rewrite(graph: onnx.GraphProto, outer: Mapping[str, int]) -> None:
                 _rewrite(inner, ranks)
         nodes += [*_aligned(node, ranks), node]
         gone = _GONE.get(node.op_type, ())
-        kept = [attribute for attribute in node.attribute if attribute.name not in gone]
+        retained = [attribute for attribute in node.attribute if attribute.name not in gone]
         del node.attribute[:]
-        node.attribute.extend(kept)
+        node.attribute.extend(retained)
     del graph.node[:]
     graph.node.extend(nodes)
 
@@ -68,16 +68,16 @@ def _aligned(node: onnx.NodeProto, ranks: Mapping[str, int]) -> list[onnx.NodePr
     first, second = (ranks.get(name) for name in [*node.input[:2], "", ""][:2])
     if first is None or second is None:
         return []
-    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
     behind = 0
-    if node.op_type in _ALIGNED and given.get("broadcast") and "axis" in given:
-        behind = first - given["axis"] % max(first, 1) - second
+    if node.op_type in _ALIGNED and attributes.get("broadcast") and "axis" in attributes:
+        behind = first - attributes["axis"] % max(first, 1) - second
     elif node.op_type == "PRelu" and second == 1:
         behind = first - 2
     if behind <= 0:
         return []
     wide = f"{node.output[0]}/aligned"
     axes = list(range(second, second + behind))
-    made = helper.make_node("Unsqueeze", [node.input[1]], [wide], axes=axes)
+    unsqueeze = helper.make_node("Unsqueeze", [node.input[1]], [wide], axes=axes)
     node.input[1] = wide
-    return [made]
+    return [unsqueeze]

@@ -63,16 +63,16 @@ class TorchScript:
         for path in self._states:
             if path in values:
                 self._set(path, values[path])
-        given = {
+        arguments = {
             argument.name: self._value(argument, values)
             for argument in self._arguments
             if self._has(argument, values)
         }
         with self._torch.inference_mode():
-            found = flattened(self._module(**given), "")
+            items = flatten(self._module(**arguments), "")
         named = {
             f"output{suffix}" if suffix[:1] in ("", "_") else suffix: value
-            for suffix, value in found
+            for suffix, value in items
         }
         named.update({path: self._get(path) for path in self._states if path in feeds})
         return {name: self._array(value) for name, value in named.items()}
@@ -138,7 +138,7 @@ class TorchScript:
         )
 
 
-def flattened(value: Any, suffix: str) -> list[tuple[str, Any]]:
+def flatten(value: Any, suffix: str) -> list[tuple[str, Any]]:
     """The tensors and numbers in what forward returns, each with the suffix of its name: `_0` in a
     tuple or list, the key in a dict.
     """
@@ -148,4 +148,4 @@ def flattened(value: Any, suffix: str) -> list[tuple[str, Any]]:
         items = [(f"{suffix}_{index}", item) for index, item in enumerate(value)]
     else:
         return [] if value is None else [(suffix, value)]
-    return [found for name, item in items for found in flattened(item, name)]
+    return [pair for name, item in items for pair in flatten(item, name)]

@@ -13,7 +13,7 @@ from compiler.isolation.step import Record, serve
 from compiler.verify.emulation import board, emulator, tensors
 from compiler.verify.emulation.emulator import Emulator
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
-from compiler.verify.run.emulated import bound, child_seconds, held, taken
+from compiler.verify.run.emulated import child_seconds, list_dims, read_outputs, to_storage
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.errors import BundleError
 from relaxd.loader.bundles.bundle import read_manifest
@@ -34,16 +34,18 @@ class Program:
 
     def run(self, inputs: Arrays) -> Arrays:
         """The outputs by name; raises PointFailed with the end of what the program printed."""
-        return self.measured(inputs)[0]
+        return self.measure(inputs)[0]
 
-    def measured(self, inputs: Arrays) -> tuple[Arrays, dict[str, int]]:
-        """As `run`, and what the board counted: instructions, and bytes of stack, context and
-        arena.
+    def measure(self, inputs: Arrays) -> tuple[Arrays, dict[str, int]]:
+        """Run at one point, and return what the board counted, too: instructions, and bytes of
+        stack, context and arena.
         """
         items = self.manifest.inputs
-        tensors.write(self.scratch / "inputs", [held(inputs[item.name], item) for item in items])
+        tensors.write(
+            self.scratch / "inputs", [to_storage(inputs[item.name], item) for item in items]
+        )
         done = subprocess.run(
-            self._command(bound(Binding(items, self.manifest.dims), self.manifest, inputs)),
+            self._command(list_dims(Binding(items, self.manifest.dims), self.manifest, inputs)),
             cwd=self.scratch,
             capture_output=True,
             text=True,
@@ -51,13 +53,13 @@ class Program:
             check=False,
             preexec_fn=privileges.end_with_parent,
         )
-        said = (done.stdout + done.stderr).strip()
+        output = (done.stdout + done.stderr).strip()
         if done.returncode:
-            why = said[-_TAIL:] or f"ended with status {done.returncode}"
+            why = output[-_TAIL:] or f"ended with status {done.returncode}"
             raise PointFailed(f"on the emulated board {board.name_of(self.target)}: {why}")
-        words = (word.partition("=") for word in said.splitlines()[-1].split())
+        words = (word.partition("=") for word in output.splitlines()[-1].split())
         counted = {name: int(number) for name, _, number in words}
-        return taken(self.manifest.outputs, self.scratch / "outputs"), counted
+        return read_outputs(self.manifest.outputs, self.scratch / "outputs"), counted
 
     def _command(self, dims: list[str]) -> list[str]:
         weights = "-"
@@ -80,10 +82,10 @@ def program_of(spec: Record) -> Program:
     """
     bundle = Path(spec["bundle"]).absolute()
     target, scratch = targets.resolve(spec["target"]), Path(spec["scratch"]).absolute()
-    found = emulator.find(target)
-    if isinstance(found, str):
-        raise BundleError(found)
-    return Program(found, target, bundle, read_manifest(bundle), scratch)
+    emulation = emulator.find(target)
+    if isinstance(emulation, str):
+        raise BundleError(emulation)
+    return Program(emulation, target, bundle, read_manifest(bundle), scratch)
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:

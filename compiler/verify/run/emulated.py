@@ -38,10 +38,12 @@ class _Program:
 
     def run(self, inputs: Arrays) -> Arrays:
         """The outputs by name; raises PointFailed with the end of what the program printed."""
-        given, given_back = self.scratch / "inputs", self.scratch / "outputs"
-        tensors.write(given, [held(inputs[item.name], item) for item in self.manifest.inputs])
+        input_file, output_file = self.scratch / "inputs", self.scratch / "outputs"
+        tensors.write(
+            input_file, [to_storage(inputs[item.name], item) for item in self.manifest.inputs]
+        )
         done = subprocess.run(
-            [*self.command, str(given), str(given_back), *self._dims(inputs)],
+            [*self.command, str(input_file), str(output_file), *self._dims(inputs)],
             capture_output=True,
             text=True,
             errors="replace",
@@ -52,26 +54,26 @@ class _Program:
         if done.returncode:
             why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
             raise PointFailed(f"under {Path(self.command[0]).name}: {why}")
-        return taken(self.manifest.outputs, given_back)
+        return read_outputs(self.manifest.outputs, output_file)
 
     def _dims(self, inputs: Arrays) -> list[str]:
-        """What a library without a runtime binds; the virtual machine takes nothing."""
-        return [] if self.binding is None else bound(self.binding, self.manifest, inputs)
+        """The dims that a library without a runtime takes; the virtual machine takes none."""
+        return [] if self.binding is None else list_dims(self.binding, self.manifest, inputs)
 
 
-def bound(binding: Binding, manifest: Manifest, inputs: Arrays) -> list[str]:
-    """The dims that a library without a runtime binds for these inputs, in order."""
-    return [str(value) for value in bound_dims(binding, manifest, inputs).values()]
+def list_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> list[str]:
+    """The values of `solve_dims`, in order."""
+    return [str(value) for value in solve_dims(binding, manifest, inputs).values()]
 
 
-def bound_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> dict[str, int]:
-    """As `bound`, by name."""
+def solve_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> dict[str, int]:
+    """The dims that a library without a runtime takes for these inputs, by name."""
     solved = binding.solve(tuple(inputs[item.name].shape for item in manifest.inputs))
     named = {dim for item in manifest.inputs for axis in item.shape for dim in axis.dims}
     return {name: int(solved[name]) for name in sorted(named)}
 
 
-def taken(specs: Sequence[TensorSpec], file: Path) -> Arrays:
+def read_outputs(specs: Sequence[TensorSpec], file: Path) -> Arrays:
     """The tensors by name from the file that a program wrote."""
     return {
         item.name: element_types.view_as(array, item.dtype) if item.dtype in STORAGE else array
@@ -79,7 +81,7 @@ def taken(specs: Sequence[TensorSpec], file: Path) -> Arrays:
     }
 
 
-def held(array: Array, item: TensorSpec) -> Array:
+def to_storage(array: Array, item: TensorSpec) -> Array:
     """The array as a library takes it."""
     return element_types.bytes_of(array, item) if item.dtype in STORAGE else array
 
@@ -96,17 +98,17 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
 def _program(spec: Record) -> _Program:
     bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
     manifest = read_manifest(bundle)
-    found = emulator.find(targets.resolve(spec["target"]), Flavour(manifest.flavour))
-    if isinstance(found, str):
-        raise BundleError(found)
+    emulation = emulator.find(targets.resolve(spec["target"]), Flavour(manifest.flavour))
+    if isinstance(emulation, str):
+        raise BundleError(emulation)
     if manifest.flavour == Flavour.STANDALONE:
         file = str(bundle / manifest.weights_file) if manifest.weights else "-"
-        command = (*found.command, str(scratch / "program"), file)
+        command = (*emulation.command, str(scratch / "program"), file)
         return _Program(command, manifest, scratch, Binding(manifest.inputs, manifest.dims))
     weights = scratch / "weights"
     tensors.write(weights, _weights(bundle, manifest))
     arguments = (str(scratch / "program"), str(bundle / manifest.library), str(weights))
-    return _Program((*found.command, *arguments), manifest, scratch)
+    return _Program((*emulation.command, *arguments), manifest, scratch)
 
 
 def child_seconds() -> float:

@@ -18,14 +18,14 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
 
     def run(inputs: Arrays) -> Arrays:
         try:
-            return stepped(model, inputs)
+            return run_step(model, inputs)
         except RelaxdError as error:
             raise PointFailed(f"{error.code}: {error}") from error
 
     run_points(spec, record, run)
 
 
-def stepped(model: Model, inputs: Arrays) -> Arrays:
+def run_step(model: Model, inputs: Arrays) -> Arrays:
     """The model's outputs; those of a library with state and its caches, as the original gives
     them.
     """

@@ -15,7 +15,7 @@ from compiler.isolation.step import Record, serve
 from compiler.verify.emulation import browser, tensors
 from compiler.verify.inputs.buffers import outputs
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
-from compiler.verify.run.emulated import bound_dims, held
+from compiler.verify.run.emulated import solve_dims, to_storage
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.dims.tensors import STORAGE, storage_of
 from relaxd.errors import BundleError
@@ -43,28 +43,29 @@ class _Model:
     def _outputs(self, inputs: Arrays, written: Sequence[str]) -> Arrays:
         """The outputs by name, and what the run left in the inputs that it writes."""
         manifest = self.manifest
-        dims = bound_dims(Binding(manifest.inputs, manifest.dims), manifest, inputs)
+        dims = solve_dims(Binding(manifest.inputs, manifest.dims), manifest, inputs)
         try:
-            results = _call(self.page, "run", self._given(inputs), dims, list(written))
+            results = _call(self.page, "run", self._stage_inputs(inputs), dims, list(written))
         except browser.BrowserFailed as error:
             raise PointFailed(f"in Chromium: {error}") from error
-        found = {result["name"]: result for result in results}
-        given = [item for item in manifest.inputs if item.name in written]
+        by_name = {result["name"]: result for result in results}
+        changed = [item for item in manifest.inputs if item.name in written]
         return {
-            item.name: _array(found[item.name], item.dtype) for item in (*manifest.outputs, *given)
+            item.name: _array(by_name[item.name], item.dtype)
+            for item in (*manifest.outputs, *changed)
         }
 
-    def _given(self, inputs: Arrays) -> list[Record]:
+    def _stage_inputs(self, inputs: Arrays) -> list[Record]:
         """Writes each input to a file, and says where it lies."""
-        given = []
+        records = []
         for number, item in enumerate(self.manifest.inputs):
             file = self.scratch / f"input{number}"
-            file.write_bytes(np.ascontiguousarray(held(inputs[item.name], item)).tobytes())
+            file.write_bytes(np.ascontiguousarray(to_storage(inputs[item.name], item)).tobytes())
             shape = inputs[item.name].shape
-            given.append(
+            records.append(
                 {"name": item.name, "dtype": item.dtype, "shape": shape, "url": file.as_uri()}
             )
-        return given
+        return records
 
 
 def _array(result: Record, dtype: str) -> np.ndarray[Any, Any]:
@@ -74,9 +75,9 @@ def _array(result: Record, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def _call(page: browser.Page, name: str, *arguments: Any) -> Any:
-    """What a function of the page's module gives."""
-    given = ", ".join(map(json.dumps, arguments))
-    return page.evaluate(f"import('./page.mjs').then((module) => module.{name}({given}))")
+    """The result of a function of the page's module."""
+    literals = ", ".join(map(json.dumps, arguments))
+    return page.evaluate(f"import('./page.mjs').then((module) => module.{name}({literals}))")
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:
@@ -91,7 +92,7 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
     bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
     manifest = read_manifest(bundle)
     names = ["manifest.json", manifest.library, *([manifest.weights_file] * bool(manifest.weights))]
-    with browser.opened(program, _PAGE.as_uri(), scratch / "profile") as page:
+    with browser.open_page(program, _PAGE.as_uri(), scratch / "profile") as page:
         try:
             _call(page, "open", {name: (bundle / name).as_uri() for name in names})
         except browser.BrowserFailed as error:

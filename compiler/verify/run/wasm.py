@@ -12,7 +12,7 @@ from compiler.isolation.step import Record, serve
 from compiler.verify.emulation import engine, tensors
 from compiler.verify.inputs.buffers import outputs
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
-from compiler.verify.run.emulated import child_seconds, held, taken
+from compiler.verify.run.emulated import child_seconds, read_outputs, to_storage
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.errors import BundleError
 from relaxd.loader.bundles.bundle import read_manifest
@@ -38,17 +38,22 @@ class Module:
 
     def _outputs(self, inputs: Arrays, written: Sequence[str]) -> Arrays:
         """The outputs by name, and what the run left in the inputs that it writes."""
-        manifest, given, results = self.manifest, self.scratch / "inputs", self.scratch / "outputs"
+        manifest, input_file, results = (
+            self.manifest,
+            self.scratch / "inputs",
+            self.scratch / "outputs",
+        )
         arrays = [inputs[item.name] for item in manifest.inputs]
         tensors.write(
-            given, [held(array, item) for array, item in zip(arrays, manifest.inputs, strict=True)]
+            input_file,
+            [to_storage(array, item) for array, item in zip(arrays, manifest.inputs, strict=True)],
         )
         values = Binding(manifest.inputs, manifest.dims).solve(tuple(a.shape for a in arrays))
         dims = [f"{name}={value}" for name, value in values.items()]
         names = [item.name for item in manifest.inputs]
-        places = ",".join(str(names.index(name)) for name in written)
+        positions = ",".join(str(names.index(name)) for name in written)
         done = subprocess.run(
-            [*self._command(), str(given), str(results), places, *dims],
+            [*self._command(), str(input_file), str(results), positions, *dims],
             capture_output=True,
             text=True,
             errors="replace",
@@ -58,7 +63,7 @@ class Module:
         if done.returncode:
             raise PointFailed(f"under node: {_reason(done)}")
         specs = [item for name in written for item in manifest.inputs if item.name == name]
-        return taken((*manifest.outputs, *specs), results)
+        return read_outputs((*manifest.outputs, *specs), results)
 
     def _command(self) -> list[str]:
         manifest = self.manifest

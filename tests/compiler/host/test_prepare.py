@@ -48,7 +48,7 @@ def test_a_static_program_gets_its_libraries(
     )
     for name in ("threads", "helpers"):
         monkeypatch.setattr(threads, name, lambda target: None)
-    monkeypatch.setattr(emulator, "lacking", lambda target, flavour: None)
+    monkeypatch.setattr(emulator, "explain_missing", lambda target, flavour: None)
     triples = {name: targets.resolve(name).platform.linker for name in ("aarch64", "riscv64")}
     for name in triples:
         prepare.prepare(targets.resolve(name), options)

@@ -22,7 +22,7 @@ from compiler.isolation.messages import CompileJob
 from compiler.passes.cpu.shared.halves import widened
 from compiler.passes.manager import lower
 from compiler.targets.vector_unit import VectorUnit
-from compiler.verify.run.native import stepped
+from compiler.verify.run.native import run_step
 from relaxd.contract.options import CacheForm
 from relaxd.contract.request import CompileRequest
 from relaxd.loader import byte_rows
@@ -97,7 +97,7 @@ def test_outputs_and_rows_are_onnxruntimes(
     feeds += [feed(model, lengths, 1) for lengths in ([600, 3, 256], [1, 257], [129, 512, 31])]
     feeds += [feed(model, [rows] * 3, rows) for rows in (5, 40)]
     for given in feeds:
-        found = stepped(library, given)
+        found = run_step(library, given)
         y, key, value = session.run(None, given)
         np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=2e-5)
         for entry, last in enumerate(given["l"]):
@@ -119,7 +119,7 @@ def test_rows_of_zeros_and_of_strange_numbers_are_bytes(name: str, tmp_path: Pat
     given["v"][0, 2, :24] *= 1e-39
     given["v"][0, 2, 30] = np.nan
     given["pv"][0, 0, :40] *= 1e30
-    found, want = stepped(library, given), session.run(None, given)
+    found, want = run_step(library, given), session.run(None, given)
     for ours, theirs in zip((found["key"], found["value"]), want[1:], strict=True):
         np.testing.assert_array_equal(ours, theirs)
     ours, theirs = (y.reshape(3, 4, 24) for y in (found["y"][0], want[0][0]))
@@ -228,7 +228,7 @@ def test_rows_of_any_size_behind_which_new_ones_are_joined(
             name: normal(n, GROUPS, past if "p" in name else rows, size, seed=place)
             for place, name in enumerate(("q", "k", "v", "pk", "pv"))
         }
-        found = stepped(library, given)
+        found = run_step(library, given)
         y, key, value = session.run(None, given)
         np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=2e-5)
         np.testing.assert_array_equal(found["key"], key)

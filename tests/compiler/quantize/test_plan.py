@@ -16,7 +16,7 @@ from compiler.ir.imported import Imported
 from compiler.ir.onnx.quantize.block_matmuls import set_level
 from compiler.passes.cpu.families.nbits import emit
 from compiler.passes.cpu.families.nbits.rows import float_rows
-from compiler.quantize.plan import Found, as_wanted, require_plain, rounding_of
+from compiler.quantize.plan import Outcome, as_wanted, choose_pass, require_plain
 from relaxd.contract.bundle.weights import StoredWeight
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Calibration, CompileOptions, Flavour, Precision, WeightForm
@@ -126,13 +126,13 @@ def test_targets_and_models_that_round_nothing() -> None:
     for option, form in (("weights", "int8"), ("precision", "bfloat16"), ("precision", "int8")):
         request = CompileRequest.of(options={option: form})
         with pytest.raises(ImportFailed, match="not for webgpu") as caught:
-            rounding_of(request, imported, targets.resolve("webgpu"), Found())
+            choose_pass(request, imported, targets.resolve("webgpu"), Outcome())
         assert caught.value.failure.field == f"options.{option}"
         assert caught.value.code == f"import.{option}"
         with pytest.raises(ImportFailed, match="ONNX"):
             require_plain(request)
     require_plain(CompileRequest())
-    assert rounding_of(CompileRequest(), imported, targets.resolve("webgpu"), Found()) is None
+    assert choose_pass(CompileRequest(), imported, targets.resolve("webgpu"), Outcome()) is None
 
 
 @pytest.mark.slow

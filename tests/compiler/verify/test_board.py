@@ -29,7 +29,7 @@ DOCUMENTED = re.compile(
 
 @pytest.fixture(scope="module", params=["cortex-m4", "cortex-m55"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if emulator.lacking(targets.resolve(request.param)):
+    if emulator.explain_missing(targets.resolve(request.param)):
         missing("qemu-system-arm", "apt-get install qemu-system-arm")
     folder = tmp_path_factory.mktemp("board") / "out"
     options = {"profile": False}
@@ -115,5 +115,5 @@ def test_without_the_emulator_archives_are_only_compiled(monkeypatch: pytest.Mon
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert capabilities.verification(target) is TargetStatus.EMULATED
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert emulator.lacking(target) == "qemu-system-arm is not installed"
+    assert emulator.explain_missing(target) == "qemu-system-arm is not installed"
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY

@@ -85,7 +85,7 @@ def _model() -> onnx.ModelProto:
 @pytest.fixture(scope="module", params=["cortex-m4", "cortex-m7", "cortex-m55"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     target = targets.resolve(request.param)
-    if emulator.lacking(target):
+    if emulator.explain_missing(target):
         missing("qemu-system-arm", "apt-get install qemu-system-arm")
     work = tmp_path_factory.mktemp("integers")
     onnx.save(_model(), work / "model.onnx")

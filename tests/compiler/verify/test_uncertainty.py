@@ -11,9 +11,9 @@ from compiler.verify import uncertainty
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.inputs.points import Point
+from compiler.verify.quantization_changes import PRECISION
 from compiler.verify.sides import Budget, Reference
-from compiler.verify.uncertainty import Answers, Rounded, evaluate, perturb
-from compiler.verify.unrounded import PRECISION
+from compiler.verify.uncertainty import Answers, Quantization, evaluate, perturb
 
 Asked = tuple[str, list[Trial], list[LeftOut]]
 
@@ -55,7 +55,7 @@ def test_references_are_perturbed_by_several_seeds_and_before_they_round(
     moved = Reference(tmp_path / "moved", {})
     asked = answering(monkeypatch, trials, {"nudged0": {1: LATE}, "perturbed0": {0: REFUSED}})
     result = perturb(
-        Answers(), trials, model, [Rounded(model, PRECISION, (moved,) * 2)], tmp_path, Budget()
+        Answers(), trials, model, [Quantization(model, PRECISION, (moved,) * 2)], tmp_path, Budget()
     )
     assert [reference.perturbation for side, reference in asked] == [None, None, 0]
     assert [reference.model for side, reference in asked[:2]] == [moved.model] * 2

@@ -61,7 +61,7 @@ class Kernel:
 
     @classmethod
     def of_json(cls, document: Mapping[str, Any]) -> "Kernel":
-        """What `dataclasses.asdict` made a document of; raises KeyError, TypeError."""
+        """The kernel that `dataclasses.asdict` made the document of; raises KeyError, TypeError."""
         tasks = [Task(**{**task, "params": tuple(task["params"])}) for task in document["tasks"]]
         return cls(
             document["symbol"],
@@ -73,22 +73,22 @@ class Kernel:
         )
 
 
-def places_of(dims: Iterable[Any], scalars: Mapping[Any, int]) -> dict[Any, str]:
-    """What stands for the variables of a kernel in a size of its memory; scalars: the positions of
-    parameters.
+def placeholders_of(dims: Iterable[Any], scalars: Mapping[Any, int]) -> dict[Any, str]:
+    """The text that stands for each variable of a kernel in a size of its memory; scalars: the
+    positions of parameters.
     """
     named = {var: f"{{p{position}}}" for var, position in scalars.items()}
     return named | {var: f"{{d{position}}}" for position, var in enumerate(dims)}
 
 
-def filled(size: str, dims: Sequence[str], params: Sequence[str]) -> tuple[str, list[str]]:
+def fill_size(size: str, dims: Sequence[str], params: Sequence[str]) -> tuple[str, list[str]]:
     """A size of a kernel's memory, given the C texts of its dims and parameters, and those of them
     that stand in it.
     """
-    given = {f"d{position}": text for position, text in enumerate(dims)}
-    given |= {f"p{position}": text for position, text in enumerate(params)}
+    texts = {f"d{position}": text for position, text in enumerate(dims)}
+    texts |= {f"p{position}": text for position, text in enumerate(params)}
     named = [name for _, name, _, _ in Formatter().parse(size) if name]
-    return size.format(**given), [given[name] for name in named]
+    return size.format(**texts), [texts[name] for name in named]
 
 
 def take_symbol(prefix: str) -> str:
@@ -98,9 +98,9 @@ def take_symbol(prefix: str) -> str:
 
 def extents_of(params: Any) -> dict[Any, tuple[int, int]]:
     """By variable, the parameter and the axis of which it is the extent."""
-    found: dict[Any, tuple[int, int]] = {}
+    extents: dict[Any, tuple[int, int]] = {}
     for index, param in enumerate(params):
         for axis, extent in enumerate(getattr(param.ty, "shape", ())):
             if isinstance(extent, tvm.ir.Var):
-                found.setdefault(extent, (index, axis))
-    return found
+                extents.setdefault(extent, (index, axis))
+    return extents

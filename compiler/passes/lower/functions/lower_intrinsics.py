@@ -37,22 +37,22 @@ class LowerIntrinsics(ModulePass):
 
 def _changed(func: tirx.PrimFunc) -> tirx.PrimFunc:
     # By address; the expression is kept, so that its address is not used again.
-    found: dict[int, Expr] = {}
+    originals: dict[int, Expr] = {}
 
     def expression(node: Any) -> Any:
         if not isinstance(node, LEAVES):
-            found[node.__chandle__()] = node
+            originals[node.__chandle__()] = node
         return WalkResult.SKIP
 
     tvm_ffi.structural_walk(func.body, (tvm.ir.Expr, expression), order="pre")
-    if not found:
+    if not originals:
         return func
     # Arguments of a call: of statements in a row, TVM leaves out those that it finds constant.
-    call = tirx.call_extern("int32", "of", *found.values())
+    call = tirx.call_extern("int32", "of", *originals.values())
     alone = tirx.PrimFunc([], tirx.Evaluate(call)).with_attr(_TARGET, func.attrs[_TARGET])
     (done,) = tirx.transform.LowerIntrin()(tvm.IRModule({"alone": alone})).functions.values()
     _name, *lowered = done.body.value.args
-    changed = dict(zip(found, lowered, strict=True))
+    changed = dict(zip(originals, lowered, strict=True))
 
     def replaced(node: Any, _mutator: Any) -> Any:
         return changed.get(node.__chandle__(), node)

@@ -20,10 +20,10 @@ from compiler.passes.lower.functions.c_interface import (
     Kernel,
     Task,
     extents_of,
-    places_of,
+    placeholders_of,
     take_symbol,
 )
-from compiler.passes.lower.functions.plain_functions import plain_function, unpacked
+from compiler.passes.lower.functions.plain_functions import plain_function, unpack
 from compiler.passes.lower.functions.scratch import Scratch
 from compiler.passes.lower.loops.twin_loops import is_serial_twin, loop_as, takes_shares
 from compiler.tir.c_text import expression
@@ -79,7 +79,7 @@ class Plain:
         """Adds the function and its tasks; raises CodegenError."""
         symbol = str(func.attrs["global_symbol"])
         body = func.body
-        pointers, declared, params = unpacked(func.params)
+        pointers, declared, params = unpack(func.params)
         origins = extents_of(func.params)
         free = [
             var
@@ -91,42 +91,42 @@ class Plain:
                 raise CodegenError(f"{symbol}: {var} is no extent of an argument", reason="extent")
         scalars = {v: i for i, v in enumerate(func.params) if not hasattr(v.ty, "shape")}
         context = tirx.Var("context", PointerType(tvm.ir.PrimType("int8")))
-        base, place = _base()
+        base, pointer = _base()
         known = Scratch(base, frozenset([*free, *scalars]))
         writer = _Body(self, symbol, func.attrs, context, known)
         body = seq(*declared, writer.statement(body))
-        made = Kernel(
+        kernel = Kernel(
             symbol,
             params,
             tuple(origins[var] for var in free),
             tuple(dtype_of(var) for var in free),
             expression(
                 writer.scratch.bytes,
-                places_of(free, scalars),
+                placeholders_of(free, scalars),
                 dict.fromkeys(free, OF_TENSORS),
             ),
             tuple(writer.tasks),
         )
-        head = [context] if made.needs_context else []
-        head += [place] if made.needs_scratch else []
-        own = [tirx.DeclBuffer(base, data=place)]
-        if not made.needs_scratch:
+        head = [context] if kernel.needs_context else []
+        head += [pointer] if kernel.needs_scratch else []
+        own = [tirx.DeclBuffer(base, data=pointer)]
+        if not kernel.needs_scratch:
             # Its tasks have none either, and take a pointer all the same.
-            own = [tirx.Bind(place, _null(place)), *own] if made.tasks else []
+            own = [tirx.Bind(pointer, _null(pointer)), *own] if kernel.tasks else []
         self.add(symbol, [*head, *pointers, *free], seq(*own, body), func.attrs)
-        return made
+        return kernel
 
     def add(self, symbol: str, params: list[Any], body: Stmt, attrs: Any) -> None:
         """Add a function of these parameters that returns 0."""
-        made = plain_function(params, body, attrs)
-        self.functions[symbol] = made.with_attr("global_symbol", symbol)
+        function = plain_function(params, body, attrs)
+        self.functions[symbol] = function.with_attr("global_symbol", symbol)
 
 
 @dataclass
 class _Body:
     """Rewrites the statements of one kernel: allocations, and parallel loops into tasks.
 
-    given: the variables that the last task takes.
+    arguments: the variables that the last task takes.
     """
 
     plain: Plain
@@ -137,7 +137,7 @@ class _Body:
     in_task: bool = False
     loops: int = 0
     tasks: list[Task] = field(default_factory=list)
-    given: list[Any] = field(default_factory=list)
+    arguments: list[Any] = field(default_factory=list)
 
     def statement(self, stmt: Stmt) -> Stmt:
         """The statement without allocations from a heap, and without parallel loops."""
@@ -160,7 +160,7 @@ class _Body:
                 kind = ForKind.SERIAL if stmt.kind == ForKind.PARALLEL else stmt.kind
                 return loop_as(stmt, kind, self._repeated(stmt.body))
             case tirx.AllocBuffer():
-                return self.scratch.place(stmt)
+                return self.scratch.allocate(stmt)
             case tirx.Bind():
                 self.scratch.bind(stmt)
             case tirx.BufferStore():
@@ -169,22 +169,22 @@ class _Body:
 
     def _repeated(self, body: Stmt) -> Stmt:
         self.loops += 1
-        made = self.statement(body)
+        repeated = self.statement(body)
         self.loops -= 1
-        return made
+        return repeated
 
     def _choice(self, stmt: Any) -> Stmt:
         """Branches share memory where a run of the kernel takes one of them alone."""
         before = self.scratch.bytes
         then = self.statement(stmt.then_case)
         if self._is_whole(stmt):
-            return tirx.IfThenElse(stmt.condition, then, self._whole())
+            return tirx.IfThenElse(stmt.condition, then, self._call_task())
         other, taken = None, self.scratch.bytes
         if stmt.else_case is not None:
             if not self.loops:
                 self.scratch.bytes = before
             other = self.statement(stmt.else_case)
-            self.scratch.cover(taken)
+            self.scratch.reserve(taken)
         return tirx.IfThenElse(stmt.condition, then, other)
 
     def _take(self, body: Stmt) -> Stmt:
@@ -199,24 +199,24 @@ class _Body:
 
     def _launch(self, loop: Any) -> Stmt:
         index, count = tirx.Var("index", "int32"), tirx.Var("count", "int32")
-        base, place = _base()
+        base, pointer = _base()
         inner = _Body(self.plain, self.symbol, self.attrs, self.context, self.scratch, True)
         outer_base, self.scratch.base = self.scratch.base, base
         inner.loops = self.loops
         body = inner.statement(_share(loop, index, count))
         self.scratch.base = outer_base
         free = list(tirx.analysis.undefined_vars(body, [index, count, base]))
-        pointers, declared, params = unpacked(free)
+        pointers, declared, params = unpack(free)
         number = len(self.tasks)
         flags = next(
             (position for position, var in enumerate(free) if var.same_as(self._flags(loop))), None
         )
         task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params, flags)
         self.tasks.append(task)
-        view = tirx.DeclBuffer(base, data=place)
-        whole = seq(view, *declared, body)
-        self.plain.add(task.symbol, [index, count, place, *pointers], whole, self.attrs)
-        self.given = free
+        view = tirx.DeclBuffer(base, data=pointer)
+        program = seq(view, *declared, body)
+        self.plain.add(task.symbol, [index, count, pointer, *pointers], program, self.attrs)
+        self.arguments = free
         return _checked(tirx.call_extern("int32", task.launch, self.context, *map(_passed, free)))
 
     def _is_whole(self, stmt: Any) -> bool:
@@ -226,29 +226,29 @@ class _Body:
         if self.in_task or not is_serial_twin(stmt.then_case, stmt.else_case):
             return False
         flags = self.tasks[-1].flags
-        taken = [var for position, var in enumerate(self.given) if position != flags]
+        taken = [var for position, var in enumerate(self.arguments) if position != flags]
         return not any(var.same_as(one) for var in taken for one in _declared(stmt.then_case))
 
-    def _whole(self) -> Stmt:
+    def _call_task(self) -> Stmt:
         """Calls the last task for all of its loop: the serial half would be the same code again."""
-        task, given = self.tasks[-1], [_passed(var) for var in self.given]
+        task, arguments = self.tasks[-1], [_passed(var) for var in self.arguments]
         if task.flags is not None:
-            given[task.flags] = _null(given[task.flags])
+            arguments[task.flags] = _null(arguments[task.flags])
         counts = tirx.const(0, "int32"), tirx.const(task.alone, "int32")
-        call = tirx.call_extern("int32", task.symbol, *counts, self.scratch.base.data, *given)
+        call = tirx.call_extern("int32", task.symbol, *counts, self.scratch.base.data, *arguments)
         return tirx.Evaluate(call)
 
     def _flags(self, loop: Any) -> Any:
         """The buffer of flags by which the loop's workers take shares, if they do."""
-        found: list[Any] = []
+        flags: list[Any] = []
 
         def take(node: Any) -> None:
             named = str(node.args[0].value) if op_name(node) == "tirx.call_extern" else ""
             if named == take_symbol(self.plain.prefix):
-                found.append(node.args[1].args[0].source)
+                flags.append(node.args[1].args[0].source)
 
         structural_walk(loop.body, (tvm.ir.Call, take), order="pre")
-        return found[0] if found else None
+        return flags[0] if flags else None
 
 
 def _checked(call: Any) -> Stmt:

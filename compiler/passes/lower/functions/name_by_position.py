@@ -1,5 +1,5 @@
-"""Names parameters and dims by their places: TVM writes their names into a kernel's messages, and
-equal loops are equal code, whichever model they are of.
+"""Names parameters and dims by their positions: TVM writes their names into a kernel's messages,
+and equal loops are equal code, whichever model they are of.
 """
 
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ class NameByPosition(ModulePass):
 def _renamed(func: tirx.PrimFunc) -> tirx.PrimFunc:
     params = list(func.params)
     plain = {
-        param: tirx.Var(f"p{place}", param.ty)
-        for place, param in enumerate(params)
+        param: tirx.Var(f"p{position}", param.ty)
+        for position, param in enumerate(params)
         if not _is_buffer(param)
     }
 
@@ -44,17 +44,17 @@ def _renamed(func: tirx.PrimFunc) -> tirx.PrimFunc:
     def renamed(var: Any) -> Any:
         return plain[var]
 
-    buffers = {place: param for place, param in enumerate(params) if _is_buffer(param)}
+    buffers = {position: param for position, param in enumerate(params) if _is_buffer(param)}
     for param in buffers.values():
         tvm_ffi.structural_walk(param.ty, (tirx.Var, note), order="pre")
     with statements() as body:
         for var, other in plain.items():
             emit(tirx.Bind(var, other))
-        for place, param in buffers.items():
-            params[place] = tirx.Var(
-                f"p{place}", tvm_ffi.structural_map(param.ty, (tirx.Var, renamed))
+        for position, param in buffers.items():
+            params[position] = tirx.Var(
+                f"p{position}", tvm_ffi.structural_map(param.ty, (tirx.Var, renamed))
             )
-            emit(tirx.DeclBuffer(param, data=params[place].data))
+            emit(tirx.DeclBuffer(param, data=params[position].data))
         emit(func.body)
     params = [plain.get(param, param) for param in params]
     return tirx.PrimFunc(params, body.stmt, func.ret_type, func.attrs, func.span)

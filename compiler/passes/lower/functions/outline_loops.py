@@ -11,7 +11,7 @@ from tvm.tirx.stmt import ForKind
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.properties import Property
-from compiler.passes.lower.functions.plain_functions import plain_function, unpacked
+from compiler.passes.lower.functions.plain_functions import plain_function, unpack
 from compiler.passes.lower.loops.merge_twin_loops import PARALLEL_IF
 from compiler.tir.building import emit, otherwise, shares, statements, when
 from compiler.tir.exprs import Expr, const, dtype_of
@@ -57,12 +57,12 @@ class _Parts:
             return stmt
         # What other steps moved out of the loop stands before it.
         *before, loop = list(stmt.body.seq) if isinstance(stmt.body, tirx.SeqStmt) else [stmt.body]
-        part, given = self._part(loop)
+        part, arguments = self._part(loop)
         with statements() as calls:
             with when(stmt.value), shares(loop.extent.astype("int64")) as (start, end):
-                _call(part, [start, end], given)
+                _call(part, [start, end], arguments)
             with otherwise():
-                _call(part, [const(0), loop.extent.astype("int64")], given)
+                _call(part, [const(0), loop.extent.astype("int64")], arguments)
         return seq(*before, calls.stmt)
 
     def _part(self, loop: Any) -> tuple[Any, list[Expr]]:
@@ -80,7 +80,7 @@ class _Parts:
             loop.annotations,
         )
         free = list(tirx.analysis.undefined_vars(share, [first, end]))
-        pointers, declared, _ = unpacked(free)
+        pointers, declared, _ = unpack(free)
         attrs = {name: self.attrs[name] for name in _RETAINED if name in self.attrs}
         part = plain_function([first, end, *pointers], seq(*declared, share), None)
         gvar = tvm.ir.GlobalVar(f"{self.kernel}.part{len(self.functions)}")
@@ -88,8 +88,8 @@ class _Parts:
         return gvar, [var.data if hasattr(var.ty, "shape") else var for var in free]
 
 
-def _call(part: Any, span: Sequence[Expr], given: Sequence[Expr]) -> None:
+def _call(part: Any, span: Sequence[Expr], arguments: Sequence[Expr]) -> None:
     """Emit a call, behind which an error ends the function."""
-    status = tvm.ir.Call(part, [*span, *given], ret_ty=_STATUS)
+    status = tvm.ir.Call(part, [*span, *arguments], ret_ty=_STATUS)
     with when(tirx.NE(status, tirx.const(0, "int32"))):
         emit(tirx.Evaluate(tirx.tvm_throw_last_error()))

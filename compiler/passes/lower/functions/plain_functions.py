@@ -20,9 +20,9 @@ def plain_function(params: Sequence[Any], body: Stmt, attrs: Any) -> tirx.PrimFu
     return tirx.PrimFunc(list(params), body, ret_type=tvm.ir.PrimType("int32"), attrs=attrs)
 
 
-def unpacked(variables: Any) -> tuple[list[Any], list[Stmt], tuple[str | None, ...]]:
-    """What a function takes for buffers and numbers, the declarations of the buffers, and the types
-    of what it takes.
+def unpack(variables: Any) -> tuple[list[Any], list[Stmt], tuple[str | None, ...]]:
+    """Parameters of a function that takes these buffers and numbers, the declarations of the
+    buffers, and the types of the parameters.
     """
     taken: list[Any] = []
     declared: list[Stmt] = []

@@ -1,5 +1,5 @@
-"""Places a kernel's working memory: small buffers of known size on the stack, others at offsets in
-memory that the caller gives.
+"""Allocates a kernel's working memory: small buffers of known size on the stack, others at offsets
+in memory that the caller gives.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from compiler.tir.loops import seq
 
 _ON_STACK = 4096
 _LINE = 64
-_KEPT = "disable_lower_builtin"
+_AS_IT_IS = "disable_lower_builtin"
 
 
 @dataclass
@@ -42,9 +42,9 @@ class Scratch:
             again = node.buffer in self._values
             self._values[node.buffer] = None if again else node.value
 
-    def place(self, node: Any) -> Any:
+    def allocate(self, node: Any) -> Any:
         """The statement in place of an AllocBuffer."""
-        if node.annotations and _KEPT in node.annotations:
+        if node.annotations and _AS_IT_IS in node.annotations:
             return node
         size = const(element_bytes(dtype_of(node.buffer)))
         for extent in node.buffer.shape:
@@ -52,21 +52,21 @@ class Scratch:
         size = tvm.sym.Analyzer().simplify(self._resolved(size))
         fixed = as_int(size)
         if fixed is not None and fixed <= _ON_STACK:
-            return tirx.AllocBuffer(node.buffer, {_KEPT: tirx.IntImm("bool", 1)})
+            return tirx.AllocBuffer(node.buffer, {_AS_IT_IS: tirx.IntImm("bool", 1)})
         offset = self.bytes
-        self.bytes = tvm.sym.Analyzer().simplify(offset + _rounded(size))
+        self.bytes = tvm.sym.Analyzer().simplify(offset + _align(size))
         return self._view(node.buffer, offset)
 
-    def cover(self, other: Any) -> None:
+    def reserve(self, size: Any) -> None:
         """Take at least so many bytes."""
-        self.bytes = tvm.sym.Analyzer().simplify(tirx.max(self.bytes, other))
+        self.bytes = tvm.sym.Analyzer().simplify(tirx.max(self.bytes, size))
 
     def _view(self, buffer: Any, offset: Any) -> Any:
         ty = buffer.ty
         pointer = tirx.Var(f"{buffer.name}_data", PointerType(ty.dtype, ty.storage_scope))
         # An index of int32 would limit the memory of a kernel to 2 GB.
-        place = tirx.BufferLoad(self.base, [offset])
-        address = tvm.ir.Call("tirx.address_of", [place], ret_ty=pointer.ty)
+        cell = tirx.BufferLoad(self.base, [offset])
+        address = tvm.ir.Call("tirx.address_of", [cell], ret_ty=pointer.ty)
         return seq(tirx.Bind(pointer, address), tirx.DeclBuffer(buffer, data=pointer))
 
     def _resolved(self, size: Any) -> Any:
@@ -104,5 +104,5 @@ class Scratch:
         )
 
 
-def _rounded(size: Any) -> Any:
+def _align(size: Any) -> Any:
     return tirx.floordiv(size + const(_LINE - 1), const(_LINE)) * const(_LINE)

@@ -47,6 +47,6 @@ class _Namer(PyExprMutator):  # type: ignore[misc]
 
     def visit_string_imm_(self, op: StringImm) -> relax.Expr:
         """A string, which may be the context of a check."""
-        found = _CONTEXT.search(op.value)
-        message = self._messages.get(found[1]) if found else None
+        context = _CONTEXT.search(op.value)
+        message = self._messages.get(context[1]) if context else None
         return op if message is None else StringImm(f"{{{{{message}}}}} ")

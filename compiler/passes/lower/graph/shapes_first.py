@@ -15,7 +15,7 @@ from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import dims_defined, used_by
-from compiler.passes.match.reorder import reordered
+from compiler.passes.match.reorder import reorder_bindings
 from compiler.tir.exprs import op_name
 
 
@@ -31,23 +31,23 @@ class ShapesFirst(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Reorders every Relax function; returns the same module if nothing has to move."""
-        return reordered(module, _ordered)
+        return reorder_bindings(module, _ordered)
 
 
 def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
     """The bindings that shapes need, and the rest, each in the order given."""
     shapes: set[Any] = set()
     first: set[int] = set()
-    for place, binding in enumerate(bindings):
+    for position, binding in enumerate(bindings):
         read = op_name(binding.value) == "relax.tensor_to_shape"
         if read or (isinstance(binding, relax.MatchCast) and binding.value in shapes):
             shapes.add(binding.var)
-            first.add(place)
+            first.add(position)
     wanted: set[Any] = set()
-    for place in reversed(range(len(bindings))):
-        binding = bindings[place]
-        if place in first or not wanted.isdisjoint({binding.var, *dims_defined(binding)}):
-            first.add(place)
+    for position in reversed(range(len(bindings))):
+        binding = bindings[position]
+        if position in first or not wanted.isdisjoint({binding.var, *dims_defined(binding)}):
+            first.add(position)
             wanted |= used_by(binding)
-    rest = (place for place in range(len(bindings)) if place not in first)
-    return [bindings[place] for place in (*sorted(first), *rest)]
+    rest = (position for position in range(len(bindings)) if position not in first)
+    return [bindings[position] for position in (*sorted(first), *rest)]

@@ -90,10 +90,10 @@ def _loosened(func: tirx.PrimFunc) -> tirx.PrimFunc:
     # LLVM makes a memcpy of a loop that copies, and gives it the alignment of the types.
     loose = [(buffer, _anywhere(buffer)) for buffer in _arguments(func).values()]
 
-    def replaced(whole: Any, mutator: Any) -> Any:
+    def replaced(function: Any, mutator: Any) -> Any:
         for buffer, other in loose:
             mutator.var_remap_set(buffer, other)
-        return mutator.default_mutate(whole)
+        return mutator.default_mutate(function)
 
     return tvm_ffi.structural_mutate(func, [(tirx.PrimFunc, replaced)])
 
@@ -116,11 +116,11 @@ def _anywhere(buffer: Any) -> Any:
 
 def _arguments(func: tirx.PrimFunc) -> dict[int, Any]:
     """The parameters that are buffers, and the views of them, by address."""
-    found = {param.__chandle__(): param for param in func.params if hasattr(param.ty, "shape")}
+    arguments = {param.__chandle__(): param for param in func.params if hasattr(param.ty, "shape")}
 
     def declared(node: Any) -> None:
-        if any(arg.__chandle__() in found for arg in getattr(node.data, "args", ())):
-            found[node.buffer.__chandle__()] = node.buffer
+        if any(arg.__chandle__() in arguments for arg in getattr(node.data, "args", ())):
+            arguments[node.buffer.__chandle__()] = node.buffer
 
     tvm_ffi.structural_walk(func.body, (tirx.DeclBuffer, declared), order="pre")
-    return found
+    return arguments

@@ -45,7 +45,7 @@ class Bounds:
         if key not in self._known:
             # What depends on itself, as a cell that counts, may be anything.
             self._known[key] = expr, _ANY
-            self._known[key] = expr, self._found(expr)
+            self._known[key] = expr, self._compute(expr)
         return self._known[key][1]
 
     def _read(self, body: Any) -> None:
@@ -69,9 +69,9 @@ class Bounds:
             # Who has a cell's address may store something else.
             address = op_name(node) == _ADDRESS
             for arg in node.args:
-                whole = arg.source if address and isinstance(arg, tvm.ir.TensorLoad) else arg
-                if isinstance(whole, tvm.ir.Var):
-                    shared.add(whole.__chandle__())
+                operand = arg.source if address and isinstance(arg, tvm.ir.TensorLoad) else arg
+                if isinstance(operand, tvm.ir.Var):
+                    shared.add(operand.__chandle__())
 
         tvm_ffi.structural_walk(
             body,
@@ -86,7 +86,7 @@ class Bounds:
         )
         self._cells -= shared
 
-    def _found(self, expr: Any) -> Range:
+    def _compute(self, expr: Any) -> Range:
         value = as_int(expr)
         if value is not None:
             return value, value
@@ -98,7 +98,7 @@ class Bounds:
         return least, greatest
 
     def variable(self, var: Any) -> Range:
-        """What a variable's loop counts through, or what is bound to the variable."""
+        """The range of a variable: of what its loop counts through, or of what is bound to it."""
         key = var.__chandle__()
         if key in self._loops:
             loop = self._loops[key]
@@ -106,8 +106,8 @@ class Bounds:
             return first, last + max(self.of(loop.extent)[1] - 1, 0)
         return self.one_of(self._values.get(key, []))
 
-    def loaded(self, load: Any) -> Range:
-        """What is stored in a cell; of other memory nothing is known."""
+    def of_cell(self, load: Any) -> Range:
+        """The range of what is stored in a cell; of other memory nothing is known."""
         key = load.source.__chandle__()
         return self.one_of(self._values.get(key, []) if key in self._cells else [])
 
@@ -130,32 +130,32 @@ def _operands(rule: Callable[[Range, Range], Range]) -> Callable[[Bounds, Any], 
     return lambda bounds, expr: rule(bounds.of(expr.a), bounds.of(expr.b))
 
 
-def _product(one: Range, other: Range) -> Range:
-    corners = [x * y for x, y in product(one, other)]
+def _multiply(lhs: Range, rhs: Range) -> Range:
+    corners = [x * y for x, y in product(lhs, rhs)]
     return min(corners), max(corners)
 
 
-def _quotient(one: Range, other: Range) -> Range:
+def _quotient(lhs: Range, rhs: Range) -> Range:
     """Rounded down or to zero; nothing is divided by zero."""
-    (low, high), (least, greatest) = one, other
+    (low, high), (least, greatest) = lhs, rhs
     if least < 0:
         return _ANY
     least, greatest = max(least, 1), max(greatest, 1)
     return low // (greatest if low >= 0 else least), max(high // least, 0)
 
 
-def _rest(one: Range, other: Range) -> Range:
-    """Of a quotient rounded to zero."""
-    (low, high), (least, greatest) = one, other
+def _rest(lhs: Range, rhs: Range) -> Range:
+    """The rest of a quotient rounded to zero."""
+    (low, high), (least, greatest) = lhs, rhs
     if least < 0:
         return _ANY
     greatest = max(greatest, 1)
     return (0 if low >= 0 else 1 - greatest), min(max(high, 0), greatest - 1)
 
 
-def _bits(one: Range, other: Range) -> Range:
-    """Of numbers whose bits are among those of both."""
-    highs = [high for low, high in (one, other) if low >= 0]
+def _bits(lhs: Range, rhs: Range) -> Range:
+    """The numbers whose bits are among those of both."""
+    highs = [high for low, high in (lhs, rhs) if low >= 0]
     return (0, min(highs)) if highs else _ANY
 
 
@@ -171,16 +171,16 @@ def _choice(bounds: Bounds, call: Any) -> Range:
 
 _RULES: tuple[tuple[Any, Callable[[Bounds, Any], Range]], ...] = (
     (tvm.ir.Var, Bounds.variable),
-    (tvm.ir.TensorLoad, Bounds.loaded),
-    (tirx.Add, _operands(lambda one, other: (one[0] + other[0], one[1] + other[1]))),
-    (tirx.Sub, _operands(lambda one, other: (one[0] - other[1], one[1] - other[0]))),
-    (tirx.Mul, _operands(_product)),
-    (tirx.Min, _operands(lambda one, other: (min(one[0], other[0]), min(one[1], other[1])))),
-    (tirx.Max, _operands(lambda one, other: (max(one[0], other[0]), max(one[1], other[1])))),
+    (tvm.ir.TensorLoad, Bounds.of_cell),
+    (tirx.Add, _operands(lambda lhs, rhs: (lhs[0] + rhs[0], lhs[1] + rhs[1]))),
+    (tirx.Sub, _operands(lambda lhs, rhs: (lhs[0] - rhs[1], lhs[1] - rhs[0]))),
+    (tirx.Mul, _operands(_multiply)),
+    (tirx.Min, _operands(lambda lhs, rhs: (min(lhs[0], rhs[0]), min(lhs[1], rhs[1])))),
+    (tirx.Max, _operands(lambda lhs, rhs: (max(lhs[0], rhs[0]), max(lhs[1], rhs[1])))),
     ((tirx.Div, tirx.FloorDiv), _operands(_quotient)),
     (tirx.Mod, _operands(_rest)),
-    (tirx.FloorMod, _operands(lambda one, other: _rest((0, _ANY[1]), other))),
-    (tirx.RShift, _operands(lambda one, other: _quotient(one, (1, _ANY[1])))),
+    (tirx.FloorMod, _operands(lambda lhs, rhs: _rest((0, _ANY[1]), rhs))),
+    (tirx.RShift, _operands(lambda lhs, rhs: _quotient(lhs, (1, _ANY[1])))),
     (tirx.BitwiseAnd, _operands(_bits)),
     (tirx.Select, lambda bounds, expr: bounds.one_of([expr.true_value, expr.false_value])),
     (tvm.ir.Call, _choice),

@@ -88,13 +88,13 @@ class _Flattening:
                 (tirx.DeclBuffer, self._declare),
             ),
         )
-        with statements() as whole:
+        with statements() as result:
             for param in func.params:
                 _, view = self._views.get(param.__chandle__(), (None, None))
                 if view is not None and view.moved:
                     emit(tirx.DeclBuffer(view.flat, data=param.data))
             emit(body)
-        return with_body(func, whole.stmt)
+        return with_body(func, result.stmt)
 
     def _load(self, node: Any) -> Any:
         view = self._of(node.source)

@@ -26,7 +26,7 @@ _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 _SIMPLE = (tvm.ir.Var, tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max, tirx.IntImm)
 
 Divisions = dict[int, Any]
-"""Divisions by the address of their node, which a program may share between many places."""
+"""Divisions by the address of their node, which many expressions of a program may share."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class HoistDivisions(ModulePass):
 
 
 @dataclass
-class _Found:
-    """What a statement or expression holds: the divisions of plain integers, which of them stand
-    behind a condition of its own, and the variables that it defines.
+class _Contents:
+    """The contents of a statement or expression: the divisions of plain integers, which of them
+    stand behind a condition of its own, and the variables that it defines.
     """
 
     divisions: Divisions = field(default_factory=dict)
     hidden: Divisions = field(default_factory=dict)
     defined: set[Any] = field(default_factory=set)
 
-    def add(self, other: "_Found", conditional: bool = False) -> None:
-        self.divisions |= other.divisions
-        self.hidden |= other.divisions if conditional else other.hidden
-        self.defined |= other.defined
+    def add(self, inner: "_Contents", conditional: bool = False) -> None:
+        self.divisions |= inner.divisions
+        self.hidden |= inner.divisions if conditional else inner.hidden
+        self.defined |= inner.defined
 
 
-_NOTHING = _Found()
+_NOTHING = _Contents()
 
 
 class _Search:
@@ -68,7 +68,7 @@ class _Search:
 
     def __init__(self) -> None:
         # By address, with the node: without a reference to it an address would be used again.
-        self._known: dict[int, tuple[Any, _Found]] = {}
+        self._known: dict[int, tuple[Any, _Contents]] = {}
 
     def settle(self, body: Any) -> Any:
         if not _divides(body) or not self._statement(body).hidden:
@@ -94,45 +94,45 @@ class _Search:
 
     def _steady(self, loop: Any) -> list[Any]:
         """The divisions behind conditions inside the loop, of nothing that the loop defines."""
-        found = self._inside(loop)
+        contents = self._inside(loop)
         return [
             division
-            for division in found.hidden.values()
+            for division in contents.hidden.values()
             if not any(
-                part in found.defined for part in nodes(division) if isinstance(part, tvm.ir.Var)
+                part in contents.defined for part in nodes(division) if isinstance(part, tvm.ir.Var)
             )
         ]
 
-    def _inside(self, loop: Any) -> _Found:
+    def _inside(self, loop: Any) -> _Contents:
         key = loop.__chandle__()
         if key not in self._known:
             # Most loops divide nothing, and then it does not matter what they define.
-            found = self._statement(loop.body) if _divides(loop.body) else _Found()
-            found.defined.add(loop.loop_var)
-            self._known[key] = loop, found
+            contents = self._statement(loop.body) if _divides(loop.body) else _Contents()
+            contents.defined.add(loop.loop_var)
+            self._known[key] = loop, contents
         return self._known[key][1]
 
-    def _statement(self, stmt: Any) -> _Found:
-        found = _Found()
+    def _statement(self, stmt: Any) -> _Contents:
+        contents = _Contents()
 
         def expression(node: Any) -> Any:
-            found.add(self._expression(node))
+            contents.add(self._expression(node))
             return WalkResult.SKIP
 
         def branch(node: Any) -> Any:
-            found.add(self._expression(node.condition))
+            contents.add(self._expression(node.condition))
             for case in (node.then_case, node.else_case):
                 if case is not None:
-                    found.add(self._statement(case), conditional=True)
+                    contents.add(self._statement(case), conditional=True)
             return WalkResult.SKIP
 
         def loop(node: Any) -> Any:
-            found.add(self._expression(node.extent))
-            found.add(self._inside(node))
+            contents.add(self._expression(node.extent))
+            contents.add(self._inside(node))
             return WalkResult.SKIP
 
         def define(node: Any) -> None:
-            found.defined.add(node.var)
+            contents.defined.add(node.var)
 
         tvm_ffi.structural_walk(
             stmt,
@@ -144,36 +144,36 @@ class _Search:
             ),
             order="pre",
         )
-        return found
+        return contents
 
-    def _expression(self, expr: Any) -> _Found:
+    def _expression(self, expr: Any) -> _Contents:
         key = expr.__chandle__()
         if key not in self._known:
-            self._known[key] = expr, self._look(expr)
+            self._known[key] = expr, self._read(expr)
         return self._known[key][1]
 
-    def _look(self, expr: Any) -> _Found:
+    def _read(self, expr: Any) -> _Contents:
         parts = children(expr)
         if not parts:
             return _NOTHING
         # The first part of a choice is its condition.
         choice = isinstance(expr, tirx.Select) or is_choice(expr)
         own, bound = isinstance(expr, _DIVISIONS) and _plain(expr), isinstance(expr, tirx.Let)
-        held = [
-            (result, choice and at > 0)
-            for at, result in enumerate(map(self._expression, parts))
+        results = [
+            (result, choice and index > 0)
+            for index, result in enumerate(map(self._expression, parts))
             if result is not _NOTHING
         ]
-        if not own and not bound and len(held) < 2 and not any(hidden for _, hidden in held):
-            return held[0][0] if held else _NOTHING
-        found = _Found()
-        for result, hidden in held:
-            found.add(result, hidden)
+        if not own and not bound and len(results) < 2 and not any(hidden for _, hidden in results):
+            return results[0][0] if results else _NOTHING
+        contents = _Contents()
+        for result, hidden in results:
+            contents.add(result, hidden)
         if own:
-            found.divisions[expr.__chandle__()] = expr
+            contents.divisions[expr.__chandle__()] = expr
         if bound:
-            found.defined.add(expr.var)
-        return found
+            contents.defined.add(expr.var)
+        return contents
 
 
 def _divides(body: Any) -> bool:

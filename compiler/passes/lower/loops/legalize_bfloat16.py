@@ -20,7 +20,7 @@ from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import dtype_of, is_choice, nodes, op_name
 from compiler.tir.loops import with_body
 
-_NARROW = "bfloat16"
+_BFLOAT16 = "bfloat16"
 _REINTERPRET = "tirx.reinterpret"
 _ADDRESS = "tirx.address_of"
 _CHOICES = (prim.Select, prim.Min, prim.Max)
@@ -64,10 +64,10 @@ class _Widening:
             return _reinterpreted(node)
         if op_name(node) == _ADDRESS:
             return _address(node)
-        if isinstance(node, prim.Cast) and not _is_narrow(node):
+        if isinstance(node, prim.Cast) and not _is_bfloat16(node):
             # The operand may have been widened to the very type.
             return node.value if dtype_of(node) == dtype_of(node.value) else node
-        return self._widened(node) if _is_narrow(node) else node
+        return self._widened(node) if _is_bfloat16(node) else node
 
     def _widened(self, node: Any) -> Any:
         """A node of bfloat16 whose operands are widened, as float32."""
@@ -79,7 +79,7 @@ class _Widening:
             case prim.FloatImm():
                 return tirx.const(float(ml_dtypes.bfloat16(node.value)), "float32")
             case prim.Cast():
-                return _rounded(node.value.astype(_as("float32", node)))
+                return _round(node.value.astype(_as("float32", node)))
             case prim.Broadcast():
                 return prim.Broadcast(node.value, node.lanes)
             case prim.Let():
@@ -90,9 +90,9 @@ class _Widening:
                 return prim.Select(node.condition, node.true_value, node.false_value)
             case ir.Call():
                 wide = _call(node, list(node.args), _type_of(node))
-                return wide if is_choice(node) else _rounded(wide)
+                return wide if is_choice(node) else _round(wide)
         computed = type(node)(node.a, node.b)
-        return computed if isinstance(node, _CHOICES) else _rounded(computed)
+        return computed if isinstance(node, _CHOICES) else _round(computed)
 
     def _variable(self, var: Any) -> Any:
         if var not in self._wide:
@@ -100,33 +100,33 @@ class _Widening:
         return self._wide[var]
 
     def _store(self, node: Any) -> Any:
-        if dtype_of(node.buffer) != _NARROW:
+        if dtype_of(node.buffer) != _BFLOAT16:
             return node
         return tirx.BufferStore(node.buffer, _narrowed(node.value), list(node.indices))
 
 
 def _holds(func: tirx.PrimFunc) -> bool:
     """Checks that anything in the function is of bfloat16."""
-    if any(hasattr(param.ty, "shape") and dtype_of(param) == _NARROW for param in func.params):
+    if any(hasattr(param.ty, "shape") and dtype_of(param) == _BFLOAT16 for param in func.params):
         return True
 
     def cast(node: Any) -> VisitInterrupt | None:
-        return VisitInterrupt(node) if _is_narrow(node) or _is_narrow(node.value) else None
+        return VisitInterrupt(node) if _is_bfloat16(node) or _is_bfloat16(node.value) else None
 
     def call(node: Any) -> VisitInterrupt | None:
-        return VisitInterrupt(node) if _is_narrow(node) else None
+        return VisitInterrupt(node) if _is_bfloat16(node) else None
 
     def allocation(node: Any) -> VisitInterrupt | None:
-        return VisitInterrupt(node) if dtype_of(node.buffer) == _NARROW else None
+        return VisitInterrupt(node) if dtype_of(node.buffer) == _BFLOAT16 else None
 
     # Beside buffers, these are where values of the type come from and go to.
     steps = ((prim.Cast, cast), (ir.Call, call), (tirx.AllocBuffer, allocation))
     return tvm_ffi.structural_walk(func.body, steps, order="pre") is not None
 
 
-def _is_narrow(node: Any) -> bool:
+def _is_bfloat16(node: Any) -> bool:
     ty = node.ty
-    return isinstance(ty, ir.PrimType) and str(ty).startswith(_NARROW)
+    return isinstance(ty, ir.PrimType) and str(ty).startswith(_BFLOAT16)
 
 
 def _as(dtype: str, like: Any) -> str:
@@ -165,10 +165,10 @@ def _widen(value: Any) -> Any:
 def _narrowed(value: Any) -> Any:
     """The bfloat16 of a float32 that needs no rounding."""
     upper = (_bits(value) >> _u32(16, value)).astype(_as("uint16", value))
-    return tirx.reinterpret(_as(_NARROW, value), upper)
+    return tirx.reinterpret(_as(_BFLOAT16, value), upper)
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     """The float32 nearest to `value` that bfloat16 holds; NaN stays NaN, and quiet."""
     bits = tirx.Var("bits", _as("uint32", value))
     odd = (bits >> _u32(16, value)) & _u32(1, value)
@@ -185,16 +185,16 @@ def _rounded(value: Any) -> Any:
 def _reinterpreted(call: Any) -> Any:
     """A reinterpretation whose operand or result may be of bfloat16."""
     (value,) = call.args
-    wanted, given = (tvm.DataType(dtype_of(node)) for node in (call, value))
-    if wanted.bits * wanted.lanes != given.bits * given.lanes:
+    wanted, operand = (tvm.DataType(dtype_of(node)) for node in (call, value))
+    if wanted.bits * wanted.lanes != operand.bits * operand.lanes:
         # The operand was of bfloat16 before it was widened.
         call = tirx.reinterpret(dtype_of(call), _narrowed(value))
-    return _widen(call) if _is_narrow(call) else call
+    return _widen(call) if _is_bfloat16(call) else call
 
 
 def _address(call: Any) -> Any:
     """The address of an element, which may have been widened."""
-    place = next(node for node in nodes(call.args[0]) if isinstance(node, ir.TensorLoad))
-    if place.same_as(call.args[0]):
+    element = next(node for node in nodes(call.args[0]) if isinstance(node, ir.TensorLoad))
+    if element.same_as(call.args[0]):
         return call
-    return _call(call, [place], call.ty)
+    return _call(call, [element], call.ty)

@@ -56,10 +56,10 @@ def _multiplied(func: tirx.PrimFunc) -> tirx.PrimFunc:
     has_feature = tvm.get_global_func("target.target_has_feature")
     if not any(has_feature(name, func.attrs["target"]) for name in _FEATURES):
         return func
-    return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Div, _product)]))
+    return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Div, _multiply)]))
 
 
-def _product(node: Any) -> Expr:
+def _multiply(node: Any) -> Expr:
     divisor = _divisor(node)
     if divisor is None:
         return node
@@ -67,8 +67,8 @@ def _product(node: Any) -> Expr:
     kind = dtype_of(node)
     by, less = (tirx.const(value, kind) for value in (np.float32(1) / divisor, -divisor))
 
-    def multiply_add(one: Expr, other: Expr, added: Expr) -> Expr:
-        return tirx.call_llvm_pure_intrin(kind, "llvm.fma", one, other, added)
+    def multiply_add(lhs: Expr, rhs: Expr, added: Expr) -> Expr:
+        return tirx.call_llvm_pure_intrin(kind, "llvm.fma", lhs, rhs, added)
 
     # Infinities and NaN have no rest, and the quotient of -0 is -0.
     zero = tirx.const(np.float32(0), kind)

@@ -36,10 +36,10 @@ class SaturateConversions(ModulePass):
 
 def _moved(total: Any) -> Any:
     """The clamped sum in place of int32(nearbyint(min(max(v, low - zero), high - zero))) + zero."""
-    rounded, zero = total.a, total.b
-    if not isinstance(rounded, tirx.Cast) or dtype_of(rounded) != "int32":
+    cast, zero = total.a, total.b
+    if not isinstance(cast, tirx.Cast) or dtype_of(cast) != "int32":
         return total
-    value = _argument(rounded.value)
+    value = _argument(cast.value)
     if not isinstance(value, tirx.Min) or not isinstance(value.a, tirx.Max):
         return total
     low, high = (_limit(one, zero) for one in (value.a.b, value.b))
@@ -47,13 +47,13 @@ def _moved(total: Any) -> Any:
         return total
     # The intrinsic gives the bits of the integer in a register of floats.
     bits = tirx.call_llvm_pure_intrin("float32", "llvm.arm.vcvtr", value.a.a)
-    whole = tirx.reinterpret("int32", bits)
-    moved = tirx.call_llvm_pure_intrin("int32", "llvm.sadd.sat", whole, zero)
+    integer = tirx.reinterpret("int32", bits)
+    moved = tirx.call_llvm_pure_intrin("int32", "llvm.sadd.sat", integer, zero)
     return tirx.max(tirx.min(moved, high), low)
 
 
 def _argument(call: Any) -> Any:
-    """What is rounded to a float32, None of other expressions."""
+    """The operand that is rounded to a float32, None of other expressions."""
     if op_name(call) != "tirx.nearbyint" or dtype_of(call) != "float32":
         return None
     return call.args[0]

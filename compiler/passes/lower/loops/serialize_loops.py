@@ -57,9 +57,9 @@ def _serial(stmt: Any) -> Stmt:
     *_, taking = stmt.body.body.seq
     start, loop, *_ = taking.body.seq
 
-    def renamed(found: Any, mutator: Any) -> Any:
+    def renamed(inner: Any, mutator: Any) -> Any:
         mutator.var_remap_set(start.var, const(0))
-        return mutator.default_mutate(found)
+        return mutator.default_mutate(inner)
 
     body = structural_mutate(loop.body, [(type(loop.body), renamed)])
     return tirx.For(loop.loop_var, const(0), extents[0], ForKind.SERIAL, body)

@@ -12,7 +12,7 @@ import relaxd
 from compiler.errors import LoadError
 from compiler.ir.files.model_file import LoadedModel, open_model
 from compiler.verify.judge.evidence import NOISE_TIMES
-from compiler.verify.uncertainty import NUDGES
+from compiler.verify.uncertainty import PERTURBATIONS
 from relaxd.contract.options import CompileOptions, Precision, StateForm
 from relaxd.llm import Engine, Sampling
 from tests.compiler.building import build, report
@@ -123,7 +123,7 @@ def test_a_library_with_caches_that_stay(tmp_path: Path, precision: Precision) -
     # then the decoder does so too whose numbers are moved a little.
     moved = [
         np.abs(logits(weights, TOKENS, in_blocks(nudge)) - want).max()
-        for nudge in NUDGES
+        for nudge in PERTURBATIONS
         if precision is Precision.INT8
     ]
     allowed = 1e-5 * np.abs(want).max() + NOISE_TIMES * max(moved, default=0)

@@ -13,7 +13,7 @@ from tvm import relax
 from compiler.codegen.tail_calls import without_tail_calls
 from compiler.ir import import_torchscript
 from compiler.ir.imported import Imported
-from compiler.verify.reference.torch import flattened
+from compiler.verify.reference.torch import flatten
 from relaxd.contract.request import CompileRequest
 from tests.compiler.quick_code import QUICK, register_lowering
 
@@ -102,7 +102,7 @@ def arguments(module: Any) -> list[str]:
 def agree(found: Sequence[Any], wanted: Any, tolerance: float | None = None) -> None:
     expected = [
         value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
-        for _, value in flattened(wanted, "")
+        for _, value in flatten(wanted, "")
     ]
     assert len(found) == len(expected)
     for index, (have, want) in enumerate(zip(found, expected, strict=True)):

@@ -15,7 +15,7 @@ from compiler.bundle.weights import separate
 from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, product_program
 from compiler.passes.gpu.one_row import OneRow
 from compiler.passes.gpu.pack_words import PackWords
-from compiler.passes.gpu.schedule import applied
+from compiler.passes.gpu.schedule import apply_rule
 from compiler.passes.manager import to_kernels
 from compiler.verify.emulation import browser as headless
 from tests.compiler.ir.onnx.running import model_of, session_of
@@ -135,7 +135,7 @@ def unpacked(columns: int, depth: int) -> tirx.PrimFunc:
 
 @pytest.mark.parametrize(("columns", "depth"), [(48, 576), (8, 32), (24, 1536)])
 def test_one_row_by_runs_of_the_depth(columns: int, depth: int) -> None:
-    kernel = applied(OneRow(), target_of("webgpu"), unpacked(columns, depth))
+    kernel = apply_rule(OneRow(), target_of("webgpu"), unpacked(columns, depth))
     run = tvm.compile(serial(kernel).with_attr("global_symbol", "main"), target="llvm")
     draw = np.random.default_rng(0)
     w = draw.integers(0, 9, (columns, depth)).astype("uint32")
@@ -151,4 +151,4 @@ def test_one_row_by_runs_of_the_depth(columns: int, depth: int) -> None:
     "other", [product(64, 48), unpacked(20, 64), unpacked(48, 40)], ids=["plain", "columns", "run"]
 )
 def test_other_products_are_declined(other: tirx.PrimFunc) -> None:
-    assert applied(OneRow(), target_of("webgpu"), other) is None
+    assert apply_rule(OneRow(), target_of("webgpu"), other) is None

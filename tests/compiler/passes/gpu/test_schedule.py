@@ -6,7 +6,7 @@ from tvm.script import tirx as T
 from compiler.errors import PassError
 from compiler.passes.framework.attributes import FAMILY
 from compiler.passes.gpu.bound import is_bound
-from compiler.passes.gpu.schedule import ScheduleOnGrid, applied, dlight_rules
+from compiler.passes.gpu.schedule import ScheduleOnGrid, apply_rule, dlight_rules
 from compiler.passes.gpu.trial import refusal
 from tests.compiler.passes.gpu.programs import CUDA, product, target_of, twice
 
@@ -87,7 +87,7 @@ def test_sources_that_no_driver_would_take_give_way_to_the_rule_for_a_plain_devi
     target = target_of("opencl-adreno")
     (rule, adreno), (_, plain) = dlight_rules(target)[:2]
     assert "is declared inside of an expression" in refusal(
-        applied(rule, adreno, weighted()), target
+        apply_rule(rule, adreno, weighted()), target
     )
-    assert refusal(applied(rule, plain, weighted()), target) is None
+    assert refusal(apply_rule(rule, plain, weighted()), target) is None
     assert scheduled(weighted(), target).attrs[FAMILY] == "Matmul"

@@ -7,7 +7,7 @@ import pytest
 
 from compiler.ir.ops.quantized.block_matmul import reals
 from compiler.ir.ops.quantized.quantize_weights import found_table, round_table
-from compiler.quantize.calibration.gptq import calibrated, moments_of
+from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 
 Array = np.ndarray[Any, Any]
 
@@ -34,7 +34,7 @@ def test_no_column_is_further_off_than_by_rounding_to_nearest(
     """With fewer rows than depths, too, and where the last block is not full."""
     table = np.random.default_rng(seed + 100).standard_normal((40, depth)).astype(np.float32)
     rows = rows_of(seed, count, depth)
-    made = calibrated(table, moments_of(rows), bits)
+    made = calibrate_table(table, moments_of(rows), bits)
     ours = lost(made, table, rows)
     nearest = lost(reals(round_table(table, bits)), table, rows)
     assert (ours <= nearest * (1 + 1e-9)).all()
@@ -48,13 +48,13 @@ def test_the_error_goes_to_what_follows() -> None:
     """
     table = np.array([[7.0, 0.4, 0.4]], np.float32)
     rows = np.random.default_rng(0).standard_normal((50, 2)).astype(np.float32)[:, [0, 1, 1]]
-    made = calibrated(table, moments_of(rows), 4)
+    made = calibrate_table(table, moments_of(rows), 4)
     np.testing.assert_array_equal(made, [[7.0, 0.0, 0.875]])
 
 
 def test_depths_without_any_relation_go_to_the_nearest() -> None:
     table = np.random.default_rng(0).standard_normal((20, 64)).astype(np.float32)
-    made = calibrated(table, np.eye(64), 4)
+    made = calibrate_table(table, np.eye(64), 4)
     found = found_table(made, 4, 1e-6)
     assert found is not None
     assert found.scales is not None
@@ -69,7 +69,7 @@ def test_depths_that_no_row_reaches() -> None:
     table = np.random.default_rng(1).standard_normal((20, 96)).astype(np.float32)
     rows = rows_of(1, 30, 96)
     rows[:, 10:50] = 0
-    made = calibrated(table, moments_of(rows), 4)
+    made = calibrate_table(table, moments_of(rows), 4)
     assert np.isfinite(made).all()
     nearest = reals(round_table(table, 4))
     assert lost(made, table, rows).sum() < lost(nearest, table, rows).sum()
@@ -87,7 +87,7 @@ def test_rows_that_are_not_finite_are_left_out() -> None:
 def test_the_blocks_of_a_rounded_matrix_are_found_again(bits: int) -> None:
     table = np.random.default_rng(3).standard_normal((50, 70)).astype(np.float32)
     table[4, 32:64] = 0
-    made = calibrated(table, moments_of(rows_of(3, 90, 70)), bits)
+    made = calibrate_table(table, moments_of(rows_of(3, 90, 70)), bits)
     found = found_table(made, bits, 1e-6)
     assert found is not None
     np.testing.assert_allclose(reals(found), made, rtol=1e-6, atol=0)

@@ -12,7 +12,7 @@ from onnx import helper
 from compiler import compile_model
 from compiler.ir.onnx.quantize.matmuls import Grid
 from compiler.ir.onnx.quantize.row_matmuls import RowProducts
-from compiler.quantize.calibration.grids import of_images, of_rows, rounded
+from compiler.quantize.calibration.grids import of_images, of_rows, round_to_grid
 from relaxd.contract.options import Calibration, CompileOptions, Precision, PrecisionOver
 from relaxd.loader.report import report_of
 from tests.compiler.building import report
@@ -31,7 +31,7 @@ def test_a_grid_holds_zero_and_covers_the_range() -> None:
     found = of_images(values - 0.5)
     assert found is not None
     assert 0 < found.grid.zero < 128
-    assert rounded(np.zeros(3, np.float32), found.grid).tolist() == [0, 0, 0]
+    assert round_to_grid(np.zeros(3, np.float32), found.grid).tolist() == [0, 0, 0]
 
 
 def test_few_great_numbers_are_rounded_to_the_end_of_the_grid() -> None:
@@ -67,7 +67,7 @@ def test_rows_are_scaled_where_channels_are_unlike() -> None:
     assert found.scales.argmax() == 5
     plain = of_images(rows)
     assert plain is not None
-    lost = rounded(rows, plain.grid) @ weights[0] - rows @ weights[0]
+    lost = round_to_grid(rows, plain.grid) @ weights[0] - rows @ weights[0]
     assert found.error < 0.5 * np.sqrt(np.square(lost).sum() / np.square(rows @ weights[0]).sum())
 
 
@@ -102,7 +102,7 @@ def test_whatever_reads_an_image_of_bytes_reads_rounded_numbers() -> None:
     inner.CopyFrom(made)
     inner.graph.output.append(onnx.ValueInfoProto(name="q"))
     product = session_of(inner).run(["q"], {"x": x})[0]
-    np.testing.assert_allclose(sums - product, rounded(image, grids["r"]), atol=1e-5)
+    np.testing.assert_allclose(sums - product, round_to_grid(image, grids["r"]), atol=1e-5)
     assert np.abs(sums - product - image).max() > 0.01
 
 

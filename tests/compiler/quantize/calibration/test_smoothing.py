@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from compiler import compile_model
-from compiler.quantize.calibration.smoothing import smoothed
+from compiler.quantize.calibration.smoothing import find_scales
 from relaxd.contract.options import Calibration, CompileOptions, Precision, PrecisionOver
 from relaxd.errors import DeclarationError
 from relaxd.loader.report import report_of
@@ -29,7 +29,7 @@ def outlying(rows: int, depth: int, seed: int = 0) -> np.ndarray:
 
 def test_channels_of_unlike_size_become_alike() -> None:
     rows, weights = outlying(200, 64), [normal(64, 24, seed=1), normal(64, 40, seed=2)]
-    found = smoothed(rows.reshape(10, 20, 64), weights)
+    found = find_scales(rows.reshape(10, 20, 64), weights)
     assert found is not None
     assert found.after < 0.4 * found.before
     sizes = np.abs(rows / found.scales).max(0)
@@ -40,15 +40,15 @@ def test_channels_of_unlike_size_become_alike() -> None:
 
 def test_what_gains_nothing_is_left() -> None:
     even = np.sign(normal(100, 64))
-    assert smoothed(even, [np.sign(normal(64, 32, seed=1))]) is None
-    assert smoothed(np.zeros((9, 64), np.float32), [normal(64, 32)]) is None
-    assert smoothed(np.full((9, 64), np.nan, np.float32), [normal(64, 32)]) is None
+    assert find_scales(even, [np.sign(normal(64, 32, seed=1))]) is None
+    assert find_scales(np.zeros((9, 64), np.float32), [normal(64, 32)]) is None
+    assert find_scales(np.full((9, 64), np.nan, np.float32), [normal(64, 32)]) is None
 
 
 def test_a_channel_that_the_samples_do_not_reach_stays_bounded() -> None:
     rows = outlying(200, 64)
     rows[:, 9] = 0
-    found = smoothed(rows, [normal(64, 24, seed=1)])
+    found = find_scales(rows, [normal(64, 24, seed=1)])
     assert found is not None
     assert found.scales.max() / found.scales.min() < 1e4
 

@@ -12,11 +12,11 @@ from compiler.errors import ImportFailed
 from compiler.ir.onnx.model.nodes import Graph
 from compiler.ir.onnx.model.weights import round_weights
 from compiler.ir.weights import Rounding, digest_of
-from compiler.quantize.calibration.gptq import calibrated, moments_of
+from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 from compiler.quantize.calibration.run import Calibrator
 from compiler.quantize.calibration.sites import ELSEWHERE, READ, TWICE, sites_of, with_initializers
 from compiler.quantize.calibration.task import UNSEEN
-from compiler.verify.reference.onnx import written
+from compiler.verify.reference.onnx import save_model
 from compiler.verify.sides import Reference
 from relaxd.contract.options import WeightForm
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
@@ -74,7 +74,7 @@ def named(found: Any) -> dict[str, Any]:
 
 def calibrate(folder: Path, changed: onnx.ModelProto | None = None) -> dict[str, Rounding]:
     folder.mkdir()
-    path = written(changed or model(), folder)
+    path = save_model(changed or model(), folder)
     return named(Calibrator(Reference(path, {}), feed(), folder)(roundings()))
 
 
@@ -143,7 +143,9 @@ def test_each_weight_is_calibrated_by_what_the_rounded_ones_before_it_give(tmp_p
     rows = session_of(rounded).run(["m"], feed())[0]
     values = found["g"].values
     assert values is not None
-    np.testing.assert_array_equal(np.load(values), calibrated(CONSTANTS["g"], moments_of(rows), 4))
+    np.testing.assert_array_equal(
+        np.load(values), calibrate_table(CONSTANTS["g"], moments_of(rows), 4)
+    )
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from compiler.quantize.sensitivity.search import GROUPS, MARGIN, RUNS, Found, search
+from compiler.quantize.sensitivity.search import GROUPS, MARGIN, RUNS, Selection, search
 from relaxd.contract.narrow import Unit
 
 
@@ -17,7 +17,7 @@ class Errors:
         self.units: list[Unit] = [(name,) for name in errors]
         self.wholes = self.alones = 0
 
-    def search(self, budget: float) -> Found:
+    def search(self, budget: float) -> Selection:
         def whole(units: Sequence[Unit]) -> float:
             self.wholes += 1
             return self.error(units)
@@ -32,14 +32,14 @@ class Errors:
         return math.hypot(*(self.errors[name] for unit in units for name in unit))
 
 
-def kept(found: Found) -> list[str]:
-    return [name for group in found.groups[: found.kept] for name in group.layers]
+def kept(found: Selection) -> list[str]:
+    return [name for group in found.groups[: found.retained] for name in group.layers]
 
 
 def test_nothing_is_kept_within_the_budget() -> None:
     errors = Errors({"a": 0.03, "b": 0.04})
     found = errors.search(0.05 / MARGIN + 1e-9)
-    assert found == Found(0.05, left=0.05)
+    assert found == Selection(0.05, left=0.05)
     assert (errors.wholes, errors.alones) == (1, 0)
     # What the reference only just meets, a library may not.
     assert kept(errors.search(0.051)) == ["b"]
@@ -50,11 +50,11 @@ def test_the_fewest_of_the_worst_are_kept(budget: float) -> None:
     errors = Errors({f"l{i}": 0.001 * (i * 37 % 53 + 1) for i in range(53)})
     found = errors.search(budget)
     worst = sorted(errors.errors, key=lambda name: -errors.errors[name])
-    assert kept(found) == worst[: found.kept]
+    assert kept(found) == worst[: found.retained]
     assert found.left <= MARGIN * budget
-    left = [(name,) for name in worst[found.kept :]]
+    left = [(name,) for name in worst[found.retained :]]
     assert found.left == pytest.approx(errors.error(left))
-    assert errors.error([(worst[found.kept - 1],), *left]) > MARGIN * budget
+    assert errors.error([(worst[found.retained - 1],), *left]) > MARGIN * budget
     assert errors.alones == 53
     assert errors.wholes <= 8
 

@@ -40,7 +40,7 @@ def test_a_static_program_needs_none() -> None:
     found = emulator.find(STATIC)
     assert isinstance(found, emulator.Emulator)
     assert found.command == ("/bin/qemu-riscv64", "-cpu", "rv64")
-    assert emulator.lacking(STATIC) is None
+    assert emulator.explain_missing(STATIC) is None
 
 
 def test_a_target_that_nothing_emulates() -> None:
@@ -51,23 +51,25 @@ def test_a_target_that_nothing_emulates() -> None:
 @pytest.mark.parametrize("target", [DYNAMIC, STATIC], ids=lambda target: target.name)
 def test_without_qemu(monkeypatch: pytest.MonkeyPatch, target: targets.Target) -> None:
     monkeypatch.setattr(emulator, "_program", lambda name: None)
-    assert emulator.lacking(target) == f"qemu-{target.arch} is not installed"
+    assert emulator.explain_missing(target) == f"qemu-{target.arch} is not installed"
 
 
 def test_without_a_c_library(tmp_path: Path) -> None:
     (tmp_path / "lib" / "libstdc++.so.6").unlink()
-    assert emulator.lacking(DYNAMIC) is None, "by default its library is of C alone"
-    why = emulator.lacking(DYNAMIC, Flavour.VM)
+    assert emulator.explain_missing(DYNAMIC) is None, "by default its library is of C alone"
+    why = emulator.explain_missing(DYNAMIC, Flavour.VM)
     assert why == "there is no C++ library for aarch64: install libstdc++6-arm64-cross"
     (tmp_path / "lib" / "libc.so.6").unlink()
-    why = emulator.lacking(DYNAMIC)
+    why = emulator.explain_missing(DYNAMIC)
     assert why == "there is no C library for aarch64: install libstdc++6-arm64-cross"
 
 
 def test_without_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtimes, "present", lambda platform: False)
     monkeypatch.setattr(archives, "present", lambda platform: False)
-    assert f"run `{runtimes.COMMAND}`" in (emulator.lacking(DYNAMIC, Flavour.VM) or "")
-    assert f"run `{archives.COMMAND} riscv64`" in (emulator.lacking(STATIC, Flavour.VM) or "")
-    assert emulator.lacking(STATIC) is None, "by default its library needs no runtime"
-    assert emulator.lacking(DYNAMIC) is None
+    assert f"run `{runtimes.COMMAND}`" in (emulator.explain_missing(DYNAMIC, Flavour.VM) or "")
+    assert f"run `{archives.COMMAND} riscv64`" in (
+        emulator.explain_missing(STATIC, Flavour.VM) or ""
+    )
+    assert emulator.explain_missing(STATIC) is None, "by default its library needs no runtime"
+    assert emulator.explain_missing(DYNAMIC) is None

@@ -34,7 +34,7 @@ _CASES = [
 
 def _emulated(name: str) -> Target:
     target = targets.resolve(name)
-    if why := emulator.lacking(target, Flavour.STANDALONE):
+    if why := emulator.explain_missing(target, Flavour.STANDALONE):
         pytest.skip(why)
     return target
 

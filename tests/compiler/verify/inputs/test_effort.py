@@ -20,7 +20,7 @@ KERNELS = [
 
 def trial(past: int, seq: int) -> Trial:
     made = Trial(0, Point("one", {"past": past, "seq": seq}), Path(), 8 * seq + CACHES * past)
-    (weighed,) = Trials((made,), ()).weighed(KERNELS).chosen
+    (weighed,) = Trials((made,), ()).add_work(KERNELS).chosen
     return weighed
 
 

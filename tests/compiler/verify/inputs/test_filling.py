@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.ir.caches import CacheUse
-from compiler.verify.inputs.filling import agreeing, filled, objection
+from compiler.verify.inputs.filling import agreeing, fill_lengths, objection
 from compiler.verify.inputs.points import Point
 from relaxd.contract.bundle.state import Part
 from relaxd.contract.dims.axes import Axis
@@ -58,7 +58,7 @@ def test_the_total_is_past_and_new_tokens() -> None:
 def test_points_without_caches_stay() -> None:
     point = at(3, 5, 7, 11)
     assert agreeing(point, dims(64), []) == point
-    assert not filled(point, INPUTS, [], 0)
+    assert not fill_lengths(point, INPUTS, [], 0)
 
 
 def test_sizes_that_no_range_can_mend_are_named() -> None:
@@ -69,7 +69,7 @@ def test_sizes_that_no_range_can_mend_are_named() -> None:
 
 @pytest.mark.parametrize("use", [BY_DIM, BY_INPUT])
 def test_lengths_of_single_tokens_differ_and_agree(use: CacheUse) -> None:
-    made = filled(at(4, 1, 90, 91), INPUTS, [use], 0)
+    made = fill_lengths(at(4, 1, 90, 91), INPUTS, [use], 0)
     assert {name: made[name].shape for name in made} == {
         "mask": (4, 91), "places": (4, 1), "last": (4,), "count": (4, 1), "most": (),
     }  # fmt: skip
@@ -84,7 +84,7 @@ def test_lengths_of_single_tokens_differ_and_agree(use: CacheUse) -> None:
 
 
 def test_several_tokens_fill_the_cache() -> None:
-    made = filled(at(2, 3, 0, 3), INPUTS, [BY_DIM], 0)
+    made = fill_lengths(at(2, 3, 0, 3), INPUTS, [BY_DIM], 0)
     assert made["mask"].all()
     assert made["places"].tolist() == [[0, 1, 2], [0, 1, 2]]
     assert made["last"].tolist() == [2, 2]
@@ -95,4 +95,4 @@ def test_an_input_of_another_shape_is_left_alone() -> None:
     use = CacheUse(
         Axis("n"), Axis("s"), Axis("p"), Axis("t"), {"mask": Part.MASK, "last": Part.LAST}
     )
-    assert not filled(at(2, 1, 4, 5), odd, [use], 0)
+    assert not fill_lengths(at(2, 1, 4, 5), odd, [use], 0)

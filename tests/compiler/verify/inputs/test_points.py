@@ -10,7 +10,7 @@ from compiler.errors import VerifyError
 from compiler.ir.shapes.index_bounds import Limit
 from compiler.verify.inputs.drawing import draw
 from compiler.verify.inputs.points import Point, bytes_of, points, points_nearby
-from compiler.verify.inputs.samples import fitted, from_npz
+from compiler.verify.inputs.samples import fit, from_npz
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec
 from tests.support import declared
@@ -210,18 +210,18 @@ def test_a_sample_is_cut_and_repeated() -> None:
         "z": np.array(5, np.float32),
     }
     inputs = [INPUTS[0], spec("y=float32[2*s]"), spec("z=float32[]")]
-    shorter, longer = (fitted(sample, Point("p", {"b": 1, "s": size}), inputs) for size in (1, 5))
+    shorter, longer = (fit(sample, Point("p", {"b": 1, "s": size}), inputs) for size in (1, 5))
     assert shorter.keys() == {"ids", "y", "z"}
     assert shorter["ids"].tolist() == [[1]]
     assert longer["ids"].tolist() == [[1, 2, 3, 1, 2]]
     assert shorter["y"].tolist() == [0, 1]
     assert longer["y"].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3]
     assert longer["z"] == 5
-    bounded = fitted(sample, Point("p", {"b": 1, "s": 3}), inputs, {"ids": [Limit(0, 2)]})
+    bounded = fit(sample, Point("p", {"b": 1, "s": 3}), inputs, {"ids": [Limit(0, 2)]})
     assert bounded["ids"].tolist() == [[1, 2, 2]]
-    assert not fitted({"y": np.zeros(0, np.float32)}, Point("p", {"s": 2}), inputs[1:2])
+    assert not fit({"y": np.zeros(0, np.float32)}, Point("p", {"s": 2}), inputs[1:2])
 
 
 def test_masks_of_a_sample_do_not_serve_elsewhere() -> None:
     inputs = [spec("mask=int64[b,s]")]
-    assert not fitted({"mask": np.array([[0, 1]])}, Point("p", {"b": 1, "s": 1}), inputs)
+    assert not fit({"mask": np.array([[0, 1]])}, Point("p", {"b": 1, "s": 1}), inputs)

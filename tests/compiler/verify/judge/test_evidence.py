@@ -40,7 +40,7 @@ def judge(
 ) -> Finding:
     spread = Spread.of(want)
     own = tolerance_of(want.dtype.name, None, None)
-    tolerance = spread.bound(own) if want.dtype.kind == "f" else own
+    tolerance = spread.limit_to_scale(own) if want.dtype.kind == "f" else own
     evidence = Evidence(() if exact is None else (exact,), tuple(perturbed), strict=strict)
     return judge_beside(got, want, evidence, tolerance, spread)
 
@@ -304,7 +304,7 @@ def test_no_tolerance_is_more_than_a_tenth_of_the_spread(
     values = np.random.default_rng(seed).standard_normal(256)
     want = (scale * (values + offset)).astype("float32")
     spread = Spread.of(want)
-    tolerance = spread.bound(tolerance_of("float32", None, None))
+    tolerance = spread.limit_to_scale(tolerance_of("float32", None, None))
     for value in (want.mean(), np.median(want), 0, want[0]):
         assert compare(np.full_like(want, value), want, tolerance).problem
 
@@ -324,7 +324,7 @@ def test_steps_of_small_integers_are_bound_in_the_mean(dtype: str) -> None:
     evidence = Evidence(perturbed=tuple(moved(seed, 0.06) for seed in range(3)))
 
     def verdict(got: Array) -> Verdict:
-        return judge_beside(got, want, evidence, spread.bound(own), spread).verdict
+        return judge_beside(got, want, evidence, spread.limit_to_scale(own), spread).verdict
 
     assert verdict(moved(7, 0.01)) in AGREED
     assert verdict(moved(7, 0.06)) in AGREED
@@ -337,7 +337,7 @@ def test_a_reference_that_is_inexact_at_other_points_may_be_at_this_one() -> Non
     want, (*perturbed, got) = sides(1e-6)
     got = got + np.float32(0.01) * np.random.default_rng(7).standard_normal(SHAPE).astype("f4")
     spread = Spread.of(want)
-    tolerance = spread.bound(tolerance_of("float32", None, None))
+    tolerance = spread.limit_to_scale(tolerance_of("float32", None, None))
 
     def verdict(array: Array, inexactness: tuple[float, float]) -> Verdict:
         evidence = Evidence((), tuple(perturbed), inexactness)

@@ -23,7 +23,7 @@ def faint_column(scale: float, shape: tuple[int, ...] = (32, 40)) -> Array:
 
 def judge(got: Array, want: Array, *perturbed: Array, exact: Array | None = None) -> Verdict:
     spread = Spread.of(want)
-    tolerance = spread.bound(tolerance_of("float32", None, None))
+    tolerance = spread.limit_to_scale(tolerance_of("float32", None, None))
     evidence = Evidence(() if exact is None else (exact,), perturbed)
     return judge_beside(got, want, evidence, tolerance, spread).verdict
 

@@ -11,7 +11,7 @@ from compiler.verify.inputs.inputs import Signature, Trial
 from compiler.verify.inputs.points import Point
 from compiler.verify.judge.judged import Judged, inexactness_of, judge_all, summary, verdict_of
 from compiler.verify.judge.tolerance import Difference, tolerance_of
-from compiler.verify.reach import unproven
+from compiler.verify.reach import warn_unproven
 from relaxd.contract.bundle.numerics import AGREED, Verdict
 from relaxd.contract.bundle.report import OutputReport
 from relaxd.contract.options import CompileOptions
@@ -52,7 +52,7 @@ def test_a_constant_that_agrees_passes_with_a_warning(tmp_path: Path) -> None:
     same = [np.full(40, 0.5, np.float32)] * 3
     judged = judge_all(trials_of(tmp_path, same, same), SIGNATURE, CompileOptions())
     assert verdict_of(judged) is Verdict.PASSED
-    assert unproven(judged) == ["output 'y' proves little: the reference is 0.5 throughout"]
+    assert warn_unproven(judged) == ["output 'y' proves little: the reference is 0.5 throughout"]
     moved = [array + np.float32(0.1) for array in same]
     assert set(verdicts(trials_of(tmp_path, moved, same))) == {Verdict.FAILED}
 

@@ -89,7 +89,7 @@ def test_the_spread_is_that_of_what_is_neither_saturated_nor_masked(
 
 def test_a_bound_tolerance_lets_no_element_off_by_a_tenth_of_the_spread() -> None:
     want = np.random.default_rng(0).standard_normal(1000).astype("float32") + np.float32(500)
-    tolerance = Spread.of(want).bound(TOLERANCE)
+    tolerance = Spread.of(want).limit_to_scale(TOLERANCE)
     assert compare(want + np.float32(0.3), want, TOLERANCE).problem is None
     assert compare(want + np.float32(0.3), want, tolerance).problem
     assert compare(want + np.float32(0.03), want, tolerance).problem is None
@@ -99,7 +99,7 @@ def test_steps_that_are_the_whole_range_prove_nothing() -> None:
     """Bytes of 0 and 1 alone: a step is allowed for few of them."""
     one_step = tolerance_of("uint8", None, None, quantized=True)
     want = np.arange(1000, dtype=np.uint8) % 2
-    bound = Spread.of(want).bound(one_step)
+    bound = Spread.of(want).limit_to_scale(one_step)
     few = want.copy()
     few[:20] ^= 1
     assert compare(np.zeros_like(want), want, one_step).problem is None

@@ -36,9 +36,9 @@ def model() -> onnx.ModelProto:
 
 def test_the_widened_model_takes_and_gives_float32() -> None:
     wide = model()
-    assert boundary.is_narrow(wide)
+    assert boundary.has_storage_types(wide)
     boundary.widen(wide)
-    assert not boundary.is_narrow(wide)
+    assert not boundary.has_storage_types(wide)
     onnx.checker.check_model(wide)
     feed = {
         "x": np.array([-8, 3, 7], np.float32),
@@ -56,4 +56,4 @@ def test_the_widened_model_takes_and_gives_float32() -> None:
 def test_a_model_of_wide_types_is_not_narrow() -> None:
     other = model()
     del other.graph.input[2], other.graph.input[0], other.graph.output[2:], other.graph.output[0]
-    assert not boundary.is_narrow(other)
+    assert not boundary.has_storage_types(other)

@@ -18,7 +18,7 @@ NODE = helper.make_node
 
 
 def _run(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[Any]:
-    made = feeding.fed(model)
+    made = feeding.replace_random(model)
     assert made is not None
     session = session_of(made[0])
     names = [output.name for output in session.get_outputs()]
@@ -36,20 +36,22 @@ def _numbers(name: str, shape: tuple[int, ...], dtype: str = "float32", seed: in
 
 
 def test_a_model_that_draws_nothing_stays_as_it_is() -> None:
-    assert feeding.fed(model_of([NODE("Neg", ["x"], ["y"])], {"x": "float32[n]"})) is None
+    assert (
+        feeding.replace_random(model_of([NODE("Neg", ["x"], ["y"])], {"x": "float32[n]"})) is None
+    )
 
 
 @pytest.mark.parametrize("opset", [6, 7, 10, 11])
 def test_dropout_of_an_old_opset_draws_nothing(opset: int) -> None:
     flags = {"is_test": 1} if opset == 6 else {}
     model = model_of([NODE("Dropout", ["x"], ["y"], **flags)], {"x": "float32[n]"}, opset=opset)
-    assert feeding.fed(model) is None
+    assert feeding.replace_random(model) is None
 
 
 def test_an_old_model_that_cannot_be_rewritten_says_so() -> None:
     nodes = [NODE("RandomNormalLike", ["x"], ["y"]), NODE("Add", ["x", "y"], ["z"])]
     with pytest.raises(ImportFailed, match="opset 6, and what is asked for takes opset 11") as told:
-        feeding.fed(model_of(nodes, {"x": "float32[n]"}, opset=6))
+        feeding.replace_random(model_of(nodes, {"x": "float32[n]"}, opset=6))
     assert told.value.code == "import.opset"
 
 

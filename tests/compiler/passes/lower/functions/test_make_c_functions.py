@@ -13,7 +13,7 @@ from tvm.script import tirx as T
 from compiler import targets
 from compiler.codegen.standalone.kernels import assembly, compile_kernels
 from compiler.errors import CodegenError
-from compiler.passes.lower.functions.c_interface import Kernel, filled
+from compiler.passes.lower.functions.c_interface import Kernel, fill_size
 from compiler.passes.lower.functions.make_c_functions import Plain
 from compiler.tir.building import (
     alloc,
@@ -141,7 +141,7 @@ def test_working_memory_is_counted_over_the_extents():
     kernel = kernels(scratched).table["double"]
     assert kernel.needs_scratch
     for value, size in ((1, 64), (16, 64), (17, 128), (1000, 4032)):
-        text, needed = filled(kernel.scratch, [str(value)], ["x", "y"])
+        text, needed = fill_size(kernel.scratch, [str(value)], ["x", "y"])
         assert needed == [str(value)]
         assert "RD_" not in text  # what a tensor holds fits into 64 bits
         assert eval(text, {"rd_floordiv": operator.floordiv, "rd_max": max}) == size

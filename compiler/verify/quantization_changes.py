@@ -1,4 +1,6 @@
-"""What rounding changes: a library's outputs beside those of the model as its file has it."""
+"""The changes that quantization makes: a library's outputs beside those of the model as its file
+has it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -40,11 +42,11 @@ class Wording:
         return f"unrounded.{self.part}"
 
     def form(self, options: CompileOptions) -> Any:
-        """What was rounded to."""
+        """The value of the request's option."""
         return getattr(options, self.part)
 
     def limit(self, options: CompileOptions) -> float | None:
-        """What the request allows."""
+        """The error that the request allows."""
         allowed: float | None = getattr(options, f"{self.part}_error")
         return allowed
 
@@ -57,10 +59,10 @@ CACHE = Wording("cache", "rows of caches of", "store caches as float32")
 def changes(
     trials: Sequence[Trial], signature: Signature, options: CompileOptions, wording: Wording
 ) -> Record:
-    """As `relaxd.contract.bundle.report.WeightsReport`, of trials that the library, the reference
+    """A `relaxd.contract.bundle.report.WeightsReport`, of trials that the library, the reference
     and the unrounded model answered. expected: the error of the reference, which rounds the same.
     """
-    found, worst = _errors(trials, signature, "library", wording)
+    errors, worst = _errors(trials, signature, "library", wording)
     _, expected = _errors(trials, signature, "reference", wording)
     return {
         "form": wording.form(options).value,
@@ -68,7 +70,7 @@ def changes(
         "limit": wording.limit(options),
         "error": worst,
         "expected": expected,
-        "outputs": [output.to_json() for output in found],
+        "outputs": [output.to_json() for output in errors],
     }
 
 
@@ -86,10 +88,10 @@ def check_likeness(
     The difference from any one of them may be as large as what rounding changes, and hide a fault
     of that size; the error of all elements together does not.
     """
-    found = [_errors(trials, signature, side, wording)[0] for side in sides]
+    errors = [_errors(trials, signature, side, wording)[0] for side in sides]
     library, _ = _errors(trials, signature, "library", wording)
     floats = {one.name for one in signature.outputs if "float" in one.dtype}
-    for output, own in zip(library, zip(*found, strict=True), strict=True):
+    for output, own in zip(library, zip(*errors, strict=True), strict=True):
         usual = max(one.error for one in own)
         factor = max(_ALIKE, 1 + _NOISE / math.sqrt(max(output.count, 1)))
         if output.name not in floats or output.error <= max(factor * usual, _NEGLIGIBLE):
@@ -107,15 +109,15 @@ def check_likeness(
 def _errors(
     trials: Sequence[Trial], signature: Signature, side: str, wording: Wording
 ) -> tuple[list[OutputError], float | None]:
-    """Of each output of that side, and the greatest, None for one that is not finite."""
-    found = weight_errors(
+    """The errors of that side's outputs, and the greatest of them, None if it is not finite."""
+    errors = weight_errors(
         (output.name, got[output.name], want[output.name])
         for trial in trials
         for got, want in [[npz.read(trial.outputs(one)) for one in (side, wording.side)]]
         for output in signature.outputs
     )
-    worst = max((output.error for output in found), default=0.0)
-    return found, worst if math.isfinite(worst) else None
+    worst = max((output.error for output in errors), default=0.0)
+    return errors, worst if math.isfinite(worst) else None
 
 
 def check_error(report: Record, options: CompileOptions, wording: Wording) -> None:

@@ -9,7 +9,7 @@ from compiler.errors import VerifyError
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import Signature, Trial
 from compiler.verify.inputs.points import Point
-from compiler.verify.unrounded import PRECISION, changes, check_likeness
+from compiler.verify.quantization_changes import PRECISION, changes, check_likeness
 from relaxd.contract.options import CompileOptions, Precision
 from tests.support import declared
 

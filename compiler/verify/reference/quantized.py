@@ -1,5 +1,5 @@
-"""The references of a library that rounds: the model with the same rounded weights, operands or
-rows of caches.
+"""The references of a library that quantizes: the model with the same quantized weights, operands
+or caches.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.weights import Rounding
-from compiler.verify.reference.onnx import written
+from compiler.verify.reference.onnx import save_model
 from relaxd.contract.options import CacheForm
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from relaxd.contract.narrow import QuantizedLayers
 
 _OF_ITSELF = 0.25
-"""The share of a nudge by which numbers are moved that have no row: a number may be smaller than
+"""The share of a perturbation by which numbers are moved that have no row: one may be smaller than
 the greatest of a row.
 """
 
 
-def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
+def with_quantized_weights(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
     """A copy of the ONNX model in the file, in the folder; the file itself where there is nothing
     to round.
     """
@@ -34,13 +34,17 @@ def with_rounded(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     round_weights(loaded.proto, roundings)
-    return written(loaded.proto, scratch, "rounded")
+    return save_model(loaded.proto, scratch, "rounded")
 
 
 def with_operands(
-    model: Path, labels: Collection[str], scratch: Path, nudge: float = 0.0, name: str = "rounded"
+    model: Path,
+    labels: Collection[str],
+    scratch: Path,
+    perturbation: float = 0.0,
+    name: str = "rounded",
 ) -> Path:
-    """As `with_rounded`, with the operands of those nodes rounded; nudge: as in
+    """`with_quantized_weights`, for the operands of those nodes; perturbation: `nudge` of
     `compiler.ir.onnx.quantize.matmuls`.
     """
     from compiler.ir.onnx.quantize.matmuls import round_operands
@@ -49,7 +53,7 @@ def with_operands(
         return model
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
-    return written(round_operands(loaded.proto, labels, nudge), scratch, name)
+    return save_model(round_operands(loaded.proto, labels, perturbation), scratch, name)
 
 
 def with_stored_caches(
@@ -57,11 +61,11 @@ def with_stored_caches(
     outputs: Collection[str],
     consts: Mapping[str, Any],
     form: CacheForm,
-    nudges: Sequence[float],
+    perturbations: Sequence[float],
     scratch: Path,
 ) -> list[Path]:
-    """Copies of the ONNX model in the file, in the folder, one for each nudge: rows of the caches
-    that come out as `outputs` are rounded (`stored_caches`).
+    """Copies of the ONNX model in the file, in the folder, one for each perturbation: the caches
+    that come out as `outputs` are quantized (`stored_caches`).
     """
     import onnx
 
@@ -74,22 +78,23 @@ def with_stored_caches(
         loaded.proto, scratch / "passed.onnx", save_as_external_data=True, location="passed.data"
     )
     paths = []
-    for number, nudge in enumerate(nudges):
-        made = round_caches(loaded.proto, outputs, consts, form, nudge)
+    for number, perturbation in enumerate(perturbations):
+        copy = round_caches(loaded.proto, outputs, consts, form, perturbation)
         paths.append(scratch / f"stored{number}.onnx")
-        paths[-1].write_bytes(made.SerializeToString())
+        paths[-1].write_bytes(copy.SerializeToString())
     return paths
 
 
-def with_rounded_rows(
+def with_quantized_rows(
     model: Path,
-    found: "QuantizedLayers",
+    quantized: "QuantizedLayers",
     chosen: "Narrowing",
-    nudges: Sequence[float],
+    perturbations: Sequence[float],
     scratch: Path,
 ) -> list[Path]:
     """Copies of the ONNX model in the file, in the folder: one whose matmuls by weights in blocks
-    round nothing, and for each nudge one that rounds what those nodes multiply (`block_products`).
+    round nothing, and for each perturbation one that rounds what those nodes multiply
+    (`block_products`).
     Of a model without such blocks, the file itself and copies that round products by floats
     (`row_products`) as was chosen, and the operands of others to bfloat16.
     """
@@ -102,22 +107,22 @@ def with_rounded_rows(
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     if not has_blocks(loaded.proto):
-        products = RowProducts(loaded.proto, chosen.scales, chosen.grids)
+        matmuls = RowProducts(loaded.proto, chosen.scales, chosen.grids)
         paths = [model]
-        for number, nudge in enumerate(nudges):
-            made = products.rounded(nudge, found.layers)
-            if found.bfloat16:
-                made = round_operands(made, found.bfloat16, nudge * _OF_ITSELF)
-            paths.append(written(made, scratch, f"rows{number}"))
+        for number, perturbation in enumerate(perturbations):
+            copy = matmuls.rounded(perturbation, quantized.layers)
+            if quantized.bfloat16:
+                copy = round_operands(copy, quantized.bfloat16, perturbation * _OF_ITSELF)
+            paths.append(save_model(copy, scratch, f"rows{number}"))
         return paths
     set_level(loaded.proto, 0)
     # All copies read the weights from one file.
     paths = [scratch / "plain.onnx"]
     onnx.save_model(loaded.proto, paths[0], save_as_external_data=True, location="plain.data")
     bare = loaded.proto.SerializeToString()
-    for number, nudge in enumerate(nudges):
-        made = onnx.ModelProto.FromString(bare)
-        round_rows(made, nudge, found.layers)
+    for number, perturbation in enumerate(perturbations):
+        copy = onnx.ModelProto.FromString(bare)
+        round_rows(copy, perturbation, quantized.layers)
         paths.append(scratch / f"rows{number}.onnx")
-        paths[-1].write_bytes(made.SerializeToString())
+        paths[-1].write_bytes(copy.SerializeToString())
     return paths
