@@ -48,7 +48,7 @@ class Candidate:
         """Kernels are built with this candidate's choices."""
         unit = VectorUnit.of(target)
         if self.together is not None:
-            unit = replace(unit, together=self.together)
+            unit = replace(unit, unroll=self.together)
         width = None if self.vectors is None else self.vectors * unit.lanes(32)
         changed: dict[str, Any] = {_UNIT: lambda target: unit, _TILING: self._tiling}
         if width is not None:
@@ -65,7 +65,7 @@ class Candidate:
         mr, kc = self.rows or own.mr, own.kc
         if self.share is not None and run is None:
             passes = max(-(-depth // max(int(self.share * unit.l1) // (4 * width), 1)), 1)
-            kc = -(-depth // unit.together // passes) * unit.together
+            kc = -(-depth // unit.unroll // passes) * unit.unroll
         return replace(
             own, mr=mr, kc=kc, tiles=self.tiles or own.tiles, panels=self.panels or own.panels
         )

@@ -17,7 +17,7 @@ from compiler.passes.cpu.shared.bfloats import add_product, vector_at, with_inst
 from compiler.profile.peaks import multiply_adds
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, emit, let, serial, statements, store, vectorized
+from compiler.tir.building import alloc, emit, let, serial, statements, store, vectorize
 from compiler.tir.exprs import const, load
 
 _SUMS = 12
@@ -81,12 +81,12 @@ def _step_of(
     """What adds one vector of products to accumulator `i`, and how many products each lane adds."""
     lanes = unit.lanes(32)
     if arithmetic is Arithmetic.BFLOAT16:
-        if unit.pair_product is None:
+        if unit.bfloat16_dot is None:
             return None
         return lambda sums, given, i: add_product(
             sums, i * lanes, vector_at(given, const(0), lanes), load(given, [const(0)]), lanes
         ), 2
-    found = [one for one in unit.integer_products if one.adds and one.intrinsic]
+    found = [one for one in unit.integer_dots if one.adds and one.intrinsic]
     if not found or found[0].scalar:
         return None
     intrinsic, group = found[0].intrinsic, found[0].group
@@ -123,7 +123,7 @@ def _reading(lanes: int, streams: int) -> tirx.PrimFunc:
         with serial(times, "t"), serial(count, "r") as r:
             for i in range(_SUMS):
                 first = (count * (i // each) + r) * const(each * lanes) + const(i % each * lanes)
-                with vectorized(lanes) as lane:
+                with vectorize(lanes) as lane:
                     at = const(i * lanes) + lane
                     store(sums, sums[at] + data[first + lane], at)
     return tirx.PrimFunc([data, times, out], body.stmt)
@@ -136,11 +136,11 @@ def _summing(dtype: str, lanes: int) -> Iterator[tuple[Any, Any, Any]]:
     with statements() as body:
         sums = alloc([_SUMS * lanes], dtype, "sums")
         for i in range(_SUMS):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 store(sums, tirx.const(0, dtype), const(i * lanes) + lane)
         yield out, sums, body
         for i in range(_SUMS):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 store(out, out[lane] + sums[const(i * lanes) + lane], lane)
 
 

@@ -50,4 +50,4 @@ def _multiplies_bytes(target: Target) -> bool:
     """Whether a target multiplies bytes faster than floats; they take a quarter of the memory."""
     from compiler.targets.vector_unit import VectorUnit
 
-    return target.device is None and bool(VectorUnit.of(target).integer_products)
+    return target.device is None and bool(VectorUnit.of(target).integer_dots)

@@ -19,7 +19,7 @@ from compiler.errors import UnknownTarget
 from compiler.targets import Target
 from compiler.targets.caches import host_caches
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, serial, statements, store, vectorized
+from compiler.tir.building import alloc, serial, statements, store, vectorize
 from compiler.tir.exprs import const
 from relaxd.loader.engines.threads import core_groups
 from relaxd.loader.machine.topology import usable_cores
@@ -162,14 +162,14 @@ def _summing(
     with statements() as body:
         sums = alloc([_SUMS * lanes], "float32", "sums")
         for i in range(_SUMS):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 store(sums, out[lane], const(i * lanes) + lane)
         with serial(rounds, "r") as r:
             for i in range(_SUMS):
-                with vectorized(lanes) as lane:
+                with vectorize(lanes) as lane:
                     at = const(i * lanes) + lane
                     store(sums, value(r, i, lane, sums[at]), at)
         for i in range(_SUMS):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 store(out, out[lane] + sums[const(i * lanes) + lane], lane)
     return tirx.PrimFunc([*params, out], body.stmt)

@@ -12,7 +12,7 @@ from typing import Any
 
 from compiler.recurrences.layer import LANES
 from compiler.recurrences.units import Task, Units
-from compiler.tir.building import store, vectorized
+from compiler.tir.building import store, vectorize
 from compiler.tir.exprs import load
 
 
@@ -37,11 +37,11 @@ def phases_of(task: Task) -> list[Phase]:
 def _lstm(units: Units) -> None:
     """Gates in the order input, output, forget, candidate."""
     task, cell = units.task, units.task.layer.cell
-    with vectorized(LANES) as v:
+    with vectorize(LANES) as v:
         before = load(task.kept, [units.place(v)])
         let_in = cell.act(0, units.sum(0, v) + units.peephole(0, v, before))
         store(task.sums, let_in, units.sum_place(0, v))
-    with vectorized(LANES) as v:
+    with vectorize(LANES) as v:
         before, let_in = load(task.kept, [units.place(v)]), units.sum(0, v)
         if cell.input_forget:
             # ONNX calls this coupled: what is let in is what is forgotten.
@@ -50,7 +50,7 @@ def _lstm(units: Units) -> None:
             forget = cell.act(0, units.sum(2, v) + units.peephole(2, v, before))
         memory = forget * before + let_in * cell.act(1, units.sum(3, v))
         store(task.kept, memory, units.place(v))
-    with vectorized(LANES) as v:
+    with vectorize(LANES) as v:
         now = load(task.kept, [units.place(v)])
         let_out = cell.act(0, units.sum(1, v) + units.peephole(1, v, now))
         # ONNX clips the arguments of f and g, not that of h.
@@ -64,9 +64,9 @@ def _linear_gru(units: Units) -> None:
     task, cell = units.task, units.task.layer.cell
     # Both gates in place of their sums; the update is used twice.
     for gate in (0, 1):
-        with vectorized(LANES) as v:
+        with vectorize(LANES) as v:
             store(task.sums, cell.act(0, units.sum(gate, v)), units.sum_place(gate, v))
-    with vectorized(LANES) as v:
+    with vectorize(LANES) as v:
         update, reset = units.sum(0, v), units.sum(1, v)
         candidate = cell.act(1, units.input(2, v) + reset * units.sum(2, v))
         before = load(task.state, [units.place(v)])
@@ -76,7 +76,7 @@ def _linear_gru(units: Units) -> None:
 def _gru_gates(units: Units) -> None:
     """The update is kept, the state scaled by the reset becomes the left side of the candidate."""
     task, cell = units.task, units.task.layer.cell
-    with vectorized(LANES) as v:
+    with vectorize(LANES) as v:
         update, reset = (cell.act(0, units.sum(gate, v)) for gate in (0, 1))
         store(task.kept, update, units.place(v))
         # The sums of the candidate read all units of it, so it needs memory of its own.
@@ -85,7 +85,7 @@ def _gru_gates(units: Units) -> None:
 
 def _gru_candidate(units: Units) -> None:
     task, cell = units.task, units.task.layer.cell
-    with vectorized(LANES) as v:
+    with vectorize(LANES) as v:
         candidate, update = cell.act(1, units.sum(2, v)), load(task.kept, [units.place(v)])
         before = load(task.state, [units.place(v)])
         store(task.following, (1.0 - update) * candidate + update * before, units.place(v))
@@ -93,5 +93,5 @@ def _gru_candidate(units: Units) -> None:
 
 def _rnn(units: Units) -> None:
     task, cell = units.task, units.task.layer.cell
-    with vectorized(LANES) as v:
+    with vectorize(LANES) as v:
         store(task.following, cell.act(0, units.sum(0, v)), units.place(v))

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.recurrences.cells import Cell
-from compiler.tir.exprs import widened
+from compiler.tir.exprs import to_int64
 
 LANES = 8
 """Units of a block: a vector on AVX2, and a whole part of one on AVX-512. The layout of the weights
@@ -155,4 +155,4 @@ def buffers_of(layer: Recurrence) -> Buffers:
 
 
 def _buffer(name: str, shape: Sequence[Any], dtype: str = "float32") -> Any:
-    return tirx.decl_buffer(widened(shape), dtype, name=name)
+    return tirx.decl_buffer(to_int64(shape), dtype, name=name)

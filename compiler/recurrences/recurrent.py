@@ -27,7 +27,7 @@ from compiler.tir.building import (
     statements,
     store,
     strips,
-    vectorized,
+    vectorize,
     when,
 )
 from compiler.tir.exprs import Expr, as_int, const, either, load
@@ -206,7 +206,7 @@ def _accumulators(
     if len(tile) <= len(gates):
         pairs.sort(key=lambda pair: pair[::-1])
     for r, g in pairs:
-        with vectorized(LANES) as v:
+        with vectorize(LANES) as v:
             yield tile[r], gates[g], v, (r * len(gates) + g) * LANES + v
 
 

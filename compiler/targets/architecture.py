@@ -11,7 +11,7 @@ from compiler.targets.target import Platform, Target
 
 
 @dataclass(frozen=True)
-class IntegerProduct:
+class IntegerDot:
     """An instruction that multiplies `group` integers of `left` by as many of `right` and adds them
     up, for each 32 bits of a vector.
 
@@ -39,7 +39,7 @@ class IntegerUnit:
 
     bits: int
     feature: str
-    product: IntegerProduct
+    dot: IntegerDot
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ class BytePairUnit:
     """How products of bytes are added up without an instruction for four of them; bits, feature: as
     of the other units.
 
-    products: multiplies unsigned bytes by signed ones and adds two neighbours up in 16 bits, which
-    hold no more than 32767; sums: multiplies those by others and adds two neighbours up in 32 bits;
+    multiply: multiplies unsigned bytes by signed ones and adds two neighbours up in 16 bits, which
+    hold no more than 32767; add: multiplies those by others and adds two neighbours up in 32 bits;
     signs: gives bytes the signs of others, zero where those are. All are LLVM's names.
     """
 
     bits: int
     feature: str
-    products: str
-    sums: str
+    multiply: str
+    add: str
     signs: str
 
 
@@ -111,9 +111,9 @@ class Architecture:
     name of a feature. A raw target that asks for more cannot be checked by a loader.
     registers: of a processor and its features (both LLVM's names), never wider than those promise.
     native: the target for a machine with these features and caches; None where none is known.
-    products: instructions for sums of products of small integers, the fastest first; pairs: of
-    bfloat16; byte_pairs: of bytes, where `products` have none for four of them.
-    together: steps of a sum that kernels take in a row between two looks at its end.
+    integer_dots: instructions for dot products of small integers, the fastest first; pairs: of
+    bfloat16; byte_pairs: of bytes, where `integer_dots` have none for four of them.
+    unroll: steps of a sum that kernels take in a row between two looks at its end.
     scheduled: whether LLVM orders a kernel's instructions so that few registers hold values.
     """
 
@@ -124,9 +124,9 @@ class Architecture:
     features: Mapping[str, str]
     registers: Callable[[str, tuple[str, ...]], Registers]
     native: Callable[[frozenset[str], Caches], Target] | None = None
-    products: tuple[IntegerUnit, ...] = ()
+    integer_dots: tuple[IntegerUnit, ...] = ()
     pairs: tuple[PairUnit, ...] = ()
     byte_pairs: tuple[BytePairUnit, ...] = ()
-    together: int = 1
+    unroll: int = 1
     scheduled: bool = True
     emulation: Emulation | None = None

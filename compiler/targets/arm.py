@@ -5,7 +5,7 @@ from pathlib import Path
 from compiler.targets.architecture import (
     Architecture,
     Emulation,
-    IntegerProduct,
+    IntegerDot,
     IntegerUnit,
     PairUnit,
     Registers,
@@ -167,12 +167,12 @@ AARCH64 = Architecture(
     native=native_aarch64,
     # One step of a sum at a time: for more LLVM loads a vector of factors for each row, and runs
     # out of registers, as it does where a product takes a register before it is added.
-    together=1,
-    products=(
+    unroll=1,
+    integer_dots=(
         IntegerUnit(
             128,
             "asimddp",
-            IntegerProduct("llvm.aarch64.neon.sdot.v4i32.v16i8", 4, "int8", "int8", True),
+            IntegerDot("llvm.aarch64.neon.sdot.v4i32.v16i8", 4, "int8", "int8", True),
         ),
     ),
     pairs=(PairUnit(128, "bf16", "llvm.aarch64.neon.bfdot.v4f32.v8bf16"),),

@@ -3,7 +3,7 @@
 from compiler.targets.architecture import (
     Architecture,
     Emulation,
-    IntegerProduct,
+    IntegerDot,
     IntegerUnit,
     Registers,
 )
@@ -58,13 +58,13 @@ def _cortex(name: str, platform: Platform, isa: tuple[str, ...], board: str) -> 
     )
 
 
-_PLAIN = IntegerProduct(None, 1, "int16", "int16", adds=True, rows=2)
+_PLAIN = IntegerDot(None, 1, "int16", "int16", adds=True, rows=2)
 """Weights stay bytes, which are widened as they are loaded: a quarter of the flash of floats."""
 
-_DUAL = IntegerProduct("llvm.arm.smlad", 4, "int16", "int8", adds=True, rows=2, scalar=True)
+_DUAL = IntegerDot("llvm.arm.smlad", 4, "int16", "int8", adds=True, rows=2, scalar=True)
 """Two products of 16-bit halves; four bytes of weights become two words of halves first."""
 
-_ACROSS = IntegerProduct(
+_ACROSS = IntegerDot(
     "llvm.arm.mve.vmldava.v8i16", 8, "int16", "int8", adds=True, rows=2, scalar=True
 )
 """Eight products of two vectors; weights are widened as they are loaded."""
@@ -82,7 +82,7 @@ CORTEX_M = Architecture(
     cpus={"cortex-m4": _M4, "cortex-m7": _M7, "cortex-m55": _M55},
     features={},
     registers=_registers,
-    products=(
+    integer_dots=(
         IntegerUnit(0, "dsp", _DUAL),
         IntegerUnit(0, "dsp", _PLAIN),
         IntegerUnit(128, "mve.fp", _ACROSS),

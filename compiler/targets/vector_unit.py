@@ -1,12 +1,12 @@
-"""What kernels need to know about the processor: vectors, registers, caches and cores."""
+"""Facts about the processor that kernels need: vectors, registers, caches and cores."""
 
 from dataclasses import dataclass
 
-from compiler.targets.architecture import BytePairUnit, IntegerProduct
+from compiler.targets.architecture import BytePairUnit, IntegerDot
 from compiler.targets.architectures import architecture_of
 from compiler.targets.target import Target
 
-__all__ = ["LINE", "IntegerProduct", "VectorUnit"]
+__all__ = ["LINE", "IntegerDot", "VectorUnit"]
 
 LINE = 64
 """Bytes of a cache line; where lines are longer, some are fetched twice."""
@@ -20,16 +20,16 @@ class VectorUnit:
     """`vector_bits` and `registers` describe the vector unit; `fma` says whether a*b+c is one
     instruction; cache sizes are bytes.
 
-    together: steps of a sum in a row between two looks at its end.
+    unroll: steps of a sum in a row between two looks at its end.
     scheduled: whether instructions are ordered for registers; else all values of a step of a sum
     that are used twice are in registers at once.
-    integer_products: the instructions for products of small integers, the fastest first.
-    converts_halves: whether it turns vectors of float16 into float32.
+    integer_dots: the instructions for products of small integers, the fastest first.
+    converts_float16: whether it turns vectors of float16 into float32.
     looks_up: whether one instruction takes each lane from 16 numbers of float32, by the lowest four
     bits of a lane.
-    pair_product: LLVM's name of the instruction for pairs of bfloat16, None without one that is
-    faster than two multiply-adds.
-    byte_pairs: the instructions for pairs of bytes, None without them.
+    bfloat16_dot: LLVM's name of the bfloat16 dot product, None without one that is faster than two
+    multiply-adds.
+    byte_pairs: the instructions for bytes in pairs, None without them.
     """
 
     vector_bits: int = 128
@@ -38,12 +38,12 @@ class VectorUnit:
     l1: int = 32 << 10
     l2: int = 256 << 10
     l3: int = 4 << 20
-    together: int = 1
+    unroll: int = 1
     scheduled: bool = True
-    integer_products: tuple[IntegerProduct, ...] = ()
-    converts_halves: bool = False
+    integer_dots: tuple[IntegerDot, ...] = ()
+    converts_float16: bool = False
     looks_up: bool = False
-    pair_product: str | None = None
+    bfloat16_dot: str | None = None
     byte_pairs: BytePairUnit | None = None
 
     @classmethod
@@ -59,16 +59,16 @@ class VectorUnit:
             l1=target.caches.l1 or cls.l1,
             l2=target.caches.l2 or cls.l2,
             l3=target.caches.l3 or cls.l3,
-            together=architecture.together if target.fma else 1,
+            unroll=architecture.unroll if target.fma else 1,
             scheduled=architecture.scheduled,
-            integer_products=tuple(
-                unit.product
-                for unit in architecture.products
+            integer_dots=tuple(
+                unit.dot
+                for unit in architecture.integer_dots
                 if unit.bits == target.vector_bits and unit.feature in target.isa
             ),
-            converts_halves=target.arch == "aarch64" or "f16c" in target.isa,
+            converts_float16=target.arch == "aarch64" or "f16c" in target.isa,
             looks_up="avx512f" in target.isa and target.vector_bits == _PERMUTED,
-            pair_product=next(
+            bfloat16_dot=next(
                 (
                     unit.intrinsic
                     for unit in architecture.pairs
@@ -89,8 +89,8 @@ class VectorUnit:
         )
 
     @property
-    def outruns_cache(self) -> bool:
-        """Whether a register tile consumes weights as fast as L2 delivers them, or faster.
+    def memory_bound(self) -> bool:
+        """True if a register tile consumes weights as fast as L2 delivers them, or faster.
 
         Where a vector is a whole cache line, a tile of eight rows takes a line every four cycles:
         about what L2 gave one thread on Sapphire Rapids, where this was measured, and twice what L3

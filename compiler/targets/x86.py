@@ -3,7 +3,7 @@
 from compiler.targets.architecture import (
     Architecture,
     BytePairUnit,
-    IntegerProduct,
+    IntegerDot,
     IntegerUnit,
     PairUnit,
     Registers,
@@ -142,11 +142,11 @@ _WINDOWS_ENTRIES = (
     x86("windows-x86-64", 2, _SMALL, status=TargetStatus.COMPILED_ONLY, platform=WINDOWS),
 )
 
-_BYTES_512 = IntegerProduct("llvm.x86.avx512.vpdpbusd.512", 4, "uint8", "int8", True, rows=12)
-_BYTES_256 = IntegerProduct("llvm.x86.avx512.vpdpbusd.256", 4, "uint8", "int8", True)
-_PAIRS_512 = IntegerProduct("llvm.x86.avx512.pmaddw.d.512", 2, "int16", "int16", False, rows=12)
-_PAIRS_256 = IntegerProduct("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False)
-_PAIRS_128 = IntegerProduct("llvm.x86.sse2.pmadd.wd", 2, "int16", "int16", False)
+_BYTES_512 = IntegerDot("llvm.x86.avx512.vpdpbusd.512", 4, "uint8", "int8", True, rows=12)
+_BYTES_256 = IntegerDot("llvm.x86.avx512.vpdpbusd.256", 4, "uint8", "int8", True)
+_PAIRS_512 = IntegerDot("llvm.x86.avx512.pmaddw.d.512", 2, "int16", "int16", False, rows=12)
+_PAIRS_256 = IntegerDot("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False)
+_PAIRS_128 = IntegerDot("llvm.x86.sse2.pmadd.wd", 2, "int16", "int16", False)
 
 X86_64 = Architecture(
     name="x86_64",
@@ -156,7 +156,7 @@ X86_64 = Architecture(
     features=_SPELLED,
     registers=_registers,
     native=native_x86,
-    products=(
+    integer_dots=(
         IntegerUnit(512, "avx512_vnni", _BYTES_512),
         IntegerUnit(256, "avx_vnni", _BYTES_256),
         IntegerUnit(512, "avx512bw", _PAIRS_512),
@@ -170,19 +170,19 @@ X86_64 = Architecture(
         BytePairUnit(
             256,
             "avx2",
-            products="llvm.x86.avx2.pmadd.ub.sw",
-            sums="llvm.x86.avx2.pmadd.wd",
+            multiply="llvm.x86.avx2.pmadd.ub.sw",
+            add="llvm.x86.avx2.pmadd.wd",
             signs="llvm.x86.avx2.psign.b",
         ),
         BytePairUnit(
             128,
             "ssse3",
-            products="llvm.x86.ssse3.pmadd.ub.sw.128",
-            sums="llvm.x86.sse2.pmadd.wd",
+            multiply="llvm.x86.ssse3.pmadd.ub.sw.128",
+            add="llvm.x86.sse2.pmadd.wd",
             signs="llvm.x86.ssse3.psign.b.128",
         ),
     ),
     # Where two hardware threads share a core its decoder feeds each at half speed, and instructions
     # count: four steps of a sum in a row take a fifth fewer of them than one.
-    together=4,
+    unroll=4,
 )

@@ -5,10 +5,10 @@ themselves: a loop of no or one iteration and a branch decided at compile time l
 intrinsics are put into vector form, and loops that exist in several versions are generators.
 
     with statements() as body:
-        for task in share_out(rows, worth):
+        for task in share_out(rows, profitable):
             total = alloc([lanes], "float32", "total")
             for k in steps(depth, 4):
-                with vectorized(lanes) as lane:
+                with vectorize(lanes) as lane:
                     store(total, total[lane] + left[task, k] * right[k, lane], lane)
     return body.stmt
 """
@@ -21,7 +21,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, widened
+from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, to_int64
 from compiler.tir.loops import SHARES, TAKE, TAKE_CODE, Stmt, seq
 from compiler.tir.stages import Axis
 from compiler.tir.vecmath import vectorize_calls
@@ -112,7 +112,7 @@ def serial(extent: Expr | int, name: str = "i") -> Generator[Expr, None, None]:
 
 
 @contextmanager
-def vectorized(lanes: int, name: str = "lane") -> Generator[Expr, None, None]:
+def vectorize(lanes: int, name: str = "lane") -> Generator[Expr, None, None]:
     """One vector statement of `lanes` lanes."""
     with _loop(lanes, ForKind.VECTORIZED, name) as lane:
         yield lane
@@ -157,14 +157,14 @@ def shares(extent: Expr) -> Generator[tuple[Expr, Expr], None, None]:
     emit(tirx.AttrStmt(const(0), "pragma_import_llvm", TAKE_CODE, launch.stmt))
 
 
-def share_out(extent: Expr | int, worth: Expr | bool) -> Iterator[Expr]:
-    """for task in range(extent), in parallel if `worth` holds.
+def share_out(extent: Expr | int, profitable: Expr | bool) -> Iterator[Expr]:
+    """for task in range(extent), in parallel if `profitable` holds.
 
     If only run time can tell, both versions are emitted behind a branch.
     """
-    known = False if as_int(extent) == 1 else as_int(worth)
+    known = False if as_int(extent) == 1 else as_int(profitable)
     if known is None:
-        with when(worth), parallel(extent) as task:
+        with when(profitable), parallel(extent) as task:
             yield task
         with otherwise(), serial(extent) as task:
             yield task
@@ -204,7 +204,7 @@ def otherwise() -> Generator[None, None, None]:
 
 def alloc(shape: Sequence[int | Expr], dtype: str, name: str, scope: str = "local") -> tirx.Buffer:
     """A new buffer: `local` is on the stack, `global` from the thread's workspace pool."""
-    buffer = tirx.decl_buffer(widened(shape), dtype, name=name, scope=scope)
+    buffer = tirx.decl_buffer(to_int64(shape), dtype, name=name, scope=scope)
     emit(allocation(buffer))
     return buffer
 
@@ -221,7 +221,7 @@ def store(buffer: tirx.Buffer, value: Expr | float, *indices: Expr | int) -> Non
     """buffer[indices] = value; a number takes the type of the buffer."""
     if isinstance(value, int | float):
         value = tirx.const(value, dtype_of(buffer))
-    emit(tirx.BufferStore(buffer, vectorize_calls(value), widened(indices)))
+    emit(tirx.BufferStore(buffer, vectorize_calls(value), to_int64(indices)))
 
 
 def prefetch(buffer: tirx.Buffer, index: Expr, level: int = 2, write: bool = False) -> None:
@@ -310,7 +310,7 @@ def blocks(extent: Expr | int, lanes: int, name: str = "block") -> Iterator[tupl
 def strips(extent: Expr | int, lanes: int, name: str = "j") -> Iterator[Expr]:
     """Every index below the extent, in vectors of `lanes` and smaller ones for the rest."""
     for start, width in blocks(extent, lanes, name):
-        with vectorized(width) as lane:
+        with vectorize(width) as lane:
             yield start + lane
 
 
@@ -320,7 +320,7 @@ def across(width: int, lanes: int) -> Iterator[Expr]:
     One vector statement each: LLVM makes poor code of a vector whose width is no power of two.
     """
     for start in range(0, width, lanes):
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             yield const(start) + lane
 
 
@@ -333,30 +333,30 @@ def tile(rows: int, width: int, lanes: int) -> Iterator[tuple[int, Expr]]:
 
 def steps(
     length: Expr,
-    together: int,
+    unroll: int,
     multiple: int = 1,
     name: str = "k",
     between: Callable[[Expr], None] | None = None,
 ) -> Iterator[Expr]:
-    """Every k below `length`, `together` of them in a row between two looks at the loop's end.
+    """Every k below `length`, `unroll` of them in a row between two looks at the loop's end.
 
-    multiple: what `length` is known to be a multiple of; if `together` divides it there is no rest.
+    multiple: what `length` is known to be a multiple of; if `unroll` divides it there is no rest.
     between: emits what precedes each whole group of steps, given the group's number.
     """
     known = as_int(length)
     groups, rest = (
-        (tirx.truncdiv(length, const(together)), tirx.truncmod(length, const(together)))
+        (tirx.truncdiv(length, const(unroll)), tirx.truncmod(length, const(unroll)))
         if known is None
-        else (const(known // together), const(known % together))
+        else (const(known // unroll), const(known % unroll))
     )
     with serial(groups, name) as group:
         if between is not None:
             between(group)
-        for step in range(together):
-            yield group * const(together) + const(step)
-    if multiple % together:
+        for step in range(unroll):
+            yield group * const(unroll) + const(step)
+    if multiple % unroll:
         with serial(rest, name) as k:
-            yield groups * const(together) + k
+            yield groups * const(unroll) + k
 
 
 def nest(axes: Sequence[Axis], bound: Table | None = None) -> Iterator[Table]:

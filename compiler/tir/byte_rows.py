@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.tir.exprs import Expr, dtype_of, fixed, op_name, widened
+from compiler.tir.exprs import Expr, dtype_of, op_name, require_int, to_int64
 from relaxd.contract.bundle.byte_rows import SCALE_BYTES
 
 _BITS = "uint32"
@@ -16,13 +16,13 @@ _BITS = "uint32"
 
 def real(read: Callable[[Expr], Expr], at: Expr, size: int | Expr) -> Expr:
     """The number `at` of a row of `size` numbers; read: the byte at a place of the row."""
-    scale = [read(place) for place in widened([size + i for i in range(SCALE_BYTES)])]
+    scale = [read(place) for place in to_int64([size + i for i in range(SCALE_BYTES)])]
     return read(at).astype("float32") * _scale(scale)
 
 
 def size_of(shape: Sequence[Expr]) -> int:
     """How many numbers a row has in a tensor of rows, given the tensor's shape."""
-    return fixed(shape[-1]) - SCALE_BYTES
+    return require_int(shape[-1]) - SCALE_BYTES
 
 
 def split(value: Any) -> tuple[Expr, Expr | None]:

@@ -181,7 +181,7 @@ def identifier(text: str) -> str:
     return re.sub(r"\W", "_", text, flags=re.ASCII)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A string literal."""
     escaped = (
         text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("?", "\\?")

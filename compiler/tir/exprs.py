@@ -223,10 +223,10 @@ def op_name(call: Any) -> str:
 
 def load(buffer: Any, indices: Sequence[Expr | int]) -> Expr:
     """buffer[indices]."""
-    return tirx.BufferLoad(buffer, widened(indices))
+    return tirx.BufferLoad(buffer, to_int64(indices))
 
 
-def widened(indices: Sequence[Expr | int]) -> list[Expr]:
+def to_int64(indices: Sequence[Expr | int]) -> list[Expr]:
     """Indices or extents with Python integers as int64: as an index TVM makes int32 of them."""
     return [const(index) if isinstance(index, int) else index for index in indices]
 
@@ -251,7 +251,7 @@ def as_int(expr: Expr) -> int | None:
     return int(expr.value) if isinstance(expr, prim.IntImm) else None
 
 
-def fixed(expr: Expr) -> int:
+def require_int(expr: Expr) -> int:
     """The value of an integer that is known to be constant."""
     value = as_int(expr)
     assert value is not None

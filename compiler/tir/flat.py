@@ -11,7 +11,7 @@ from tvm import tirx
 
 from compiler.tir.building import allocation
 from compiler.tir.exprs import Expr, as_int, const, load, loads, nodes, rewrite, substitute
-from compiler.tir.loops import Stmt, product
+from compiler.tir.loops import Stmt, multiply_extents
 from compiler.tir.stages import Axis, Program, Stage
 
 
@@ -36,7 +36,7 @@ class Flattener:
     def parameter(self, buffer: Any) -> Any:
         """The flat view of a parameter."""
         view = tirx.decl_buffer(
-            [product(list(buffer.shape))],
+            [multiply_extents(list(buffer.shape))],
             buffer.dtype,
             name=f"{buffer.name}_flat",
             data=buffer.data,
@@ -48,7 +48,10 @@ class Flattener:
     def scratch(self, buffer: Any, scope: str = "global") -> Any:
         """A flat allocation in place of a local buffer."""
         view = tirx.decl_buffer(
-            [product(list(buffer.shape))], buffer.dtype, name=f"{buffer.name}_flat", scope=scope
+            [multiply_extents(list(buffer.shape))],
+            buffer.dtype,
+            name=f"{buffer.name}_flat",
+            scope=scope,
         )
         self.views[buffer] = view
         self.allocations.append(allocation(view))
@@ -137,7 +140,7 @@ def merge(
         if outer.reduce == inner.reduce and mergeable(outer, inner, exprs):
             merged = Axis(
                 tirx.Var(inner.var.name, "int64"),
-                product([outer.extent, inner.extent]),
+                multiply_extents([outer.extent, inner.extent]),
                 inner.reduce,
             )
             axes = (*axes[:position], merged, *axes[position + 2 :])

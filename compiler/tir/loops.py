@@ -81,7 +81,7 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return real[0] if len(real) == 1 else tirx.SeqStmt(real)
 
 
-def hidden(count: Expr, positive: Expr) -> Expr:
+def hide_count(count: Expr, positive: Expr) -> Expr:
     """The count in a form that LLVM cannot see through; positive: a run-time value above zero."""
     # LLVM unrolls nested loops of small known counts completely, which takes it seconds.
     return count if as_int(count) == 1 else tirx.min(count, positive * (1 << 20))
@@ -122,7 +122,7 @@ def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
     return found[::-1]
 
 
-def product(extents: Sequence[Expr]) -> Expr:
+def multiply_extents(extents: Sequence[Expr]) -> Expr:
     """The product of the extents, 1 of none."""
     result: Expr = const(1)
     for extent in extents:

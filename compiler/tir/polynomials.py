@@ -75,7 +75,7 @@ class Polynomial:
         return True
 
 
-ZERO, ONE = Polynomial.constant(0), Polynomial.constant(1)
+ZERO, UNIT = Polynomial.constant(0), Polynomial.constant(1)
 
 
 def total(parts: Iterable[Polynomial]) -> Polynomial:
@@ -83,9 +83,9 @@ def total(parts: Iterable[Polynomial]) -> Polynomial:
     return _summed(term for part in parts for term in part.terms.items())
 
 
-def product(parts: Iterable[Polynomial]) -> Polynomial:
+def multiply_all(parts: Iterable[Polynomial]) -> Polynomial:
     """The product of the parts."""
-    return reduce(lambda one, other: one * other, parts, ONE)
+    return reduce(lambda one, other: one * other, parts, UNIT)
 
 
 def least(one: Polynomial, other: Polynomial) -> Polynomial:

@@ -26,12 +26,12 @@ from compiler.tir.exprs import (
 )
 from compiler.tir.loops import Stmt
 from compiler.tir.polynomials import (
-    ONE,
+    UNIT,
     Polynomial,
     UnknownExtent,
     least,
+    multiply_all,
     polynomial_of,
-    product,
     total,
 )
 
@@ -170,7 +170,7 @@ class _Count:
         self.loops = dict(outer)
         for axis, bound in zip(block.iter_vars, realize.iter_values, strict=True):
             if bound in outer or as_int(bound) is not None:
-                self.loops[axis.var] = outer.get(bound, ONE)
+                self.loops[axis.var] = outer.get(bound, UNIT)
                 self.loops.pop(bound, None)
             else:
                 raise UnknownExtent(f"a block at {bound}")
@@ -212,12 +212,12 @@ class _Count:
 
     def _volume(self, names: Set[Any]) -> Polynomial:
         """How many combinations of values the loops' variables take."""
-        return product(extent for var, extent in self.loops.items() if var in names)
+        return multiply_all(extent for var, extent in self.loops.items() if var in names)
 
     def bytes_of(self, buffer: Any) -> Polynomial:
         """Bytes of the parameter that accesses reach, at most all of it."""
         reached = [count for source, count in self.touched if source.same_as(buffer)]
-        size = product(polynomial_of(extent, self.values) for extent in buffer.ty.shape)
+        size = multiply_all(polynomial_of(extent, self.values) for extent in buffer.ty.shape)
         small = size.value is not None and size.value < _SMALL
         elements = size if small else least(size, total(reached))
         return elements * math.ceil(bits_of(dtype_of(buffer)) / 8)

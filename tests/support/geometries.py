@@ -37,7 +37,7 @@ def has_int8() -> bool:
     """Tell whether the target of tests has instructions for matmuls of int8: builds without them
     multiply the integers as floats.
     """
-    return bool(VectorUnit.of(host()).integer_products)
+    return bool(VectorUnit.of(host()).integer_dots)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from compiler.codegen.standalone.values import (
 )
 from compiler.errors import CodegenError
 from compiler.passes.lower.functions.c_interface import fill_size
-from compiler.tir.c_text import expression, identifier, quoted
+from compiler.tir.c_text import expression, identifier, quote
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import ANY, OF_TENSORS, Range
 from relaxd.contract.dims.names import with_names
@@ -187,7 +187,7 @@ class Function:
         )
         nodes = ", ".join(self.driver.nodes.get(kernel, ()))
         if checks and nodes:
-            self.lines.append(f"  c->own.node = {quoted(nodes)};")
+            self.lines.append(f"  c->own.node = {quote(nodes)};")
         self.lines += lines
 
     def _view(self, var: Any, call: Any) -> Value:
@@ -328,12 +328,12 @@ class Function:
         number = str(int(want.value)) if isinstance(want, tirx.IntImm) else ""
         wanted = self.text(want)
         if (message := self.driver.messages.get(number)) is not None:
-            failure = f"rd_fail(&c->own, RELAXD_CHECK, {quoted(message)})"
+            failure = f"rd_fail(&c->own, RELAXD_CHECK, {quote(message)})"
         else:
             before, after = _sentence(ty, axis)
             failure = (
-                f"rd_differs(&c->own, {quoted(before)}, {have}, {quoted(after)}, {wanted}, "
-                f"{quoted(' is expected')})"
+                f"rd_differs(&c->own, {quote(before)}, {have}, {quote(after)}, {wanted}, "
+                f"{quote(' is expected')})"
             )
         self.lines.append(f"  if ({have} != {wanted}) return {failure};")
 

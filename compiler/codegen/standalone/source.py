@@ -10,7 +10,7 @@ import tvm
 from compiler.codegen.standalone.main import Main, bound_dims, main_function
 from compiler.codegen.standalone.model import Driver, c_type
 from compiler.passes.lower.functions.c_interface import Kernel, Task, take_symbol
-from compiler.tir.c_text import element_bytes, quoted
+from compiler.tir.c_text import element_bytes, quote
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
@@ -180,18 +180,18 @@ def interface_table(signature: Signature, parallel: bool) -> str:
     lines = []
     for kind, specs in (("input", signature.inputs), ("output", signature.outputs)):
         for i, spec in enumerate(specs):
-            axes = ", ".join(quoted(axis.text) for axis in spec.shape) or "NULL"
+            axes = ", ".join(quote(axis.text) for axis in spec.shape) or "NULL"
             lines.append(f"static const char *const {kind}{i}[] = {{{axes}}};")
         rows = ", ".join(_tensor(spec, f"{kind}{i}") for i, spec in enumerate(specs))
         lines.append(f"static const relaxd_tensor {kind}s[] = {{{rows or '{0}'}}};")
     rows = ", ".join(
-        f"{{{quoted(dim.name)}, {dim.min}, {'INT64_MAX' if dim.max is None else dim.max}, "
+        f"{{{quote(dim.name)}, {dim.min}, {'INT64_MAX' if dim.max is None else dim.max}, "
         f"{dim.multiple}}}"
         for dim in signature.bound
     )
     lines.append(f"static const relaxd_dim dims[] = {{{rows or '{0}'}}};")
     lines.append(
-        f"static const relaxd_interface interface = {{{quoted(signature.name)}, "
+        f"static const relaxd_interface interface = {{{quote(signature.name)}, "
         f"{len(signature.inputs)}, {len(signature.outputs)}, {len(signature.bound)}, "
         f"{int(parallel)}, inputs, outputs, dims, "
         f"{0 if signature.embedded else signature.weights}}};"
@@ -202,7 +202,7 @@ def interface_table(signature: Signature, parallel: bool) -> str:
 def _tensor(spec: TensorSpec, axes: str) -> str:
     held = storage_of(spec.dtype)
     return (
-        f"{{{quoted(spec.name)}, {quoted(held)}, {element_bytes(held)}, {len(spec.shape)}, {axes}}}"
+        f"{{{quote(spec.name)}, {quote(held)}, {element_bytes(held)}, {len(spec.shape)}, {axes}}}"
     )
 
 
@@ -217,7 +217,7 @@ def entry_points(main: Main, signature: Signature, prefix: str) -> str:
     )
     open_outputs = "".join(
         f"  if (results != NULL && results[{i}] != NULL) return rd_fail(&c->own, RELAXD_USAGE, "
-        f"{quoted(f'only a run knows the extents of output {spec.name}: give NULL for it')});\n"
+        f"{quote(f'only a run knows the extents of output {spec.name}: give NULL for it')});\n"
         for i, (spec, shape) in enumerate(zip(signature.outputs, main.shapes, strict=True))
         if "-1" in shape
     )

@@ -17,7 +17,7 @@ from compiler.passes.framework.kernel_notes import GIVEN, KernelNote
 from compiler.passes.framework.properties import Property
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
-from compiler.tir.loops import Stmt, product, root, with_body
+from compiler.tir.loops import Stmt, multiply_extents, root, with_body
 from compiler.tir.stages import Program, drop_empty_stages, inline_stages, read_program
 
 VIEW = "view"
@@ -102,7 +102,7 @@ def _is_view(func: tirx.PrimFunc) -> bool:
     if marked(func) or not hasattr(given, "shape"):
         return False
     if not tvm.sym.Analyzer().can_prove_equal(
-        product(list(given.shape)), product(list(result.shape))
+        multiply_extents(list(given.shape)), multiply_extents(list(result.shape))
     ):
         return False
     try:

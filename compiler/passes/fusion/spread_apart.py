@@ -16,8 +16,8 @@ from compiler.passes.framework.bindings import bindings_within
 from compiler.passes.framework.properties import Property
 from compiler.passes.fusion.apart import marked_apart
 from compiler.passes.match.op_patterns import BROADCAST, FUSABLE, INJECTIVE, MARK, OPAQUE
-from compiler.tir.exprs import as_int, fixed, loads, op_name, uses
-from compiler.tir.loops import product
+from compiler.tir.exprs import as_int, loads, op_name, require_int, uses
+from compiler.tir.loops import multiply_extents
 from compiler.tir.stages import Stage, read_program
 
 
@@ -46,7 +46,7 @@ def _spreading(module: tvm.IRModule, func: relax.Function) -> set[Any]:
     for var, value in bindings_within(func.body):
         if op_name(value) != "relax.call_tir" or not isinstance(var.ty, relax.TensorType):
             continue
-        program, size = module[value.args[0]], product(list(var.ty.shape.values))
+        program, size = module[value.args[0]], multiply_extents(list(var.ty.shape.values))
         mark = _mark_of(program)
         if mark == FUSABLE:
             sizes[var] = [size, *(size * length for length in _row_lengths(program))]
@@ -69,7 +69,7 @@ def _row_lengths(func: tvm.ir.BaseFunc) -> list[int]:
     """
     program = read_program(func)
     return [
-        fixed(stage.reduced[0].extent)
+        require_int(stage.reduced[0].extent)
         for stage in (() if program is None else program.stages)
         if any(_is_row(stage, read) for read in loads(stage.value))
     ]

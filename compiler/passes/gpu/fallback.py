@@ -13,7 +13,7 @@ from tvm.tirx.stmt import ForKind
 
 from compiler.tir.building import emit, statements, store, when
 from compiler.tir.exprs import as_int, dtype_of
-from compiler.tir.loops import product, seq, unfuse
+from compiler.tir.loops import multiply_extents, seq, unfuse
 
 _DATA_PARALLEL, _THREAD_INDEX = 0, 1
 
@@ -134,7 +134,7 @@ def _emit_nest(stmt: Any, threads: int) -> None:
             emit(stmt)
         return
     extents = [loop.extent for loop in loops]
-    with _grid(product(extents), threads, dtype_of(loops[0].loop_var)) as index:
+    with _grid(multiply_extents(extents), threads, dtype_of(loops[0].loop_var)) as index:
         for loop, offset in zip(loops, unfuse(index, extents), strict=True):
             emit(tirx.Bind(loop.loop_var, loop.min + offset))
         emit(body)

@@ -6,7 +6,7 @@ from typing import Any
 
 from compiler.ir.ops.quantized.block_matmul import PRODUCTS, ROWS, Blocks
 from compiler.passes.match.rewriting import constant_of
-from compiler.tir.exprs import as_int, fixed, op_name
+from compiler.tir.exprs import as_int, op_name, require_int
 
 _MATMULS: Mapping[str, tuple[int, bool]] = {name: form for form, name in PRODUCTS.items()}
 _ROWS: Mapping[str, int] = {name: bits for bits, name in ROWS.items()}
@@ -57,4 +57,6 @@ def read_blockwise_call(rewriter: Any, call: Any) -> BlockwiseCall | None:
     if as_int(depth) is None:
         return None
     block = numbers.shape[2] * numbers.itemsize * 8 // bits
-    return BlockwiseCall(data, Blocks(bits, block, fixed(depth), numbers, scales, zero), quantized)
+    return BlockwiseCall(
+        data, Blocks(bits, block, require_int(depth), numbers, scales, zero), quantized
+    )

@@ -63,7 +63,7 @@ def _of_block(
 
 
 def _objection(unit: VectorUnit, scores: Any, result: Any) -> str | None:
-    if unit.pair_product is None:
+    if unit.bfloat16_dot is None:
         return "it is of an attention, and the processor has no fast instruction for pairs"
     if scores.ty.ndim < 3:
         return "it is of an attention without heads"

@@ -29,7 +29,7 @@ from compiler.passes.pack.integer_programs import (
     integer_matmul,
     integer_sum,
 )
-from compiler.targets.vector_unit import IntegerProduct, VectorUnit
+from compiler.targets.vector_unit import IntegerDot, VectorUnit
 from compiler.tir.exprs import as_int, op_name
 
 CENTRED, SLICE, DEQUANTIZED = "centred", "slice", "dequantize"
@@ -59,7 +59,7 @@ class PackInteger(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function if the processor has an instruction for such sums."""
-        if not self.unit.integer_products:
+        if not self.unit.integer_dots:
             return module
         rewritten = rewrite_functions(_Rewriter(module, self.unit), module)
         # Fusion would keep the floats that nobody reads any more.
@@ -71,8 +71,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
         super().__init__(module)
         self.width = 2 * unit.lanes(32)
-        self.products = unit.integer_products
-        self.scalar = any(instruction.scalar for instruction in self.products)
+        self.instructions = unit.integer_dots
+        self.scalar = any(instruction.scalar for instruction in self.instructions)
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
@@ -95,7 +95,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         # 8-bit instructions take a left side of one zero point, by which it is shifted to fit.
         usable = [
             instruction
-            for instruction in self.products
+            for instruction in self.instructions
             if instruction.left == "int16" or _one_zero(source)
         ]
         instruction = next(
@@ -115,7 +115,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._depthwise(call, weight, instruction)
         return self._conv(call, weight, instruction)
 
-    def _matmul(self, left: Any, weight: np.ndarray, instruction: IntegerProduct) -> Any:
+    def _matmul(self, left: Any, weight: np.ndarray, instruction: IntegerDot) -> Any:
         stored = self._stored(left)
         data, zero = (left, None) if stored is None else stored
         neighbours = zero is not None or instruction.scalar
@@ -127,7 +127,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_attrs=FUSABLE,
         )
 
-    def _conv(self, call: Any, weight: np.ndarray, instruction: IntegerProduct) -> Any:
+    def _conv(self, call: Any, weight: np.ndarray, instruction: IntegerDot) -> Any:
         """The convolution in integers, itself where its window has few channels of floats."""
         window, stored = Window.of(call.attrs, weight.shape[1:3]), self._stored(call.args[0])
         if stored is None and weight.shape[3] < LEAST_CHANNELS and not instruction.scalar:
@@ -154,7 +154,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_attrs=FUSABLE,
         )
 
-    def _depthwise(self, call: Any, weight: np.ndarray, instruction: IntegerProduct) -> Any:
+    def _depthwise(self, call: Any, weight: np.ndarray, instruction: IntegerDot) -> Any:
         """A convolution of each channel of bytes, itself where it is none."""
         stored = self._stored(call.args[0]) if instruction.scalar else None
         if stored is None or weight.shape[3] != 1 or weight.shape[0] != call.attrs.groups:
@@ -265,7 +265,7 @@ def _holds(dtype: str, weight: np.ndarray) -> bool:
 
 
 def pack_integers(
-    taps: Sequence[np.ndarray], width: int, instruction: IntegerProduct, neighbours: bool
+    taps: Sequence[np.ndarray], width: int, instruction: IntegerDot, neighbours: bool
 ) -> np.ndarray:
     """Packs [K, N] of each tap of a window as [ceil(N / width), taps * ceil(K / group), width,
     group] of 8 or 16 bits.

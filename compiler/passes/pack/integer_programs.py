@@ -10,7 +10,7 @@ from tvm import te, tirx
 
 from compiler.passes.cpu.families.int8.match import STAGE
 from compiler.passes.pack.conv import Window
-from compiler.targets.vector_unit import IntegerProduct
+from compiler.targets.vector_unit import IntegerDot
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Left:
         return (element.astype("int32") - tirx.const(self.zero, "int32")).astype(self.dtype)
 
 
-def _locate(k: Any, depth: int, left: Left, instruction: IntegerProduct) -> tuple[Any, Any]:
+def _locate(k: Any, depth: int, left: Left, instruction: IntegerDot) -> tuple[Any, Any]:
     """In which group row `k` of the depth stands, and where in it."""
     part, neighbours = -(-depth // instruction.group), left.zero is not None or instruction.scalar
     return (k // instruction.group, k % instruction.group) if neighbours else (k % part, k // part)
 
 
-def integer_matmul(left: Left, packed: Any, columns: int, instruction: IntegerProduct) -> Any:
+def integer_matmul(left: Left, packed: Any, columns: int, instruction: IntegerDot) -> Any:
     """The left side [..., K] by a packed matrix [K, columns]."""
     *lead, depth = left.shape
     width = int(packed.shape[2])
@@ -58,7 +58,7 @@ def integer_matmul(left: Left, packed: Any, columns: int, instruction: IntegerPr
 
 
 def integer_conv(
-    data: Left, packed: Any, columns: int, window: Window, instruction: IntegerProduct
+    data: Left, packed: Any, columns: int, window: Window, instruction: IntegerDot
 ) -> Any:
     """The convolution of padded data [N, H, W, C]."""
     channels, (height, width) = int(data.shape[3]), window.kernel
@@ -86,7 +86,7 @@ def integer_conv(
 
 
 def integer_conv_of_rows(
-    data: Left, packed: Any, columns: int, window: Window, instruction: IntegerProduct
+    data: Left, packed: Any, columns: int, window: Window, instruction: IntegerDot
 ) -> Any:
     """`integer_conv`, with columns and channels of the window as one axis."""
     channels, (height, width) = int(data.shape[3]), window.kernel

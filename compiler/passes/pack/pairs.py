@@ -148,7 +148,7 @@ def _width_for_images(unit: VectorUnit, columns: int) -> int:
     took 2048 columns to 0.97 of the time of panels of three, the last one of which is part empty.
     """
     widest = max(panel_widths(unit))
-    even = unit.outruns_cache and columns % widest == 0
+    even = unit.memory_bound and columns % widest == 0
     return widest if even else panel_width(unit, columns)
 
 

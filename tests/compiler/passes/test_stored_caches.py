@@ -252,7 +252,7 @@ def test_every_float16_is_widened_exactly(name: str) -> None:
     unit = VectorUnit.of(target)
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     np.testing.assert_array_equal(_widened(every, unit, target), every.astype(np.float32))
-    portable = replace(unit, converts_halves=False)
+    portable = replace(unit, converts_float16=False)
     np.testing.assert_array_equal(_widened(every, portable, target), every.astype(np.float32))
 
 

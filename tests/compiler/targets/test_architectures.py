@@ -83,15 +83,15 @@ def test_integer_products_take_a_feature_of_the_target(known: Architecture) -> N
     for target in known.entries:
         offered = [
             unit
-            for unit in known.products
-            if unit.product in of(target.name) and unit.bits == target.vector_bits
+            for unit in known.integer_dots
+            if unit.dot in of(target.name) and unit.bits == target.vector_bits
         ]
         assert all(unit.feature in target.isa for unit in offered)
         assert len(offered) == len(of(target.name))
 
 
 def of(name: str) -> tuple[object, ...]:
-    return VectorUnit.of(targets.resolve(name)).integer_products
+    return VectorUnit.of(targets.resolve(name)).integer_dots
 
 
 def test_names_are_found_or_not() -> None:

@@ -96,7 +96,7 @@ def test_native_says_what_it_resolved_to(monkeypatch: pytest.MonkeyPatch) -> Non
     native = targets.resolve("native")
     assert native.resolved == "aarch64-v8.2+bf16"
     assert "bf16" in native.isa
-    assert VectorUnit.of(native).pair_product is not None
+    assert VectorUnit.of(native).bfloat16_dot is not None
 
 
 def test_every_name_that_was_promised_is_there() -> None:

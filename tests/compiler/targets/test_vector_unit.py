@@ -15,8 +15,8 @@ def test_every_target_has_one(target: targets.Target) -> None:
     assert unit.vector_bits >= max(target.vector_bits, 64)
     assert unit.registers >= 8
     assert min(unit.l1, unit.l2, unit.l3) > 0
-    assert unit.together >= 1
-    assert unit.fma or unit.together == 1
+    assert unit.unroll >= 1
+    assert unit.fma or unit.unroll == 1
 
 
 def test_caches_that_a_target_does_not_state_are_small() -> None:
@@ -40,7 +40,7 @@ def test_integer_products_are_of_the_width_the_fastest_first(
     name: str, intrinsics: list[str]
 ) -> None:
     unit = VectorUnit.of(targets.resolve(name))
-    assert [product.intrinsic for product in unit.integer_products] == intrinsics
+    assert [product.intrinsic for product in unit.integer_dots] == intrinsics
 
 
 @pytest.mark.parametrize(

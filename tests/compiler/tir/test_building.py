@@ -172,7 +172,7 @@ def test_only_values_that_are_computed_go_through_memory() -> None:
 
 def _blocks(extent: Any) -> Iterator[Any]:
     for start, width in blocks(extent, 8):
-        with building.vectorized(width) as lane:
+        with building.vectorize(width) as lane:
             yield start + lane
 
 

@@ -11,7 +11,7 @@ from compiler.tir import ranges
 from compiler.tir.c_text import (
     axis_expression,
     expression,
-    quoted,
+    quote,
 )
 from relaxd.contract.dims.axes import Axis
 from relaxd.contract.dims.dims import Dim
@@ -98,4 +98,4 @@ def test_axes_of_inputs():
 
 
 def test_texts_of_a_model_cannot_leave_their_literal():
-    assert quoted('a"b\\c\n??/é') == '"a\\"b\\\\c\\n\\?\\?/\\303\\251"'
+    assert quote('a"b\\c\n??/é') == '"a\\"b\\\\c\\n\\?\\?/\\303\\251"'

@@ -9,8 +9,8 @@ from compiler.tir.polynomials import (
     Polynomial,
     UnknownExtent,
     least,
+    multiply_all,
     polynomial_of,
-    product,
     total,
 )
 from relaxd.contract.dims.axes import Axis
@@ -44,7 +44,7 @@ def test_texts_have_the_value_of_the_extent(extent: Any, value: Any) -> None:
 def test_sums_and_products_are_in_one_form() -> None:
     n, m = VALUES.values()
     assert str(total([n * m, m * n * 2, Polynomial.constant(4)])) == "3*m*n + 4"
-    assert str(product([n, n, Polynomial.constant(8)])) == "8*n*n"
+    assert str(multiply_all([n, n, Polynomial.constant(8)])) == "8*n*n"
     assert str(total([])) == "0"
 
 

@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, emit, store, vectorized
+from compiler.tir.building import alloc, emit, store, vectorize
 from compiler.tir.exprs import Expr, const, load
 
 HELD = "int32"
@@ -42,7 +42,7 @@ def operand_of(value: Any) -> Expr:
 
 def held_as(unit: VectorUnit) -> str:
     """The dtype of numbers that `store_rounded` writes."""
-    return "float32" if unit.pair_product is None else "uint16"
+    return "float32" if unit.bfloat16_dot is None else "uint16"
 
 
 def store_rounded(
@@ -51,13 +51,13 @@ def store_rounded(
     """target[place + lane] = the nearest bfloat16 of `value(lane)` for `width` lanes, even ones
     where two are equally near.
     """
-    if unit.pair_product is None:
-        with vectorized(width) as lane:
+    if unit.bfloat16_dot is None:
+        with vectorize(width) as lane:
             store(target, _nearest(value(lane)), place + lane)
         return
     # By way of a buffer, which LLVM turns into a register: the instruction takes whole vectors.
     piece = alloc([width], "float32", "piece")
-    with vectorized(width) as lane:
+    with vectorize(width) as lane:
         store(piece, value(lane), lane)
     whole = load(piece, [_lanes_from(const(0), width)])
     made = tirx.call_pure_extern(_vector_of("uint16", width), f"{_ROUND}{width}", whole)
@@ -98,11 +98,11 @@ def with_instructions(body: Any, unit: VectorUnit) -> Any:
     """The kernel with the functions that it calls: TIR has no bfloat16 in vectors that LLVM
     takes.
     """
-    if unit.pair_product is None:
+    if unit.bfloat16_dot is None:
         return body
     lanes = unit.lanes(32)
     widths = [1 << power for power in range(lanes.bit_length())]
-    code = "".join([_product_code(unit.pair_product, lanes), *map(_rounding_code, widths)])
+    code = "".join([_product_code(unit.bfloat16_dot, lanes), *map(_rounding_code, widths)])
     return tirx.AttrStmt(const(0), "pragma_import_llvm", code, body)
 
 

@@ -24,7 +24,7 @@ def widened(value: Any, unit: VectorUnit) -> Expr:
     """The value, of which the conversion of a float16 is written out where the processor has none;
     other values as they are.
     """
-    if unit.converts_halves or not isinstance(value, prim.Cast):
+    if unit.converts_float16 or not isinstance(value, prim.Cast):
         return value
     if (dtype_of(value.value), dtype_of(value)) != ("float16", "float32"):
         return value

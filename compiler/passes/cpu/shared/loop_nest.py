@@ -24,7 +24,7 @@ from compiler.passes.cpu.shared.patterns import (
 from compiler.passes.cpu.shared.strands import strands_of
 from compiler.passes.cpu.shared.vectorizable import is_scalar, vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import across, alloc, blocks, let, nest, serial, store, vectorized
+from compiler.tir.building import across, alloc, blocks, let, nest, serial, store, vectorize
 from compiler.tir.exprs import (
     Expr,
     Table,
@@ -39,7 +39,7 @@ from compiler.tir.exprs import (
     substitute,
 )
 from compiler.tir.flat import stride
-from compiler.tir.loops import product
+from compiler.tir.loops import multiply_extents
 from compiler.tir.stages import Axis, Stage
 
 _MAX_OR_NAN = partial(extreme_or_nan, prim.Max)
@@ -200,7 +200,7 @@ def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> No
         for start, width in blocks(column.extent, lanes_for(stage, unit), column.var.name):
             first = {**at, column.var: start}
             patterns = read_patterns(stage.value, column.var, first, width)
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 here = {**at, column.var: start + lane}
                 write(stage, at_lane(stage.value, patterns, lane, here), here)
 
@@ -287,14 +287,14 @@ def _reduce_columns(
 
 def _sums_many(combine: Combine, dtype: str, reduced: list[Axis]) -> bool:
     """Whether more floats may be added than a chunk has."""
-    terms = as_int(product([axis.extent for axis in reduced]))
+    terms = as_int(multiply_extents([axis.extent for axis in reduced]))
     return combine.node is prim.Add and "float" in dtype and (terms is None or terms > CHUNK)
 
 
 def _chunks(reduced: list[Axis], at: Table) -> Iterator[Iterator[Table]]:
     """Of each chunk of a reduction its places: some along the first axis, by all along the rest."""
     first, *rest = reduced
-    behind = as_int(product([axis.extent for axis in rest]))
+    behind = as_int(multiply_extents([axis.extent for axis in rest]))
     size = max(CHUNK // max(behind, 1), 1) if behind is not None else 1
     with serial(tirx.ceildiv(first.extent, const(size)), "chunk") as chunk:
         begin = let("begin", chunk * size)
@@ -375,7 +375,7 @@ def _reduce_row(
                 combine.into(partial, {**inner, along.var: block * width + lane}, lane)
     if made is not None:
         for start, few in blocks(along.extent - full * width, lanes):
-            with vectorized(few) as lane:
+            with vectorize(few) as lane:
                 here = {made.axes[0].var: full * width + start + lane}
                 write(made, substitute(made.value, here), here)
     vectors = [load(partial, [whole(lanes, first)]) for first in range(0, width, lanes)]

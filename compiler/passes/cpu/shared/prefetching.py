@@ -43,8 +43,8 @@ def prefetch_between(
     them and advance a pointer for each.
     """
     size = _size(weights)
-    lines = -(-size * width * unit.together // LINE // tiles)
-    groups = tirx.truncdiv(depth, const(unit.together))
+    lines = -(-size * width * unit.unroll // LINE // tiles)
+    groups = tirx.truncdiv(depth, const(unit.unroll))
 
     def between(group: Expr) -> None:
         first = panel + (tile * groups + group) * (lines * LINE // size)

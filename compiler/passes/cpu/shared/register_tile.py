@@ -44,7 +44,7 @@ def panel_widths(unit: VectorUnit) -> tuple[int, ...]:
     """
     # Two rows of three vectors do not fit 8 registers.
     lanes = unit.lanes(32)
-    if unit.outruns_cache:
+    if unit.memory_bound:
         return 2 * lanes, 3 * lanes, 4 * lanes
     return (2 * lanes, 3 * lanes) if unit.registers >= 16 else (2 * lanes,)
 
@@ -55,7 +55,7 @@ def panel_width(unit: VectorUnit, columns: int) -> int:
     Of equal widths the wider one, three vectors, except without fused multiply-adds. Where loads
     are the limit, the width whose panels together take the least time, empty columns included.
     """
-    if unit.outruns_cache:
+    if unit.memory_bound:
         lanes = unit.lanes(32)
         return min(
             panel_widths(unit),

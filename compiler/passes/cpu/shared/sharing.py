@@ -9,7 +9,7 @@ import tvm
 
 from compiler.tir.building import let_all, let_opaque, share_out
 from compiler.tir.exprs import Expr, Table, children, const
-from compiler.tir.loops import product, unfuse
+from compiler.tir.loops import multiply_extents, unfuse
 from compiler.tir.stages import Axis, Stage
 
 PARALLEL_WORK = 1 << 17
@@ -52,7 +52,7 @@ def share_places(
     parallel if `worth` holds.
     """
     extents = [*extents_of(axes), parts]
-    for task in share_out(product(extents), worth):
+    for task in share_out(multiply_extents(extents), worth):
         # Parts count fastest, so that neighbouring tasks of a thread share a place.
         *place, part = unfuse(task, extents)
         yield let_all(dict(zip([axis.var for axis in axes], place, strict=True))), part
@@ -73,5 +73,5 @@ def worth_sharing(*stages: Stage) -> Expr:
     total: Expr = const(0)
     for stage in stages:
         each = min(operations(stage.value), MOST_OPERATIONS)
-        total = total + product(extents_of(stage.axes)) * each
+        total = total + multiply_extents(extents_of(stage.axes)) * each
     return tvm.sym.Analyzer().simplify(total) >= PARALLEL_WORK

@@ -14,7 +14,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.shared.lanes import lanes_of, shuffled, whole
 from compiler.passes.cpu.shared.vectorizable import vectorizable
-from compiler.tir.building import alloc, emit, store, vectorized
+from compiler.tir.building import alloc, emit, store, vectorize
 from compiler.tir.exprs import (
     Expr,
     Table,
@@ -61,7 +61,7 @@ class Strands:
             return
         for value in self.values:
             strand = alloc([width], dtype, "strand")
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 store(strand, substitute(value, {**at, self.axis.var: start + lane}), lane)
             vectors.append(load(strand, [whole(width)]))
         for number, vector in enumerate(_interleaved(vectors)):

@@ -12,9 +12,9 @@ from tvm.ir.prim import expr as prim
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
 from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
 from compiler.tir.building import emit, let_all, let_opaque, nest
-from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, fixed, loads, substitute
+from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, loads, require_int, substitute
 from compiler.tir.flat import stride
-from compiler.tir.loops import Stmt, product
+from compiler.tir.loops import Stmt, multiply_extents
 from compiler.tir.stages import Axis, Program
 
 
@@ -92,7 +92,7 @@ def read_panel_conv(program: Program) -> PanelConv | None:
         place=analyzer.simplify(substitute(offset, {axis.var: const(0) for axis in window})),
         steps=tuple(stride(offset, axis.var) for axis in window),
         weights=anchored.flat.views[weights],
-        packed=tuple(map(fixed, weights.shape)),
+        packed=tuple(map(require_int, weights.shape)),
         epilogue=anchored.epilogue.over(rows),
         prelude=tuple(anchored.flat.prelude),
         zero=zero,
@@ -121,4 +121,6 @@ def begin(conv: PanelConv) -> tuple[PanelConv, Expr]:
     # Extents of results are divisions by strides, and steps are multiplications of dims.
     rows = computed_once(conv.rows)
     steps = tuple(let_opaque("step", step) for step in conv.steps)
-    return replace(conv, rows=rows, steps=steps), let_opaque("m", product(extents_of(rows)))
+    return replace(conv, rows=rows, steps=steps), let_opaque(
+        "m", multiply_extents(extents_of(rows))
+    )

@@ -22,13 +22,13 @@ from compiler.passes.pack.nbits import PackNBits
 from compiler.recurrences.cells import Cell
 from compiler.recurrences.layer import Recurrence
 from compiler.recurrences.recurrent import emit_recurrence
-from compiler.targets.vector_unit import IntegerProduct, VectorUnit
+from compiler.targets.vector_unit import IntegerDot, VectorUnit
 from tests.compiler.conftest import build_module
 from tests.compiler.passes.kernels.loops import loops, nest
 
 op = relax.op
 AFTER = Path(__file__).with_name("after")
-TWO_LANES = VectorUnit(vector_bits=64, registers=8, fma=True, together=2)
+TWO_LANES = VectorUnit(vector_bits=64, registers=8, fma=True, unroll=2)
 """Small enough to read what is unrolled: tiles of 2 rows by 2 vectors, two steps of a sum in a row.
 """
 FOUR_LANES = VectorUnit(vector_bits=128, registers=8, fma=True)
@@ -39,14 +39,14 @@ WORDS = VectorUnit(
     vector_bits=64,
     registers=8,
     fma=True,
-    integer_products=(IntegerProduct("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False),),
+    integer_dots=(IntegerDot("llvm.x86.avx2.pmadd.wd", 2, "int16", "int16", False),),
 )
 """It multiplies two integers of 16 bits at once."""
 BYTES = VectorUnit(
     vector_bits=128,
     registers=8,
     fma=True,
-    integer_products=(IntegerProduct("llvm.x86.avx512.vpdpbusd.128", 4, "uint8", "int8", True),),
+    integer_dots=(IntegerDot("llvm.x86.avx512.vpdpbusd.128", 4, "uint8", "int8", True),),
 )
 """It multiplies four integers of 8 bits at once, and adds them up."""
 

@@ -42,7 +42,7 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import Expr, Table, const, load, substitute
-from compiler.tir.loops import PARALLEL_FLOPS, product
+from compiler.tir.loops import PARALLEL_FLOPS, multiply_extents
 
 COLUMNS = 256
 """Keys of a task: with their values, of 64 elements each, half of a small L2."""
@@ -78,7 +78,7 @@ def few(attention: Attention) -> int:
 def emit_few(attention: Attention, unit: VectorUnit) -> None:
     """Emit the attention of `few` queries of each head; of any number, but slower."""
     heads, m, n = (
-        product(extents_of(attention.batch)),
+        multiply_extents(extents_of(attention.batch)),
         attention.row.extent,
         attention.column.extent,
     )
@@ -102,7 +102,7 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
 def emit_many(attention: Attention, unit: VectorUnit) -> None:
     """Emit the attention of any number of queries, each in the same order as `emit_few`."""
     heads, m, n = (
-        product(extents_of(attention.batch)),
+        multiply_extents(extents_of(attention.batch)),
         attention.row.extent,
         attention.column.extent,
     )
@@ -314,7 +314,7 @@ def _weigh(
         for i, lane in tile(rows, width, lanes):
             store(acc, 0, i, lane)
         # A row of values is loaded once and multiplied for all heads before the next one.
-        for k in steps(attention.column.extent, unit.together):
+        for k in steps(attention.column.extent, unit.unroll):
             if first == 0:
                 key = {**here, attention.column.var: tirx.min(k + COLUMNS, last)}
                 prefetch_row(attention.key, key, attention.depth.var, (block * width, width))

@@ -49,11 +49,11 @@ from compiler.tir.building import (
     steps,
     store,
     tile,
-    vectorized,
+    vectorize,
     when,
 )
 from compiler.tir.exprs import Expr, Table, const, load, substitute
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
 ROWS = 6
 """Queries whose scores and results are computed together, where registers hold them."""
@@ -79,7 +79,7 @@ def sizes_of(unit: VectorUnit) -> tuple[int, ...]:
     """
     if not unit.scheduled:
         return (rows_for(unit, 2),)
-    return (ROWS, 2 * ROWS) if unit.outruns_cache else (ROWS,)
+    return (ROWS, 2 * ROWS) if unit.memory_bound else (ROWS,)
 
 
 def begun(attention: Attention) -> Attention:
@@ -111,7 +111,7 @@ def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
 
 def _emit_heads(attention: Attention, unit: VectorUnit) -> None:
     """Emit tasks with panels of keys."""
-    heads, m = product(extents_of(attention.batch)), attention.row.extent
+    heads, m = multiply_extents(extents_of(attention.batch)), attention.row.extent
     each = rows_of_task(heads, m, sizes_of(unit)[-1])
     worth = worth_sharing(attention, 2)
     for at, part in share_places(attention.batch, tirx.ceildiv(m, each), worth):
@@ -125,7 +125,7 @@ def worth_sharing(attention: Attention, each: int) -> Expr:
     """Whether the heads are worth other threads, where a product takes as long as `each`
     operations.
     """
-    heads = product(extents_of(attention.batch))
+    heads = multiply_extents(extents_of(attention.batch))
     places = attention.row.extent * attention.column.extent
     products = places * (each * (attention.head_depth + attention.head_width))
     return heads * (products + BESIDE_PRODUCTS) >= PARALLEL_FLOPS // 2
@@ -218,14 +218,14 @@ def _scores_of_all(head: _Head, first: Expr, rows: int) -> None:
     with serial(rows, "i") as i:
         place = head.query(first + i)
         for start, width in blocks(depth, strip_of(depth, unit), "k"):
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 query = substitute(attention.query, {**place, attention.depth.var: start + lane})
                 store(queries, query, i * depth + (start + lane))
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
         acc = alloc([rows, panel], "float32", "acc")
         for i, lane in tile(rows, panel, lanes):
             store(acc, 0, i, lane)
-        for k in steps(depth, unit.together):
+        for k in steps(depth, unit.unroll):
             for i, lane in tile(rows, panel, lanes):
                 key = load(head.scratch, [(p * depth + k) * panel + lane])
                 query = load(queries, [i * depth + k])
@@ -233,7 +233,7 @@ def _scores_of_all(head: _Head, first: Expr, rows: int) -> None:
         for i in range(rows):
             for v in range(panel // lanes):
                 begin = head.scores + ((p * (panel // lanes) + v) * rows + i) * lanes
-                with vectorized(lanes) as lane:
+                with vectorize(lanes) as lane:
                     store(head.scratch, load(acc, [i, v * lanes + lane]), begin + lane)
 
 
@@ -242,10 +242,10 @@ def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores:
     lanes = strip_of(attention.head_depth, unit)
     with serial(attention.column.extent, "column") as j:
         acc = alloc([lanes], "float32", "acc")
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             store(acc, 0, lane)
         for start, width in blocks(attention.head_depth, lanes, "k"):
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 depth = {attention.depth.var: start + lane}
                 at = {**place, attention.column.var: j, **depth}
                 term = substitute(attention.query, at) * substitute(attention.real_key, at)
@@ -261,7 +261,7 @@ def _halve(acc: Any, lanes: int) -> None:
     """
     while lanes > 1:
         lanes //= 2
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             store(acc, load(acc, [lane]) + load(acc, [lane + lanes]), lane)
 
 
@@ -283,7 +283,7 @@ def _pack_values(head: _Head) -> None:
         for lane in across(room, min(room, unit.lanes(32))):
             store(head.scratch, 0, begin + (last + lane))
         for start, width in blocks(size, unit.lanes(32), "strip"):
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 at = {**head.at, attention.column.var: column, attention.width.var: start + lane}
                 store(head.scratch, substitute(attention.real_value, at), begin + (start + lane))
 
@@ -298,7 +298,7 @@ def _weigh_values(head: _Head, first: Expr, rows: int, totals: Any) -> None:
         _weigh_columns(head, places[0], start, acc)
         for i, place in enumerate(places):
             for begin, some in pieces(count, lanes):
-                with vectorized(some) as lane:
+                with vectorize(some) as lane:
                     at = {**place, attention.width.var: start + (const(begin) + lane)}
                     # Here the sum of powers divides as many elements as a value has, not one for
                     # each key.
@@ -324,7 +324,7 @@ def _weigh_columns(head: _Head, place: Table, start: Expr, acc: Any) -> None:
 
     full = n // each
     with serial(full, "strip") as strip:
-        for k in steps(const(each), head.unit.together):
+        for k in steps(const(each), head.unit.unroll):
             weigh(strip, k)
     with serial(n - full * each, "k") as k:
         weigh(full, k)

@@ -19,7 +19,7 @@ from compiler.passes.cpu.families.attention.scores import lanes_of
 from compiler.passes.cpu.families.attention.softmax import columns, pairwise
 from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, let_opaque, serial, store, vectorized, when
+from compiler.tir.building import alloc, let_opaque, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load, loads, replace_loads, substitute, uses
 
 _APART = 256.0
@@ -174,7 +174,7 @@ def _greatest(attention: Attention, unit: VectorUnit, value: Expr, places: Itera
     for slot in range(lanes):
         store(acc, 0, slot)
     for place in places:
-        with serial(attention.head_depth // lanes, "k") as strip, vectorized(lanes) as lane:
+        with serial(attention.head_depth // lanes, "k") as strip, vectorize(lanes) as lane:
             element = substitute(value, {**place, attention.depth.var: strip * lanes + lane})
             # Magnitudes are in the order of their bits, with NaN beyond infinity.
             bits = tirx.reinterpret("int32", element) & tirx.const(0x7FFFFFFF, "int32")

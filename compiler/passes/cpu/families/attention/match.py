@@ -17,11 +17,11 @@ from compiler.tir.exprs import (
     Expr,
     Table,
     const,
-    fixed,
     load,
     loads,
     nodes,
     replace_loads,
+    require_int,
     substitute,
 )
 from compiler.tir.flat import Flattener, analyzer_for
@@ -66,12 +66,12 @@ class Attention:
     @property
     def head_depth(self) -> int:
         """Elements of a query or a key."""
-        return fixed(self.depth.extent)
+        return require_int(self.depth.extent)
 
     @property
     def head_width(self) -> int:
         """Elements of a value."""
-        return fixed(self.width.extent)
+        return require_int(self.width.extent)
 
     @property
     def real_key(self) -> Any:

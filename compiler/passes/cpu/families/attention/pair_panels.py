@@ -15,7 +15,7 @@ from compiler.passes.cpu.families.attention.panels import panel_of
 from compiler.passes.cpu.shared.bfloats import HELD, held_as, store_rounded
 from compiler.passes.cpu.shared.square import transposed
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, blocks, emit, let, serial, store, vectorized, when
+from compiler.tir.building import alloc, blocks, emit, let, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 
@@ -132,7 +132,7 @@ def _pack_pair(head: PairHead, pair: Expr, whole_pair: bool) -> None:
                 return substitute(attention.real_value, place)
 
             store_rounded(halves[half], const(0), lanes, unit, value)
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             lower, upper = (load(half, [lane]).astype(HELD) for half in halves)
             both = lower | upper << tirx.const(16, HELD) if whole_pair else lower
             store(head.values, both, pair * head.columns + start + lane)

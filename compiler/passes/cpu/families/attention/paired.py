@@ -48,18 +48,18 @@ from compiler.tir.building import (
     statements,
     steps,
     store,
-    vectorized,
+    vectorize,
     when,
 )
 from compiler.tir.exprs import Expr, Table, const, load, substitute
-from compiler.tir.loops import Stmt, product
+from compiler.tir.loops import Stmt, multiply_extents
 
 
 def emit_paired(attention: Attention, unit: VectorUnit) -> Stmt:
     """The kernel: tasks, each all queries of a head or some of them."""
     with statements() as body:
         known = begun(attention)
-        heads, m = product(extents_of(known.batch)), known.row.extent
+        heads, m = multiply_extents(extents_of(known.batch)), known.row.extent
         each = rows_of_task(heads, m, ROWS)
         worth = worth_sharing(known, 1)
         for at, part in share_places(known.batch, tirx.ceildiv(m, each), worth):
@@ -113,7 +113,7 @@ def _emit_scores(head: PairHead, rows: ScoreRows, queries: Any) -> None:
     whole = n // panel if rows.in_vectors else const(0)
     with serial(tirx.ceildiv(n, panel), "panel") as p:
         acc = _cleared(ROWS * panel, unit)
-        for k in steps(const(head.pairs), unit.together, head.pairs):
+        for k in steps(const(head.pairs), unit.unroll, head.pairs):
             starts = [const(i * depth) + k * 2 for i in range(ROWS)]
             _emit_step(head, acc, head.keys, (p * head.pairs + k) * panel, queries, starts)
         with when(p < whole if rows.in_vectors else False):
@@ -129,7 +129,7 @@ def _scores_in(acc: Any, panel: int, lanes: int) -> Iterator[tuple[int, int, Exp
     """(row, vector of the panel, score, lane) of every vector of a tile of scores."""
     for i in range(ROWS):
         for part in range(panel // lanes):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 yield i, part, load(acc, [const(i * panel + part * lanes) + lane]), lane
 
 
@@ -165,7 +165,7 @@ def _weigh_values(head: PairHead, rows: ScoreRows) -> None:
             _emit_step(head, acc, head.values, vectors, rows.weights, begins)
         for i, place in enumerate(rows.places):
             for start, some in blocks(min(width, attention.head_width - first), lanes, "column"):
-                with vectorized(some) as lane:
+                with vectorize(some) as lane:
                     at = {**place, attention.width.var: const(first) + start + lane}
                     result = load(acc, [const(i * width) + start + lane])
                     store(target.source, result, substitute(target.indices[0], at))
@@ -173,7 +173,7 @@ def _weigh_values(head: PairHead, rows: ScoreRows) -> None:
 
 def _pairs(head: PairHead) -> Iterator[tuple[Expr, Expr]]:
     """(vector of keys, pair in it) of every pair of keys."""
-    n, lanes, together = head.attention.column.extent, head.unit.lanes(32), head.unit.together
+    n, lanes, together = head.attention.column.extent, head.unit.lanes(32), head.unit.unroll
     full = n // lanes
     with serial(full, "strip") as strip:
         for pair in steps(const(lanes // 2), together, lanes // 2):

@@ -16,7 +16,7 @@ from compiler.passes.cpu.shared.lanes import whole
 from compiler.passes.cpu.shared.square import transposed
 from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, emit, let, serial, store, vectorized
+from compiler.tir.building import alloc, emit, let, serial, store, vectorize
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 
@@ -64,10 +64,10 @@ def _turn_square(
         part = alloc([count], "float32", f"key{line}")
         here = min(max(size - first, 0), count)
         if here < count:
-            with vectorized(count) as lane:
+            with vectorize(count) as lane:
                 store(part, 0, lane)
         for start, width in pieces(here, count):
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 at = {**places[line], attention.depth.var: k + (first + start) + lane}
                 store(part, substitute(attention.real_key, at), const(start) + lane)
         return load(part, [whole(count)])

@@ -26,7 +26,7 @@ from compiler.passes.cpu.families.attention.softmax import (
 from compiler.passes.cpu.shared.bfloats import store_rounded
 from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, let, serial, store, vectorized, when
+from compiler.tir.building import alloc, let, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, load
 from compiler.tir.vecmath import exp_up_to_0
 
@@ -121,7 +121,7 @@ def _add_up_powers(rows: ScoreRows, whole: Expr) -> None:
     with serial(whole, "strip") as strip:
         for i, acc in enumerate(sums):
             begin = rows.begin(strip, i)
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 score = load(rows.scores, [begin + lane])
                 store(rows.scores, exp_up_to_0(score - load(greatest, [i])), begin + lane)
                 store(acc, load(acc, [lane]) + load(rows.scores, [begin + lane]), lane)
@@ -132,6 +132,6 @@ def _add_up_powers(rows: ScoreRows, whole: Expr) -> None:
         if rows.attention.safe:
             # Values are weighed by zeros all the same, since 0 times NaN or infinity is NaN.
             with when(is_undefined(load(total, [0]))):
-                with serial(whole, "strip") as strip, vectorized(lanes) as lane:
+                with serial(whole, "strip") as strip, vectorize(lanes) as lane:
                     store(rows.scores, 0, rows.begin(strip, i) + lane)
                 store(rows.inverses, 1, i)

@@ -10,7 +10,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import let, serial, store, vectorized
+from compiler.tir.building import let, serial, store, vectorize
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 
@@ -40,6 +40,6 @@ def scale_powers(
     """Multiply the powers of a row by the values' scales from `first` on, in whole vectors."""
     lanes = unit.lanes(32)
     with serial(tirx.ceildiv(attention.column.extent, lanes), "strip") as strip:
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             place, scale = begin + strip * lanes + lane, first + strip * lanes + lane
             store(powers, load(powers, [place]) * load(scales, [scale]), place)

@@ -13,7 +13,7 @@ from compiler.passes.cpu.families.attention.groups import Group, prefetch_row
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scales import store_scales
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, emit, fresh, let, serial, store, vectorized
+from compiler.tir.building import alloc, emit, fresh, let, serial, store, vectorize
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 KEYS = 4
@@ -79,23 +79,23 @@ def _products(
     rows = [let(f"key{i}", tirx.min(column, last)) for i, column in enumerate(columns)]
     acc = alloc([count * len(rows), lanes], "float32", "acc")
     for i in range(count * len(rows)):
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             store(acc, 0, i, lane)
     query = alloc([count, lanes], "float32", "query")
     key = alloc([lanes], "float32", "key")
     with serial(attention.head_depth // lanes, "k") as strip:
         for head in range(count):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 at = {**group.at(place, first + head), attention.depth.var: strip * lanes + lane}
                 store(query, substitute(attention.query, at), head, lane)
         for i, row in enumerate(rows):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 # Any head's place will do for a key: the first one's needs no division.
                 at = {**group.at(place, 0), attention.column.var: row}
                 depth = {attention.depth.var: strip * lanes + lane}
                 store(key, substitute(attention.key, {**at, **depth}), lane)
             for head in range(count):
-                with vectorized(lanes) as lane:
+                with vectorize(lanes) as lane:
                     to = head * len(rows) + i
                     term = load(query, [head, lane]) * load(key, [lane])
                     store(acc, load(acc, [to, lane]) + term, to, lane)

@@ -16,7 +16,7 @@ from tvm import tirx
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import alloc, let, serial, store, vectorized, when
+from compiler.tir.building import alloc, let, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load
 from compiler.tir.vecmath import exp_below_89
 
@@ -90,7 +90,7 @@ def _emit_safe(unit: VectorUnit, row: Row, scores: Any, n: Expr, totals: Any) ->
     """
     lanes = unit.lanes(32)
     with when(is_undefined(load(totals, [row.index]))):
-        with serial(tirx.ceildiv(n, lanes), "strip") as strip, vectorized(lanes) as lane:
+        with serial(tirx.ceildiv(n, lanes), "strip") as strip, vectorize(lanes) as lane:
             store(scores, 0, row.begin + strip * row.step + lane)
         store(totals, 1, row.index)
 
@@ -108,7 +108,7 @@ def _powers(
     accs = [accumulators(lanes, 0.0) for _ in rows]
     with serial(whole, "strip") as strip:
         for i, (row, acc) in enumerate(zip(rows, accs, strict=True)):
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 at = row.begin + strip * row.step + lane
                 store(scores, exp_below_89(load(scores, [at]) - load(greatest, [i])), at)
                 store(acc, load(acc, [lane]) + load(scores, [at]), lane)
@@ -133,7 +133,7 @@ def halved(acc: Any, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
     """Emit the lanes combined, half of them at a time."""
     half = lanes // 2
     while half:
-        with vectorized(half) as lane:
+        with vectorize(half) as lane:
             store(acc, combine(load(acc, [lane]), load(acc, [lane + half])), lane)
         half //= 2
     return load(acc, [0])
@@ -149,7 +149,7 @@ def columns(
     full, start = n // lanes, const(0) if first is None else first
     with serial(full - start, "strip") as strip:
         if in_vectors:
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 yield start + strip, lane, lane
         else:
             with serial(lanes, "lane") as lane:

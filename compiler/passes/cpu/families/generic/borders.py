@@ -16,7 +16,7 @@ from compiler.tir.building import let_all, let_opaque, otherwise, share_out, whe
 from compiler.tir.conditions import Limits, conjuncts, limits_along
 from compiler.tir.exprs import Expr, Table, const, is_choice, nodes, rewrite, substitute, uses
 from compiler.tir.flat import analyzer_for, substitute_accesses
-from compiler.tir.loops import product
+from compiler.tir.loops import multiply_extents
 from compiler.tir.stages import Axis, Stage
 
 
@@ -65,7 +65,7 @@ def emit_bordered(borders: Borders, worth: Expr, unit: VectorUnit) -> None:
     """Emit the stage, a row of the axis a task."""
     axis, stage = borders.axis, borders.inside
     outer = stage.axes[: stage.axes.index(axis)]
-    for task in share_out(product(extents_of(outer)), worth):
+    for task in share_out(multiply_extents(extents_of(outer)), worth):
         at = let_all(place_of(outer, task))
         with when(
             tirx.all(*(substitute(row, at) for row in borders.rows)) if borders.rows else True

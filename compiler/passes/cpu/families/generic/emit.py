@@ -40,9 +40,9 @@ from compiler.passes.cpu.shared.sharing import (
 from compiler.passes.cpu.shared.strands import Strands, strands_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, let, otherwise, serial, share_out, statements, when
-from compiler.tir.exprs import Expr, Table, as_int, const, fixed, load, rewrite, substitute
+from compiler.tir.exprs import Expr, Table, as_int, const, load, require_int, rewrite, substitute
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes
-from compiler.tir.loops import Stmt, product, unfuse
+from compiler.tir.loops import Stmt, multiply_extents, unfuse
 from compiler.tir.stages import Axis, Program, Stage
 
 STRIP = 2048
@@ -98,7 +98,7 @@ def _emit_rows(
     first, worth = program.stages[0].axes, worth_sharing(*program.stages)
     extents = extents_of(first[:rows])
     if not strips:
-        total, together = product(extents), _rows_together(program, rows)
+        total, together = multiply_extents(extents), _rows_together(program, rows)
         if together == 1:
             program = kept_in_result(program)
         for task in share_out(tirx.ceildiv(total, together), worth):
@@ -106,10 +106,12 @@ def _emit_rows(
             count = tirx.min(together, total - begin) if together > 1 else const(1)
             _emit_stages(program, _Rows(begin, count, together, extents), flat, unit)
         return
-    for strip in _by_places(product(extents), _strip_sizes(program.stages, first[rows], unit)):
-        parts = const(1) if strip is None else const(fixed(first[rows].extent) // strip)
-        for task in share_out(product([*extents, parts]), worth):
-            row, part = unfuse(task, [product(extents), parts])
+    for strip in _by_places(
+        multiply_extents(extents), _strip_sizes(program.stages, first[rows], unit)
+    ):
+        parts = const(1) if strip is None else const(require_int(first[rows].extent) // strip)
+        for task in share_out(multiply_extents([*extents, parts]), worth):
+            row, part = unfuse(task, [multiply_extents(extents), parts])
             columns = None if strip is None else (part * strip, const(strip))
             _emit_stages(program, _Rows(row, const(1), 1, extents), flat, unit, columns)
 
@@ -119,7 +121,7 @@ def _rows_together(program: Program, rows: int) -> int:
     the next row is read. Of long rows that is little, and several of them share the first-level
     cache.
     """
-    sizes = [as_int(product(extents_of(stage.axes[rows:]))) for stage in program.stages]
+    sizes = [as_int(multiply_extents(extents_of(stage.axes[rows:]))) for stage in program.stages]
     return TOGETHER if all(size is not None and size <= SHORT for size in sizes) else 1
 
 
@@ -147,7 +149,7 @@ def _emit_stages(
     local = {buffer: _of_rows(buffer, depth, rows.most) for buffer in program.locals}
     inner = Flattener(dict(flat.views))
     for buffer in local.values():
-        size = as_int(product(list(buffer.shape)))
+        size = as_int(multiply_extents(list(buffer.shape)))
         # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
         inner.scratch(buffer, "global" if size is None or size > STACK else "local")
     _emit_declarations(inner)
@@ -293,7 +295,7 @@ def _emit_pieces(
         for piece in pieces:
             emit_parallel(piece, unit)
         return
-    for task in share_out(product(extents_of(outer)), worth):
+    for task in share_out(multiply_extents(extents_of(outer)), worth):
         at = place_of(outer, task)
         for piece in pieces:
             emit_stage(piece, unit, at)
@@ -305,7 +307,7 @@ def _emit_strands(stage: Stage, strands: Strands, worth: Expr, unit: VectorUnit)
     length = as_int(along.extent)
     whole = strands.axis is not along or (length is not None and length <= STRIP)
     if whole and outer:
-        for task in share_out(product(extents_of(outer)), worth):
+        for task in share_out(multiply_extents(extents_of(outer)), worth):
             emit_stage(stage, unit, place_of(outer, task))
     elif whole:
         emit_stage(stage, unit)
@@ -318,7 +320,7 @@ def _emit_strands(stage: Stage, strands: Strands, worth: Expr, unit: VectorUnit)
 
 def _few_behind(stage: Stage, last: Axis) -> int | None:
     """The elements behind a place along `last` if they are known to be few."""
-    size = as_int(product(extents_of(stage.axes[stage.axes.index(last) + 1 :])))
+    size = as_int(multiply_extents(extents_of(stage.axes[stage.axes.index(last) + 1 :])))
     return size if size is not None and size < SMALL else None
 
 
@@ -330,7 +332,7 @@ def _emit_places(
     """
     along, size = inner
     if along is None or (as_int(along.extent) or size + 1) <= size:
-        for task in share_out(product(extents_of(outer)), worth):
+        for task in share_out(multiply_extents(extents_of(outer)), worth):
             emit_stage(stage, unit, place_of(outer, task))
         return
     for at, strip in share_places(outer, tirx.ceildiv(along.extent, size), worth):
@@ -359,12 +361,12 @@ def _emit_reduced_strips(
     image has no outer place but the image, and two threads halve its columns.
     """
     extents = extents_of(outer)
-    for size in _by_places(product(extents), _strip_sizes((stage,), column, unit)):
+    for size in _by_places(multiply_extents(extents), _strip_sizes((stage,), column, unit)):
         if size is None:
-            for task in share_out(product(extents), worth):
+            for task in share_out(multiply_extents(extents), worth):
                 emit_stage(stage, unit, place_of(outer, task))
             continue
-        for at, part in share_places(outer, const(fixed(column.extent) // size), worth):
+        for at, part in share_places(outer, const(require_int(column.extent) // size), worth):
             emit_stage(_part(stage, column, part * size, const(size)), unit, at)
 
 

@@ -28,7 +28,7 @@ from compiler.tir.building import (
     tile,
 )
 from compiler.tir.exprs import Expr, as_int, load, substitute
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, hidden, some_of
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, hide_count, some_of
 
 UNROLL = 16
 """Channels of a block up to which the loop over them is unrolled; with more of them its counter
@@ -107,7 +107,7 @@ def _emit_tile(
             yield load(acc, [i, lane]), starts[i] + lane
 
     # LLVM unrolls the small known extents of a window completely, which takes it seconds.
-    for number, chunk in over_chunks(axes, unroll, lambda extent: hidden(extent, m)):
+    for number, chunk in over_chunks(axes, unroll, lambda extent: hide_count(extent, m)):
         for i, lane in cells():
             store(acc, 0, i, lane)
         for at in chunk():

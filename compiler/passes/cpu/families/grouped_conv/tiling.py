@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from compiler.passes.cpu.shared.register_tile import rows_for
 from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.exprs import fixed
+from compiler.tir.exprs import require_int
 
 MOST_PLACES = 8
 """Places of a register tile at most: each needs an address of its own, and x86-64 has 16 general
@@ -58,8 +58,8 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
         panels=panels,
         depth=depth,
         width=width,
-        columns=fixed(conv.column.extent) // blocks,
-        channels=fixed(conv.along.extent),
+        columns=require_int(conv.column.extent) // blocks,
+        channels=require_int(conv.along.extent),
         height=height,
         places=height * (8 if heavy else 2),
     )

@@ -73,7 +73,7 @@ def _emit_task(
             row = t * most
             for size in least(layout.sizes, rows[1] - row):
                 # Fewer rows are the end of a task, too rare to be worth longer code.
-                together = unit.together if size == most else 1
+                together = unit.unroll if size == most else 1
                 _prefetch_beside(layout, rows, (row, size), panels[0] + p)
                 if sums is None:
                     between = _prefetch_weights(layout, unit, (rows[1], t), panels[0] + p, together)
@@ -104,7 +104,7 @@ def _prefetch_weights(
     ahead = prefetch_ahead(weights, own, row, together)
 
     def between(group: Expr) -> None:
-        if together != unit.together:
+        if together != unit.unroll:
             ahead(group)
             return
         with when(rows > most):

@@ -6,8 +6,8 @@ from math import prod
 import numpy as np
 
 from compiler.passes.cpu.shared.windowed import PanelConv
-from compiler.targets.vector_unit import IntegerProduct, VectorUnit
-from compiler.tir.exprs import dtype_of, fixed
+from compiler.targets.vector_unit import IntegerDot, VectorUnit
+from compiler.tir.exprs import dtype_of, require_int
 
 _SIZES = (1, 2, 4, 6, 8, 12)
 ROWS = 24
@@ -19,7 +19,7 @@ class Layout:
     """The extents of a matmul, and the instruction that computes it."""
 
     conv: PanelConv
-    product: IntegerProduct
+    product: IntegerDot
     lanes: int
 
     @property
@@ -35,12 +35,12 @@ class Layout:
     @property
     def columns(self) -> int:
         """Columns of the result."""
-        return fixed(self.conv.column.extent)
+        return require_int(self.conv.column.extent)
 
     @property
     def depth(self) -> int:
         """Elements at one place of the window."""
-        return fixed(self.conv.along.extent)
+        return require_int(self.conv.along.extent)
 
     @property
     def words(self) -> int:
@@ -111,7 +111,7 @@ class Layout:
 
 def layout_of(conv: PanelConv, unit: VectorUnit) -> Layout:
     """The layout for a processor with an instruction for groups of the size that is packed."""
-    product = next(one for one in unit.integer_products if one.group == conv.packed[3])
+    product = next(one for one in unit.integer_dots if one.group == conv.packed[3])
     return Layout(conv, product, unit.lanes(32))
 
 

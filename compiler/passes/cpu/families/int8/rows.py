@@ -16,7 +16,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.int8.layout import Layout
 from compiler.passes.cpu.shared.lanes import shuffled
-from compiler.tir.building import alloc, blocks, emit, serial, store, strips, vectorized
+from compiler.tir.building import alloc, blocks, emit, serial, store, strips, vectorize
 from compiler.tir.exprs import Expr, const, dtype_of, load, substitute
 
 
@@ -62,11 +62,11 @@ def _shift(layout: Layout, place: Expr) -> Expr:
     """
     conv = layout.conv
     lows = alloc([layout.lanes], "float32", "lows")
-    with vectorized(layout.lanes) as lane:
+    with vectorize(layout.lanes) as lane:
         store(lows, 0, lane)
     for _position, moved in conv.over_window():
         for start, width in blocks(layout.depth, layout.lanes):
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 given = load(conv.source, [place + moved + start + lane])
                 store(lows, tirx.min(load(lows, [lane]), given), lane)
     # Lane by lane, which a row needs once for all its panels.

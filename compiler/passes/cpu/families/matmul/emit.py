@@ -35,7 +35,7 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import Expr, Table, as_int, const, either, load
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
 LEAST_TASKS = 8
 """Tasks of an image where it has as many tiles: of five tasks one of two threads has three."""
@@ -57,7 +57,7 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
             emit(stmt)
         rows = computed_once(matmul.contraction.rows)
         known = replace(matmul, contraction=replace(matmul.contraction, rows=rows))
-        m = let_opaque("m", product(extents_of(rows)))
+        m = let_opaque("m", multiply_extents(extents_of(rows)))
         # From two blocks on, tasks lie in the order of the rows: a thread has the same rows from
         # one kernel to the next, and finds them in its cache, which gained 1 to 2 % on MiniLM.
         # Where there are fewer blocks, each thread reads its own part of the weights.

@@ -14,7 +14,7 @@ from compiler.passes.cpu.shared.vectorizable import vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import blocks, let_all, otherwise, serial, store, strips, when
 from compiler.tir.exprs import Expr, Table, is_choice, substitute, uses
-from compiler.tir.loops import hidden
+from compiler.tir.loops import hide_count
 from compiler.tir.stages import Axis
 
 
@@ -36,8 +36,8 @@ def gather_rows(
     each = 2 if matmul.paired else 1
     with serial(count, "row") as row:
         at = let_all(place_of(contraction.rows, first + row))
-        # Without `hidden` LLVM unrolls this loop where the length is known, which takes it seconds.
-        with serial(hidden(length // run, count), "position") as position:
+        # Without `hide_count` LLVM unrolls this loop where the length is known, and takes seconds.
+        with serial(hide_count(length // run, count), "position") as position:
             # The run may lie anywhere in memory; only within it are channels contiguous.
             window = place_of(contraction.reduce[:-1], start // run + position)
             begin = (row * kc + position * run) * each

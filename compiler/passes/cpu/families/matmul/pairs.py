@@ -44,7 +44,7 @@ def emit_steps(
     rows = len(left[1])
     width = int(acc.shape[0]) // rows
     for k in steps(length, together, multiple, between=between):
-        if unit.pair_product is None:
+        if unit.bfloat16_dot is None:
             _emit_two(acc, unit, left, (right[0], right[1] + k * width), width, k)
         else:
             _emit_one(acc, unit, left, (right[0], right[1] + k * width), width, k)

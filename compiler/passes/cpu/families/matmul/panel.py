@@ -33,7 +33,7 @@ from compiler.tir.building import (
     store,
     strips,
     tile,
-    vectorized,
+    vectorize,
     when,
 )
 from compiler.tir.exprs import Expr, as_int, const, load, substitute
@@ -147,13 +147,13 @@ def _has_few_places(matmul: Matmul) -> bool:
 
 def few_rows(matmul: Matmul, unit: VectorUnit) -> int:
     """Rows up to which a pass covers the whole depth."""
-    return matmul.tiling.mr * (1 if unit.outruns_cache else FEW_TILES)
+    return matmul.tiling.mr * (1 if unit.memory_bound else FEW_TILES)
 
 
 def _emit_whole(block: Block, count: Expr, p: Expr, start: Expr, length: Expr) -> None:
     """`count` whole tiles, which prefetch the next panel if that pays."""
     matmul, mr = block.matmul, block.matmul.tiling.mr
-    if block.unit.outruns_cache and not _stays_in_l2(block):
+    if block.unit.memory_bound and not _stays_in_l2(block):
         if matmul.contraction.bulk or not matmul.in_place:
             _emit_fetching(block, count, p, start, length, FETCH_MANY)
             return
@@ -162,14 +162,14 @@ def _emit_whole(block: Block, count: Expr, p: Expr, start: Expr, length: Expr) -
         with otherwise():
             _emit_fetching(block, count, p, start, length, FETCH_MANY)
         return
-    ahead = _ahead(block, p, start, block.unit.together)
+    ahead = _ahead(block, p, start, block.unit.unroll)
 
     def between(group: Expr) -> None:
         with when(block.m <= few_rows(matmul, block.unit)):
             ahead(group)
 
     # Where each step is a group, the question would be asked in the innermost loop.
-    few = not matmul.contraction.bulk and block.left is None and block.unit.together > 1
+    few = not matmul.contraction.bulk and block.left is None and block.unit.unroll > 1
     with serial(count, "tile") as index:
         if block.left is None:
             _fetch_next(block, p, start, index)
@@ -201,7 +201,7 @@ def _emit_fetching(
     following = ((block.base + p + 1) * matmul.depth + start) * tiling.nr
     with serial(count, "tile") as index:
         fetch = prefetch_between(block.unit, weights, following, tiling.nr, length, index, tiles)
-        ahead = _ahead(block, p, start, block.unit.together)
+        ahead = _ahead(block, p, start, block.unit.unroll)
 
         def between(group: Expr) -> None:
             if tiles > FETCH_FEW:
@@ -231,7 +231,7 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
             for rows in least(sizes, rest):
                 _emit_tile(block, rows, first, p, start, length, clamped=clamped)
         return
-    if block.unit.outruns_cache:
+    if block.unit.memory_bound:
         # One tile, with rows computed twice: reading the weights again for each power of two takes
         # longer there.
         sizes = [*(rows for rows in (1, 2, 4, 8) if rows < mr - 1), mr - 1]
@@ -309,7 +309,7 @@ def _emit_tile(
     _fetch_results(block, rows, row, p)
     width = block.width or nr
     several = rows == tiling.mr and width % lanes == 0 and not clamped
-    together = block.unit.together if several else 1
+    together = block.unit.unroll if several else 1
     multiple = gcd(matmul.depth, tiling.kc)
     if matmul.paired:
         acc = alloc([rows * nr], "float32", "acc")
@@ -356,7 +356,7 @@ def _emit_tile(
 def _chunks(block: Block, length: Expr) -> Iterator[tuple[Expr, Expr]]:
     """(begin, length) of every chunk of a pass."""
     matmul = block.matmul
-    chunk = chunk_length(matmul.tiling.kc, block.unit.together)
+    chunk = chunk_length(matmul.tiling.kc, block.unit.unroll)
     # Few rows that are read in place have a single pass, by chunks of the length that others have.
     if chunk >= (matmul.depth if matmul.in_place else matmul.tiling.kc):
         yield const(0), length
@@ -413,5 +413,5 @@ def _cells(rows: int, width: int, lanes: int) -> Iterator[tuple[int, Expr]]:
         for lane in across(whole, lanes):
             yield row, lane
         if width > whole:
-            with vectorized(width - whole) as lane:
+            with vectorize(width - whole) as lane:
                 yield row, whole + lane

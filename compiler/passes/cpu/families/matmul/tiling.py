@@ -50,13 +50,13 @@ def tiling_for(
     # is for the rows and the results. Against half of L1 that gained 0.8 % on MiniLM; passes of 96,
     # 256 and 384 gained nothing. Beside wide panels rows are fewer, and three quarters gained up to
     # 10 % where there is one panel.
-    share = unit.l1 * (6 if unit.outruns_cache else 5) // 8
+    share = unit.l1 * (6 if unit.memory_bound else 5) // 8
     deepest = DEEPEST_GATHERED if run else share // (4 * nr)
-    if bulk and unit.outruns_cache and not run:
+    if bulk and unit.memory_bound and not run:
         deepest = max(deepest, DEEPEST_OF_IMAGES)
     passes = max(-(-depth // deepest), 1)
     # All passes are about equally deep, in whole runs or in whole steps of the innermost loop.
-    multiple = run or unit.together
+    multiple = run or unit.unroll
     kc = -(-depth // multiple // passes) * multiple
     # Half of L2 holds the rows of a block; the other half is left to weights and results. Blocks
     # of 48 or 128 rows were no faster on Zen 3.

@@ -41,7 +41,7 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import Expr, Table, as_int, const, load, substitute
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
 MOST_ROWS = 4
 """Rows of a strip at most: each row reads its own elements of the left side, unpacked."""
@@ -58,7 +58,7 @@ def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in contraction.prelude:
             emit(stmt)
-        m = let_opaque("m", product(extents_of(contraction.rows)))
+        m = let_opaque("m", multiply_extents(extents_of(contraction.rows)))
         with when(_in_lines(contraction, height)):
             for rows in _strips_of_lines(contraction, m, height):
                 _emit_strip(contraction, unit, rows, width)
@@ -121,7 +121,7 @@ def _emit_columns(
         if chunked:
             block.emit_chunks()
         else:
-            block.emit_chunk(partial(over_positions, contraction.reduce, unit.together, {}))
+            block.emit_chunk(partial(over_positions, contraction.reduce, unit.unroll, {}))
         block.emit_outputs()
 
 
@@ -134,12 +134,14 @@ def describe_tile(contraction: Contraction, unit: VectorUnit) -> str:
 def _block_size(unit: VectorUnit) -> tuple[int, int]:
     height, width = register_tile(unit)
     # Four rows of two vectors are too few accumulators to hide the latency of loads from L2.
-    return min(height, 2 * MOST_ROWS if unit.outruns_cache else MOST_ROWS), width
+    return min(height, 2 * MOST_ROWS if unit.memory_bound else MOST_ROWS), width
 
 
 def _worth_threads(contraction: Contraction, m: Expr) -> Expr:
-    depth = product(extents_of(contraction.reduce))
-    work = product(extents_of(contraction.batch)) * m * contraction.column.extent * depth * 2
+    depth = multiply_extents(extents_of(contraction.reduce))
+    work = (
+        multiply_extents(extents_of(contraction.batch)) * m * contraction.column.extent * depth * 2
+    )
     return tvm.sym.Analyzer().simplify(work) >= PARALLEL_FLOPS
 
 
@@ -202,7 +204,7 @@ class _Block:
         total = alloc([len(self.rows), self.size], "float32", "total")
         for i, lane in self.cells():
             store(total, 0, i, lane)
-        for _, positions in over_chunks(self.contraction.reduce, self.unit.together):
+        for _, positions in over_chunks(self.contraction.reduce, self.unit.unroll):
             self.emit_chunk(positions)
             for i, lane in self.cells():
                 store(total, load(total, [i, lane]) + load(self.acc, [i, lane]), i, lane)

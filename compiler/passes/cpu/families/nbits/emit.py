@@ -50,7 +50,7 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import Expr, load
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, product
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
 ROWS = 64
 """Rows of a task: 64 of 4096 bytes are half of a small L2."""
@@ -58,13 +58,15 @@ ROWS = 64
 
 def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
     """The largest tile and the numbers' form."""
-    product = product_of(unit)
-    integers = nbits.form.rounded and product is not None
+    multiply_extents = product_of(unit)
+    integers = nbits.form.rounded and multiply_extents is not None
     rows = (paired_sizes(unit) if integers else sizes_of(nbits, unit))[-1]
     largest = f"{rows}x{nbits.width}"
     if nbits.form.bits == HALF:
         return f"{largest}, float16"
-    rounded = f", rows of {'rounded floats' if product is None else product.right}"
+    rounded = (
+        f", rows of {'rounded floats' if multiply_extents is None else multiply_extents.right}"
+    )
     return (
         f"{largest}, {nbits.form.bits} bits in blocks of {nbits.block}"
         f"{rounded if nbits.form.rounded else ''}"
@@ -78,7 +80,7 @@ def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
             emit(stmt)
         axes = computed_once(nbits.rows)
         known = replace(nbits, rows=axes)
-        m = let_opaque("m", product(extents_of(axes)))
+        m = let_opaque("m", multiply_extents(extents_of(axes)))
         left = rounded_rows(known, unit, m) if nbits.form.rounded else float_rows(known, unit, m)
         if isinstance(left, Floats) and looks_up(nbits, unit) and nbits.zeros is not None:
             left = with_sums(known, left, m)

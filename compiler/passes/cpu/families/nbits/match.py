@@ -9,9 +9,9 @@ from tvm.ir.prim import expr as prim
 from compiler.ir.ops.quantized.block_matmul import HALF
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.reduction import Epilogue, read_anchored
-from compiler.targets.architecture import IntegerProduct
+from compiler.targets.architecture import IntegerDot
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.exprs import Expr, as_int, const, dtype_of, fixed, loads, substitute
+from compiler.tir.exprs import Expr, as_int, const, dtype_of, loads, require_int, substitute
 from compiler.tir.flat import analyzer_for, stride
 from compiler.tir.loops import Stmt
 from compiler.tir.stages import Axis, Program
@@ -41,15 +41,15 @@ def stage_of(form: Form) -> str:
     return _STAGES[form]
 
 
-def product_of(unit: VectorUnit) -> IntegerProduct | None:
+def product_of(unit: VectorUnit) -> IntegerDot | None:
     """The instruction for rows of 8-bit integers, None without one; that of a `BytePairUnit` adds
     to nothing.
     """
     # One that shifts its left side could only take 7 bits of it.
-    usable = (one for one in unit.integer_products if one.group == BYTES and one.adds)
+    usable = (one for one in unit.integer_dots if one.group == BYTES and one.adds)
     pairs = None
     if unit.byte_pairs is not None:
-        pairs = IntegerProduct(unit.byte_pairs.products, BYTES, "int8", "int8", adds=False)
+        pairs = IntegerDot(unit.byte_pairs.multiply, BYTES, "int8", "int8", adds=False)
     return next(usable, pairs)
 
 
@@ -78,7 +78,7 @@ class NBits:
     @property
     def columns(self) -> int:
         """Columns of the result."""
-        return fixed(self.column.extent)
+        return require_int(self.column.extent)
 
     @property
     def panels(self) -> int:
@@ -146,11 +146,11 @@ def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
         form=form,
         rows=tuple(rows),
         column=column,
-        depth=fixed(along.extent),
+        depth=require_int(along.extent),
         source=views[left.source],
         place=analyzer.simplify(substitute(offset, {along.var: const(0)})),
         numbers=views[numbers],
-        packed=tuple(map(fixed, numbers.shape)),
+        packed=tuple(map(require_int, numbers.shape)),
         scales=None if halves else views[scales],
         zeros=views[zeros[0]] if zeros else None,
         epilogue=anchored.epilogue.over(rows),

@@ -13,7 +13,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.nbits.match import NBits, middle_of, product_of
 from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, place_of
-from compiler.targets.architecture import IntegerProduct
+from compiler.targets.architecture import IntegerDot
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
@@ -24,7 +24,7 @@ from compiler.tir.building import (
     serial,
     share_out,
     store,
-    vectorized,
+    vectorize,
     when,
 )
 from compiler.tir.exprs import Expr, const, load, substitute
@@ -62,7 +62,7 @@ class Rounded:
     scales: Any
     sums: Any
     shifts: Any
-    product: IntegerProduct
+    product: IntegerDot
 
 
 def sizes_of(nbits: NBits, unit: VectorUnit) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ def float_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Floats:
     for row in share_out(m, m * stride >= PARALLEL_WORK):
         start = let("start", _place(nbits, row))
         for at, width in blocks(nbits.depth, unit.lanes(32), "k"):
-            with vectorized(width) as lane:
+            with vectorize(width) as lane:
                 value = load(nbits.source, [start + at + lane])
                 store(copied, value, row * stride + at + lane)
         for step in range(nbits.depth, stride):

@@ -27,7 +27,7 @@ from compiler.passes.cpu.families.nbits.vectors import (
     offset_of,
     zero_sums,
 )
-from compiler.targets.architecture import BytePairUnit, IntegerProduct
+from compiler.targets.architecture import BytePairUnit, IntegerDot
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, fresh, serial, steps
 from compiler.tir.exprs import Expr, const, load
@@ -111,7 +111,7 @@ def _add_reals(
 ) -> None:
     """Emit the products of some elements of each row, (first, count), by the reals of a panel."""
     lanes, (first, count) = vectors.lanes, along
-    for step in steps(const(count), vectors.unit.together):
+    for step in steps(const(count), vectors.unit.unroll):
         k = first + step
         held = Held(len(vectors.starts), lanes, "float32", "held")
         for v, start in enumerate(vectors.starts):
@@ -286,14 +286,14 @@ def _paired(vectors: Vectors, unit: BytePairUnit, numbers: Expr, group: Expr) ->
         sizes = _with_signs(unit, numbers, numbers, lanes)
         group = _with_signs(unit, group, numbers, lanes)
     arguments = [tirx.reinterpret(f"int8x{BYTES * lanes}", one) for one in (sizes, group)]
-    return tirx.call_llvm_pure_intrin(f"int16x{2 * lanes}", unit.products, *arguments)
+    return tirx.call_llvm_pure_intrin(f"int16x{2 * lanes}", unit.multiply, *arguments)
 
 
 def _add_halves(unit: BytePairUnit, halves: Held, totals: Held) -> None:
     """Emit sums of 16 bits, neighbours added up, added to the totals."""
     ones = prim.Broadcast(tirx.const(1, "int16"), halves.lanes)
     for i in range(len(totals)):
-        sums = tirx.call_llvm_pure_intrin(f"int32x{totals.lanes}", unit.sums, halves[i], ones)
+        sums = tirx.call_llvm_pure_intrin(f"int32x{totals.lanes}", unit.add, halves[i], ones)
         totals[i] = totals[i] + sums
 
 
@@ -343,9 +343,7 @@ def _half(nbits: NBits, words: Expr, half: int, lanes: int) -> Expr:
     return tirx.bitwise_and(tirx.shift_right(words, four) if half else words, mask)
 
 
-def _multiplied(
-    product: IntegerProduct, total: Expr, numbers: Expr, group: Expr, lanes: int
-) -> Expr:
+def _multiplied(product: IntegerDot, total: Expr, numbers: Expr, group: Expr, lanes: int) -> Expr:
     """The total plus, for each column, four numbers multiplied by four integers of a row."""
     size = BYTES * lanes
     arguments = [tirx.reinterpret(f"int8x{size}", one) for one in (numbers, group)]

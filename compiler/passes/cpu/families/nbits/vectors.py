@@ -97,7 +97,7 @@ class Vectors:
 
     def from_halves(self, bits: Expr) -> Expr:
         """The bits of float16 as float32."""
-        if self.unit.converts_halves:
+        if self.unit.converts_float16:
             half = tirx.reinterpret(f"float16x{self.lanes}", bits)
             return half.astype(f"float32x{self.lanes}")
         return real_of_half(bits, self.lanes)

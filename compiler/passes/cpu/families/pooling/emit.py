@@ -31,7 +31,7 @@ from compiler.tir.building import (
     statements,
     store,
     tile,
-    vectorized,
+    vectorize,
     when,
 )
 from compiler.tir.exprs import (
@@ -39,9 +39,9 @@ from compiler.tir.exprs import (
     Table,
     const,
     dtype_of,
-    fixed,
     load,
     replace_loads,
+    require_int,
     substitute,
 )
 from compiler.tir.flat import stride
@@ -85,10 +85,10 @@ def _vectors(size: Expr | int, lanes: int) -> Iterator[tuple[Expr, int]]:
 
 def columns_together(window: Window, unit: VectorUnit) -> int:
     """How many neighbouring columns are computed at once."""
-    if _reads_once(window) and fixed(window.channels.extent) > unit.lanes(32):
+    if _reads_once(window) and require_int(window.channels.extent) > unit.lanes(32):
         return 1  # and then the next vector of channels, which lies behind it in memory
     # Eight accumulators with a weight and a tap beside them take 10 of 16 registers.
-    wide = fixed(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
+    wide = require_int(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
     return COLUMNS * (2 if wide else 1)
 
 
@@ -96,7 +96,7 @@ def _reads_once(window: Window) -> bool:
     """Whether windows side by side have no place in common, so that nothing that is loaded serves
     several columns.
     """
-    return window.steps[1] >= fixed(window.taps.extent)
+    return window.steps[1] >= require_int(window.taps.extent)
 
 
 def describe_tile(window: Window, unit: VectorUnit) -> str:
@@ -162,7 +162,7 @@ def _emit_taps(
     around it, if its address is the same for all of them.
     """
     (down, along), (first, width) = window.steps, channels
-    taps = [fixed(axis.extent) for axis in (*window.outer, window.taps)]
+    taps = [require_int(axis.extent) for axis in (*window.outer, window.taps)]
     height, across = taps if window.outer else (1, *taps)
     image, corner = window.image, {axis.var: const(0) for axis in (*window.outer, window.taps)}
     assert image is not None
@@ -176,7 +176,7 @@ def _emit_taps(
     for line, column, i, j in sorted(
         (i * down + kh, j * along + kw, i, j) for i, j, kh, kw in results
     ):
-        with vectorized(width) as lane:
+        with vectorize(width) as lane:
             tap = {
                 **{axis.var: const(line - i * down) for axis in window.outer},
                 window.taps.var: const(column - j * along),

@@ -20,10 +20,10 @@ from compiler.tir.exprs import (
     as_int,
     const,
     dtype_of,
-    fixed,
     is_choice,
     loads,
     nodes,
+    require_int,
     rewrite,
     uses,
 )
@@ -236,7 +236,7 @@ def _limit(condition: Expr, column: Axis, taps: Axis) -> tuple[bool, Expr] | Non
     if not step or reach is None:
         return None
     # The tap that is furthest out decides: the last where slack falls along the window.
-    margin = rest + min(0, reach * (fixed(taps.extent) - 1))
+    margin = rest + min(0, reach * (require_int(taps.extent) - 1))
     simplify = tvm.sym.Analyzer().simplify
     if step > 0:
         return True, simplify(tirx.ceildiv(-margin, step))

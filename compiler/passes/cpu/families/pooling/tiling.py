@@ -13,8 +13,8 @@ from compiler.passes.cpu.families.pooling.match import Window
 from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places, worth_sharing
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import let, let_all, let_opaque, serial, share_out
-from compiler.tir.exprs import Expr, Table, const, either, fixed
-from compiler.tir.loops import product
+from compiler.tir.exprs import Expr, Table, const, either, require_int
+from compiler.tir.loops import multiply_extents
 
 ROWS = 2
 """Rows computed together where registers hold the weights of a window beside the accumulators: what
@@ -54,7 +54,7 @@ def blocks_of_rows(
     worth = worth_sharing(window.anchored.anchor)
     if together == 1:
         parts = _parts(window, unit)
-        size = fixed(window.channels.extent) // parts
+        size = require_int(window.channels.extent) // parts
         for at, part in share_places(window.rows, const(parts), worth):
             yield at, 1, False, (part * size, size)
         return
@@ -81,8 +81,8 @@ def _tasks(
     low: the first row that is computed together with the next one.
     """
     *around, row = window.rows
-    channels, columns = fixed(window.channels.extent), window.column.extent
-    images = product(extents_of(around))
+    channels, columns = require_int(window.channels.extent), window.column.extent
+    images = multiply_extents(extents_of(around))
     # Tasks end where rows that are computed together do.
     units = let_opaque("units", tirx.max(tirx.ceildiv(row.extent - low, ROWS), 1))
     wanted = tirx.max(tirx.ceildiv(units, TASK_ROWS // ROWS), LEAST_TASKS)
@@ -121,7 +121,7 @@ def _parts(window: Window, unit: VectorUnit) -> int:
     """Into how many tasks to cut the channels of a row: an image of one row, such as a spectrogram
     after its first layers, has no other rows to share out.
     """
-    channels, lanes = fixed(window.channels.extent), unit.lanes(32)
+    channels, lanes = require_int(window.channels.extent), unit.lanes(32)
     if len(window.rows) > 1:
         return 1
     # In whole vectors, so that no task has channels left over.

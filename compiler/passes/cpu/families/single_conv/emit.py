@@ -32,9 +32,9 @@ from compiler.tir.building import (
     strips,
     tile,
 )
-from compiler.tir.exprs import Expr, Table, as_int, const, fixed, load, substitute
+from compiler.tir.exprs import Expr, Table, as_int, const, load, require_int, substitute
 from compiler.tir.flat import stride
-from compiler.tir.loops import PARALLEL_FLOPS, Stmt, hidden, product
+from compiler.tir.loops import PARALLEL_FLOPS, Stmt, hide_count, multiply_extents
 
 STRIP = 256
 """Places of a task at most, so that an image of one row has several tasks."""
@@ -44,7 +44,7 @@ def emit_single_conv(conv: PanelConv, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
     tiling = tiling_for(conv, unit)
     small = replace(tiling, places=tiling.lanes)
-    depth = tiling.run * fixed(product([axis.extent for axis in conv.window]))
+    depth = tiling.run * require_int(multiply_extents([axis.extent for axis in conv.window]))
     with statements() as body:
         known, m = begin(conv)
         *outer, row = known.rows
@@ -84,7 +84,7 @@ def _emit_tile(conv: PanelConv, tiling: Tiling, m: Expr, at: Table, count: Expr)
 def _windows(conv: PanelConv, tiling: Tiling, at: Table, count: Expr) -> list[Expr]:
     """Where the window of each place of a tile begins; those past the last are at the last."""
     first = let("window", substitute(conv.place, at))
-    step = fixed(stride(conv.place, conv.rows[-1].var))
+    step = require_int(stride(conv.place, conv.rows[-1].var))
     if as_int(count) is not None:
         return [first + i * step for i in range(tiling.places)]
     last = count - 1
@@ -95,7 +95,7 @@ def _emit_window(conv: PanelConv, tiling: Tiling, m: Expr, acc: Any, windows: li
     """Emit the sums of the windows, a row of `acc` each."""
     lanes = tiling.lanes
     # LLVM unrolls the small known extents of a window completely, which takes it seconds.
-    for position, moved in conv.over_window(lambda extent: hidden(extent, m)):
+    for position, moved in conv.over_window(lambda extent: hide_count(extent, m)):
         for first, skipped in tiling.vectors():
             weight = position * tiling.run + first
             for i, lane in tile(tiling.places, lanes, lanes):

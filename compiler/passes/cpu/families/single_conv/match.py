@@ -7,7 +7,7 @@ from compiler.passes.cpu.shared.loop_nest import is_short
 from compiler.passes.cpu.shared.register_tile import narrowest
 from compiler.passes.cpu.shared.windowed import PanelConv, read_panel_conv
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.exprs import as_int, const, fixed
+from compiler.tir.exprs import as_int, const, require_int
 from compiler.tir.flat import stride
 from compiler.tir.stages import Axis, Program
 
@@ -33,7 +33,7 @@ def match_single_conv(program: Program, unit: VectorUnit) -> PanelConv | Decline
     if as_int(stride(found.place, columns.var)) is None:
         return Declined("the distance between its windows is not known")
     found = _with_long_run(found)
-    if fixed(found.along.extent) < narrowest(unit):
+    if require_int(found.along.extent) < narrowest(unit):
         return Declined("its window has no run of elements that fills a vector")
     return found
 
@@ -42,10 +42,10 @@ def _with_long_run(conv: PanelConv) -> PanelConv:
     """The convolution with the columns of its window in one axis with the channels, where these
     are neighbours.
     """
-    channels = fixed(conv.along.extent)
+    channels = require_int(conv.along.extent)
     if as_int(conv.steps[-1]) != channels:
         return conv
-    run = channels * fixed(conv.window[-1].extent)
+    run = channels * require_int(conv.window[-1].extent)
     return replace(
         conv,
         window=conv.window[:-1],

@@ -7,7 +7,7 @@ from compiler.passes.cpu.shared.register_tile import narrowest
 from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import steps
-from compiler.tir.exprs import Expr, const, fixed
+from compiler.tir.exprs import Expr, const, require_int
 
 MOST_PLACES = 16
 """Places of a tile at most. Each vector of weights serves them all: with eight a window of 5x5x8
@@ -47,7 +47,7 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
     lanes = narrowest(unit)
     # The other half of the registers is for weights, and for what is read of the image.
     places = max(min(MOST_PLACES, unit.registers // 2), lanes)
-    return Tiling(places, lanes, fixed(conv.along.extent))
+    return Tiling(places, lanes, require_int(conv.along.extent))
 
 
 def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:

@@ -27,7 +27,7 @@ from compiler.tir.building import (
     prefetch,
     serial,
     statements,
-    vectorized,
+    vectorize,
     when,
 )
 from compiler.tir.exprs import (
@@ -104,7 +104,7 @@ def _emit_square(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr
     _prefetch_next(permute, size, at, first)
     rows = transposed(dtype_of(far), size, part_of)
     for i, row in enumerate(rows):
-        with vectorized(size) as j:
+        with vectorize(size) as j:
             here = _place(permute, at, first[0] + i, first[1] + j)
             _emit_element(permute, here, load(row.source, [j]))
 

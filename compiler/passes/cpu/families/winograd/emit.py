@@ -47,7 +47,7 @@ from compiler.tir.building import (
     tile,
 )
 from compiler.tir.exprs import Expr, Table, as_int, const, either, load
-from compiler.tir.loops import Stmt, product
+from compiler.tir.loops import Stmt, multiply_extents
 from compiler.tir.stages import Axis
 
 FETCH = 4 * ROWS
@@ -66,7 +66,7 @@ def emit_winograd(winograd: Winograd, unit: VectorUnit) -> Stmt:
         for stmt in winograd.anchored.flat.prelude:
             emit(stmt)
         axes = computed_once((*source.spatial[:3], *anchor.spatial[1:3]))
-        tiles = let_opaque("tiles", product(extents_of(axes[:3])))
+        tiles = let_opaque("tiles", multiply_extents(extents_of(axes[:3])))
         block = _Block(winograd, unit, axes[:3], extents_of(axes[3:]))
         for some, panels in share_tasks(winograd, unit, tiles):
             block.emit(some, panels)
@@ -162,17 +162,17 @@ def _emit_products(
     for i, lane in tile(rows, width, lanes):
         store(acc, 0, i, lane)
     between: Callable[[Expr], None] | None = None
-    if unit.outruns_cache:
+    if unit.memory_bound:
         place, tiles = following * (depth * width), FETCH // sizes_of(unit)[-1]
         prefetch = prefetch_between(
             unit, winograd.weights, place, width, const(depth), number, tiles
         )
-        earlier = tirx.truncdiv(begin, const(unit.together))
+        earlier = tirx.truncdiv(begin, const(unit.unroll))
 
         def between(group: Expr) -> None:
             prefetch(earlier + group)
 
-    for k in steps(const(chunk_of(depth)), unit.together, between=between):
+    for k in steps(const(chunk_of(depth)), unit.unroll, between=between):
         for i, lane in tile(rows, width, lanes):
             value = load(spread, [first + i * depth + begin + k])
             weight = load(winograd.weights, [(panel * depth + begin + k) * width + lane])

@@ -8,7 +8,7 @@ from compiler.passes.cpu.families.winograd.program import STAGES
 from compiler.passes.cpu.shared.loop_nest import combine_of
 from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.exprs import Expr, fixed, is_choice, loads, nodes
+from compiler.tir.exprs import Expr, is_choice, loads, nodes, require_int
 from compiler.tir.flat import analyzer_for
 from compiler.tir.stages import Program, Stage
 
@@ -55,14 +55,14 @@ def match_winograd(program: Program, unit: VectorUnit) -> Winograd | Declined:
     choice = next(node for node in nodes(read.term) if is_choice(node))
     factors = [one.source for one in loads(multiplied.term)]
     weights = next(factor for factor in factors if not factor.same_as(source.buffer))
-    _points, _panels, depth, width = map(fixed, weights.shape)
+    _points, _panels, depth, width = map(require_int, weights.shape)
     return Winograd(
         source=source,
         inside=choice.args[0],
         value=anchored.flat.value(choice.args[1], analyzer_for(source.axes)),
         weights=anchored.flat.views[weights],
         depth=depth,
-        columns=fixed(summed.spatial[-1].extent),
+        columns=require_int(summed.spatial[-1].extent),
         width=width,
         anchored=anchored,
     )

@@ -25,7 +25,7 @@ def width_of(unit: VectorUnit, columns: int) -> int:
     """Columns of a panel: of two vectors or three the width that leaves fewer columns empty, where
     a cache is outrun. A tile of 8x32 reads half as many weights a multiplication as one of 4x64.
     """
-    if not unit.outruns_cache:
+    if not unit.memory_bound:
         return panel_width(unit, columns)
     widths = (2 * unit.lanes(32), 3 * unit.lanes(32))
     return min(widths, key=lambda width: -(-columns // width) * width)

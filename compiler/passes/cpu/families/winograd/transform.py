@@ -23,7 +23,7 @@ from compiler.passes.cpu.families.winograd.program import (
     factored,
 )
 from compiler.targets.vector_unit import LINE
-from compiler.tir.building import alloc, let, let_all, otherwise, serial, store, vectorized, when
+from compiler.tir.building import alloc, let, let_all, otherwise, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 
@@ -96,10 +96,10 @@ def _read_tile(winograd: Winograd, lanes: int, given: Any, strip: Expr, at: Tabl
         place = row * REACH + column
         with (
             when(substitute(winograd.inside, {**at, i: row, j: column})),
-            vectorized(lanes) as lane,
+            vectorize(lanes) as lane,
         ):
             store(given, _input_at(winograd, at, row, column, strip * lanes + lane), place, lane)
-        with otherwise(), vectorized(lanes) as lane:
+        with otherwise(), vectorize(lanes) as lane:
             store(given, 0, place, lane)
 
 
@@ -143,7 +143,7 @@ def _write_tile(
         row, column = y * TILE + place // TILE, x * TILE + place % TILE
         with when(tirx.all(row < size[0], column < size[1])):
             here = let_all(dict(zip(outer, [n, row, column], strict=True)))
-            with vectorized(lanes) as lane:
+            with vectorize(lanes) as lane:
                 result, bound = load(results, [place, lane]), {channel: strip * lanes + lane}
                 winograd.anchored.epilogue.store(result, {**here, **bound})
 
@@ -181,12 +181,12 @@ def _product(
     sums, rows = factored(matrix)
     shared = alloc([len(sums), lanes], "float32", "shared")
     for place, factors in enumerate(sums):
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             store(
                 shared, _weighted_sum(factors, [given(i, lane) for i in range(REACH)]), place, lane
             )
     for u, factors in enumerate(rows):
-        with vectorized(lanes) as lane:
+        with vectorize(lanes) as lane:
             values = [load(shared, [place, lane]) for place in range(len(sums))]
             yield u, lane, _weighted_sum(factors, values + [given(i, lane) for i in range(REACH)])
 

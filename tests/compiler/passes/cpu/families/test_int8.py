@@ -109,7 +109,7 @@ def test_groups_are_multiplied_by_one_instruction(name, most, instruction, assem
 
 def test_other_processors_multiply_floats(assembly_for, draw):
     machines = [VectorUnit.of(targets.resolve(name)) for name in ("aarch64", "armv7", "riscv64")]
-    assert all(unit.integer_products == () for unit in machines)
+    assert all(unit.integer_dots == () for unit in machines)
     wide = product(draw.integers(-255, 256, (32, 32)))
     assert "sdot" not in assembly_for(
         wide, {"x": (("m", 32), "uint8")}, targets.resolve("aarch64-v8.2")
@@ -132,9 +132,9 @@ def test_tasks_cover_every_row_and_column_once(columns, l2, compile_graph, draw,
 @pytest.mark.parametrize("name", ["cortex-m4", "cortex-m55"])
 def test_integers_that_are_multiplied_one_by_one_are_exact(name, compile_graph, draw, monkeypatch):
     unit = VectorUnit.of(targets.resolve(name))
-    *_, plain = unit.integer_products
+    *_, plain = unit.integer_dots
     assert plain.intrinsic is None
-    unit = replace(unit, integer_products=(plain,))
+    unit = replace(unit, integer_dots=(plain,))
     monkeypatch.setattr(VectorUnit, "of", lambda target: unit)
     weight = draw.integers(-255, 256, (37, 19))
     model = compile_graph(product(weight), {"x": (("m", 37), "uint8")})
@@ -189,7 +189,7 @@ def test_only_rows_of_one_zero_point_are_shifted(zeros, instruction, assembly_fo
 
 
 def products(name):
-    return VectorUnit.of(targets.resolve(name)).integer_products
+    return VectorUnit.of(targets.resolve(name)).integer_dots
 
 
 def test_groups_are_parts_of_the_depth_apart():

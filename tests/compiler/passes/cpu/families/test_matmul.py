@@ -58,7 +58,7 @@ def test_rows_around_the_two_blocks_at_which_tasks_change(columns, compile_graph
 
 def test_the_panels_of_a_task_are_found_once():
     """A choice between two quotients inside every address of weights took half of a build."""
-    unit = VectorUnit(vector_bits=64, registers=8, fma=True, together=2)
+    unit = VectorUnit(vector_bits=64, registers=8, fma=True, unroll=2)
     weights = relax.const(np.ones((64, 512), "float32"))
     module = build_module(
         lambda builder, x: op.matmul(x, weights), {"x": (("rows", 64), "float32")}

@@ -11,7 +11,7 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import statements
 from compiler.tir.exprs import const
 
-UNIT = VectorUnit(vector_bits=512, registers=32, fma=True, together=4)
+UNIT = VectorUnit(vector_bits=512, registers=32, fma=True, unroll=4)
 PANEL, DEPTH, WIDTH = 640, 12, 32
 
 
@@ -23,7 +23,7 @@ def test_every_line_of_a_panel_is_prefetched(tiles: int, lines: int) -> None:
     for tile in range(tiles):
         depth = const(DEPTH)
         between = prefetch_between(UNIT, weights, const(PANEL), WIDTH, depth, const(tile), tiles)
-        for group in range(DEPTH // UNIT.together):
+        for group in range(DEPTH // UNIT.unroll):
             with statements() as body:
                 between(const(group))
             places = prefetched(body.stmt)

@@ -58,7 +58,7 @@ def test_sums_that_do_not_leave_the_registers(
 ) -> None:
     """Of 384 columns, which any panel divides, and of 12, or 24 where vectors are of eight."""
     unit = VectorUnit.of(targets.resolve(name))
-    assert unit.together == together
+    assert unit.unroll == together
     assert (panel_width(unit, 384), panel_width(unit, 3 * unit.lanes(32))) == widths
 
 

@@ -11,7 +11,7 @@ from compiler.codegen.generate import generate
 from compiler.codegen.side_by_side import compile_each
 from compiler.ir import import_model
 from compiler.passes.manager import lower
-from compiler.tir.building import serial, statements, store, vectorized
+from compiler.tir.building import serial, statements, store, vectorize
 from compiler.tir.exprs import const
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST, assembly
@@ -25,7 +25,7 @@ DIVISORS = (6.0, 3.0, -10.0, 1.0000001, 255.0, 1.4142135, 2.0**40 + 2.0**20, 0.7
 def divided(x: np.ndarray, divisor: float) -> np.ndarray:
     """x / divisor by a compiled kernel."""
     given, result = (tirx.decl_buffer([const(x.size)], "float32", name) for name in "xy")
-    with statements() as body, serial(x.size // LANES) as strip, vectorized(LANES) as lane:
+    with statements() as body, serial(x.size // LANES) as strip, vectorize(LANES) as lane:
         place = strip * LANES + lane
         store(result, given[place] / tirx.FloatImm("float32", divisor), place)
     (made,) = compile_each(program([given, result], body.stmt), HOST)

@@ -11,7 +11,7 @@ from tvm import s_tir, tirx
 
 from compiler.codegen.side_by_side import compile_each
 from compiler.passes.lower.loops.truncate_divisions import TruncateDivisions
-from compiler.tir.building import let_opaque, serial, statements, store, vectorized
+from compiler.tir.building import let_opaque, serial, statements, store, vectorize
 from compiler.tir.exprs import Expr, const
 from tests.compiler.conftest import HOST
 
@@ -40,7 +40,7 @@ def kernel(dtype: str, lanes: int) -> tvm.IRModule:
             with serial(COUNT) as i:
                 emit(i)
         else:
-            with serial(COUNT // lanes) as strip, vectorized(lanes) as lane:
+            with serial(COUNT // lanes) as strip, vectorize(lanes) as lane:
                 emit(strip * lanes + lane)
     return program([x, d, y], body.stmt)
 
