@@ -16,7 +16,7 @@ from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
 from compiler.isolation.starting import Limits
 from compiler.toolchain import cache
-from compiler.toolchain.objects import KERNELS_MB, Kept
+from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from relaxd.contract.bundle.manifest import REPRODUCER_START, Manifest
 from relaxd.contract.model_folder import model_name
 from relaxd.contract.options import CompileOptions
@@ -88,7 +88,7 @@ def compile_request(
     kernels: bool = True,
     name: str | None = None,
 ) -> Manifest:
-    """As `compile_model`, from declarations that are read already; raises CompileError.
+    """`compile_model`, from declarations that are read already; raises CompileError.
 
     samples: the file whose digest replaces that of the request. reproducer: a folder that receives
     what shows a mismatch again, unless it holds anything but an older reproducer, which goes.
@@ -108,9 +108,9 @@ def compile_request(
         dump=_dump_folder(output, request, dump),
         reproducer=_vacated(reproducer) if reproducer else None,
     )
-    kept = _kernels() if kernels else None
-    prepare(targets.resolve(target), request.options, kernels=kept is not None)
-    manifest = run_child(job, on_event=on_event, limits=limits or _limits(), kernels=kept)
+    stored = _kernels() if kernels else None
+    prepare(targets.resolve(target), request.options, kernels=stored is not None)
+    manifest = run_child(job, on_event=on_event, limits=limits or _limits(), kernels=stored)
     assert isinstance(manifest, Manifest)
     return manifest
 
@@ -139,11 +139,15 @@ def _limits() -> Limits:
     return Limits(unsandboxed_torchscript=trusting in ("1", "true", "yes", "on"))
 
 
-def _kernels() -> Kept | None:
+def _kernels() -> KernelObjects | None:
     """Kernels that builds of this machine's user keep; None where the user wants none."""
     size = os.environ.get("RELAXD_KERNEL_CACHE_MB", "")
     megabytes = int(size) if size.isdecimal() else KERNELS_MB
-    return Kept(cache.directory() / "kernels", "local", megabytes << 20) if megabytes else None
+    return (
+        KernelObjects(cache.directory() / "kernels", "local", megabytes << 20)
+        if megabytes
+        else None
+    )
 
 
 def _dump_folder(output: Path, request: CompileRequest, dump: Path | None) -> str | None:

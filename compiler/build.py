@@ -16,7 +16,7 @@ from compiler import targets
 from compiler.bundle import files
 from compiler.errors import VerifyError
 from compiler.frontend import kv_cache as state
-from compiler.frontend.entry import imported_from, opened
+from compiler.frontend.entry import imported_from, open_for
 from compiler.host.machine import cannot_run
 from compiler.host.runners import runner_of
 from compiler.ir.files.model_file import LoadedModel, LoadedScript
@@ -24,7 +24,7 @@ from compiler.ir.onnx.quantize.matmuls import Narrowing
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
-from compiler.isolation.stages import OnEvent, entered
+from compiler.isolation.stages import OnEvent, enter
 from compiler.isolation.step import Record
 from compiler.key import action_key
 from compiler.profile import stage
@@ -66,15 +66,15 @@ class Compiled:
     manifest: Manifest
     signature: Signature
     kernels: list[Record]
-    rounded: plan.Outcome
+    quantization: plan.Outcome
 
 
 @dataclass(frozen=True)
 class Build:
-    """What one build works with.
+    """The inputs and folders of one build.
 
     partial: the bundle as it grows; scratch: a folder that is removed at the end of the build;
-    drawn: as in `build`.
+    more_points: as in `build`.
     """
 
     job: CompileJob
@@ -83,26 +83,26 @@ class Build:
     partial: Path
     scratch: Path
     on_event: OnEvent
-    drawn: bool
+    more_points: bool
     sandbox: Level
 
     @property
     def flavour(self) -> Flavour:
-        """What runs the library's graph."""
+        """The library's backend."""
         return self.target.flavour(self.request.options.flavour)
 
 
 def build(
-    job: CompileJob, on_event: OnEvent = lambda event: None, *, drawn: bool = True
+    job: CompileJob, on_event: OnEvent = lambda event: None, *, more_points: bool = True
 ) -> Manifest:
     """Build the bundle into `job.output`, which appears complete or not at all; raises
     CompileError.
 
-    drawn: verify and profile at points of the dims' ranges, not at the samples alone.
+    more_points: verify and profile at points of the dims' ranges, not at the samples alone.
     """
     output.begin(job)
     try:
-        manifest = fill(job, on_event, drawn=drawn)
+        manifest = fill(job, on_event, more_points=more_points)
         output.deliver(job)
     finally:
         output.discard(job)
@@ -114,18 +114,19 @@ def fill(
     on_event: OnEvent = lambda event: None,
     *,
     sandbox: Level = Level.NONE,
-    drawn: bool = True,
+    more_points: bool = True,
 ) -> Manifest:
     """Build the bundle into `output.partial_of(job)`, an empty folder; raises CompileError.
 
-    sandbox: how well this process is confined, which the manifest states; drawn: as in `build`.
+    sandbox: how well this process is confined, which the manifest states.
     """
     with tempfile.TemporaryDirectory(prefix="relaxd-build-") as scratch:
-        with entered(Stage.LOAD, on_event):
+        with enter(Stage.LOAD, on_event):
             request = CompileRequest.from_json(job.request)
             target, partial = targets.resolve(job.target), output.partial_of(job)
-            this = Build(job, request, target, partial, Path(scratch), on_event, drawn, sandbox)
-            model = opened(job, request)
+            folder = Path(scratch)
+            this = Build(job, request, target, partial, folder, on_event, more_points, sandbox)
+            model = open_for(job, request)
         return _build(this, model)
 
 
@@ -133,19 +134,19 @@ def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
     original = reference_of(this, model)
     compiled = compile_library(this, model, original)
     manifest, signature = compiled.manifest, compiled.signature
-    with entered(Stage.VERIFY, this.on_event):
+    with enter(Stage.VERIFY, this.on_event):
         numerics, trials = choose_and_verify(this, original, compiled)
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
-    with entered(Stage.PROFILE, this.on_event):
+    with enter(Stage.PROFILE, this.on_event):
         # Beside the bundle and no part of it: equal code is an equal bundle, wherever it ran.
         subject = stage.Subject(
             this.partial, sealed, this.target, this.request, signature, compiled.kernels
         )
         samples = Path(this.job.samples) if this.job.samples else None
         beside = None if sealed.state else stage.beside_of(original)
-        measured = stage.profiled(subject, trials, samples, beside, this.scratch)
+        measured = stage.run_profile(subject, trials, samples, beside, this.scratch)
         files.write_report(this.partial, profile.FILENAME, measured)
     return sealed
 
@@ -169,9 +170,9 @@ def _compile(
 
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
     """
-    with entered(Stage.IMPORT, this.on_event):
-        found = plan.Outcome()
-        imported, keep = _imported(this, model, original, found)
+    with enter(Stage.IMPORT, this.on_event):
+        outcome = plan.Outcome()
+        imported, keep = _imported(this, model, original, outcome)
         signature = Signature.of(imported)
         if imported.kept is not None:
             state.require_host(this.target, imported.kept.state.stored)
@@ -190,14 +191,14 @@ def _compile(
     embedded = this.target.embeds(this.request.options.embed_weights, this.flavour)
     dumps = _dumps(this, imported)
     # A dump is to show what every kernel becomes.
-    kept = None if dumps else _kernels(this)
-    subject = backend.Subject(this.job.model_name, digest, this.target, imported, embedded, kept)
+    earlier = None if dumps else _kernels(this)
+    subject = backend.Subject(this.job.model_name, digest, this.target, imported, embedded, earlier)
     maker = backend.backend_of(this.flavour, subject)
-    with entered(Stage.PASS, this.on_event):
+    with enter(Stage.PASS, this.on_event):
         memory = memory_report.MemoryReport(imported.ranges)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
-        given, wanted = this.job.samples, Calibration.GPTQ
-        calibrator = calibrator_of(this.request, wanted, given, original, signature, this.scratch)
+        samples, wanted = this.job.samples, Calibration.GPTQ
+        calibrator = calibrator_of(this.request, wanted, samples, original, signature, this.scratch)
         if calibrator is not None:
             this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
         scheduled = manager.to_kernels(
@@ -205,23 +206,23 @@ def _compile(
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            plan.choose_pass(this.request, imported, this.target, found, calibrator, keep),
-            kept if maker.takes_objects else None,
+            plan.choose_pass(this.request, imported, this.target, outcome, calibrator, keep),
+            earlier if maker.takes_objects else None,
         )
-        found.fallback = None if keep is None else keep.measured
+        outcome.fallback = None if keep is None else keep.measured
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
         separated = weights.separate(scheduled, smallest=maker.smallest_weight)
-        place = this.partial / files.WEIGHTS
-        writing = writer.submit(weights.write, separated.constants, place)
+        weights_file = this.partial / files.WEIGHTS
+        writing = writer.submit(weights.write, separated.constants, weights_file)
         layout = weights.layout(separated.constants)
         observers = (memory, *dumps)
         lowered = maker.lower(separated.module, imported.ranges, observers)
         del scheduled, separated
-    with entered(Stage.CODEGEN, this.on_event):
+    with enter(Stage.CODEGEN, this.on_event):
         code = maker.generate(lowered, nodes, dumps)
         del lowered
-    with entered(Stage.LINK, this.on_event):
+    with enter(Stage.LINK, this.on_event):
         maker.link(code, this.partial, layout, writing.result)
         written = writing.result()
         files.write_texts(this.partial, model.text.documents)
@@ -234,55 +235,55 @@ def _compile(
         weights=written.table,
         memory=memory.report,
         state=imported.kept.state if imported.kept else None,
-        stored=found.weights.stored if found.weights else None,
-        narrow=found.layers,
+        stored=outcome.weights.stored if outcome.weights else None,
+        narrow=outcome.layers,
         left_out=dict(model.text.left_out),
     )
-    return Compiled(maker.described(manifest, this.partial), signature, notes, found)
+    return Compiled(maker.describe(manifest, this.partial), signature, notes, outcome)
 
 
 def _imported(
     this: Build,
     model: LoadedModel | LoadedScript,
     original: sides.Reference,
-    found: plan.Outcome,
+    outcome: plan.Outcome,
 ) -> "tuple[Imported, Fallback | None]":
     """The model in Relax, and what chooses the layers that passes are not to round, where the
     request wants that. An import that rounds is made again with what was chosen.
     """
     imported = imported_from(model, this.request, this.target)
     plan.require_processor(this.request, this.target)
-    signature, given = Signature.of(imported), this.job.samples
+    signature, sample_file = Signature.of(imported), this.job.samples
 
     def calibrator(wanted: Calibration) -> Calibrator | None:
-        return calibrator_of(this.request, wanted, given, original, signature, this.scratch)
+        return calibrator_of(this.request, wanted, sample_file, original, signature, this.scratch)
 
     def again(chosen: Narrowing) -> "Imported":
-        return imported_from(opened(this.job, this.request), this.request, this.target, chosen)
+        return imported_from(open_for(this.job, this.request), this.request, this.target, chosen)
 
     if (smoother := calibrator(Calibration.SMOOTH)) is not None:
-        scales, found.smoothing = smoother.scales()
-        found.chosen = Narrowing(scales=scales)
-        imported = again(found.chosen)
+        scales, outcome.smoothing = smoother.scales()
+        outcome.chosen = Narrowing(scales=scales)
+        imported = again(outcome.chosen)
     if (placer := calibrator(Calibration.STATIC)) is not None:
-        grids, scales, found.static_grids = placer.grids()
-        found.chosen = Narrowing(scales=scales, grids=grids)
-        imported = again(found.chosen)
-    samples = Path(given) if given else None
+        grids, scales, outcome.static_grids = placer.grids()
+        outcome.chosen = Narrowing(scales=scales, grids=grids)
+        imported = again(outcome.chosen)
+    samples = Path(sample_file) if sample_file else None
     keep = fallback_of(
         this.request,
         signature,
         samples,
         original,
-        found.chosen,
+        outcome.chosen,
         this.scratch,
-        more_points=this.drawn,
+        more_points=this.more_points,
     )
     if imported.narrow is None:
         return imported, keep
-    kept = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
-    if kept:
-        imported = again(dataclasses.replace(found.chosen, kept=kept))
+    float32 = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
+    if float32:
+        imported = again(dataclasses.replace(outcome.chosen, kept=float32))
     return imported, keep
 
 
@@ -293,12 +294,12 @@ def _kernels(this: Build) -> "KernelCache | None":
     from compiler.codegen.kernel_cache import KernelCache
     from compiler.runtimes import canonical
 
-    def report(kernels: int, found: int) -> None:
-        message = f"{found} of {kernels} kernels were compiled by earlier builds"
+    def report(kernels: int, reused: int) -> None:
+        message = f"{reused} of {kernels} kernels were compiled by earlier builds"
         this.on_event(Progress(Stage.CODEGEN, message))
 
-    kept, fresh = Objects(Path(this.job.kernels)), Objects(Path(this.job.fresh_kernels))
-    return KernelCache(kept, fresh, canonical.library(), report, this.flavour)
+    stored, fresh = Objects(Path(this.job.kernels)), Objects(Path(this.job.fresh_kernels))
+    return KernelCache(stored, fresh, canonical.library(), report, this.flavour)
 
 
 def _dumps(this: Build, imported: "Imported") -> "tuple[Observer, ...]":
@@ -309,7 +310,7 @@ def _dumps(this: Build, imported: "Imported") -> "tuple[Observer, ...]":
     from compiler.passes.framework.dump import Dump
 
     dump = Dump(Path(this.job.dump), this.target.name, imported.ranges)
-    dump.imported(imported.module)
+    dump.write_start(imported.module)
     return dump, CheckPasses()
 
 
@@ -319,8 +320,9 @@ def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Refere
     if isinstance(model, LoadedScript):
         return sides.Reference(model.path, consts, reference.TORCHSCRIPT)
     path = reference.save_model(model.proto, this.scratch) if model.built else Path(this.job.model)
-    found = reference.prepare(model.proto, path, this.request, this.scratch)
-    return sides.Reference(found.path, consts, reference.engines_of(model.proto), draws=found.draws)
+    prepared = reference.prepare(model.proto, path, this.request, this.scratch)
+    engines = reference.engines_of(model.proto)
+    return sides.Reference(prepared.path, consts, engines, draws=prepared.draws)
 
 
 def _manifest(this: Build, digest: str, signature: Signature, llvm: str) -> Manifest:
@@ -384,7 +386,7 @@ def _choice(
     this: Build, signature: Signature, original: sides.Reference, *, scaled: bool = False
 ) -> Choice:
     """The distribution of inputs where the request has no samples."""
-    if not this.request.options.verify or this.job.samples or not this.drawn:
+    if not this.request.options.verify or this.job.samples or not this.more_points:
         return Choice()
     folder, seed = this.scratch / f"distributions{scaled:d}", this.request.options.seed
     return choose(signature, original, seed, folder, _VERIFY, scaled=scaled)
@@ -402,7 +404,7 @@ def _trials(this: Build, signature: Signature, wanted: Distribution) -> Trials:
         this.scratch,
         _VERIFY.input_bytes,
         slow=emulated,
-        more_points=this.drawn,
+        more_points=this.more_points,
         wanted=wanted,
     )
 
@@ -414,7 +416,7 @@ def _verified(
     trials: Trials,
     faulty: sides.Runner | None,
 ) -> Record:
-    """As `_verify`; a mismatch leaves its inputs in the job's reproducer."""
+    """`_verify`; a mismatch leaves its inputs in the job's reproducer."""
     try:
         return _verify(this, original, compiled, trials, faulty)
     except report.Mismatch as error:
@@ -445,8 +447,8 @@ def _verify(
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
-    kept = compiled.signature.in_place
-    original, rounded = plan.references_of(original, compiled.rounded, kept, this.scratch)
+    kv_caches = compiled.signature.in_place
+    original, parts = plan.references_of(original, compiled.quantization, kv_caches, this.scratch)
     return report.verify(
         this.partial,
         original,
@@ -456,5 +458,5 @@ def _verify(
         this.scratch,
         budget,
         runner,
-        rounded,
+        parts,
     )

@@ -188,7 +188,7 @@ _MESSAGE_CHARACTERS = 400
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, in Python or in a native library."""
+    """True if an allocation failed, in Python or in a native library."""
     return isinstance(error, MemoryError) or "std::bad_alloc" in str(error)
 
 

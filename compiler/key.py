@@ -11,8 +11,8 @@ from relaxd.contract.request import CompileRequest
 
 @dataclass(frozen=True)
 class Description:
-    """What a target puts into the keys of its builds: its document, and the flavours that it has,
-    the default first.
+    """The part of a target in the keys of its builds: its document, and its backends, the default
+    first.
     """
 
     document: Mapping[str, Any]
@@ -20,14 +20,14 @@ class Description:
 
     @classmethod
     def of(cls, target: Target) -> "Description":
-        """Of a resolved target."""
+        """The description of a resolved target."""
         document = target.to_json()
         del document["status"]
         return cls(document, tuple(target.flavours))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Description":
-        """As `to_json` writes it."""
+        """The description that `to_json` wrote."""
         return cls(document["document"], tuple(document["flavours"]))
 
     def to_json(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def action_key(
     model_digest: str, request: CompileRequest, target: Target, toolchain: Mapping[str, str]
 ) -> ActionKey:
     """The key of building the model of that digest for one target; `toolchain` is
-    `toolchain.versions()`. Raises UnknownTarget for a flavour that the target has not.
+    `toolchain.versions()`. Raises UnknownTarget for a backend that the target has not.
     """
     flavour = target.flavour(request.options.flavour)
     return key_of(model_digest, request, Description.of(target), flavour, toolchain)
@@ -52,7 +52,7 @@ def key_of(
     flavour: str,
     toolchain: Mapping[str, str],
 ) -> ActionKey:
-    """As `action_key`, of a target that may be another machine's."""
+    """`action_key`, of a target that may be another machine's."""
     declared = request.to_json()
     options = declared.pop("options")
     # A dump lies beside the bundle and changes nothing in it.

@@ -24,7 +24,7 @@ MEASURED = frozenset({"profile.json", numerics.FILENAME})
 
 @dataclass(frozen=True)
 class Origin:
-    """What a statement says a bundle was built from."""
+    """The model, request and target that a statement says a bundle was built from."""
 
     model: str
     request: CompileRequest
@@ -33,14 +33,14 @@ class Origin:
 
     @property
     def by_samples(self) -> bool:
-        """Whether samples decided about weights or layers."""
+        """True if samples decided about weights or layers."""
         return self.request.samples is not None and (
             self.request.options.calibration is not Calibration.NONE or self.keeps
         )
 
     @property
     def keeps(self) -> bool:
-        """Whether layers stayed in float32 for the error of the others."""
+        """True if layers stayed in float32 for the error of the others."""
         return self.request.options.precision_over is PrecisionOver.KEEP
 
     @classmethod
@@ -48,11 +48,11 @@ class Origin:
         """From a signed statement; raises TrustError for one that is not of a build of ours."""
         try:
             built = statement["predicate"]["buildDefinition"]
-            said = built["externalParameters"]
-            options = said["options"] or {}
-            request = CompileRequest.from_json({**said["request"], "options": options})
+            parameters = built["externalParameters"]
+            options = parameters["options"] or {}
+            request = CompileRequest.from_json({**parameters["request"], "options": options})
             key = ActionKey(built["internalParameters"]["action_key"]["parts"])
-            return cls(said["model"], request, said["target"], key)
+            return cls(parameters["model"], request, parameters["target"], key)
         except (KeyError, TypeError) as error:
             raise TrustError(f"the statement lacks {error}", part="statement") from error
 

@@ -10,7 +10,7 @@ from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, Event
 from compiler.isolation.starting import Limits
 from compiler.targets import Target
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.action import ActionKey
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.request import CompileRequest
@@ -71,7 +71,7 @@ class Compiler(Protocol):
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
-        kernels: Kept | None = None,
+        kernels: KernelObjects | None = None,
     ) -> Manifest | dict[str, Any]:
         """Do the job in a child process; raises compiler.errors.CompileError.
 

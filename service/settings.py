@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from artifacts.store import FRESH_S
-from compiler.toolchain.objects import KERNELS_MB, Kept
+from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from service.errors import InvalidSettings
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:-]+")
@@ -153,10 +153,10 @@ class Settings(BaseSettings):
         """Where workers keep the files of running builds."""
         return self.data_dir / "work"
 
-    def kernels_of(self, tenant: str) -> Kept | None:
+    def kernels_of(self, tenant: str) -> KernelObjects | None:
         """The kernels that builds of a tenant share, None where workers keep none."""
         limit = self.kernel_cache_mb << 20
-        return Kept(self.data_dir / "kernels", tenant, limit) if limit else None
+        return KernelObjects(self.data_dir / "kernels", tenant, limit) if limit else None
 
     @field_validator("token")
     @classmethod

@@ -51,7 +51,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _zygote() -> Iterator[None]:
     """Compile processes of the tests are forked from one that has imported TVM, as a worker's."""
-    with zygote.kept():
+    with zygote.keep_zygote():
         yield
 
 

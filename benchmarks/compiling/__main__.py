@@ -49,7 +49,7 @@ def _rounds(name: str, count: int) -> dict[str, list[list[float]]]:
         _build(name, kernels=True)
         for _ in range(count):
             rounds["started"].append(_build(name))
-            with zygote.kept(start=True):
+            with zygote.keep_zygote(start=True):
                 # A worker's zygote is there before its builds.
                 _build("silero_vad")
                 rounds["forked"].append(_build(name))

@@ -20,7 +20,7 @@ from benchmarks.judge.outcome import NO_EFFECT, NOT_PLANTED, Outcome, Task
 from benchmarks.judge.subjects import Subject
 from compiler.build import Build, Compiled, choose_and_verify, compile_library, reference_of
 from compiler.errors import CompileError, VerifyError
-from compiler.frontend.entry import opened
+from compiler.frontend.entry import open_for
 from compiler.host import prepare
 from compiler.ir.files.model_file import LoadedScript
 from compiler.isolation.level import Level
@@ -109,7 +109,7 @@ class Judge:
         return Runner(FAULTY, tuple(spec.items()))
 
     def _plant_in_model(self, task: Task, random: np.random.Generator) -> Library:
-        loaded = opened(self._job(self._model, "fault"), self._request)
+        loaded = open_for(self._job(self._model, "fault"), self._request)
         if isinstance(loaded, LoadedScript) or loaded.built:
             raise NotPlanted("the model is no ONNX")
         fault = MODEL_FAULTS[task.fault]
@@ -132,7 +132,7 @@ class Judge:
         if signature.quantized and original.engines == reference.ONNX:
             original = dataclasses.replace(original, engines=reference.QUANTIZED)
         folder = self._scratch("rounded")
-        return plan.references_of(original, compiled.rounded, signature.in_place, folder)[0]
+        return plan.references_of(original, compiled.quantization, signature.in_place, folder)[0]
 
     def _reference(self, build: Build) -> Reference:
         """The model as its file has it, whatever the library was compiled from."""
@@ -140,7 +140,7 @@ class Judge:
             job = dataclasses.replace(build.job, model=str(self._model))
             this = dataclasses.replace(build, job=job, scratch=self._scratch("reference"))
             self._kept.add(this.scratch)
-            self._original = reference_of(this, opened(job, self._request))
+            self._original = reference_of(this, open_for(job, self._request))
         return self._original
 
     def _built(self, model: Path, unit: str) -> Library:
@@ -156,11 +156,11 @@ class Judge:
             partial,
             scratch,
             on_event=lambda event: None,
-            drawn=True,
+            more_points=True,
             sandbox=Level.NONE,
         )
         original = self._reference(this)
-        compiled = compile_library(this, opened(job, self._request), original)
+        compiled = compile_library(this, open_for(job, self._request), original)
         return Library(this, compiled, time.monotonic() - began)
 
     def _job(self, model: Path, name: str) -> CompileJob:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.passes.framework.kernel_notes import GIVEN
+from compiler.passes.framework.kernel_notes import FOREIGN
 
 Inputs = Mapping[str, tuple[tuple[Any, ...], str]]
 
@@ -69,7 +69,7 @@ class Case:
     @property
     def taken_by(self) -> str:
         """The family that a kernel's note names: loops of recurrent layers come from the import."""
-        return GIVEN if self.family == RECURRENT else self.family
+        return FOREIGN if self.family == RECURRENT else self.family
 
     @property
     def executed(self) -> int:

@@ -8,7 +8,7 @@ from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
 from compiler.targets import registry
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.states import Stage
 from service.adapters.compiler import ChildCompiler
@@ -33,7 +33,7 @@ class StubCompiler(ChildCompiler):
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
-        kernels: Kept | None = None,
+        kernels: KernelObjects | None = None,
     ) -> Manifest:
         """Write the bundle."""
         assert isinstance(job, CompileJob)

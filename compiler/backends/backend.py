@@ -66,7 +66,7 @@ class Backend(Protocol):
 
     @property
     def takes_objects(self) -> bool:
-        """Whether a kernel whose object is there needs no loops."""
+        """True if a kernel whose object is there needs no loops."""
 
     @property
     def smallest_weight(self) -> int:
@@ -86,12 +86,12 @@ class Backend(Protocol):
         written: returns when the file of weights is there.
         """
 
-    def described(self, manifest: Manifest, folder: Path) -> Manifest:
-        """The manifest with what a loader must know of the flavour, and the header, if any."""
+    def describe(self, manifest: Manifest, folder: Path) -> Manifest:
+        """The manifest with what a loader must know of the backend, and the header, if any."""
 
 
 def backend_of(flavour: Flavour, subject: Subject) -> Backend:
-    """Return the backend that makes libraries of a flavour."""
+    """Return the backend of that name."""
     if flavour is Flavour.VM:
         return VirtualMachine(subject)
     return WebGPU(subject) if subject.target.launches else Standalone(subject)
@@ -109,7 +109,7 @@ class VirtualMachine:
 
     @property
     def _linked(self) -> bool:
-        """Whether the program that uses the library brings the runtime."""
+        """True if the program that uses the library brings the runtime."""
         return self.subject.target.platform.runtime is Runtime.LINKED
 
     @property
@@ -145,8 +145,8 @@ class VirtualMachine:
         files.add_runtime(folder, target)
         files.add_licences(folder)
 
-    def described(self, manifest: Manifest, folder: Path) -> Manifest:
-        """As it is; an archive gets a header."""
+    def describe(self, manifest: Manifest, folder: Path) -> Manifest:
+        """The manifest as it is; an archive gets a header."""
         if self._linked:
             header.write(folder, manifest, self._prefix)
         return manifest
@@ -228,15 +228,15 @@ class Standalone:
             linking.warm_up(target)
         with tempfile.TemporaryDirectory() as workspace:
             objects = [Path(workspace, f"{index}.o") for index in range(len(code.kernels.objects))]
-            for place, content in zip(objects, code.kernels.objects, strict=True):
-                place.write_bytes(content)
-            held = file if signature.embedded else None
-            if held is not None:
+            for path, content in zip(objects, code.kernels.objects, strict=True):
+                path.write_bytes(content)
+            embedded = file if signature.embedded else None
+            if embedded is not None:
                 written()
             exports = (TEAM if team else ()) + (WATCH if watch else ())
-            parts = Parts(self._prefix, source, text, objects, held, exports, included)
-            kept = self.subject.kernels
-            link_standalone(parts, folder, target, kept.compiled_c if kept else compiled_now)
+            parts = Parts(self._prefix, source, text, objects, embedded, exports, included)
+            kernels = self.subject.kernels
+            link_standalone(parts, folder, target, kernels.compiled_c if kernels else compiled_now)
         if signature.embedded:
             file.unlink()
         system = target.platform.os
@@ -259,7 +259,7 @@ class Standalone:
             else frozenset(),
         )
 
-    def described(self, manifest: Manifest, folder: Path) -> Manifest:
+    def describe(self, manifest: Manifest, folder: Path) -> Manifest:
         """Without a runtime, and with the prefix of its functions; weights that the library holds
         are no business of a loader's.
         """

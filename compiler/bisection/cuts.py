@@ -62,7 +62,7 @@ def _element(dtype: str) -> int:
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-def fixed(arrays: Mapping[str, Array]) -> Declared:
+def declare_fixed(arrays: Mapping[str, Array]) -> Declared:
     """Inputs of the very shapes of the arrays."""
     specs = (
         TensorSpec(name, array.dtype.name, tuple(Axis(str(size)) for size in array.shape))
@@ -87,11 +87,11 @@ def symbolic(
     fresh: dict[str, str] = {}
     inputs = []
     for name, array in arrays.items():
-        kept = [
-            _kept(axis, size, bound, fresh)
+        shape = [
+            _keep_or_rename(axis, size, bound, fresh)
             for axis, size in zip(axes[name], array.shape, strict=True)
         ]
-        inputs.append(TensorSpec(name, array.dtype.name, tuple(kept)))
+        inputs.append(TensorSpec(name, array.dtype.name, tuple(shape)))
     used = {name for spec in inputs for axis in spec.shape for name in axis.dims}
     dims = (request.dim_table.get(name) or Dim(name, min(1, bound[name])) for name in sorted(used))
     return Declared(tuple(inputs), tuple(dims))
@@ -107,13 +107,13 @@ def _solved(arrays: Mapping[str, Array], axes: Mapping[str, tuple[Axis, ...]]) -
     bound: dict[str, int] = {}
     for _ in pairs:
         for axis, size in pairs:
-            found = axis.solve(size, bound)
-            if found and found[1] >= 0:
-                bound[found[0]] = found[1]
+            solution = axis.solve(size, bound)
+            if solution and solution[1] >= 0:
+                bound[solution[0]] = solution[1]
     return bound
 
 
-def _kept(axis: Axis, size: int, bound: dict[str, int], fresh: dict[str, str]) -> Axis:
+def _keep_or_rename(axis: Axis, size: int, bound: dict[str, int], fresh: dict[str, str]) -> Axis:
     if axis.dims <= bound.keys() and _agrees(axis, size, bound):
         return axis
     if axis.size is not None:

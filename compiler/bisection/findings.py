@@ -1,30 +1,30 @@
-"""What a search found, as JSON and in a sentence."""
+"""The findings of a search, as JSON and in a sentence."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from compiler.bisection.search import Found
+from compiler.bisection.search import Location
 from compiler.ir.onnx.model.nodes import Graph
 
 
-def findings(graph: Graph, found: Found) -> dict[str, Any]:
+def findings(graph: Graph, location: Location) -> dict[str, Any]:
     """`node`, `op` and `value` where one node is found, else `first` and `last`, between which it
     lies; `nodes`, how many the least model has.
     """
-    size = {"nodes": len(found.cut.nodes)} if found.cut else {}
-    if found.value is None:
-        return {"first": graph.label(found.first), "last": graph.label(found.last), **size}
+    size = {"nodes": len(location.cut.nodes)} if location.cut else {}
+    if location.value is None:
+        return {"first": graph.label(location.first), "last": graph.label(location.last), **size}
     return {
-        "node": graph.label(found.last),
-        "op": graph.op(found.last),
-        "value": found.value,
+        "node": graph.label(location.last),
+        "op": graph.op(location.last),
+        "value": location.value,
         **size,
     }
 
 
 def sentence(document: dict[str, Any], stopped: str | None) -> str:
-    """What `findings` says, for people.
+    """Say `findings` in a sentence for people.
 
     stopped: why the search did not come to its end, None where it did.
     """

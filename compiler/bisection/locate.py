@@ -31,7 +31,7 @@ def budget(build_seconds: float) -> float:
     return min(_SHARE * build_seconds, _MOST_SECONDS)
 
 
-def unlocated(job: CompileJob, error: Mismatch) -> Failure:
+def describe_failure(job: CompileJob, error: Mismatch) -> Failure:
     """The failure whose reproducer is the whole model at the inputs that the build left there."""
     folder = _reproducer(job)
     failure = dataclasses.replace(
@@ -41,7 +41,7 @@ def unlocated(job: CompileJob, error: Mismatch) -> Failure:
     return failure
 
 
-def located(
+def locate(
     job: CompileJob, error: Mismatch, on_event: Callable[[Event], None], seconds: float
 ) -> Failure:
     """The failure with the first node that departs and the least model that shows it, both as far
@@ -60,20 +60,20 @@ def located(
             # It replaces its folder by renames, and links the parts that it tries.
             writable=(_reproducer(job).parent, cache.directory()),
         )
-    return _completed(job, unlocated(job, error), outcome)
+    return _completed(job, describe_failure(job, error), outcome)
 
 
 def _completed(job: CompileJob, failure: Failure, outcome: Outcome) -> Failure:
-    found: dict[str, Any] = outcome.records[-1] if outcome.records else {}
+    finding: dict[str, Any] = outcome.records[-1] if outcome.records else {}
     stopped = None if outcome.ended else outcome.reason
-    message = f"{failure.message}; {sentence(found, stopped)}"
-    bisection = {**found, **({"stopped": stopped} if stopped else {})}
-    _describe(job, {**found, "message": message})
+    message = f"{failure.message}; {sentence(finding, stopped)}"
+    bisection = {**finding, **({"stopped": stopped} if stopped else {})}
+    _describe(job, {**finding, "message": message})
     return dataclasses.replace(
         failure,
         message=message,
-        node=found.get("node"),
-        op=found.get("op"),
+        node=finding.get("node"),
+        op=finding.get("op"),
         details={**failure.details, "bisection": bisection},
     )
 

@@ -18,7 +18,7 @@ _MOST_SINGLE_VALUES = 8
 
 
 @dataclass(frozen=True)
-class Found:
+class Location:
     """first, last: nodes between which the output departs, equal where one node is found.
 
     cut: the least part of the model that departs by itself; None where no part smaller than the
@@ -39,7 +39,7 @@ class Search:
         graph: Graph,
         outputs: Iterable[str],
         departing: Departing,
-        report: Callable[[Found], None] = lambda found: None,
+        report: Callable[[Location], None] = lambda location: None,
     ) -> None:
         self._graph = graph
         self._outputs = frozenset(outputs)
@@ -49,23 +49,23 @@ class Search:
         self._order = sorted(relevant - graph.bookkeeping) or sorted(relevant)
         self._known: dict[Cut, tuple[str, ...]] = {}
 
-    def run(self) -> Found:
+    def run(self) -> Location:
         """The last finding reported: one node and a cut, or as much as could be shown."""
         low, high = self._narrowed()
-        found = Found(self._order[low], self._order[high - 1])
+        location = Location(self._order[low], self._order[high - 1])
         values = self._leaving(low, high)
         window = frozenset(self._order[low:high])
         while values:
-            found = self._least(values[0], window)
-            window = found.cut.nodes if found.cut else window
-            values = self._earlier(found, window)
-        return found
+            location = self._least(values[0], window)
+            window = location.cut.nodes if location.cut else window
+            values = self._earlier(location, window)
+        return location
 
-    def _earlier(self, found: Found, window: frozenset[int]) -> tuple[str, ...]:
+    def _earlier(self, location: Location, window: frozenset[int]) -> tuple[str, ...]:
         """The inner values of the least cut that depart once they are outputs, all together or, as
         an output more may end a fusion, one by one.
         """
-        inner = [index for index in sorted(window) if index < found.last]
+        inner = [index for index in sorted(window) if index < location.last]
         names = [name for index in inner for name in self._graph.gives[index]]
         values = self._depart(window, names)
         if not values and len(names) <= _MOST_SINGLE_VALUES:
@@ -89,8 +89,8 @@ class Search:
         return low, high
 
     def _straddling(self, low: int, middle: int, high: int) -> tuple[int, int]:
-        """As `_narrowed`, for a window of which neither half departs by itself: the shortest end,
-        then the latest beginning.
+        """`_narrowed`, for a window of which neither half departs by itself: the shortest end, then
+        the latest beginning.
         """
         if not self._leaving(low, high):
             return low, high
@@ -107,15 +107,15 @@ class Search:
         """The values that depart among those that leave the window, which is then reported."""
         window = self._order[low:high]
         later = {name for index in self._order[high:] for name in self._graph.takes[index]}
-        given = (name for index in window for name in self._graph.gives[index])
-        leaving = tuple(name for name in given if name in later | self._outputs)
+        values_ = (name for index in window for name in self._graph.gives[index])
+        leaving = tuple(name for name in values_ if name in later | self._outputs)
         values = self._depart(frozenset(window), leaving)
         if values:
             cut = Cut(self._graph.completed(window), leaving)
-            self._report(Found(window[0], window[-1], cut))
+            self._report(Location(window[0], window[-1], cut))
         return values
 
-    def _least(self, value: str, window: frozenset[int]) -> Found:
+    def _least(self, value: str, window: frozenset[int]) -> Location:
         """The least part of the window that still makes the value depart: grown backwards from its
         node, then thinned out. No cut where the value departs only beside other outputs.
         """
@@ -124,22 +124,22 @@ class Search:
         while not self._depart(_joined(layers[:count]), [value]):
             if count == len(layers):
                 last = self._graph.producers[value]
-                return Found(last, last, value=value)
+                return Location(last, last, value=value)
             count = min(2 * count, len(layers))
-        kept = _joined(layers[:count])
-        found = self._shown(value, kept)
+        nodes = _joined(layers[:count])
+        location = self._shown(value, nodes)
         for index in [index for layer in reversed(layers[1:count]) for index in layer]:
-            less = frozenset(self._graph.behind([value], kept - {index}))
-            if index in kept and self._depart(less, [value]):
-                kept = less
-                found = self._shown(value, kept)
-        return found
+            less = frozenset(self._graph.behind([value], nodes - {index}))
+            if index in nodes and self._depart(less, [value]):
+                nodes = less
+                location = self._shown(value, nodes)
+        return location
 
-    def _shown(self, value: str, nodes: frozenset[int]) -> Found:
+    def _shown(self, value: str, nodes: frozenset[int]) -> Location:
         last = self._graph.producers[value]
-        found = Found(last, last, Cut(self._graph.completed(nodes), (value,)), value)
-        self._report(found)
-        return found
+        location = Location(last, last, Cut(self._graph.completed(nodes), (value,)), value)
+        self._report(location)
+        return location
 
     def _layers(self, value: str, window: frozenset[int]) -> list[list[int]]:
         """The nodes of the window behind the value, by their distance from it; bookkeeping only
@@ -164,8 +164,8 @@ class Search:
             return ()
         cut = Cut(self._graph.completed(nodes), tuple(values))
         if cut not in self._known:
-            found = self._departing(cut)
-            self._known[cut] = tuple(sorted(found, key=lambda name: self._graph.producers[name]))
+            changed = self._departing(cut)
+            self._known[cut] = tuple(sorted(changed, key=lambda name: self._graph.producers[name]))
         return self._known[cut]
 
 

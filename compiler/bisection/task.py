@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from compiler.bisection import reproducer
 from compiler.bisection.findings import findings, sentence
-from compiler.bisection.search import Found, Search
+from compiler.bisection.search import Location, Search
 from compiler.bisection.trials import Departure, Trials
 from compiler.bisection.values import Values, specs_of, typed_inputs
 from compiler.frontend import logits
@@ -39,11 +39,11 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
     with tempfile.TemporaryDirectory(prefix="relaxd-bisection-") as folder:
         trials = _trials(job, loaded.proto, Path(folder))
 
-        def report(found: Found) -> None:
-            record(_record_of(trials, found))
+        def report(location: Location) -> None:
+            record(_record_of(trials, location))
 
-        found = Search(trials.graph, spec["departing"], trials.departing, report).run()
-        record(findings(trials.graph, found))
+        location = Search(trials.graph, spec["departing"], trials.departing, report).run()
+        record(findings(trials.graph, location))
 
 
 def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:
@@ -58,11 +58,11 @@ def _trials(job: CompileJob, model: onnx.ModelProto, scratch: Path) -> Trials:
     return Trials(job, graph, values, specs_of(model, named, request), scratch)
 
 
-def _record_of(trials: Trials, found: Found) -> dict[str, Any]:
+def _record_of(trials: Trials, location: Location) -> dict[str, Any]:
     """The findings, after the reproducer took the model that shows them."""
-    document = findings(trials.graph, found)
-    if found.cut in trials.departures:
-        _keep(trials, trials.departures[found.cut], document)
+    document = findings(trials.graph, location)
+    if location.cut in trials.departures:
+        _keep(trials, trials.departures[location.cut], document)
     return document
 
 

@@ -60,7 +60,7 @@ class Trials:
         if not comparable or not arrays:
             return ()
         symbolic = cuts.symbolic(arrays, self.specs, self.request)
-        for declared in dict.fromkeys((symbolic, cuts.fixed(arrays))):
+        for declared in dict.fromkeys((symbolic, cuts.declare_fixed(arrays))):
             try:
                 return self._compare(cut, comparable, declared, arrays)
             except CompileError as error:
@@ -119,20 +119,22 @@ class Trials:
         return ()
 
     def _precision(self, cut: Cut) -> Precision:
-        """What the cut's products multiply: int8 where the whole model's do, and it has some."""
-        whole = self.request.options.precision
-        if whole is not Precision.INT8:
+        """The precision of the cut's matmuls: int8 where the whole model's is, and the cut has some
+        that quantize.
+        """
+        precision = self.request.options.precision
+        if precision is not Precision.INT8:
             return Precision.FLOAT32
         nodes = [self.graph.nodes[index] for index in cut.nodes]
         if has_blocks(self.graph.model):
-            rounding = any(map(rounds, walk(nodes)))
+            has_int8 = any(map(rounds, walk(nodes)))
         else:
-            layers = frozenset(self._products.layers.layers)
-            rounding = any(node.op_type in OPERATORS and label_of(node) in layers for node in nodes)
-        return whole if rounding else Precision.FLOAT32
+            layers = frozenset(self._matmuls.layers.layers)
+            has_int8 = any(node.op_type in OPERATORS and label_of(node) in layers for node in nodes)
+        return precision if has_int8 else Precision.FLOAT32
 
     @cached_property
-    def _products(self) -> RowProducts:
+    def _matmuls(self) -> RowProducts:
         return RowProducts(self.graph.model)
 
     def _output(self, name: str) -> onnx.ValueInfoProto:
@@ -148,4 +150,4 @@ class Trials:
             model_name="model",
             samples=str(folder / reproducer.INPUTS),
         )
-        build.build(job, drawn=False)
+        build.build(job, more_points=False)

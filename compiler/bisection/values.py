@@ -35,7 +35,7 @@ class Values:
     def __init__(self, graph: Graph, feed: Mapping[str, Array], scratch: Path) -> None:
         path = scratch / "values.onnx"
         onnx.save_model(
-            exposed(graph.model, (name for names in graph.gives for name in names)),
+            expose(graph.model, (name for names in graph.gives for name in names)),
             path,
             save_as_external_data=graph.model.ByteSize() > _INLINE_BYTES,
         )
@@ -51,10 +51,10 @@ class Values:
         for name in inner:
             if name not in self.tensors:
                 raise KeyError(name)
-        found = dict(self._feed)
+        values = dict(self._feed)
         if inner:
-            found.update(zip(inner, evaluated(self._session, inner, self._feed), strict=True))
-        return {name: np.asarray(found[name]) for name in wanted}
+            values.update(zip(inner, evaluate(self._session, inner, self._feed), strict=True))
+        return {name: np.asarray(values[name]) for name in wanted}
 
 
 def session_of(model: str | bytes) -> Any:
@@ -69,20 +69,20 @@ def session_of(model: str | bytes) -> Any:
     return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
 
 
-def evaluated(session: Any, names: Sequence[str], feed: Mapping[str, Array]) -> list[Array]:
+def evaluate(session: Any, names: Sequence[str], feed: Mapping[str, Array]) -> list[Array]:
     """The outputs of that name of ONNX Runtime's session.
 
     Its arrays are numpy's, which has no bfloat16: these go as bits.
     """
     from onnxruntime import OrtValue
 
-    def given(array: Array) -> Any:
+    def to_value(array: Array) -> Any:
         if array.dtype != ml_dtypes.bfloat16:
             return OrtValue.ortvalue_from_numpy(array)
         bits = np.require(npz.storable(array), requirements="C")
         return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
 
-    def taken(value: Any) -> Array:
+    def to_array(value: Any) -> Array:
         if value.data_type() != "tensor(bfloat16)":
             return np.asarray(value.numpy())
         size = value.tensor_size_in_bytes()
@@ -90,8 +90,8 @@ def evaluated(session: Any, names: Sequence[str], feed: Mapping[str, Array]) -> 
             value.shape()
         )
 
-    wide = {name: given(np.asarray(array)) for name, array in feed.items()}
-    return [taken(value) for value in session.run_with_ort_values(list(names), wide)]
+    wide = {name: to_value(np.asarray(array)) for name, array in feed.items()}
+    return [to_array(value) for value in session.run_with_ort_values(list(names), wide)]
 
 
 def dtype_of(kind: str) -> str:
@@ -100,7 +100,7 @@ def dtype_of(kind: str) -> str:
     return _KINDS.get(name, name)
 
 
-def exposed(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
+def expose(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
     """The model with values of that name as outputs, after its own."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -113,13 +113,13 @@ def exposed(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
 
 def typed_inputs(model: onnx.ModelProto, stored: Mapping[str, Array]) -> dict[str, Array]:
     """Arrays of an .npz, which holds the bits of bfloat16, in the dtypes of the model's inputs."""
-    narrow = {
+    bfloats = {
         entry.name
         for entry in model.graph.input
         if entry.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
     }
     return {
-        name: npz.view_typed(array, "bfloat16") if name in narrow else array
+        name: npz.view_typed(array, "bfloat16") if name in bfloats else array
         for name, array in stored.items()
     }
 
@@ -131,7 +131,7 @@ def specs_of(
     a model that gives back its inner values.
     """
     try:
-        imported = import_model(exposed(model, names), request)
+        imported = import_model(expose(model, names), request)
     except CompileError:
         return {}
     return {spec.name: spec for spec in (*imported.outputs, *imported.inputs)}

@@ -62,13 +62,13 @@ class Layout:
 def layout(constants: Sequence[tvm.runtime.Tensor]) -> Layout:
     """Constants one after another, each aligned."""
     weights: list[Weight] = []
-    place = 0
+    offset = 0
     for constant in constants:
-        place += -place % ALIGNMENT
+        offset += -offset % ALIGNMENT
         shape = tuple(int(size) for size in constant.shape)
-        weights.append(Weight(str(constant.dtype), shape, place))
-        place += _bytes_of(constant).nbytes
-    return Layout(tuple(weights), max(place, 1) if weights else 0)
+        weights.append(Weight(str(constant.dtype), shape, offset))
+        offset += _bytes_of(constant).nbytes
+    return Layout(tuple(weights), max(offset, 1) if weights else 0)
 
 
 @dataclass(frozen=True)
@@ -84,24 +84,24 @@ def write(constants: Sequence[tvm.runtime.Tensor], path: Path) -> Written:
     table = layout(constants).table
     if not table:
         return Written((), None)
-    digest, place = hashlib.sha256(), 0
+    digest, position = hashlib.sha256(), 0
     digesting: list[Future[None]] = []
     # A digest takes as long as the file, and neither needs Python's lock.
     with path.open("wb") as file, ThreadPoolExecutor(1) as other:
 
         def add(content: bytes | memoryview) -> None:
-            nonlocal place
-            place += file.write(content)
+            nonlocal position
+            position += file.write(content)
             digesting.append(other.submit(digest.update, content))
 
         for constant, weight in zip(constants, table, strict=True):
-            add(bytes(weight.offset - place))
+            add(bytes(weight.offset - position))
             add(_bytes_of(constant))
-        if not place:
+        if not position:
             add(b"\0")  # an empty file cannot be mapped
     for part in digesting:
         part.result()
-    return Written(table, FileEntry(digest.hexdigest(), place))
+    return Written(table, FileEntry(digest.hexdigest(), position))
 
 
 def _bytes_of(tensor: tvm.runtime.Tensor) -> memoryview:

@@ -31,7 +31,7 @@ class Operation(IntEnum):
 
 
 class ArgumentKind(IntEnum):
-    """What the number of an argument means."""
+    """The kinds of arguments, by their number."""
 
     REGISTER = 0
     IMMEDIATE = 1
@@ -92,13 +92,13 @@ def read(executable: relax.VMExecutable) -> Bytecode:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "executable")
         executable.mod.write_to_file(str(file), _KIND)
-        return decoded(file.read_bytes())
+        return decode(file.read_bytes())
 
 
 def with_bytecode(executable: relax.VMExecutable, bytecode: Bytecode) -> relax.VMExecutable:
     """The executable with other bytecode and the same machine code."""
     load = tvm.get_global_func(f"ffi.Module.load_from_bytes.{_KIND}")
-    module = load(encoded(bytecode))
+    module = load(encode(bytecode))
     for imported in executable.mod.imports:
         module.import_module(imported)
     return relax.VMExecutable(module)
@@ -121,7 +121,7 @@ class _Reader:
         return self.content[start : self.position].decode()
 
 
-def decoded(content: bytes) -> Bytecode:
+def decode(content: bytes) -> Bytecode:
     """Bytecode of its serialised form: magic number, version, function table, sections, code."""
     try:
         return _decoded(content)
@@ -143,10 +143,10 @@ def _decoded(content: bytes) -> Bytecode:
         replace(function, instructions=tuple(instructions[function.first : end]))
         for function, end in entries
     )
-    made = Bytecode(header, functions, content[reader.position : start])
-    if encoded(made) != content:
+    bytecode = Bytecode(header, functions, content[reader.position : start])
+    if encode(bytecode) != content:
         raise _unreadable()
-    return made
+    return bytecode
 
 
 def _unreadable() -> CodegenError:
@@ -183,8 +183,8 @@ def _instructions(content: bytes, start: int, count: int) -> list[Instruction]:
     return [tuple(words[first:end]) for first, end in zip(offsets, ends, strict=True)]
 
 
-def encoded(bytecode: Bytecode) -> bytes:
-    """The serialised form, as `decoded` reads it."""
+def encode(bytecode: Bytecode) -> bytes:
+    """The serialised form, as `decode` reads it."""
     order = sorted((f for f in bytecode.functions if f.instructions), key=lambda f: f.first)
     ends = list(accumulate(len(function.instructions) for function in order))
     spans = {

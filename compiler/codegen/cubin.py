@@ -1,4 +1,4 @@
-"""What TVM embeds of a module in its library: the same with CUDA machine code in place of sources.
+"""The module that TVM embeds in its library: the same with CUDA machine code in place of sources.
 
 Without a driver TVM can only embed sources, and the runtime does not compile them.
 """
@@ -46,7 +46,7 @@ def packing(kernels: Kernels) -> Pack:
     def pack(module: Any, is_system_lib: bool, prefix: str, workspace: str) -> str:
         blob = tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy().tobytes()
         content, assembly = Path(workspace) / "imports.bin", Path(workspace) / "imports.s"
-        content.write_bytes(replaced(blob, kernels))
+        content.write_bytes(replace_sources(blob, kernels))
         symbol = prefix + str(tvm.get_global_func("runtime.ModuleImportsBlobName")())
         assembly.write_text(
             f".section .rodata\n.globl {symbol}\n.type {symbol}, @object\n.p2align "
@@ -58,7 +58,7 @@ def packing(kernels: Kernels) -> Pack:
     return pack
 
 
-def replaced(blob: bytes, kernels: Kernels) -> bytes:
+def replace_sources(blob: bytes, kernels: Kernels) -> bytes:
     """`blob` with machine code where it has the kernels' sources; raises CodegenError where it is
     not as TVM 0.27 lays it out.
 

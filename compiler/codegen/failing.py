@@ -1,4 +1,4 @@
-"""What code generation raises."""
+"""Errors of code generation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

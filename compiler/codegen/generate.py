@@ -58,7 +58,7 @@ def _code(
     if kernels is None:
         return compile_each(programs, target, observers)
     compile_missing = partial(objects_of, target=target, observers=observers)
-    return modules_of(kernels.compiled(programs, target, compile_missing))
+    return modules_of(kernels.compile_all(programs, target, compile_missing))
 
 
 def _compile_for_grid(programs: tvm.IRModule, target: Target, lowering: Lowering) -> Any:

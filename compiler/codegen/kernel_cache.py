@@ -2,7 +2,7 @@
 compiled the same.
 
 A kernel's key is a digest over the canonical form of its loops, before they are lowered, over its
-name, the target, the flavour of the library, and everything that decides what code they become: our
+name, the target, the library's backend, and everything that decides what code they become: our
 own sources, TVM, LLVM.
 From the digest of a program ahead of its scheduling, a record leads to the same object. The key of
 C is a digest over its text.
@@ -22,7 +22,7 @@ from compiler.codegen import kernel_records
 from compiler.passes.cpu.recall import Recalled
 from compiler.passes.cpu.schedule import VIEW
 from compiler.passes.framework.attributes import OBJECT
-from compiler.passes.framework.kernel_notes import GIVEN, REMEMBERED, KernelNote, bare
+from compiler.passes.framework.kernel_notes import FOREIGN, REMEMBERED, KernelNote, bare
 from compiler.runtimes import canonical
 from compiler.targets import Target
 from compiler.toolchain import versions
@@ -39,17 +39,17 @@ Compile = Callable[[tvm.IRModule], dict[str, bytes]]
 
 @dataclass(frozen=True)
 class KernelCache:
-    """kept: objects of earlier builds, which are only read; fresh: receives those that this build
-    compiles, and what it used; form: the library that writes canonical forms; report: gets the
-    number of kernels, and of those that were there; flavour: of the library that is built;
+    """earlier: objects of earlier builds, which are only read; fresh: receives those that this
+    build compiles, and what it used; form: the library that writes canonical forms; report: gets
+    the number of kernels, and of those that were there; `flavour`: the library's backend;
     recalled_objects: by key, those that stand for kernels without loops, read ahead of a worker
     that removes old ones; used: the keys of what this build took from earlier ones.
     """
 
-    kept: Objects
+    earlier: Objects
     fresh: Objects
     form: Path
-    report: Report = lambda kernels, found: None
+    report: Report = lambda kernels, stored: None
     flavour: Flavour = Flavour.VM
     recalled_objects: dict[str, bytes] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -62,32 +62,32 @@ class KernelCache:
     def recalled(self, key: str) -> Recalled | None:
         """The kernel that a program of this key became, if its object is there."""
         record = self._get(key)
-        kernel = None if record is None else kernel_records.decoded(record)
+        kernel = None if record is None else kernel_records.decode(record)
         code = None if kernel is None else self._get(kernel.object)
         if kernel is None or code is None:
             return None
         self.recalled_objects[kernel.object] = code
         return kernel
 
-    def compiled(
+    def compile_all(
         self, programs: tvm.IRModule, target: Target, compile_missing: Compile
     ) -> dict[str, bytes]:
         """The code of each program by its name, whether it was compiled now or earlier."""
         stubs, marked = _texts(OBJECT, programs), _texts(REMEMBERED, programs)
         rest = _bare({g: f for g, f in programs.functions.items() if g.name_hint not in stubs})
         keys = self._keys(rest, target)
-        found = {name: code for name, key in keys.items() if (code := self._get(key)) is not None}
-        missing = {gvar: func for gvar, func in rest.items() if gvar.name_hint not in found}
-        made = compile_missing(tvm.IRModule(missing, attrs=programs.attrs)) if missing else {}
-        for name in made.keys() & keys.keys():
-            self.fresh.put(keys[name], made[name])
+        stored = {name: code for name, key in keys.items() if (code := self._get(key)) is not None}
+        missing = {gvar: func for gvar, func in rest.items() if gvar.name_hint not in stored}
+        compiled = compile_missing(tvm.IRModule(missing, attrs=programs.attrs)) if missing else {}
+        for name in compiled.keys() & keys.keys():
+            self.fresh.put(keys[name], compiled[name])
         for name in marked.keys() & keys.keys():
             self._remember(marked[name], KernelNote.of(programs[name]), keys[name])
         recalled = {name: self.recalled_objects[key] for name, key in stubs.items()}
         records = (marked[name] for name in stubs)
-        self._note_use([*(keys[name] for name in found), *stubs.values(), *records])
-        self.report(len(programs.functions), len(found) + len(stubs))
-        return {**found, **made, **recalled}
+        self._note_use([*(keys[name] for name in stored), *stubs.values(), *records])
+        self.report(len(programs.functions), len(stored) + len(stubs))
+        return {**stored, **compiled, **recalled}
 
     def compiled_c(self, described: str, compile_source: Callable[[], bytes]) -> bytes:
         """The object of C, whether it was compiled now or earlier; described: all that the compiler
@@ -110,16 +110,16 @@ class KernelCache:
     def _remember(self, key: str, note: KernelNote, code: str) -> None:
         """Leave a record of a kernel; code: the key of its object."""
         # TVM asks the loops of others whether a call of them is a view.
-        if note.family not in (GIVEN, VIEW):
-            self.fresh.put(key, kernel_records.encoded(Recalled(note, code)))
+        if note.family not in (FOREIGN, VIEW):
+            self.fresh.put(key, kernel_records.encode(Recalled(note, code)))
 
     def _get(self, key: str) -> bytes | None:
         """From this build's own first: the search for a mismatch compiles its parts again."""
         own = self.fresh.get(key)
-        return self.kept.get(key) if own is None else own
+        return self.earlier.get(key) if own is None else own
 
     def _keys(self, programs: Mapping[Any, Any], target: Target) -> dict[str, str]:
-        """Of each program that has a canonical form."""
+        """The key of each program that has a canonical form."""
         context = self._context(target)
         keys = {g.name_hint: self._key(context, g.name_hint, f) for g, f in programs.items()}
         return {name: key for name, key in keys.items() if key is not None}
@@ -131,11 +131,11 @@ class KernelCache:
         return hashlib.sha256(f"{context}\0{name}\0{form.hex()}".encode()).hexdigest()
 
     def _context(self, target: Target) -> str:
-        """What decides the code of given loops beside them."""
+        """The digest's part that is the same for all kernels of a build."""
         toolchain = versions.versions()
-        given: dict[str, Any] = {part: toolchain[part] for part in _PARTS}
-        given |= {"target": target.to_tvm(), "flavour": self.flavour}
-        return json.dumps(given, sort_keys=True)
+        parts: dict[str, Any] = {part: toolchain[part] for part in _PARTS}
+        parts |= {"target": target.to_tvm(), "flavour": self.flavour}
+        return json.dumps(parts, sort_keys=True)
 
 
 def _texts(attribute: str, programs: tvm.IRModule) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""What code generation leaves for later builds about a kernel: the note that its scheduling left,
-and the key of its object.
+"""Records that code generation leaves for later builds about a kernel: the note that its scheduling
+left, and the key of its object.
 """
 
 import json
@@ -9,12 +9,12 @@ from compiler.passes.cpu.recall import Recalled
 from compiler.passes.framework.kernel_notes import KernelNote
 
 
-def encoded(kernel: Recalled) -> bytes:
+def encode(kernel: Recalled) -> bytes:
     """The record, as an object is kept."""
     return json.dumps(asdict(kernel)).encode()
 
 
-def decoded(content: bytes) -> Recalled | None:
+def decode(content: bytes) -> Recalled | None:
     """The kernel of a record, None for what is none."""
     try:
         document = json.loads(content)

@@ -20,9 +20,9 @@ def without_tail_calls(executable: relax.VMExecutable) -> relax.VMExecutable:
 
     An executable without such calls is returned as it is.
     """
-    given = bc.read(executable)
-    made = loops_for_tail_calls(given)
-    return executable if made is given else bc.with_bytecode(executable, made)
+    before = bc.read(executable)
+    after = loops_for_tail_calls(before)
+    return executable if after is before else bc.with_bytecode(executable, after)
 
 
 def loops_for_tail_calls(code: Bytecode) -> Bytecode:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compiler.ir.imported import Imported
 
 
-def opened(
+def open_for(
     job: CompileJob | FamiliesJob | InspectJob, request: CompileRequest
 ) -> LoadedModel | LoadedScript:
     """The model as the request wants it computed, by the reference too."""
@@ -47,7 +47,7 @@ def imported_from(
 
 
 def _multiplies_bytes(target: Target) -> bool:
-    """Whether a target multiplies bytes faster than floats; they take a quarter of the memory."""
+    """True if a target multiplies bytes faster than floats; they take a quarter of the memory."""
     from compiler.targets.vector_unit import VectorUnit
 
     return target.device is None and bool(VectorUnit.of(target).integer_dots)

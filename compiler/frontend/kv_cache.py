@@ -24,8 +24,8 @@ def require_host(target: Target, stored: CacheForm | None = None) -> None:
     if wasm or (target.kind == "llvm" and cannot_run(target) is None):
         return
     raise ImportFailed(
-        "caches can be lifted for this machine's processor, WebAssembly and WebGPU alone, not for "
-        f"{target.name}",
+        "in-place KV caches are for this machine's processor, WebAssembly and WebGPU alone, "
+        f"not for {target.name}",
         reason="state",
         field="options.state",
         hint="compile it with state=passed",
@@ -33,10 +33,10 @@ def require_host(target: Target, stored: CacheForm | None = None) -> None:
 
 
 def require_passed(request: CompileRequest) -> None:
-    """Raises ImportFailed for a model that is no ONNX and whose caches are to be lifted."""
+    """Raises ImportFailed for a model that is no ONNX and is to have in-place KV caches."""
     if request.options.state is StateForm.LIFTED:
         raise ImportFailed(
-            "caches can be lifted out of ONNX models alone",
+            "only ONNX models can have in-place KV caches",
             reason="state",
             field="options.state",
             hint="export the module to ONNX",

@@ -12,14 +12,14 @@ from relaxd.contract.request import CompileRequest
 def as_wanted(
     model: LoadedModel | LoadedScript, request: CompileRequest
 ) -> LoadedModel | LoadedScript:
-    """The model with the scores that the request wants: it is changed in place. Raises ImportFailed
+    """The model with the logits that the request wants: it is changed in place. Raises ImportFailed
     for one of which it cannot be.
     """
     if request.options.logits is LogitsForm.ALL:
         return model
     if isinstance(model, LoadedScript):
         raise ImportFailed(
-            "the scores of the last token alone can be had of ONNX models and GGUF files",
+            "the logits of the last token alone can be had of ONNX models and GGUF files",
             reason="logits",
             field="options.logits",
             hint="export the module to ONNX",

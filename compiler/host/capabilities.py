@@ -37,8 +37,8 @@ def capabilities() -> Capabilities:
 
 
 def lacking(target: Target) -> str | None:
-    """What a build for the target, of its default flavour, would fail of here; None when it would
-    not.
+    """The reason why a build for the target, with its default backend, would fail here; None when
+    it would not.
     """
     if target.device is not None and target.device.lacking:
         return target.device.lacking

@@ -50,7 +50,7 @@ def _board(bundle: Path, target: Target, folder: Path, reason: str) -> sides.Run
 
 
 def _engine(target: Target, folder: Path, reason: str) -> sides.Runner | str:
-    """What runs a WebAssembly module here: an engine as a browser has, and no emulator of one."""
+    """The runner of a WebAssembly module: an engine as a browser has, and no emulator of one."""
     if lacking := engine.lacking(threads=target.threads):
         return f"{reason}; {lacking}"
     folder.mkdir()

@@ -46,7 +46,7 @@ from compiler.isolation.messages import (
     message_from_json,
 )
 from compiler.isolation.starting import Limits, arguments, environment, written_by
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.states import Stage
 
@@ -67,7 +67,7 @@ def run_child(
     cancelled: Callable[[], bool] = lambda: False,
     limits: Limits | None = None,
     command: Sequence[str] | None = None,
-    kernels: Kept | None = None,
+    kernels: KernelObjects | None = None,
 ) -> Manifest | dict[str, Any]:
     """The manifest of a CompileJob, whose bundle is then in `job.output`, or the report of an
     InspectJob or a FamiliesJob.
@@ -98,7 +98,7 @@ def _result(
     on_event: Callable[[Event], None],
     cancelled: Callable[[], bool],
     limits: Limits,
-    kernels: Kept | None,
+    kernels: KernelObjects | None,
 ) -> dict[str, Any]:
     """The final document, of a process that has ended."""
     trusted = None if kernels is None or runs_code(Path(job.model)) else kernels
@@ -119,7 +119,7 @@ def _result(
         return result
 
 
-def _take(kernels: Kept, scratch: Path, on_event: Callable[[Event], None]) -> None:
+def _take(kernels: KernelObjects, scratch: Path, on_event: Callable[[Event], None]) -> None:
     try:
         kernels.take(output.kernels_in(scratch))
     except OSError as error:
@@ -279,14 +279,14 @@ class _Child:
 
     def _pump(self, seconds: float) -> bool:
         """Take what has arrived, waiting at most so long for it; False when there was nothing."""
-        heard = False
+        received = False
         for key, _ in self._streams.select(seconds):
             data = os.read(key.fd, 1 << 16)
-            heard = heard or bool(data)
+            received = received or bool(data)
             key.data(data)
             if not data:
                 self._streams.unregister(key.fd)
-        return heard
+        return received
 
     def _drain(self) -> None:
         """Hear the process out once its last message came, or it ended; a grandchild may hold a
@@ -366,9 +366,9 @@ def _start(
 ) -> "subprocess.Popen[bytes] | zygote.Forked":
     """The process; raises OSError."""
     env = environment(scratch)
-    if command is None and (kept := zygote.current()) is not None:
+    if command is None and (running := zygote.current()) is not None:
         words = partial(arguments, zygote.MESSAGES, limits=limits, group=group)
-        return kept.fork(words, stdin=stdin, messages=messages, cwd=scratch, env=env)
+        return running.fork(words, stdin=stdin, messages=messages, cwd=scratch, env=env)
     program = command or (sys.executable, "-P", "-m", "compiler.process")
     return subprocess.Popen(
         [*program, *arguments(messages, os.getpid(), limits, group)],

@@ -22,10 +22,10 @@ def fork_guarded() -> None:
     before that ends all its descendants, wherever they moved.
     """
     privileges.adopt_orphans()
-    guardian, held = os.getpid(), _descriptors()
+    guardian, descriptors = os.getpid(), _descriptors()
     child = os.fork()
     if child:
-        _guard(child, None, held)
+        _guard(child, None, descriptors)
     privileges.end_with_parent()
     if os.getppid() != guardian:
         os._exit(1)
@@ -37,10 +37,10 @@ def fork_first_of_namespace() -> int:
     `fork_from_first` takes.
     """
     reader, writer = os.pipe()
-    held = _descriptors()
+    descriptors = _descriptors()
     child = os.fork()
     if child:
-        _guard(child, reader, held)
+        _guard(child, reader, descriptors)
     os.close(reader)
     privileges.end_with_parent()
     # The guardian holds the other end: it may have ended before the death signal was asked for.
@@ -55,12 +55,12 @@ def fork_from_first(writer: int) -> None:
     """Go on in a child; the first process waits for it, takes in what it leaves behind, and reports
     how it ended.
     """
-    held = _descriptors()
+    descriptors = _descriptors()
     child = os.fork()
     if not child:
         os.close(writer)
         return
-    _let_go(held, keep=writer)
+    _let_go(descriptors, keep=writer)
     ended, status = 0, 0
     while ended != child:
         ended, status = os.wait()
@@ -68,7 +68,7 @@ def fork_from_first(writer: int) -> None:
     os._exit(0)
 
 
-def _guard(child: int, reader: int | None, held: Iterable[int]) -> None:
+def _guard(child: int, reader: int | None, descriptors: Iterable[int]) -> None:
     """Wait for the child, whose status comes through `reader` where another process knows it.
 
     The child gives both a new root at a time of its own, in which this process is not in /proc.
@@ -76,7 +76,7 @@ def _guard(child: int, reader: int | None, held: Iterable[int]) -> None:
     signal.signal(signal.SIGTERM, _asked)
     ended, status = 0, signal.SIGKILL.value
     try:
-        _let_go(held, keep=reader)
+        _let_go(descriptors, keep=reader)
         privileges.hide_memory()
         while ended != child:
             ended, status = os.wait()
@@ -99,13 +99,13 @@ def _asked(number: int, frame: FrameType | None) -> None:
 
 
 def _descriptors() -> list[int]:
-    """What this process has open."""
+    """The descriptors that this process has open."""
     return [int(name) for name in os.listdir("/proc/self/fd")]
 
 
-def _let_go(held: Iterable[int], keep: int | None) -> None:
-    """Close what the job is read from and written to: others wait for the end of the streams."""
-    for descriptor in held:
+def _let_go(descriptors: Iterable[int], keep: int | None) -> None:
+    """Close the streams that the job is read from and written to: others wait for their end."""
+    for descriptor in descriptors:
         if descriptor > 2 and descriptor != keep:
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -20,7 +20,7 @@ CONFINING = frozenset(Layer) - {Layer.GROUP}
 
 
 class Level(StrEnum):
-    """What untrusted code can reach, from worst to best.
+    """The reach of untrusted code, from worst to best.
 
     NONE: whatever the user who runs it can reach. LIMITS: no network, no other process and a
     limited share of the machine, but every file of the user. FILESYSTEM: besides, only the files of
@@ -42,7 +42,7 @@ class Level(StrEnum):
 
     @property
     def isolates_files(self) -> bool:
-        """Whether code that reads and writes files by itself, as TorchScript does, may run."""
+        """True if code that reads and writes files by itself, as TorchScript does, may run."""
         return self.rank >= Level.FILESYSTEM.rank
 
 

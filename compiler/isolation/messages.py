@@ -115,7 +115,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a stage is doing, in a sentence for people."""
+    """The present work of a stage, in a sentence for people."""
 
     kind: ClassVar[str] = "progress"
 

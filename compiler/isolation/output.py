@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.errors import CompileCrashed, CompileError, LoadError
 from compiler.isolation.messages import ChildJob, CompileJob
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import FILENAME
 
 
@@ -76,7 +76,7 @@ def check(job: CompileJob, manifest: dict[str, Any]) -> None:
         raise _odd("it reported another manifest than it left")
 
 
-def within(job: ChildJob, scratch: Path, kernels: Kept | None) -> ChildJob:
+def within(job: ChildJob, scratch: Path, kernels: KernelObjects | None) -> ChildJob:
     """The job for the confined process: it only reads the kernels of earlier builds, and leaves its
     own in the scratch folder. So does its reproducer grow there: it is replaced by renames, and is
     there only if the build failed.
@@ -84,8 +84,8 @@ def within(job: ChildJob, scratch: Path, kernels: Kept | None) -> ChildJob:
     if not isinstance(job, CompileJob):
         return job
     if kernels is not None:
-        kept, fresh = str(kernels.objects.folder), str(kernels_in(scratch))
-        job = dataclasses.replace(job, kernels=kept, fresh_kernels=fresh)
+        earlier, fresh = str(kernels.objects.folder), str(kernels_in(scratch))
+        job = dataclasses.replace(job, kernels=earlier, fresh_kernels=fresh)
     if not job.reproducer:
         return job
     folder = scratch / "reproducer"
@@ -117,9 +117,9 @@ def with_reproducer(error: CompileError, job: ChildJob, inner: ChildJob) -> Comp
 def _check_plain(folder: Path) -> None:
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            found = os.lstat(os.path.join(root, name))
-            plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
-            if not (plain or stat.S_ISDIR(found.st_mode)):
+            status = os.lstat(os.path.join(root, name))
+            plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+            if not (plain or stat.S_ISDIR(status.st_mode)):
                 raise _odd(f"it left {name!r}, which is no plain file")
 
 

@@ -18,7 +18,7 @@ from compiler.isolation import sandbox
 from compiler.isolation.level import Level
 from compiler.isolation.linux import cgroups
 from compiler.isolation.linux.privileges import Shares
-from compiler.isolation.linux.visible_paths import places
+from compiler.isolation.linux.visible_paths import find_paths
 
 _SECONDS = 60
 _CANARY = b"relaxd-canary"
@@ -55,13 +55,13 @@ def level() -> Level:
         )
         if done.returncode:
             return Level.NONE
-        found = json.loads(done.stdout.splitlines()[-1])
-        reached = {*found["reached"], *(["signal"] if victim.poll() is not None else [])}
+        answer = json.loads(done.stdout.splitlines()[-1])
+        reached = {*answer["reached"], *(["signal"] if victim.poll() is not None else [])}
     if reached - _FILES:
         return Level.NONE
     if reached:
-        return min(Level(found["level"]), Level.LIMITS, key=lambda item: item.rank)
-    return Level(found["level"])
+        return min(Level(answer["level"]), Level.LIMITS, key=lambda item: item.rank)
+    return Level(answer["level"])
 
 
 def _base() -> str:
@@ -141,7 +141,7 @@ def main() -> int:
     inside = Path.cwd()
     spare = inside / "spare"
     spare.mkdir()
-    confinement = sandbox.confine(parent, places((), (inside,)), _SHARES, spare, group)
+    confinement = sandbox.confine(parent, find_paths((), (inside,)), _SHARES, spare, group)
     reached = []
     for name, attempt in _attempts(inside.parent, victim, port).items():
         with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ from compiler.isolation import guardian
 from compiler.isolation.level import Layer, Level, level_of
 from compiler.isolation.linux import cgroups, landlock, namespaces, privileges, seccomp
 from compiler.isolation.linux.privileges import Shares
-from compiler.isolation.linux.visible_paths import Places, devices
+from compiler.isolation.linux.visible_paths import VisiblePaths, devices
 
 
 class ParentDied(Exception):
@@ -29,12 +29,12 @@ class Confinement:
 
     @property
     def level(self) -> Level:
-        """What the layers add up to."""
+        """The level that the layers add up to."""
         return level_of(self.layers)
 
 
 def confine(
-    parent: int, places: Places, shares: Shares, folder: Path, group: Path | None = None
+    parent: int, visible: VisiblePaths, shares: Shares, folder: Path, group: Path | None = None
 ) -> Confinement:
     """Go on in a confined child of this process, which must have one thread and stays behind to end
     whatever is left of the child; raises ParentDied.
@@ -45,9 +45,9 @@ def confine(
     layers: list[Layer] = []
     remarks: list[str] = []
 
-    def put(layer: Layer, what: str, place: Callable[[], object]) -> bool:
+    def put(layer: Layer, what: str, apply: Callable[[], object]) -> bool:
         try:
-            there = place() is not False
+            there = apply() is not False
         except OSError as error:
             remarks.append(f"{what}: {error}")
             return False
@@ -62,14 +62,14 @@ def confine(
         put(
             Layer.NAMESPACES,
             "the files of others stay visible",
-            lambda: namespaces.see_only(places, folder),
+            lambda: namespaces.see_only(visible, folder),
         )
         guardian.fork_from_first(namespaced)
     _forgo(remarks)
     abi = landlock.version()
     if not abi:
         remarks.append("the kernel has no Landlock, or an old one")
-    elif put(Layer.LANDLOCK, "Landlock", lambda: landlock.restrict(places, abi)) and (
+    elif put(Layer.LANDLOCK, "Landlock", lambda: landlock.restrict(visible, abi)) and (
         landlock.has_scopes(abi)
     ):
         layers.append(Layer.LANDLOCK_SCOPES)
@@ -83,7 +83,7 @@ def confine(
     return Confinement(tuple(layers), tuple(remarks))
 
 
-def narrow(folders: tuple[Path, ...]) -> None:
+def confine_further(folders: tuple[Path, ...]) -> None:
     """Take from this process what it may still have to itself: writing anywhere but to the folders,
     the network, and whatever else seccomp and Landlock refuse. What the kernel lacks is left out,
     with a line on standard output.

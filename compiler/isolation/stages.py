@@ -16,7 +16,7 @@ OnEvent = Callable[[Event], None]
 
 
 @contextmanager
-def entered(stage: Stage, on_event: OnEvent) -> Iterator[None]:
+def enter(stage: Stage, on_event: OnEvent) -> Iterator[None]:
     """Run the body as the stage. Raises only CompileError: an unforeseen error gets the code
     `<stage>.internal`, and its traceback goes to the log.
     """

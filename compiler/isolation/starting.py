@@ -1,4 +1,4 @@
-"""What a compile process is started with: its limits, its command line, its environment."""
+"""Limits, command line and environment that a compile process is started with."""
 
 import os
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Limits:
 
 
 def arguments(messages: int, parent: int, limits: Limits, group: Path | None) -> list[str]:
-    """What the compile process is started with, as options of its command line.
+    """The options of the compile process's command line.
 
     messages: the descriptor that it writes them to; parent: the process that starts it.
     """
@@ -64,11 +64,11 @@ def found_by() -> dict[str, str]:
     """Nothing of ours but what finding programs and libraries takes: no credentials reach the
     compiler.
     """
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     root = Path(__file__).parents[2]
     return {
         "LANG": "C.UTF-8",
-        **kept,
+        **inherited,
         "PYTHONPATH": str(root),
         "PYTHONUNBUFFERED": "1",
         # numpy's sums depend on the number of threads, so folded weights would on the machine; and

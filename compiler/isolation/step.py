@@ -25,8 +25,8 @@ _NOTHING: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task left: its records, whether it ran to its end, and if not, why; `output` is the
-    end of what it printed.
+    """The outcome of a task: its records, whether it ran to its end, and if not, why; `output` is
+    the end of what it printed.
     """
 
     records: list[Record]
@@ -115,7 +115,7 @@ def serve(handle: Callable[[Record, Callable[[Record], None]], None]) -> None:
     """
     records, memory_bytes, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     privileges.end_with_parent()
-    sandbox.narrow((records.parent, *map(Path, sys.argv[4:])))
+    sandbox.confine_further((records.parent, *map(Path, sys.argv[4:])))
     # Where the sandbox refuses all signals to others, our parent could not end us.
     signal.setitimer(signal.ITIMER_REAL, seconds)
     privileges.limit_memory(memory_bytes)

@@ -30,7 +30,7 @@ _current: "Zygote | None" = None
 
 
 @contextmanager
-def kept(*, start: bool = False) -> Iterator[None]:
+def keep_zygote(*, start: bool = False) -> Iterator[None]:
     """Within it, `run_child` takes its processes from a zygote of this process, which starts with
     the first of them, or now where `start` is set, and ends with the block or with this process.
     """
@@ -160,7 +160,7 @@ class Zygote:
 
 
 class Forked:
-    """What `subprocess.Popen` is to a program: the fork, and how it ended."""
+    """A fork as `subprocess.Popen` is a program, and how it ended."""
 
     def __init__(self, line: socket.socket, stdout: IO[bytes]) -> None:
         """Waits until the fork runs; raises ChildProcessError where none could be made, and
@@ -184,7 +184,7 @@ class Forked:
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """As `poll`, once it has ended; raises subprocess.TimeoutExpired."""
+        """`poll`, once it has ended; raises subprocess.TimeoutExpired."""
         if self._status is None:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._line, selectors.EVENT_READ)

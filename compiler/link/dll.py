@@ -26,7 +26,7 @@ def link_with_runtime(
     """
     interface = runtimes.find(target.platform) / IMPORT_LIBRARY
     with tempfile.TemporaryDirectory() as aside:
-        objects = sources.compiled(parts, Path(aside), target, options)
+        objects = sources.compile_each(parts, Path(aside), target, options)
         link([*objects, interface], output, target)
 
 

@@ -152,17 +152,17 @@ def opener_of(header: Path) -> str:
     """The name of the function that opens the model; raises LinkError for a header that
     has none.
     """
-    found = re.search(r"static inline int (\w+_open)\(", header.read_text(encoding="utf-8"))
-    if found is None:
+    match = re.search(r"static inline int (\w+_open)\(", header.read_text(encoding="utf-8"))
+    if match is None:
         raise LinkError(
             f"{header.name} gives no function that opens the model", reason="bad_header"
         )
-    return found[1]
+    return match[1]
 
 
 def _line(spec: TensorSpec) -> str:
-    held = storage_of(spec.dtype)
-    bytes_ = f", one element a byte as {held}" if held != spec.dtype else ""
+    stored = storage_of(spec.dtype)
+    bytes_ = f", one element a byte as {stored}" if stored != spec.dtype else ""
     return f"{_plain(spec.name)}: {_plain(spec.text)}{bytes_}"
 
 

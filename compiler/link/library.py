@@ -99,7 +99,7 @@ def link_objects(
         return
     with tempfile.TemporaryDirectory() as aside:
         if target.platform.object_format is ObjectFormat.ELF:
-            linux.link(sources.compiled(objects, Path(aside), target, options), output, target)
+            linux.link(sources.compile_each(objects, Path(aside), target, options), output, target)
             return
         # zig writes symbol files beside what it links.
         linked = Path(aside) / output.name

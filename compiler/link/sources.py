@@ -7,7 +7,7 @@ from compiler.targets import Target
 from compiler.toolchain import zig
 
 
-def compiled(
+def compile_each(
     sources: Sequence[Path], folder: Path, target: Target, options: Sequence[str]
 ) -> list[Path]:
     """The objects as they are, and of each C source, for which the options are, an object in the

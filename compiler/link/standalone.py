@@ -76,10 +76,10 @@ def compiled_now(described: str, compile_source: Callable[[], bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Parts:
-    """What is linked: the driver's source, its header, the objects of the kernels that are machine
-    code, and the file of weights if the source includes it; exports: what the library exports
-    beside FUNCTIONS, behind the same prefix; included: other files that the source includes, by
-    name.
+    """The parts that are linked: the driver's source, its header, the objects of the kernels that
+    are machine code, and the file of weights if the source includes it; exports: what the library
+    exports beside FUNCTIONS, behind the same prefix; included: other files that the source
+    includes, by name.
     """
 
     prefix: str
@@ -97,7 +97,7 @@ class Parts:
 
     @property
     def read(self) -> dict[str, bytes]:
-        """What the compiler of the driver reads, by the names of files."""
+        """The files that the compiler of the driver reads, by name."""
         own = {"model.c": self.source.encode(), "model.h": self.header.encode()}
         return {**own, **self.included}
 

@@ -16,7 +16,7 @@ from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.checks import required_checks
 from compiler.passes.framework.observers import Observer
 from compiler.passes.framework.te_order import dims_in_order
-from compiler.passes.pipelines import DEFAULT, Interface, Rounding, pipeline
+from compiler.passes.pipelines import DEFAULT, Interface, QuantizationPass, pipeline
 from compiler.targets import Target
 
 LAST_OF_KERNELS = Phase.LOOPS
@@ -46,18 +46,18 @@ def to_kernels(
     target: Target,
     ranges: Ranges,
     observers: Sequence[Observer] = (),
-    rounding: Rounding | None = None,
+    quantization: QuantizationPass | None = None,
     recall: Recall | None = None,
 ) -> tvm.IRModule:
     """Runs the pipeline up to scheduled tensor programs and the calls between them; raises
     PassError naming the pass, or ToolchainMissing.
 
-    rounding: of weights that are stored in fewer bits, or of what is multiplied; recall: of kernels
-    of earlier builds, of which the result has no loops: a KernelCache has to link it.
+    quantization: of weights that are stored in fewer bits, or of what is multiplied; recall: of
+    kernels of earlier builds, of which the result has no loops: a KernelCache has to link it.
     """
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
-    steps = pipeline(target, ranges, rounding, recall)
+    steps = pipeline(target, ranges, quantization, recall)
     return run(_up_to(steps, LAST_OF_KERNELS), module, observers, target)
 
 
@@ -161,7 +161,7 @@ def run(
         except CompileError:
             for observer in observers:
                 # A dump needs the module that the failing pass was given.
-                observer.failed(step, module)
+                observer.write_failure(step, module)
             raise
         module = changed
         for observer in observers:

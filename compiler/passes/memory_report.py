@@ -33,15 +33,15 @@ class MemoryReport(Observer):
     def before(self, step: Pass, module: tvm.IRModule) -> None:
         """Counts all tensors."""
         if step.name == _PLANNER:
-            self.report["unplanned_bytes"] = allocated(module, self._ranges)
+            self.report["unplanned_bytes"] = count_allocated(module, self._ranges)
 
     def after(self, step: Pass, module: tvm.IRModule) -> None:
         """Counts the shared storage, and the tensors that are not part of the plan."""
         if step.name == _PLANNER:
-            self.report["planned_bytes"] = allocated(module, self._ranges)
+            self.report["planned_bytes"] = count_allocated(module, self._ranges)
 
 
-def allocated(module: tvm.IRModule, ranges: Ranges) -> int | None:
+def count_allocated(module: tvm.IRModule, ranges: Ranges) -> int | None:
     """Bytes that `main` allocates, with branches and loop bodies counted once; None if they depend
     on a dim without a maximum.
     """
@@ -56,11 +56,11 @@ def allocated(module: tvm.IRModule, ranges: Ranges) -> int | None:
 
 def _allocations(function: relax.Function) -> Iterator[tuple[Sequence[Any], int]]:
     """The extents of each allocation and the bytes of an element; storage counts in bytes."""
-    found: list[Any] = []
+    calls: list[Any] = []
     relax.analysis.post_order_visit(
-        function.body, lambda node: found.append(node) if isinstance(node, relax.Call) else None
+        function.body, lambda node: calls.append(node) if isinstance(node, relax.Call) else None
     )
-    for call in found:
+    for call in calls:
         name = str(getattr(call.op, "name", ""))
         if name == _STORAGE:
             yield call.args[0].values, 1

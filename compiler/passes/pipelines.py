@@ -106,7 +106,7 @@ _graph, _pack, _programs, _plan, _machine, _loops, _functions, _device = (
     )
 )
 
-Rounding = RoundWeights | RoundOperands
+QuantizationPass = RoundWeights | RoundOperands
 
 
 @dataclass(frozen=True)
@@ -128,22 +128,22 @@ DEFAULT = Interface()
 def pipeline(
     target: Target,
     ranges: Ranges,
-    rounding: Rounding | None = None,
+    quantization: QuantizationPass | None = None,
     recall: Recall | None = None,
     interface: Interface = DEFAULT,
 ) -> tuple[Pass, ...]:
     """Every pass from an imported module to functions that TVM's code generators accept, in order.
 
-    rounding: of weights or operands, recall: of kernels of earlier builds; targets with grids have
-    neither. Raises PassError for an order in which a pass lacks what it requires.
+    quantization: of weights or operands, recall: of kernels of earlier builds; targets with grids
+    have neither. Raises PassError for an order in which a pass lacks what it requires.
     """
     if target.device is not None:
         steps = (*for_grids(target, ranges, interface), *_grid_functions(target))
     elif interface.backend is Flavour.STANDALONE:
-        graph = for_processors(target, ranges, rounding, recall, interface)
+        graph = for_processors(target, ranges, quantization, recall, interface)
         steps = (*graph, *_c_functions(target, interface))
     else:
-        graph = for_processors(target, ranges, rounding, recall, interface)
+        graph = for_processors(target, ranges, quantization, recall, interface)
         steps = (*graph, *_packed_functions(target))
     check_order(steps)
     return steps
@@ -166,7 +166,7 @@ def has_object_by_kernel(target: Target) -> bool:
 def for_processors(
     target: Target,
     ranges: Ranges,
-    rounding: Rounding | None = None,
+    quantization: QuantizationPass | None = None,
     recall: Recall | None = None,
     interface: Interface = DEFAULT,
 ) -> tuple[Pass, ...]:
@@ -185,10 +185,10 @@ def for_processors(
         OneHotRows(),
         SliceEarly(),
         # Weights are compared with those of the file, so before any is changed or joined.
-        *((rounding,) if isinstance(rounding, RoundWeights) else ()),
+        *((quantization,) if isinstance(quantization, RoundWeights) else ()),
         FlushWeights(),
         GatherProducts(ranges),
-        *((rounding,) if isinstance(rounding, RoundOperands) else ()),
+        *((quantization,) if isinstance(quantization, RoundOperands) else ()),
         # Views first: the layout passes look through transposes, not through views.
         LiftViews(),
         RowsAsImages(),
@@ -198,8 +198,8 @@ def for_processors(
         # Attention reads projections through slices of heads, so these are brought into form first.
         CombineProjections(),
         FuseAttention(),
-        *((StoreWeights.of(rounding),) if isinstance(rounding, RoundWeights) else ()),
-        *((PackPairs(unit),) if isinstance(rounding, RoundOperands) else ()),
+        *((StoreWeights.of(quantization),) if isinstance(quantization, RoundWeights) else ()),
+        *((PackPairs(unit),) if isinstance(quantization, RoundOperands) else ()),
         # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),
         PackNBits(unit),

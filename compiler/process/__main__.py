@@ -14,7 +14,7 @@ from typing import TextIO
 
 from compiler.isolation import garbage, output, sandbox
 from compiler.isolation.linux.privileges import Shares
-from compiler.isolation.linux.visible_paths import Places, model_files, places
+from compiler.isolation.linux.visible_paths import VisiblePaths, find_paths, model_files
 from compiler.isolation.messages import (
     ChildJob,
     CompileJob,
@@ -40,7 +40,7 @@ def main() -> int:
     try:
         confinement = sandbox.confine(
             options.parent,
-            _places(job, scratch, options.cache),
+            _visible_paths(job, scratch, options.cache),
             shares,
             Path(tempfile.mkdtemp(dir=scratch)),
             options.group,
@@ -81,13 +81,13 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _places(job: ChildJob, scratch: Path, shared_cache: Path) -> Places:
+def _visible_paths(job: ChildJob, scratch: Path, shared_cache: Path) -> VisiblePaths:
     readable = [*model_files(Path(job.model)), shared_cache]
     writable = [scratch]
     if isinstance(job, CompileJob):
         readable += [Path(path) for path in (job.samples, job.kernels) if path]
         writable += [output.partial_of(job), *([Path(job.dump)] if job.dump else [])]
-    return places(tuple(readable), tuple(writable))
+    return find_paths(tuple(readable), tuple(writable))
 
 
 def _run(
@@ -119,9 +119,9 @@ def _run(
     except Mismatch as error:
         if not (isinstance(job, CompileJob) and job.reproducer):
             return Failed(error.failure)
-        _send(stream, Failing(locate.unlocated(job, error)))
+        _send(stream, Failing(locate.describe_failure(job, error)))
         seconds = locate.budget(time.monotonic() - began)
-        return Failed(locate.located(job, error, on_event, seconds))
+        return Failed(locate.locate(job, error, on_event, seconds))
     except CompileError as error:
         return Failed(error.failure)
 

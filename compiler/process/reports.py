@@ -5,11 +5,11 @@ in this very process, as `compiler.build`.
 from typing import Any
 
 from compiler import targets
-from compiler.frontend.entry import imported_from, opened
+from compiler.frontend.entry import imported_from, open_for
 from compiler.ir import inspect_model, inspect_torchscript
 from compiler.ir.files.model_file import LoadedScript
 from compiler.isolation.messages import FamiliesJob, InspectJob
-from compiler.isolation.stages import OnEvent, entered
+from compiler.isolation.stages import OnEvent, enter
 from compiler.quantize import plan
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
@@ -19,17 +19,17 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
     """Compiles a model up to the loops of its kernels, and reports which family took each; raises
     CompileError.
     """
-    with entered(Stage.LOAD, on_event):
+    with enter(Stage.LOAD, on_event):
         request, target = CompileRequest.from_json(job.request), targets.resolve(job.target)
-        model = opened(job, request)
-    with entered(Stage.IMPORT, on_event):
+        model = open_for(job, request)
+    with enter(Stage.IMPORT, on_event):
         imported = imported_from(model, request, target)
     from compiler.passes import manager
     from compiler.passes.framework.kernel_notes import kernel_table
     from compiler.passes.framework.kernel_work import KernelWork
     from compiler.passes.framework.node_names import NodeNames
 
-    with entered(Stage.PASS, on_event):
+    with enter(Stage.PASS, on_event):
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
         scheduled = manager.to_kernels(
             imported.module,
@@ -44,10 +44,10 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
 
 def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str, Any]:
     """Reports what an import finds, without compiling; raises CompileError."""
-    with entered(Stage.LOAD, on_event):
+    with enter(Stage.LOAD, on_event):
         request = CompileRequest.from_json(job.request)
-        model = opened(job, request)
-    with entered(Stage.IMPORT, on_event):
+        model = open_for(job, request)
+    with enter(Stage.IMPORT, on_event):
         return (
             inspect_torchscript(model.path, request)
             if isinstance(model, LoadedScript)

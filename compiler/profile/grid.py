@@ -28,11 +28,11 @@ def grid_points(
     )
     for name, values in varied.items():
         _check(name, values, [table[known] for known in middle])
-    found = [
+    points = [
         Point("grid", {**middle, **dict(zip(varied, values, strict=True))})
         for values in product(*varied.values())
     ]
-    ordered = sorted(found, key=lambda point: bytes_of(point, inputs))
+    ordered = sorted(points, key=lambda point: bytes_of(point, inputs))
     return tuple(Point(f"grid-{index}", point.dims) for index, point in enumerate(ordered, 1))
 
 

@@ -12,7 +12,7 @@ _NAMES = ("model name", "Model", "uarch")
 
 
 def machine(threads: int, root: Path = Path("/")) -> Record:
-    """As `relaxd.contract.bundle.profile.Machine`; None is what the machine does not tell."""
+    """A `relaxd.contract.bundle.profile.Machine`; None is what the machine does not tell."""
     return {
         "processor": processor(root),
         "cores": len(usable_cores(root)),

@@ -79,11 +79,11 @@ def profile(
         [record[key] for record in outcome.records if key in record]
         for key in ("point", "left_out")
     )
-    heard = {point["label"] for point in (*points, *left_out)}
+    reported = {point["label"] for point in (*points, *left_out)}
     unreached = [
         {**trial.point.to_json(), "reason": outcome.reason}
         for trial in chosen
-        if trial.point.label not in heard
+        if trial.point.label not in reported
     ]
     facts = {key: value for key, value in merged.items() if key not in ("point", "left_out")}
     not_tried = [*left_out, *unreached, *(skipped.to_json() for skipped in grid.left_out)]
@@ -144,7 +144,7 @@ def _within_budget(
     """The points that the model admits and at which a few calls end in time, with their inputs;
     records the others.
     """
-    found: list[tuple[Record, Inputs]] = []
+    admitted: list[tuple[Record, Inputs]] = []
     for point in points:
         if objection := budget.objection(point["effort"], runs=WARM_UPS + FEWEST_ROUNDS):
             record({"left_out": {**_named(point), "reason": objection}})
@@ -158,8 +158,8 @@ def _within_budget(
             record({"left_out": {**_named(point), "reason": summary(error)}})
             continue
         budget.took(point["effort"], time.perf_counter() - started)
-        found.append((point, inputs))
-    return found
+        admitted.append((point, inputs))
+    return admitted
 
 
 def _named(point: Record) -> Record:

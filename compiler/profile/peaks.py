@@ -27,7 +27,7 @@ from relaxd.loader.machine.topology import usable_cores
 _TRIES = 5
 _FLOPS = 1 << 28
 """Of one thread in one try: some milliseconds."""
-_SUMS = 12
+_ACCUMULATORS = 12
 """Independent sums: enough to hide a multiply-add's latency of four to five cycles on two units."""
 _LEAST_BYTES, _MOST_BYTES = 64 << 20, 256 << 20
 """Of what all threads together read, which otherwise is twice the last cache."""
@@ -48,13 +48,13 @@ class Peaks:
 
 
 def measured_peaks(threads: int, target: Target) -> Peaks:
-    """What threads on cores of their own reach here and now, the best of a few tries of some
-    milliseconds each; target: what this machine is, if its own kind is not in the registry.
+    """The rates that threads on cores of their own reach here and now, the best of a few tries of
+    some milliseconds each; target: what this machine is, if its own kind is not in the registry.
     """
     machine = _native_or(target)
     _, read, lanes = _loops(machine)
     tensors = [tvm.runtime.tensor(np.zeros(lanes, np.float32)) for _ in range(threads)]
-    step = _SUMS * lanes
+    step = _ACCUMULATORS * lanes
     size = min(max(2 * host_caches().l3, _LEAST_BYTES), _MOST_BYTES) // (4 * threads * step) * step
     with _pool(threads) as pool:
         rounds = _FLOPS // (2 * step)
@@ -62,9 +62,10 @@ def measured_peaks(threads: int, target: Target) -> Peaks:
         core = _best(pool, chains[:1], 2 * step * rounds)
         every = _best(pool, chains, 2 * step * rounds)
         # Written by the thread that reads it: memory that nobody wrote is one page of zeros.
-        given = pool.map(lambda _: tvm.runtime.tensor(np.ones(size, np.float32)), tensors)
+        arrays = pool.map(lambda _: tvm.runtime.tensor(np.ones(size, np.float32)), tensors)
         reads = [
-            lambda data=data, at=at: read(data, at) for data, at in zip(given, tensors, strict=True)
+            lambda data=data, out=out: read(data, out)
+            for data, out in zip(arrays, tensors, strict=True)
         ]
         memory = _best(pool, reads, 4 * size)
     return Peaks(max(core, every / threads), max(core, every), memory)
@@ -76,7 +77,7 @@ def multiply_adds(target: Target) -> tuple[Callable[[int], None], int]:
     """
     compute, _, lanes = _loops(target)
     out = tvm.runtime.tensor(np.zeros(lanes, np.float32))
-    return lambda rounds: compute(rounds, out), 2 * _SUMS * lanes
+    return lambda rounds: compute(rounds, out), 2 * _ACCUMULATORS * lanes
 
 
 def gflops_meter(threads: int, target: Target, flops: int) -> Callable[[], float]:
@@ -90,11 +91,11 @@ def gflops_meter(threads: int, target: Target, flops: int) -> Callable[[], float
 
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Left to the scheduler, two threads may share a core for as long as this takes."""
-    places = SimpleQueue[frozenset[int]]()
+    groups = SimpleQueue[frozenset[int]]()
     for group in core_groups(threads, usable_cores()):
-        places.put(group)
+        groups.put(group)
     return ThreadPoolExecutor(
-        threads, initializer=lambda: os.sched_setaffinity(0, places.get_nowait())
+        threads, initializer=lambda: os.sched_setaffinity(0, groups.get_nowait())
     )
 
 
@@ -139,18 +140,18 @@ def _compute(lanes: int) -> tirx.PrimFunc:
     """sums = sums * a + b, so many rounds, in registers."""
     rounds = tirx.Var("rounds", "int64")
     near, small = (tirx.const(value, "float32") for value in (0.999999, 1e-6))
-    return _summing(lanes, rounds, (rounds,), lambda r, i, lane, held: held * near + small)
+    return _summing(lanes, rounds, (rounds,), lambda r, i, lane, total: total * near + small)
 
 
 def _read(lanes: int) -> tirx.PrimFunc:
     """sums += data."""
-    size, step = tirx.Var("size", "int64"), _SUMS * lanes
+    size, step = tirx.Var("size", "int64"), _ACCUMULATORS * lanes
     data = tirx.decl_buffer([size], "float32", name="data")
     return _summing(
         lanes,
         size // const(step),
         (data,),
-        lambda r, i, lane, held: held + data[r * const(step) + const(i * lanes) + lane],
+        lambda r, i, lane, total: total + data[r * const(step) + const(i * lanes) + lane],
     )
 
 
@@ -160,16 +161,16 @@ def _summing(
     """A loop over vectors that stay in registers, whose sum goes to the last parameter."""
     out = tirx.decl_buffer([lanes], "float32", name="out")
     with statements() as body:
-        sums = alloc([_SUMS * lanes], "float32", "sums")
-        for i in range(_SUMS):
+        accumulators = alloc([_ACCUMULATORS * lanes], "float32", "sums")
+        for i in range(_ACCUMULATORS):
             with vectorize(lanes) as lane:
-                store(sums, out[lane], const(i * lanes) + lane)
+                store(accumulators, out[lane], const(i * lanes) + lane)
         with serial(rounds, "r") as r:
-            for i in range(_SUMS):
+            for i in range(_ACCUMULATORS):
                 with vectorize(lanes) as lane:
-                    at = const(i * lanes) + lane
-                    store(sums, value(r, i, lane, sums[at]), at)
-        for i in range(_SUMS):
+                    index = const(i * lanes) + lane
+                    store(accumulators, value(r, i, lane, accumulators[index]), index)
+        for i in range(_ACCUMULATORS):
             with vectorize(lanes) as lane:
-                store(out, out[lane] + sums[const(i * lanes) + lane], lane)
+                store(out, out[lane] + accumulators[const(i * lanes) + lane], lane)
     return tirx.PrimFunc([*params, out], body.stmt)

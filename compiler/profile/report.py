@@ -5,8 +5,8 @@ to them, and the cost model of a grid.
 from collections.abc import Mapping, Sequence
 
 from compiler.isolation.step import Record
-from compiler.profile.cost import fitted
-from compiler.profile.roofline import rated
+from compiler.profile.cost import fit
+from compiler.profile.roofline import rate_row
 from compiler.targets import Target
 from compiler.verify.inputs.effort import Note, work_at
 
@@ -14,7 +14,7 @@ _NO_CODE = "view"
 """The family of programs that no library contains."""
 
 
-def completed(profile: Record, notes: Sequence[Note], target: Target, *, with_cost: bool) -> Record:
+def complete(profile: Record, notes: Sequence[Note], target: Target, *, with_cost: bool) -> Record:
     """notes: the kernels of kernels.json. Peaks are measured of processors only."""
     machine = profile.get("machine", {})
     if machine and target.device is None:
@@ -24,7 +24,7 @@ def completed(profile: Record, notes: Sequence[Note], target: Target, *, with_co
     if "operators" in profile:
         done["operators"] = _rated(profile["operators"], notes, machine)
     if with_cost:
-        done["cost"] = fitted([(point["dims"], point["median_ms"]) for point in points])
+        done["cost"] = fit([(point["dims"], point["median_ms"]) for point in points])
     return done
 
 
@@ -32,11 +32,11 @@ def _peaks(threads: int, target: Target) -> Record:
     # TVM takes a second to import.
     from compiler.profile.peaks import measured_peaks
 
-    found = measured_peaks(threads, target)
+    peaks = measured_peaks(threads, target)
     return {
-        "core_gflops": round(found.core_gflops, 1),
-        "peak_gflops": round(found.gflops, 1),
-        "peak_gb_s": round(found.gb_s, 1),
+        "core_gflops": round(peaks.core_gflops, 1),
+        "peak_gflops": round(peaks.gflops, 1),
+        "peak_gb_s": round(peaks.gb_s, 1),
     }
 
 
@@ -54,5 +54,7 @@ def _with_work(point: Record, notes: Sequence[Note]) -> Record:
 def _rated(operators: Record, notes: Sequence[Note], machine: Mapping[str, object]) -> Record:
     by_name = {note["name"]: note for note in notes}
     dims = operators["dims"]
-    rows = [rated(row, by_name.get(row["name"]), dims, dict(machine)) for row in operators["rows"]]
+    rows = [
+        rate_row(row, by_name.get(row["name"]), dims, dict(machine)) for row in operators["rows"]
+    ]
     return {**operators, "rows": rows}

@@ -11,7 +11,7 @@ _FLOAT = "float32"
 """What the machine's peak is measured in."""
 
 
-def rated(row: Record, note: Note | None, dims: Mapping[str, int], machine: Record) -> Record:
+def rate_row(row: Record, note: Note | None, dims: Mapping[str, int], machine: Record) -> Record:
     """A row of `KernelTimes` with what its kernel's note and the machine's peaks tell of it; as it
     is where the note's counts do not hold for the run.
     """

@@ -9,7 +9,7 @@ from compiler.host.machine import cannot_run, in_software
 from compiler.isolation.step import Record
 from compiler.profile import measure
 from compiler.profile.grid import grid_points
-from compiler.profile.report import completed
+from compiler.profile.report import complete
 from compiler.targets import Target
 from compiler.verify.inputs.inputs import Signature, Trials, in_buffers, prepare_at
 from compiler.verify.inputs.points import Point
@@ -41,7 +41,7 @@ def check_grid(request: CompileRequest, signature: Signature) -> None:
     _grid(request, signature.original)
 
 
-def profiled(
+def run_profile(
     subject: Subject,
     trials: Trials,
     samples: Path | None,
@@ -77,7 +77,7 @@ def profiled(
         grid=in_buffers(grid, subject.manifest, folder).add_work(subject.kernels),
         grid_seconds=_GRID_SECONDS,
     )
-    return completed(measured, subject.kernels, target, with_cost=bool(points))
+    return complete(measured, subject.kernels, target, with_cost=bool(points))
 
 
 def _grid(request: CompileRequest, signature: Signature) -> tuple[Point, ...]:
@@ -88,7 +88,7 @@ def _grid(request: CompileRequest, signature: Signature) -> tuple[Point, ...]:
 
 
 def beside_of(original: Reference) -> Record | None:
-    """What ONNX Runtime is given to run beside the library, where it runs the model at all."""
+    """The model that ONNX Runtime runs beside the library, where it can run it."""
     runs = any(engine.startswith("onnxruntime") for engine in original.engines)
     if not runs or original.draws:
         return None

@@ -60,15 +60,15 @@ def _settled(rounds: list[list[float]]) -> bool:
 def _summary(rounds: list[list[float]]) -> Record:
     times = sorted(taken for one in rounds for taken in one)
 
-    def at(part: float) -> float:
+    def quantile(part: float) -> float:
         return round(times[min(int(len(times) * part), len(times) - 1)] * 1e3, 4)
 
     return {
         "median_ms": round(median(times) * 1e3, 4),
-        "min_ms": at(0.0),
-        "p25_ms": at(0.25),
-        "p75_ms": at(0.75),
-        "p95_ms": at(0.95),
+        "min_ms": quantile(0.0),
+        "p25_ms": quantile(0.25),
+        "p75_ms": quantile(0.75),
+        "p95_ms": quantile(0.95),
         "runs": len(times),
         "rounds": len(rounds),
         "stable": _settled(rounds),

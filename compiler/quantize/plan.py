@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from compiler.isolation.step import Record
     from compiler.passes.pack.round_operands import Keep
     from compiler.passes.pack.round_weights import Calibrate
-    from compiler.passes.pipelines import Rounding
+    from compiler.passes.pipelines import QuantizationPass
     from relaxd.contract.narrow import QuantizedLayers
 
 
@@ -103,7 +103,7 @@ def choose_pass(
     outcome: Outcome,
     calibrate: Calibrate | None = None,
     keep: Keep | None = None,
-) -> Rounding | None:
+) -> QuantizationPass | None:
     """The pass that quantizes weights or operands, None where the request wants none; `outcome` is
     told what became of them. Raises ImportFailed for a target that would keep them as they are.
 

@@ -1,5 +1,5 @@
-"""What recurrent layers compute at each step: kinds of cells and their activations, as ONNX defines
-them.
+"""The computation of recurrent layers at each step: kinds of cells and their activations, as ONNX
+defines them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Activation = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """What a layer computes at each step; `activations` are f, g, h in ONNX's order, `clip` bounds
+    """A layer's computation at each step; `activations` are f, g, h in ONNX's order, `clip` bounds
     the arguments of f and g.
     """
 
@@ -35,7 +35,7 @@ class Cell:
 
     @property
     def resets_sum(self) -> bool:
-        """Whether a GRU's reset applies to its state's part of the sum, not to the state before."""
+        """True if a GRU's reset applies to its state's part of the sum, not to the state before."""
         return self.kind == "GRU" and self.linear_before_reset
 
     def act(self, index: int, value: Any) -> Any:

@@ -57,17 +57,17 @@ class Recurrence:
 
     @property
     def two_states(self) -> bool:
-        """Whether cells keep a memory beside their output."""
+        """True if cells keep a memory beside their output."""
         return self.cell.kind == "LSTM"
 
     @property
     def two_phases(self) -> bool:
-        """Whether a step sums twice: a GRU's candidate is of states that its reset has scaled."""
+        """True if a step sums twice: a GRU's candidate is of states that its reset has scaled."""
         return self.cell.kind == "GRU" and not self.cell.resets_sum
 
     @property
     def fixed(self) -> bool:
-        """Whether the number of units is known."""
+        """True if the number of units is known."""
         return isinstance(self.hidden, tirx.IntImm)
 
     @property
@@ -87,13 +87,13 @@ class Recurrence:
         return 8 if self.cell.gates == 1 else 6
 
     @property
-    def together(self) -> int:
+    def group_blocks(self) -> int:
         """Blocks of a group, whose sums for one row are in registers at once."""
         return ALONE // self.cell.gates
 
     @property
     def cached(self) -> bool:
-        """Whether the weights stay in the cache, as they are taken to where units are not known."""
+        """True if the weights stay in the cache, as they are taken to where units are not known."""
         hidden = self.hidden.value if self.fixed else 1
         return 4 * self.cell.gates * hidden * hidden <= CACHED
 
@@ -128,12 +128,12 @@ class Buffers:
     @property
     def inputs(self) -> list[Any]:
         """The buffers that there are, in the order of the program's parameters."""
-        given = [self.x, self.weights, self.extra, self.peepholes, *self.states, self.lengths]
-        return [buffer for buffer in given if buffer is not None]
+        buffers = [self.x, self.weights, self.extra, self.peepholes, *self.states, self.lengths]
+        return [buffer for buffer in buffers if buffer is not None]
 
     @property
     def results(self) -> list[Any]:
-        """As `inputs`, of what the program writes."""
+        """The buffers that the program writes, in the order of its parameters."""
         return [self.every, *self.finals]
 
 

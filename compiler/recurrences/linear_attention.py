@@ -55,69 +55,69 @@ class Tensors:
     change: Any
 
 
-def emit_linear_attention(sizes: LinearAttention, given: Tensors) -> None:
+def emit_linear_attention(sizes: LinearAttention, data: Tensors) -> None:
     """Emit the loops with TVM's script builder."""
     # Each pass over the state has so many operations; there are two to four of them.
     work = sizes.tasks * (sizes.length * (sizes.depth * sizes.width))
     for head in spread(sizes.tasks, work):
         n, g = tirx.floordiv(head, sizes.groups), tirx.floormod(head, sizes.groups)
-        _start(sizes, given, n, g)
+        _start(sizes, data, n, g)
         # A token's change needs the state after the one before, so the tokens are no tasks.
         with T.serial(sizes.length) as t:
-            if given.decay is not None:
-                _fade(sizes, given, n, g, t)
-            _change(sizes, given, head, n, g, t)
-            _add_change(sizes, given, head, n, g, t)
-            _read(sizes, given, n, g, t)
+            if data.decay is not None:
+                _fade(sizes, data, n, g, t)
+            _change(sizes, data, head, n, g, t)
+            _add_change(sizes, data, head, n, g, t)
+            _read(sizes, data, n, g, t)
 
 
-def _start(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr) -> None:
+def _start(sizes: LinearAttention, data: Tensors, n: Expr, g: Expr) -> None:
     """The state from the one before, or zeros."""
     with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
         zero = tirx.const(0, sizes.dtype)
-        given.state[n, g, d, e] = zero if given.before is None else given.before[n, g, d, e]
+        data.state[n, g, d, e] = zero if data.before is None else data.before[n, g, d, e]
 
 
-def _fade(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr, t: Expr) -> None:
+def _fade(sizes: LinearAttention, data: Tensors, n: Expr, g: Expr, t: Expr) -> None:
     """The state times the exponential of the token's decay."""
-    state = given.state
+    state = data.state
     with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
-        fading = tirx.exp(given.decay[n, g, t, _within(d, sizes.fadings)])
+        fading = tirx.exp(data.decay[n, g, t, _within(d, sizes.fadings)])
         state[n, g, d, e] = state[n, g, d, e] * fading
 
 
-def _change(sizes: LinearAttention, given: Tensors, head: Expr, n: Expr, g: Expr, t: Expr) -> None:
+def _change(sizes: LinearAttention, data: Tensors, head: Expr, n: Expr, g: Expr, t: Expr) -> None:
     """The token's value, less what the state holds for its key already where a rate is given (the
     delta rule, Schlag, Irie and Schmidhuber 2021).
     """
-    change = given.change
+    change = data.change
     with T.serial(sizes.width) as e:
-        change[head, e] = given.value[n, g, t, e]
-    if given.rate is None:
+        change[head, e] = data.value[n, g, t, e]
+    if data.rate is None:
         return
     with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
         # Depth outside, width inside: a sum for each column, contiguous in the state.
-        held = given.state[n, g, d, e] * given.key[n, g, t, d]
-        change[head, e] = change[head, e] - held
+        stored = data.state[n, g, d, e] * data.key[n, g, t, d]
+        change[head, e] = change[head, e] - stored
     # The rate scales the whole difference, so it comes after the last element of the depth.
     with T.serial(sizes.width) as e:
-        rate = given.rate[n, _within(g, sizes.rates), t, const(0)]
+        rate = data.rate[n, _within(g, sizes.rates), t, const(0)]
         change[head, e] = change[head, e] * rate
 
 
 def _add_change(
-    sizes: LinearAttention, given: Tensors, head: Expr, n: Expr, g: Expr, t: Expr
+    sizes: LinearAttention, data: Tensors, head: Expr, n: Expr, g: Expr, t: Expr
 ) -> None:
     """The state plus the outer product of the token's key and its change."""
-    state = given.state
+    state = data.state
     with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
-        outer = given.key[n, g, t, d] * given.change[head, e]
+        outer = data.key[n, g, t, d] * data.change[head, e]
         state[n, g, d, e] = state[n, g, d, e] + outer
 
 
-def _read(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr, t: Expr) -> None:
+def _read(sizes: LinearAttention, data: Tensors, n: Expr, g: Expr, t: Expr) -> None:
     """The result of every query head that shares the state."""
-    result = given.result
+    result = data.result
     # Grouped queries: the state of a head of keys is in the cache for all of them.
     with T.serial(sizes.share) as s:
         h = g * sizes.share + s
@@ -125,7 +125,7 @@ def _read(sizes: LinearAttention, given: Tensors, n: Expr, g: Expr, t: Expr) -> 
             result[n, h, t, e] = tirx.const(0, sizes.dtype)
         # The width is innermost: it is contiguous in the state and in the result.
         with T.serial(sizes.depth) as d, T.serial(sizes.width) as e:
-            read = given.query[n, h, t, d] * given.state[n, g, d, e]
+            read = data.query[n, h, t, d] * data.state[n, g, d, e]
             result[n, h, t, e] = result[n, h, t, e] + read * sizes.factor
 
 

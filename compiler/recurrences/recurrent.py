@@ -46,35 +46,35 @@ def emit_recurrence(*directions: Recurrence) -> tirx.PrimFunc:
     """The program of a layer, which needs no schedule: of one direction or of two side by side,
     with the same extents. Parameters are the inputs of each, then the results of each.
     """
-    layer, given = directions[0], [buffers_of(direction) for direction in directions]
+    layer, inputs_of = directions[0], [buffers_of(direction) for direction in directions]
     with statements() as body:
         each = let_opaque("each", layer.share)
         # The number of tasks decides over threads as well as the work: a row of one direction is
         # one task.
         parts = let_opaque("parts", tirx.ceildiv(layer.batch, each))
         tasks, flops = parts * len(directions), layer.flops * len(directions)
-        worth = layer.fixed and tirx.all(flops >= PARALLEL_FLOPS, tasks > 1)
-        for number in share_out(tasks, worth):
+        profitable = layer.fixed and tirx.all(flops >= PARALLEL_FLOPS, tasks > 1)
+        for number in share_out(tasks, profitable):
             if len(directions) == 1:
-                _emit_task(layer, given[0], each, number)
+                _emit_task(layer, inputs_of[0], each, number)
             else:
                 with when(number < parts):
-                    _emit_task(layer, given[0], each, number)
+                    _emit_task(layer, inputs_of[0], each, number)
                 with otherwise():
-                    _emit_task(directions[1], given[1], each, number - parts)
+                    _emit_task(directions[1], inputs_of[1], each, number - parts)
     block = s_tir.SBlock([], [], [], "root", body.stmt)
     root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
-    inputs = [buffer for buffers in given for buffer in buffers.inputs]
-    results = [buffer for buffers in given for buffer in buffers.results]
+    inputs = [buffer for buffers in inputs_of for buffer in buffers.inputs]
+    results = [buffer for buffers in inputs_of for buffer in buffers.results]
     return tirx.PrimFunc([*inputs, *results], root).with_attrs(ATTRIBUTES)
 
 
-def _emit_task(layer: Recurrence, given: Buffers, each: Expr, part: Expr) -> None:
+def _emit_task(layer: Recurrence, buffers: Buffers, each: Expr, part: Expr) -> None:
     """Emit all steps of one of the parts of `each` rows."""
     first = let("first", part * each)
     count = let("count", tirx.min(each, layer.batch - first))
-    held = layer.together * layer.cell.gates * LANES
-    sums = alloc([layer.share * held], "float32", "sums", "global")
+    size_of_row = layer.group_blocks * layer.cell.gates * LANES
+    accumulators = alloc([layer.share * size_of_row], "float32", "sums", "global")
     names = ["state", "following"]
     if layer.two_states or layer.two_phases:
         names.append("kept")
@@ -82,7 +82,7 @@ def _emit_task(layer: Recurrence, given: Buffers, each: Expr, part: Expr) -> Non
         names.append("reset")
     size = layer.share * layer.width
     scratch = [alloc([size], "float32", name, "global") for name in names]
-    task = Task(layer, given, first, count, sums, *scratch)
+    task = Task(layer, buffers, first, count, accumulators, *scratch)
     _emit_start(task)
     with serial(layer.steps, "step") as step:
         for phase in phases_of(task):
@@ -95,21 +95,21 @@ def _emit_start(task: Task) -> None:
     """Emit states from the given ones, zeros past the last unit; zeros for what masked steps leave
     unwritten.
     """
-    layer, given = task.layer, task.given
-    scratch = [task.state, task.kept][: len(given.states)]
+    layer, buffers = task.layer, task.io
+    scratch = [task.state, task.memory][: len(buffers.states)]
     with serial(task.count) as r:
-        row, at = task.first + r, r * layer.width
+        row, offset = task.first + r, r * layer.width
         for j in strips(layer.width, LANES):
             # Lanes past the last unit are computed like the others, from zeros; no unit reads them.
             for state in scratch:
-                store(state, 0, at + j)
+                store(state, 0, offset + j)
         for j in strips(layer.hidden, LANES):
-            for state, before in zip(scratch, given.states, strict=True):
-                store(state, load(before, [row, j]), at + j)
+            for state, before in zip(scratch, buffers.states, strict=True):
+                store(state, load(before, [row, j]), offset + j)
         if layer.masked:
             with serial(layer.steps) as step:
                 for j in strips(layer.hidden, LANES):
-                    store(given.every, 0, step, row, j)
+                    store(buffers.every, 0, step, row, j)
 
 
 def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
@@ -138,11 +138,11 @@ def _groups(layer: Recurrence, step: Expr) -> Iterator[tuple[Expr, int]]:
     Weights that do not stay in the cache are read there and back in turns: so a step finds in the
     cache what the step before has read last.
     """
-    together, left = layer.together, layer.blocks % layer.together
-    groups = layer.blocks // together
+    group_blocks, left = layer.group_blocks, layer.blocks % layer.group_blocks
+    groups = layer.blocks // group_blocks
     with serial(groups, "group") as index:
         back = tirx.const(False, "bool") if layer.cached else step % 2 == 1
-        yield let("first", either(back, groups - 1 - index, index) * together), together
+        yield let("first", either(back, groups - 1 - index, index) * group_blocks), group_blocks
     if layer.fixed:
         if rest := as_int(left):
             yield layer.blocks - rest, rest
@@ -177,23 +177,23 @@ def _parts(gates: Sequence[int], rows: int) -> list[Sequence[int]]:
     """Gates summed together for so many rows: as many as the registers hold, two of four rather
     than three.
     """
-    together = max(ACCUMULATORS // rows, 1)
-    together = 2 if 2 <= together < len(gates) else together
-    return [gates[start : start + together] for start in range(0, len(gates), together)]
+    group = max(ACCUMULATORS // rows, 1)
+    group = 2 if 2 <= group < len(gates) else group
+    return [gates[start : start + group] for start in range(0, len(gates), group)]
 
 
 def _emit_tile(task: Task, tile: list[Units], gates: Sequence[int], phase: Phase) -> None:
     """Emit the sums of some gates for a few rows, in registers."""
     acc = alloc([len(tile) * len(gates) * LANES], "float32", "acc")
-    for units, gate, v, at in _accumulators(tile, gates):
-        store(acc, units.start(gate, v), at)
+    for units, gate, v, offset in _accumulators(tile, gates):
+        store(acc, units.start(gate, v), offset)
     # Weights of a gate are contiguous over k, so the hardware prefetches them.
     with serial(task.layer.hidden, "k") as k:
-        for units, gate, v, at in _accumulators(tile, gates):
+        for units, gate, v, offset in _accumulators(tile, gates):
             left = load(phase.left, [units.row * task.layer.width + k])
-            store(acc, load(acc, [at]) + left * units.weight(gate, k, v), at)
-    for units, gate, v, at in _accumulators(tile, gates):
-        store(task.sums, load(acc, [at]), units.sum_place(gate, v))
+            store(acc, load(acc, [offset]) + left * units.weight(gate, k, v), offset)
+    for units, gate, v, offset in _accumulators(tile, gates):
+        store(task.accumulators, load(acc, [offset]), units.sum_index(gate, v))
 
 
 def _accumulators(
@@ -214,18 +214,18 @@ def _emit_advance(task: Task, step: Expr) -> None:
     """Emit the next state of every row to its state, and to the results."""
     # The next state lies apart until all blocks of the step have read the one before.
     with serial(task.count) as r:
-        row, at = task.first + r, r * task.layer.width
+        row, offset = task.first + r, r * task.layer.width
         with when(task.active(step, row)):
             for j in strips(task.layer.hidden, LANES):
-                following = load(task.following, [at + j])
-                store(task.state, following, at + j)
-                store(task.given.every, following, task.time(step, row), row, j)
+                following = load(task.following, [offset + j])
+                store(task.state, following, offset + j)
+                store(task.io.every, following, task.time(step, row), row, j)
 
 
 def _emit_finals(task: Task) -> None:
     """Emit the last states of every row to the results."""
-    finals = task.given.finals
+    finals = task.io.finals
     with serial(task.count) as r:
         for j in strips(task.layer.hidden, LANES):
-            for final, state in zip(finals, [task.state, task.kept][: len(finals)], strict=True):
+            for final, state in zip(finals, [task.state, task.memory][: len(finals)], strict=True):
                 store(final, load(state, [r * task.layer.width + j]), task.first + r, j)

@@ -18,13 +18,13 @@ class Task:
     """
 
     layer: Recurrence
-    given: Buffers
+    io: Buffers
     first: Expr
     count: Expr
-    sums: Any
+    accumulators: Any
     state: Any
     following: Any
-    kept: Any = None
+    memory: Any = None
     reset: Any = None
 
     def time(self, step: Expr, row: Expr) -> Expr:
@@ -34,14 +34,12 @@ class Task:
             return step
         # A row that is shorter than the batch's steps begins at its own end. What comes after its
         # last step is masked, but must not be read before the first.
-        end = (
-            tirx.min(load(self.given.lengths, [row]), layer.steps) if layer.masked else layer.steps
-        )
+        end = tirx.min(load(self.io.lengths, [row]), layer.steps) if layer.masked else layer.steps
         return tirx.max(end - 1 - step, 0)
 
     def active(self, step: Expr, row: Expr) -> Expr | bool:
-        """Whether row number `row` of the batch has such a step."""
-        return step < load(self.given.lengths, [row]) if self.layer.masked else True
+        """True if row number `row` of the batch has such a step."""
+        return step < load(self.io.lengths, [row]) if self.layer.masked else True
 
 
 @dataclass(frozen=True)
@@ -56,23 +54,23 @@ class Units:
     slot: Expr
     row: Expr
 
-    def place(self, lane: Expr) -> Expr:
-        """The place of a unit in a task's states."""
+    def position(self, lane: Expr) -> Expr:
+        """The position of a unit in a task's states."""
         return self.row * self.task.layer.width + self.block * LANES + lane
 
-    def sum_place(self, gate: int, lane: Expr) -> Expr:
-        """The place of a gate's sum in a task's sums."""
+    def sum_index(self, gate: int, lane: Expr) -> Expr:
+        """The position of a gate's sum in a task's accumulators."""
         layer = self.task.layer
-        held = self.row * layer.together + self.slot
-        return (held * layer.cell.gates + gate) * LANES + lane
+        slot = self.row * layer.group_blocks + self.slot
+        return (slot * layer.cell.gates + gate) * LANES + lane
 
     def sum(self, gate: int, lane: Expr) -> Expr:
         """A gate's sum."""
-        return load(self.task.sums, [self.sum_place(gate, lane)])
+        return load(self.task.accumulators, [self.sum_index(gate, lane)])
 
     def start(self, gate: int, lane: Expr) -> Expr:
-        """What a gate's sum starts from."""
-        extra = self.task.given.extra
+        """The value that a gate's sum starts from."""
+        extra = self.task.io.extra
         # The reset scales the state's part of the candidate alone, with its bias. The input's part
         # is added when the gates are applied.
         if extra is not None and gate == 2:
@@ -84,15 +82,15 @@ class Units:
         task = self.task
         row = task.first + self.row
         unit = (self.block * task.layer.cell.gates + gate) * LANES + lane
-        return load(task.given.x, [task.time(self.step, row), row, unit])
+        return load(task.io.x, [task.time(self.step, row), row, unit])
 
     def weight(self, gate: int, k: Expr, lane: Expr) -> Expr:
         """A gate's weight for unit `k` of the state before."""
-        return load(self.task.given.weights, [self.block, gate, k, lane])
+        return load(self.task.io.weights, [self.block, gate, k, lane])
 
     def peephole(self, index: int, lane: Expr, memory: Expr) -> Expr:
-        """What the memory adds to a gate's sum."""
-        peepholes = self.task.given.peepholes
+        """The memory's part of a gate's sum."""
+        peepholes = self.task.io.peepholes
         if peepholes is None:
             return tirx.FloatImm("float32", 0)
         return load(peepholes, [index, self.block * LANES + lane]) * memory

@@ -29,7 +29,7 @@ def pin_of(platform: Platform) -> Pin | None:
 
 
 def present(platform: Platform) -> bool:
-    """Whether a bundle for the platform can be completed here."""
+    """True if a bundle for the platform can be completed here."""
     pin = pin_of(platform)
     return pin is None or all((directory(pin) / name).is_file() for name in pin.libraries)
 

@@ -95,7 +95,7 @@ def _recipe() -> str:
 
 
 def present(platform: Platform) -> bool:
-    """Whether programs for the platform can be linked here."""
+    """True if programs for the platform can be linked here."""
     return path_of(platform).is_file()
 
 
@@ -134,9 +134,9 @@ def _own_headers(folder: Path) -> list[Path]:
     where they lie.
     """
     shutil.copytree(SUPPORT, folder)
-    places = [folder.joinpath(*["deeper"] * depth) for depth in _DEPTHS]
-    places[-1].mkdir(parents=True)
-    return places
+    folders = [folder.joinpath(*["deeper"] * depth) for depth in _DEPTHS]
+    folders[-1].mkdir(parents=True)
+    return folders
 
 
 def _compile(unit: Unit, folder: Path, include: list[str], target: Target) -> Path:
@@ -178,12 +178,12 @@ def _link_nothing(target: Target, folder: Path) -> None:
 
 def sources(unit: Unit) -> list[Path]:
     """The unit's files in the installed package; raises ToolchainMissing where there are none."""
-    found = [
+    files = [
         path for pattern in unit.patterns for path in sorted(folder_of(unit.package).glob(pattern))
     ]
-    if not found:
+    if not files:
         hint = "reinstall apache-tvm and apache-tvm-ffi from their wheels"
         raise ToolchainMissing(
             f"the package {unit.package} holds no sources", reason="runtime_missing", hint=hint
         )
-    return found
+    return files

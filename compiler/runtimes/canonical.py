@@ -40,7 +40,7 @@ def library() -> Path:
     flags = (*_FLAGS, f'-DTVM_FFI_VERSION="{version}"')
     recipe = build.digest_of((flags, linux.recipe(host)), _SOURCE)
     folder = Path("canonical", f"{host.platform.linker}-{recipe}")
-    return build.kept(folder / "canonical.so", partial(_build, flags, host))
+    return build.build_once(folder / "canonical.so", partial(_build, flags, host))
 
 
 def _build(flags: tuple[str, ...], host: Target, output: Path) -> None:

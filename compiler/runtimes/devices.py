@@ -32,7 +32,7 @@ def opencl(target: Target) -> Path:
 
 
 def _includes() -> list[str]:
-    """Where headers lie, and that their places are no part of what is built."""
+    """Options for the folders of headers, and for leaving their paths out of what is built."""
     headers = archives.include_folders()
     folders = (*headers, headers[0].parent / "src" / "runtime", archives.SUPPORT)
     return [f"-I{path}" for path in folders] + [f"-ffile-prefix-map={path}=." for path in folders]

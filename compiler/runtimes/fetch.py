@@ -26,17 +26,17 @@ def fetch(pin: Pin) -> Path:
         return destination
     destination.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{pin.name}-", dir=destination.parent) as scratch:
-        wheels, kept = Path(scratch) / "wheels", Path(scratch) / "kept"
-        kept.mkdir()
+        wheels, libraries = Path(scratch) / "wheels", Path(scratch) / "kept"
+        libraries.mkdir()
         _download(pin, wheels)
         for wheel in wheels.glob("*.whl"):
-            _extract(pin, wheel, kept)
-        if missing := [name for name in pin.libraries if not (kept / name).is_file()]:
+            _extract(pin, wheel, libraries)
+        if missing := [name for name in pin.libraries if not (libraries / name).is_file()]:
             raise ToolchainMissing(
                 f"the wheels for {pin.name} hold no {', '.join(missing)}", reason="runtime_missing"
             )
         shutil.rmtree(destination, ignore_errors=True)
-        kept.rename(destination)
+        libraries.rename(destination)
     return destination
 
 

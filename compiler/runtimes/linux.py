@@ -1,5 +1,5 @@
-"""What libraries for Linux are linked against: stand-ins for glibc's own, which name the functions
-that compiled code may call and the versions that it asks for.
+"""Stand-ins for glibc that libraries for Linux are linked against: they name the functions that
+compiled code may call and the versions that it asks for.
 """
 
 import shutil
@@ -133,7 +133,7 @@ def stand_ins(target: Target) -> list[Path]:
     abi = _ABIS[target.arch]
     folder = Path("linux", f"{target.platform.linker}-{recipe(target)}")
     return [
-        build.kept(folder / name, partial(_stand_in, functions, abi, target))
+        build.build_once(folder / name, partial(_stand_in, functions, abi, target))
         for name, functions in LIBRARIES.items()
         if name not in abi.lacking
     ]
@@ -147,7 +147,7 @@ def recipe(target: Target) -> str:
 def _conversions(target: Target) -> Path:
     """The object of conversions that no library has, of which a link takes what it needs."""
     name = Path("linux", f"{target.platform.linker}-{recipe(target)}", "conversions.o")
-    return build.kept(name, partial(_compile_conversions, target))
+    return build.build_once(name, partial(_compile_conversions, target))
 
 
 def _compile_conversions(target: Target, output: Path) -> None:

@@ -29,7 +29,7 @@ def threads(target: Target) -> Path:
 def _library(name: str, flags: tuple[str, ...], target: Target) -> Path:
     recipe = build.digest_of((flags, linux.recipe(target)), _SOURCE)
     folder = Path("threads", f"{target.platform.linker}-{recipe}")
-    return build.kept(folder / name, partial(_build, flags, target))
+    return build.build_once(folder / name, partial(_build, flags, target))
 
 
 def _build(flags: tuple[str, ...], target: Target, output: Path) -> None:

@@ -1,5 +1,5 @@
-"""What modules for WebAssembly are linked against: zig's functions of mathematics and of memory,
-and what stands for lacking instructions, without the rest of its C library.
+"""Functions that modules for WebAssembly are linked against: zig's of mathematics and of memory,
+and those for lacking instructions, without the rest of its C library.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def libraries(target: Target) -> list[Path]:
     )
     folder = Path("wasm", f"{target.platform.linker}-{recipe}")
     return [
-        build.kept(folder / name, partial(make, target.platform.linker))
+        build.build_once(folder / name, partial(make, target.platform.linker))
         for name, make in (("libc.a", _make_c), ("libcompiler_rt.a", _make_arithmetic))
     ]
 
@@ -66,12 +66,12 @@ def _make_c(triple: str, output: Path) -> None:
 
 def _mathematics(own: Path) -> list[Path]:
     """The functions of double and float: long double is no type of ours."""
-    found = {path.name: path for folder in _SOURCES for path in sorted((own / folder).glob("*.c"))}
-    left = {*_INSTRUCTIONS, *(name for name in found if name.endswith("l.c"))}
-    return [path for name, path in found.items() if name not in left]
+    paths = {path.name: path for folder in _SOURCES for path in sorted((own / folder).glob("*.c"))}
+    left = {*_INSTRUCTIONS, *(name for name in paths if name.endswith("l.c"))}
+    return [path for name, path in paths.items() if name not in left]
 
 
 def _make_arithmetic(triple: str, output: Path) -> None:
-    """What LLVM calls where the machine has no instruction."""
+    """The functions that LLVM calls where the machine has no instruction."""
     source = str(zig.sources() / "compiler_rt.zig")
     zig.build_archive(*_OPTIMISED, source, output=output, triple=triple)

@@ -1,5 +1,5 @@
-"""What libraries for Windows are linked against: import libraries of the functions that they call,
-and those that no DLL of the system has, in one archive built with zig.
+"""Libraries that those for Windows are linked against: import libraries of the functions that they
+call, and those that no DLL of the system has, in one archive built with zig.
 """
 
 from functools import partial
@@ -45,7 +45,7 @@ def library(target: Target) -> Path:
     """
     recipe = build.digest_of((_FLAGS, IMPORTS), _SOURCE, _CONVERSIONS)
     folder = f"{target.platform.linker}-{recipe}"
-    return build.kept(Path("windows", folder, NAME), partial(_build, target))
+    return build.build_once(Path("windows", folder, NAME), partial(_build, target))
 
 
 def _build(target: Target, output: Path) -> None:

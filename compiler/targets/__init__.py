@@ -48,7 +48,7 @@ def resolve(name: str) -> Target:
     UnknownTarget.
     """
     if is_raw(name):
-        return gpu.equipped(resolve_raw(name))
+        return gpu.equip(resolve_raw(name))
     if name == NATIVE:
         return _native()
     if name not in _ENTRIES:
@@ -60,14 +60,14 @@ def resolve(name: str) -> Target:
             hint=hint,
             known=list(names()),
         )
-    return gpu.equipped(_ENTRIES[name])
+    return gpu.equip(_ENTRIES[name])
 
 
 def registry() -> tuple[Target, ...]:
     """Every target in the registry's order; `native` only on a machine that it supports."""
     native = _native_of(this_host())
     own = () if native is None else (native,)
-    return (*own, *map(gpu.equipped, _ENTRIES.values()))
+    return (*own, *map(gpu.equip, _ENTRIES.values()))
 
 
 def _native() -> Target:

@@ -1,4 +1,4 @@
-"""What the compiler knows of one processor architecture, as one value. A module of this folder
+"""A processor architecture as one value. A module of this folder
 describes an architecture whole: no other module holds a fact about it.
 """
 
@@ -111,8 +111,8 @@ class Architecture:
     name of a feature. A raw target that asks for more cannot be checked by a loader.
     registers: of a processor and its features (both LLVM's names), never wider than those promise.
     native: the target for a machine with these features and caches; None where none is known.
-    integer_dots: instructions for dot products of small integers, the fastest first; pairs: of
-    bfloat16; byte_pairs: of bytes, where `integer_dots` have none for four of them.
+    integer_dots: instructions for dot products of small integers, the fastest first; pairs:
+    bfloat16 dot products; byte_pairs: of bytes, where `integer_dots` have none for four of them.
     unroll: steps of a sum that kernels take in a row between two looks at its end.
     scheduled: whether LLVM orders a kernel's instructions so that few registers hold values.
     """

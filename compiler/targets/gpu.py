@@ -79,15 +79,17 @@ ENTRIES: tuple[Target, ...] = (
 )
 
 
-def equipped(target: Target) -> Target:
-    """The target with what compiles its kernels here, or what is lacking for that."""
+def equip(target: Target) -> Target:
+    """The target with the tools that compile its kernels here, or the reason why there are none."""
     device = target.device
     if device is None:
         return target
     if device.name == "cuda":
-        found = cuda.find_compiler()
+        tool = cuda.find_compiler()
         device = dataclasses.replace(
-            device, toolkit=found.name if found else None, lacking=None if found else cuda.LACKING
+            device,
+            toolkit=tool.name if tool else None,
+            lacking=None if tool else cuda.LACKING,
         )
     if device.name == "rocm":
         folder = _rocm()

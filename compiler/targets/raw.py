@@ -20,7 +20,7 @@ _HOST_FIELDS = frozenset({"kind", "mtriple", "mcpu", "mattr"})
 
 
 def is_raw(name: str) -> bool:
-    """Whether the text is JSON and not a name."""
+    """True if the text is JSON and not a name."""
     return name.lstrip().startswith("{")
 
 
@@ -102,8 +102,8 @@ def _system(text: str) -> str:
 def _isa(
     platform: Platform, architecture: Architecture, cpu: str, features: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """What a loader can check; raises UnknownTarget where code could use more than that. Programs
-    that link an archive know themselves.
+    """The features that a loader can check; raises UnknownTarget where code could use more than
+    those. Programs that link an archive know themselves.
     """
     if platform.archived or platform.os == "darwin":
         return ()

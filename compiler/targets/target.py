@@ -1,5 +1,5 @@
-"""What a target is: the processor and device to generate code for, the format of the library, and
-what a machine needs to load it.
+"""Targets: the processor and device to generate code for, the format of the library, and the
+requirements on a machine that loads it.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ ATOMICS = "atomics"
 
 
 class TargetStatus(StrEnum):
-    """What is known to work: run on such hardware, run under an emulator, or only compiled.
+    """The proof that libraries work: run on such hardware, run under an emulator, or only compiled.
 
     UNVERIFIED is the status of a build whose request wanted no check.
     """
@@ -42,8 +42,8 @@ class ObjectFormat(StrEnum):
 class Runtime(StrEnum):
     """How the code meets TVM's runtime.
 
-    BUNDLED: a shared library, in the flavour `vm` beside the runtime of TVM's wheel for that
-    platform. LINKED: a static archive; where it is of the flavour `vm` it registers itself as a
+    BUNDLED: a shared library, with the backend `vm` beside the runtime of TVM's wheel for that
+    platform. LINKED: a static archive; where its backend is `vm` it registers itself as a
     system library, and the program that links it links the runtime in.
     NONE: TVM has no runtime there, and code has to do without: a WebAssembly module, or a static
     archive for a processor without an operating system.
@@ -74,7 +74,7 @@ Options = tuple[tuple[str, Option], ...]
 
 @dataclass(frozen=True)
 class Platform:
-    """What the host side of a target runs on.
+    """The system that the host side of a target runs on.
 
     triple: LLVM's; os: as `sys.platform` spells it; linker: the triple that `zig cc -target` takes.
     libc: the least glibc, None where there is another C library.
@@ -90,12 +90,12 @@ class Platform:
 
     @property
     def bare(self) -> bool:
-        """Whether there is no operating system, and so no heap and no files."""
+        """True if there is no operating system, and so no heap and no files."""
         return self.os == "none"
 
     @property
     def archived(self) -> bool:
-        """Whether a library for this platform is an archive, which a program links."""
+        """True if a library for this platform is an archive, which a program links."""
         return self.runtime is Runtime.LINKED or self.bare
 
     @property
@@ -106,7 +106,7 @@ class Platform:
 
 @dataclass(frozen=True)
 class Device:
-    """What runs the kernels beside the host's processor.
+    """The device that runs the kernels beside the host's processor.
 
     name: as the load contract names it (`cuda`, `opencl`, `metal`, `rocm`, `webgpu`); sm: NVIDIA's
     architecture (`sm_90`).
@@ -168,14 +168,14 @@ class Target:
 
     @property
     def capability(self) -> str:
-        """What a worker must offer to compile for this: the entry's name, or any raw target of the
-        kind.
+        """The capability that a worker must offer to compile for this: the entry's name, or any raw
+        target of the kind.
         """
         return f"raw-{self.kind}" if self.raw else self.name
 
     @property
     def load(self) -> LoadContract:
-        """What a machine must have; the bundle adds the runtime's version."""
+        """The requirements on a machine; the bundle adds the runtime's version."""
         base = LoadContract(
             arch=self.arch, os=self.platform.os, isa=self.isa, libc=self.platform.libc
         )
@@ -187,49 +187,49 @@ class Target:
 
     @property
     def threads(self) -> bool:
-        """Whether code for it may share out loops among threads."""
+        """True if code for it may share out loops among threads."""
         if self.platform.object_format is ObjectFormat.WASM:
             return ATOMICS in self.isa
         return not self.platform.bare
 
     @property
     def launches(self) -> bool:
-        """Whether a library for it has no runtime that launches its device's kernels."""
+        """True if a library for it has no runtime that launches its device's kernels."""
         return self.device is not None and self.platform.runtime is Runtime.NONE
 
     @property
     def flavours(self) -> tuple[Flavour, ...]:
-        """What may run the graph of a library for it, the default first."""
+        """The backends of a library for it, the default first."""
         if self.device is not None and not self.launches:
             return (Flavour.VM,)
         return _FLAVOURS[self.platform.runtime]
 
     def flavour(self, wanted: Flavour | None) -> Flavour:
-        """What runs a library's graph, as a request wants it or by default; raises UnknownTarget
-        where the target has no such flavour.
+        """A library's backend, as a request wants it or by default; raises UnknownTarget where the
+        target has no such backend.
         """
         own = self.flavours[0]
         if wanted is None:
             return own
         if wanted not in self.flavours:
             raise UnknownTarget(
-                f"target {self.name!r} has no flavour {wanted.value!r}",
+                f"target {self.name!r} has no backend {wanted.value!r}",
                 reason="flavour",
                 field="options.flavour",
-                hint=f"leave the flavour out for {own.value!r}, or build for another target",
+                hint=f"leave `--flavour` out for {own.value!r}, or build for another target",
             )
         return wanted
 
     def embeds(self, wanted: bool | None, flavour: Flavour) -> bool:
-        """Whether a library of the flavour holds its weights, as a request wants it or by default;
-        raises UnknownTarget where the flavour has no such libraries.
+        """True if a library of this backend holds its weights, as a request wants it or by default;
+        raises UnknownTarget where the backend has no such libraries.
         """
         if wanted and flavour is not Flavour.STANDALONE:
             raise UnknownTarget(
-                f"a library of flavour {flavour.value!r} cannot hold its weights",
+                f"a library for the backend {flavour.value!r} cannot hold its weights",
                 reason="embed_weights",
                 field="options.embed_weights",
-                hint="add --flavour standalone, or leave embed_weights out",
+                hint="add `--flavour standalone`, or leave embed_weights out",
             )
         if wanted and self.launches:
             raise UnknownTarget(
@@ -261,8 +261,8 @@ class Target:
             document["device"]["options"] = dict(self.device.options)
         return document | {"triple": self.triple, "arch": self.arch}
 
-    def listed(self) -> dict[str, Any]:
-        """What lists of targets say: `to_json`, and the flavours that a request may ask for, the
-        default first.
+    def to_list(self) -> dict[str, Any]:
+        """The document of a list of targets: `to_json`, and the backends that a request may ask
+        for, the default first.
         """
         return {**self.to_json(), "flavours": [flavour.value for flavour in self.flavours]}

@@ -249,7 +249,7 @@ def fresh(name: str, value: Expr) -> Expr:
 
 
 def let_opaque(name: str, value: Expr) -> Expr:
-    """As `let`, by way of memory, so that TVM's analyzer sees no expression behind the value. A
+    """`let`, by way of memory, so that TVM's analyzer sees no expression behind the value. A
     variable stands for itself: of one that `let` or `let_all` made, TVM knows what it was given.
 
     Its modular analysis divides by zero ("Check failed: y != 0") where nested ceilings meet a count
@@ -275,8 +275,8 @@ def let_all(values: Table) -> Table:
 
 
 def let_all_opaque(values: Table) -> Table:
-    """As `let_all`, by way of memory as in `let_opaque`, for variables too: StmtSimplify would put
-    the divisions that they were given into every address.
+    """`let_all`, by way of memory like `let_opaque`, for variables, too: StmtSimplify would put the
+    divisions that they were given into every address.
     """
     return {var: _by_memory(var.name, value) for var, value in values.items()}
 
@@ -360,9 +360,9 @@ def steps(
 
 
 def nest(axes: Sequence[Axis], bound: Table | None = None) -> Iterator[Table]:
-    """Serial loops over the axes, the first outermost: yields the place of each axis' variable.
+    """Serial loops over the axes, the first outermost: yields the position of each axis' variable.
 
-    bound: places of other variables, which the yielded table holds as well.
+    bound: positions of other variables, which the yielded table holds as well.
     """
     values = bound or {}
     if not axes:

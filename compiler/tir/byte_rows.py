@@ -14,10 +14,10 @@ from relaxd.contract.bundle.byte_rows import SCALE_BYTES
 _BITS = "uint32"
 
 
-def real(read: Callable[[Expr], Expr], at: Expr, size: int | Expr) -> Expr:
-    """The number `at` of a row of `size` numbers; read: the byte at a place of the row."""
-    scale = [read(place) for place in to_int64([size + i for i in range(SCALE_BYTES)])]
-    return read(at).astype("float32") * _scale(scale)
+def real(read: Callable[[Expr], Expr], index: Expr, size: int | Expr) -> Expr:
+    """The number at `index` in a row of `size` numbers; read: the byte at a position of the row."""
+    scale = [read(position) for position in to_int64([size + i for i in range(SCALE_BYTES)])]
+    return read(index).astype("float32") * _scale(scale)
 
 
 def size_of(shape: Sequence[Expr]) -> int:
@@ -38,15 +38,15 @@ def bytes_of(scale: Expr) -> list[Expr]:
     """The bytes that hold a scale, in order."""
     bits = tirx.reinterpret(_BITS, scale)
     return [
-        (bits >> tirx.const(8 * place, _BITS)).astype("uint8").astype("int8")
-        for place in range(SCALE_BYTES)
+        (bits >> tirx.const(8 * position, _BITS)).astype("uint8").astype("int8")
+        for position in range(SCALE_BYTES)
     ]
 
 
-def _scale(held: list[Expr]) -> Expr:
+def _scale(stored: list[Expr]) -> Expr:
     """LLVM makes one load of the four."""
     parts = [
-        tirx.reinterpret("uint8", byte).astype(_BITS) << tirx.const(8 * place, _BITS)
-        for place, byte in enumerate(held)
+        tirx.reinterpret("uint8", byte).astype(_BITS) << tirx.const(8 * position, _BITS)
+        for position, byte in enumerate(stored)
     ]
     return tirx.reinterpret("float32", reduce(or_, parts))

@@ -1,4 +1,4 @@
-"""Conditions on the places of a loop nest: what they are of, and where along an axis they hold."""
+"""Conditions on the positions of a loop nest: what they are of, and where on an axis they hold."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tvm.ir.prim import expr as prim
 from compiler.tir.exprs import Expr, as_int, const
 
 Limits = tuple[Expr, Expr]
-"""Places from the first up to but not including the second."""
+"""Positions from the first up to but not including the second."""
 
 
 def conjuncts(condition: Expr) -> Iterator[Expr]:
@@ -37,7 +37,7 @@ def slack_of(condition: Expr) -> Expr | None:
 
 def limits_along(conditions: list[Expr], var: tvm.ir.Var, extent: Expr) -> Limits | None:
     """Where along the axis all conditions hold, within 0 and its extent; None where that is no run
-    of neighbouring places that is known from expressions without the axis.
+    of neighbouring positions that is known from expressions without the axis.
     """
     first: Expr = const(0)
     last = extent

@@ -71,10 +71,10 @@ def _folded(expr: Expr, parts: list[Expr]) -> Expr:
     """A sum or a product of other parts, with constants folded if its parts are integers: TVM folds
     a real times 0 to 0, which loses NaN.
     """
-    one, other = parts
+    lhs, rhs = parts
     if not dtype_of(expr).startswith("int"):
-        return type(expr)(one, other)
-    return one + other if isinstance(expr, prim.Add) else one * other
+        return type(expr)(lhs, rhs)
+    return lhs + rhs if isinstance(expr, prim.Add) else lhs * rhs
 
 
 _REBUILDS: dict[type, Callable[[Expr, list[Expr]], Expr]] = {
@@ -139,8 +139,8 @@ class _Rewriting:
         return prim.Let(fresh, value, self.visit(node.body))
 
 
-def _same(one: Expr, other: Expr) -> bool:
-    return one is other or one.same_as(other)
+def _same(lhs: Expr, rhs: Expr) -> bool:
+    return lhs is rhs or lhs.same_as(rhs)
 
 
 def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
@@ -183,7 +183,7 @@ def loads(expr: Expr) -> list[Any]:
 
 
 def calls_any(expr: Expr, names: Container[str]) -> bool:
-    """Whether an operator of those names is called in `expr`."""
+    """True if an operator of those names is called in `expr`."""
 
     def named(call: ir.Call) -> VisitInterrupt | None:
         return VisitInterrupt(call) if op_name(call) in names else None
@@ -192,7 +192,7 @@ def calls_any(expr: Expr, names: Container[str]) -> bool:
 
 
 def uses(expr: Expr, var: Any) -> bool:
-    """Whether `var` occurs in `expr`."""
+    """True if `var` occurs in `expr`."""
     return any(node.same_as(var) for node in nodes(expr))
 
 
@@ -232,7 +232,7 @@ def to_int64(indices: Sequence[Expr | int]) -> list[Expr]:
 
 
 def is_choice(expr: Expr) -> bool:
-    """Whether `expr` is an `if_then_else`, which evaluates one side only."""
+    """True if `expr` is an `if_then_else`, which evaluates one side only."""
     return isinstance(expr, ir.Call) and getattr(expr.op, "name", "").endswith(".if_then_else")
 
 

@@ -101,12 +101,12 @@ def stride(offset: Expr, var: Any) -> Expr | None:
     """By how much `offset` grows as `var` grows by one; None when that is not constant over the
     loop.
     """
-    found = tvm.sym.detect_linear_equation(offset, [var])
-    return found[0] if len(found) == 2 else None
+    coefficients = tvm.sym.detect_linear_equation(offset, [var])
+    return coefficients[0] if len(coefficients) == 2 else None
 
 
 def mergeable(outer: Axis, inner: Axis, exprs: Sequence[Expr]) -> bool:
-    """Whether every access in `exprs` walks the two axes as if they were one, and nothing else
+    """True if every access in `exprs` walks the two axes as if they were one, and nothing else
     depends on them.
     """
     analyzer = tvm.sym.Analyzer()

@@ -1,4 +1,4 @@
-"""Counts and places of loops, and the code by which threads take tasks of a parallel one."""
+"""Counts and positions of loops, and the code by which threads take tasks of a parallel one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -111,15 +111,15 @@ def root(body: Stmt) -> Stmt:
 
 def unfuse(index: Expr, extents: Sequence[Expr]) -> list[Expr]:
     """The indices of each loop, given that of their fusion, outermost first."""
-    found: list[Expr] = []
+    result: list[Expr] = []
     for position, extent in enumerate(reversed(extents)):
         last = position == len(extents) - 1
         # Rounding down takes LLVM seconds where the divisor is not known. Indices are not negative,
         # for which rounding to zero is equal.
         known = as_int(extent) is not None
-        found.append(index if last else (tirx.floormod if known else tirx.truncmod)(index, extent))
+        result.append(index if last else (tirx.floormod if known else tirx.truncmod)(index, extent))
         index = index if last else (tirx.floordiv if known else tirx.truncdiv)(index, extent)
-    return found[::-1]
+    return result[::-1]
 
 
 def multiply_extents(extents: Sequence[Expr]) -> Expr:

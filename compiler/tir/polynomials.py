@@ -48,21 +48,21 @@ class Polynomial:
     def __mul__(self, other: "Polynomial | int") -> "Polynomial":
         right = Polynomial.constant(other) if isinstance(other, int) else other
         return _summed(
-            (_product(one, two), left * factor)
+            (_multiply(one, two), left * factor)
             for one, left in self.terms.items()
             for two, factor in right.terms.items()
         )
 
     def __str__(self) -> str:
-        """As an axis expression, the highest powers first."""
+        """The text of an axis expression, the highest powers first."""
         ordered = sorted(self.terms.items(), key=lambda term: (-_degree(term[0]), term[0]))
         return " + ".join(_term(monomial, factor) for monomial, factor in ordered) or "0"
 
-    def at_most(self, other: "Polynomial") -> bool:
-        """Whether it is clear from the coefficients that this never exceeds `other`, for dims of at
+    def at_most(self, bound: "Polynomial") -> bool:
+        """True if it is clear from the coefficients that this never exceeds `bound`, for dims of at
         least 1; False where it is not clear.
         """
-        room = dict(other.terms)
+        room = dict(bound.terms)
         if any(factor < 0 for factor in room.values()):
             return False
         for monomial, factor in self.terms.items():
@@ -88,11 +88,11 @@ def multiply_all(parts: Iterable[Polynomial]) -> Polynomial:
     return reduce(lambda one, other: one * other, parts, UNIT)
 
 
-def least(one: Polynomial, other: Polynomial) -> Polynomial:
+def least(lhs: Polynomial, rhs: Polynomial) -> Polynomial:
     """The smaller of two."""
-    if one.at_most(other):
-        return one
-    return other if other.at_most(one) else _choice("min", one, other)
+    if lhs.at_most(rhs):
+        return lhs
+    return rhs if rhs.at_most(lhs) else _choice("min", lhs, rhs)
 
 
 def polynomial_of(extent: Expr, values: Mapping[Any, Polynomial]) -> Polynomial:
@@ -135,8 +135,8 @@ def _operand(count: Polynomial) -> str:
     return text if text.isalnum() else f"({text})"
 
 
-def _choice(name: str, one: Polynomial, other: Polynomial) -> Polynomial:
-    return Polynomial.atom(f"{name}({one}, {other})")
+def _choice(name: str, lhs: Polynomial, rhs: Polynomial) -> Polynomial:
+    return Polynomial.atom(f"{name}({lhs}, {rhs})")
 
 
 _OPERATIONS: Mapping[type, Callable[[Polynomial, Polynomial], Polynomial]] = {
@@ -154,22 +154,22 @@ _OPERATIONS: Mapping[type, Callable[[Polynomial, Polynomial], Polynomial]] = {
 
 
 def _summed(terms: Iterable[tuple[Monomial, int]]) -> Polynomial:
-    found: dict[Monomial, int] = {}
+    factors: dict[Monomial, int] = {}
     for monomial, factor in terms:
-        found[monomial] = found.get(monomial, 0) + factor
-    return Polynomial({monomial: factor for monomial, factor in found.items() if factor})
+        factors[monomial] = factors.get(monomial, 0) + factor
+    return Polynomial({monomial: factor for monomial, factor in factors.items() if factor})
 
 
-def _product(one: Monomial, other: Monomial) -> Monomial:
-    powers = dict(one)
-    for atom, power in other:
+def _multiply(lhs: Monomial, rhs: Monomial) -> Monomial:
+    powers = dict(lhs)
+    for atom, power in rhs:
         powers[atom] = powers.get(atom, 0) + power
     return tuple(sorted(powers.items()))
 
 
-def _divides(one: Monomial, other: Monomial) -> bool:
-    powers = dict(other)
-    return all(power <= powers.get(atom, 0) for atom, power in one)
+def _divides(lhs: Monomial, rhs: Monomial) -> bool:
+    powers = dict(rhs)
+    return all(power <= powers.get(atom, 0) for atom, power in lhs)
 
 
 def _degree(monomial: Monomial) -> int:

@@ -193,9 +193,9 @@ def read_copy(func: Any) -> tuple[list[Any], list[Expr]] | None:
 def value_at(stage: Stage, indices: list[Expr]) -> Expr | None:
     """The value of a spatial stage at `indices`, None where it stores through computed indices."""
     table: dict[Any, Expr] = {}
-    for index, at in zip(stage.indices, indices, strict=True):
+    for index, position in zip(stage.indices, indices, strict=True):
         if any(index.same_as(axis.var) for axis in stage.axes) and index not in table:
-            table[index] = at
+            table[index] = position
         elif as_int(index) is None:
             return None
     if any(axis.var not in table and as_int(axis.extent) != 1 for axis in stage.axes):
@@ -208,13 +208,13 @@ def _weight(expr: Expr) -> int:
 
 
 def _all_nodes(expr: Expr) -> list[Expr]:
-    found: list[Expr] = []
+    collected: list[Expr] = []
     stack = [expr]
-    while stack and len(found) < 400:
+    while stack and len(collected) < 400:
         node = stack.pop()
-        found.append(node)
+        collected.append(node)
         stack.extend(children(node))
-    return found
+    return collected
 
 
 def _heavy(expr: Expr) -> bool:

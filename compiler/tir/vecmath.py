@@ -38,7 +38,7 @@ def exp(x: Expr) -> Expr:
 
 def exp_below_89(x: Expr) -> Expr:
     """e^x of numbers up to 89, as `exp` computes it."""
-    # A comparison with NaN is false: a bound gives way to it, here and elsewhere.
+    # A comparison with NaN is false: a bound is replaced by it, here and elsewhere.
     return _with("x", tirx.max(_f(-87.33), x), lambda x: _power(x, 1))
 
 
@@ -50,7 +50,7 @@ def _power(x: Expr, sign: int) -> Expr:
     end it becomes 0; so the polynomial is of twice the power. Of those that begin with 1 + r, its
     greatest error in units of the last place is the least, 0.04.
     """
-    log2e, high, low, rounding = 1.44269504088896341, 0.693359375, -2.12194440e-4, 1.5 * 2.0**23
+    log2e, high, low, shift = 1.44269504088896341, 0.693359375, -2.12194440e-4, 1.5 * 2.0**23
     coefficients = (
         1.3788696378e-3,
         8.3686849102e-3,
@@ -61,8 +61,8 @@ def _power(x: Expr, sign: int) -> Expr:
         1.0,
     )
 
-    def rest(rounded: Expr, n: Expr) -> Expr:
-        exponent = tirx.reinterpret("int32", rounded) << tirx.const(23, "int32")
+    def rest(shifted: Expr, n: Expr) -> Expr:
+        exponent = tirx.reinterpret("int32", shifted) << tirx.const(23, "int32")
         # For e^-x this is -r, and so are its odd powers: a negation less.
         twice = _with(
             "r",
@@ -79,8 +79,8 @@ def _power(x: Expr, sign: int) -> Expr:
 
     return _with(
         "rounded",
-        x * _f(sign * log2e) + _f(rounding + 126),
-        lambda rounded: _with("n", rounded - _f(rounding + 126), lambda n: rest(rounded, n)),
+        x * _f(sign * log2e) + _f(shift + 126),
+        lambda shifted: _with("n", shifted - _f(shift + 126), lambda n: rest(shifted, n)),
     )
 
 
@@ -92,7 +92,7 @@ def exp_up_to_0(x: Expr) -> Expr:
     begin with 1, its greatest relative error to 2^r is the least, 9.2e-8 (Lawson's algorithm over
     3001 Chebyshev nodes). n + 127 is an exponent, which at -127 makes the product 0.
     """
-    log2e, rounding = 1.44269504088896341, 1.5 * 2.0**23 + 127
+    log2e, shift = 1.44269504088896341, 1.5 * 2.0**23 + 127
     coefficients = (
         1.3264727258e-3,
         9.6715126930e-3,
@@ -102,16 +102,16 @@ def exp_up_to_0(x: Expr) -> Expr:
         1.0,
     )
 
-    def power(x: Expr, rounded: Expr) -> Expr:
-        exponent = tirx.reinterpret("int32", rounded) << tirx.const(23, "int32")
-        rest = x * _f(log2e) - (rounded - _f(rounding))
+    def power(x: Expr, shifted: Expr) -> Expr:
+        exponent = tirx.reinterpret("int32", shifted) << tirx.const(23, "int32")
+        rest = x * _f(log2e) - (shifted - _f(shift))
         polynomial = _with("r", rest, lambda r: _horner(r, coefficients))
         return polynomial * tirx.reinterpret("float32", exponent)
 
     return _with(
         "x",
         tirx.max(_f(-88.0), x),
-        lambda x: _with("rounded", x * _f(log2e) + _f(rounding), lambda n: power(x, n)),
+        lambda x: _with("rounded", x * _f(log2e) + _f(shift), lambda n: power(x, n)),
     )
 
 
@@ -182,12 +182,12 @@ def _one_and_power(x: Expr) -> Expr:
     return _f(1.0) + _with("x", bounded, lambda x: _power(x, -1))
 
 
-def _gated(product: Expr) -> tuple[Expr, Expr] | None:
+def _gated(value: Expr) -> tuple[Expr, Expr] | None:
     """(y, x) if a product is y times the sigmoid of x, and y is or occurs in x, as in swish.
 
     Otherwise y may vary faster than the sigmoid, which then is better computed once.
     """
-    for y, call in ((product.a, product.b), (product.b, product.a)):
+    for y, call in ((value.a, value.b), (value.b, value.a)):
         if op_name(call) == "tirx.sigmoid" and any(
             tvm_ffi.structural_equal(y, node) for node in nodes(call.args[0])
         ):

@@ -1,4 +1,4 @@
-"""What a tensor program computes and moves, counted from its loops before they are scheduled."""
+"""Operations and bytes of a tensor program, counted from its loops before they are scheduled."""
 
 import math
 from collections import defaultdict
@@ -52,8 +52,8 @@ _FREE = ("reinterpret", "likely", "large_uint_imm")
 
 @dataclass(frozen=True)
 class Work:
-    """Of one call. flops: operations on elements, a multiply-add being two and a function such as
-    exp one; bytes: of the elements of arguments that are read or written, each once.
+    """Work of one call. flops: operations on elements, a multiply-add being two and a function such
+    as exp one; bytes: of the elements of arguments that are read or written, each once.
 
     dtype: of most of the operations, empty without any.
     """
@@ -127,10 +127,10 @@ class _Count:
                 raise UnknownExtent(type(stmt).__name__)
 
     def _branch(self, stmt: Any) -> None:
-        """Of loops that exist over threads and serially, the serial ones tell."""
+        """Count the serial loops where loops exist over threads and serially."""
         branches = [one for one in (stmt.then_case, stmt.else_case) if one is not None]
         serial = [one for one in branches if not _over_threads(one)] or branches
-        found = []
+        counts = []
         for branch in serial:
             count = _Count(
                 dict(self.values),
@@ -139,11 +139,11 @@ class _Count:
                 variables=self.variables,
             )
             count.visit(branch)
-            found.append(count)
-        if any(count.total() != found[0].total() for count in found):
+            counts.append(count)
+        if any(count.total() != counts[0].total() for count in counts):
             raise UnknownExtent("branches that differ")
-        self.touched += found[0].touched
-        for dtype, parts in found[0].flops.items():
+        self.touched += counts[0].touched
+        for dtype, parts in counts[0].flops.items():
             self.flops[dtype] += parts
 
     def total(self) -> Polynomial:
@@ -174,14 +174,14 @@ class _Count:
                 self.loops.pop(bound, None)
             else:
                 raise UnknownExtent(f"a block at {bound}")
-        stated = block.annotations.get(ELEMENT_FLOPS)
-        if stated is None:
+        declared = block.annotations.get(ELEMENT_FLOPS)
+        if declared is None:
             self.visit(block.body)
         else:
-            self._stated(block, int(stated))
+            self._add_declared(block, int(declared))
         self.loops = outer
 
-    def _stated(self, block: Any, flops: int) -> None:
+    def _add_declared(self, block: Any, flops: int) -> None:
         spatial = [axis.var for axis in block.iter_vars if int(axis.iter_type) == 0]
         self.flops[dtype_of(block.body.value)].append(self._volume(set(spatial)) * flops)
         self._reads(block.body.value)
@@ -224,18 +224,18 @@ class _Count:
 
     def _names(self, expr: Expr) -> set[Any]:
         """The variables that an expression depends on, of loops and dims."""
-        found = set(self._variables(expr))
-        return found.union(*(self.bound[var] for var in found & self.bound.keys()))
+        variables = set(self._variables(expr))
+        return variables.union(*(self.bound[var] for var in variables & self.bound.keys()))
 
     def _variables(self, expr: Expr) -> frozenset[Any]:
         """The variables in an expression; each part of a sum is asked for, and so is the sum."""
         key = expr.__chandle__()
         if key not in self.variables:
             if isinstance(expr, tvm.ir.Var):
-                found = frozenset((expr,))
+                variables = frozenset((expr,))
             else:
-                found = _NOTHING.union(*map(self._variables, children(expr)))
-            self.variables[key] = expr, found
+                variables = _NOTHING.union(*map(self._variables, children(expr)))
+            self.variables[key] = expr, variables
         return self.variables[key][1]
 
 

@@ -13,7 +13,7 @@ def library(
     source: Path,
     name: str,
     flags: Sequence[str],
-    places: Sequence[str],
+    local_flags: Sequence[str],
     triple: str,
     headers: Path | None = None,
 ) -> Path:
@@ -21,21 +21,21 @@ def library(
     LinkError.
 
     flags: decide the content, together with the sources and TVM's version.
-    places: further flags, which hold folders of this machine and do not change the content.
+    local_flags: further flags, which hold folders of this machine and do not change the content.
     headers: the folder of our own headers that the source includes.
     """
     language = "cc" if source.suffix == ".c" else "c++"
 
     def make(output: Path) -> None:
         zig.compile_with_zig(
-            *flags, *places, "-o", str(output), str(source), triple=triple, language=language
+            *flags, *local_flags, "-o", str(output), str(source), triple=triple, language=language
         )
 
     recipe = digest_of(tuple(flags), source, headers)
-    return kept(Path(metadata.version("apache-tvm"), f"{triple}-{recipe}", name), make)
+    return build_once(Path(metadata.version("apache-tvm"), f"{triple}-{recipe}", name), make)
 
 
-def kept(name: Path, make: Callable[[Path], None]) -> Path:
+def build_once(name: Path, make: Callable[[Path], None]) -> Path:
     """The file of that name among the runtimes in the cache. Where it is not there, `make` writes
     it: it appears complete or not at all.
     """
@@ -43,9 +43,9 @@ def kept(name: Path, make: Callable[[Path], None]) -> Path:
     if not output.is_file():
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
-            made = Path(scratch) / name.name
-            make(made)
-            made.rename(output)
+            output_ = Path(scratch) / name.name
+            make(output_)
+            output_.rename(output)
     return output
 
 

@@ -50,8 +50,8 @@ def _view_of_zig(shared: Path, folder: Path) -> None:
             _copy_each(path, folder / path.name)
         elif path.name == "o":
             # zig replaces a folder that it makes again, but not a link to one.
-            for made in _entries(path):
-                _link_each(made, folder / "o" / made.name)
+            for entry in _entries(path):
+                _link_each(entry, folder / "o" / entry.name)
         elif path.suffix == ".warm":
             folder.mkdir(parents=True, exist_ok=True)
             (folder / path.name).touch()

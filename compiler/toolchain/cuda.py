@@ -61,10 +61,10 @@ def compile_kernels(source: str, architecture: str) -> bytes:
             LACKING, reason="no_cuda_compiler", hint="pip install 'relaxd[cuda]'"
         )
     cubin = compiler.compile(source, architecture)
-    made = architecture_of(cubin)
-    if made != architecture:
+    actual = architecture_of(cubin)
+    if actual != architecture:
         raise CodegenError(
-            f"{compiler.name} made code for {made}, not {architecture}", reason="cuda_compiler"
+            f"{compiler.name} made code for {actual}, not {architecture}", reason="cuda_compiler"
         )
     return cubin
 
@@ -86,12 +86,12 @@ def architecture_of(cubin: bytes) -> str:
 
 def _nvrtc_version() -> str:
     packages = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
-    found = [
+    versions = [
         metadata.version(name)
         for name in packages
         if any(True for _ in metadata.distributions(name=name))
     ]
-    return found[0] if found else "of unknown version"
+    return versions[0] if versions else "of unknown version"
 
 
 def _nvcc_version(nvcc: str) -> str:

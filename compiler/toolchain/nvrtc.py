@@ -21,7 +21,7 @@ class Nvrtc:
 
     @property
     def version(self) -> str:
-        """As in `13.0`."""
+        """The version, such as `13.0`."""
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         return f"{major.value}.{minor.value}"

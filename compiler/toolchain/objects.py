@@ -17,7 +17,7 @@ KERNELS_MB = 1024
 _KEY = re.compile(r"[0-9a-f]{64}")
 _DIGEST_BYTES = 32
 _USED = "used"
-_KEPT = 0.9
+_SHARE_LEFT = 0.9
 """What is left of a folder's limit once it was passed: the next builds find room."""
 
 _LARGEST = 64 << 20
@@ -68,7 +68,7 @@ class Objects:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KernelObjects:
     """The objects that builds of one owner may read, which are theirs alone, and the space for
     those of all owners.
 
@@ -109,12 +109,12 @@ class Kept:
 
 def shrink(root: Path, limit: int) -> None:
     """Remove the files that were not used for longest, until the folder is below its limit."""
-    found = sorted(_files(root))
-    total = sum(size for _, size, _ in found)
+    files = sorted(_files(root))
+    total = sum(size for _, size, _ in files)
     if total <= limit:
         return
-    for _, size, path in found:
-        if total <= _KEPT * limit:
+    for _, size, path in files:
+        if total <= _SHARE_LEFT * limit:
             return
         # Another worker may remove the same ones.
         Path(path).unlink(missing_ok=True)
@@ -127,10 +127,10 @@ def _files(folder: Path) -> Iterator[tuple[float, int, str]]:
         for name in names:
             path = os.path.join(root, name)
             try:
-                found = os.lstat(path)
+                status = os.lstat(path)
             except OSError:
                 continue
-            yield found.st_mtime, found.st_size, path
+            yield status.st_mtime, status.st_size, path
 
 
 def _left(folder: Path) -> Iterator[Path]:
@@ -146,10 +146,10 @@ def _left(folder: Path) -> Iterator[Path]:
 
 def _is_plain(path: Path) -> bool:
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def _is_folder(path: Path) -> bool:

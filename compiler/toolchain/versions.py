@@ -27,15 +27,15 @@ def versions() -> dict[str, str]:
     """Part name to version; `llvm` is the digest of the library that LLVM is linked into; raises
     ToolchainMissing.
     """
-    found = {}
+    parts = {}
     for part, package in TOOLCHAIN.items():
         try:
-            found[part] = _version(package)
+            parts[part] = _version(package)
         except ToolchainMissing:
             if part not in _OPTIONAL:
                 raise
     return {
-        **found,
+        **parts,
         "llvm": _recorded_hash("apache-tvm", "libtvm_compiler.so"),
         "pipeline": pipeline_digest(),
     }
@@ -58,7 +58,7 @@ def _sources(root: Path) -> list[Path]:
     A list of suffixes would miss a new kind of file, and bundles would change under an unchanged
     key. Only bytecode, prose and hidden files of editors and tools are excluded.
     """
-    found = (
+    paths = (
         path
         for name in _SOURCES
         for path in [root / name, *(root / name).rglob("*")]
@@ -66,7 +66,7 @@ def _sources(root: Path) -> list[Path]:
     )
     return sorted(
         path
-        for path in found
+        for path in paths
         if not any(part.startswith(".") for part in path.relative_to(root).parts)
     )
 

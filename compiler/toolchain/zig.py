@@ -111,14 +111,14 @@ def link_bare(*arguments: str) -> None:
 
 def _libraries(triple: str, names: Sequence[str]) -> list[str]:
     folder = _folder(triple)
-    found = [max(folder.glob(f"o/*/{name}"), default=None) for name in names]
-    if None in found:
+    libraries = [max(folder.glob(f"o/*/{name}"), default=None) for name in names]
+    if None in libraries:
         raise LinkError(
             f"zig's C library for {triple} is not in {folder}",
             reason="failed",
             hint=f"{cache.VARIABLE} chooses another place",
         )
-    return list(map(str, found))
+    return list(map(str, libraries))
 
 
 def build_archive(*arguments: str, output: Path, triple: str) -> None:
@@ -159,13 +159,13 @@ def warm_up(triple: str) -> None:
 
 
 def warm_up_program(triple: str, *, language: str, arguments: Sequence[str]) -> None:
-    """As `warm_up`, for programs that are linked with the arguments."""
+    """`warm_up`, for programs that are linked with the arguments."""
     with _warming(triple, "-".join((language, *arguments))) as scratch:
         if scratch is not None:
             source = scratch / "empty.c"
             source.write_text("int main(void) { return 0; }\n")
-            made = ("-o", str(scratch / "empty"), str(source))
-            compile_with_zig(*arguments, *made, triple=triple, language=language)
+            output = ("-o", str(scratch / "empty"), str(source))
+            compile_with_zig(*arguments, *output, triple=triple, language=language)
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def _folder(triple: str) -> Path:
 
 
 def _program() -> Path:
-    """What the package runs: starting Python first takes longer than many a link."""
+    """The program of the package: starting Python first takes longer than many a link."""
     return folder_of("ziglang") / "zig"
 
 

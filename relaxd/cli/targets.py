@@ -16,7 +16,7 @@ def targets_command(
             known = client.targets()
     else:
         known = [
-            target.listed()
+            target.to_list()
             for target in extras.load("compiler.targets", extra="compiler").registry()
         ]
     if json:

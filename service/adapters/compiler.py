@@ -12,7 +12,7 @@ from compiler.isolation.messages import ChildJob, CompileJob, Event
 from compiler.isolation.starting import Limits
 from compiler.key import Description, action_key, key_of
 from compiler.targets import NATIVE, Target, names, registry, resolve
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from compiler.toolchain.versions import pipeline_digest, versions
 from relaxd.contract.action import ActionKey
 from relaxd.contract.bundle.manifest import Manifest
@@ -110,7 +110,7 @@ class ChildCompiler:
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
-        kernels: Kept | None = None,
+        kernels: KernelObjects | None = None,
     ) -> Manifest | dict[str, Any]:
         """Do the job in a fresh process; raises compiler.errors.CompileError."""
         if isinstance(job, CompileJob) and self.command is None:

@@ -32,7 +32,7 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
     privileges.hide_memory()
     why_not = cgroups.settle()
     logger.info("groups for builds", cgroups="made" if why_not is None else why_not)
-    with zygote.kept(start=True):
+    with zygote.keep_zygote(start=True):
         services = build(settings, process="relaxd-worker")
         try:
             return serve(services, concurrency, parent=parent)

@@ -20,9 +20,9 @@ from compiler.errors import CompileError
 from compiler.isolation.child import run_child
 from compiler.isolation.linux.visible_paths import runs_code
 from compiler.isolation.messages import CompileJob, Event, Log, Progress
-from compiler.process.__main__ import _places
+from compiler.process.__main__ import _visible_paths
 from compiler.toolchain import zig
-from compiler.toolchain.objects import KERNELS_MB, Kept
+from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
@@ -57,11 +57,11 @@ os.write(fd, b'{"kind": "succeeded", "result": {"name": "another"}}\\n')
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    return Kept(tmp_path / "kernels", "one", 1 << 30)
+def stored(tmp_path: Path) -> KernelObjects:
+    return KernelObjects(tmp_path / "kernels", "one", 1 << 30)
 
 
-def run(tmp_path: Path, kept: Kept, end: str, model: Path) -> list[Event]:
+def run(tmp_path: Path, stored: KernelObjects, end: str, model: Path) -> list[Event]:
     """A build by a stand-in for the compile process."""
     request = CompileRequest.of(dims=DIMS).to_json()
     job = CompileJob(str(model), request, "native", str(tmp_path / "out"), "net")
@@ -70,7 +70,7 @@ def run(tmp_path: Path, kept: Kept, end: str, model: Path) -> list[Event]:
     events: list[Any] = []
     job = dataclasses.replace(job, request={"manifest": str(manifest)})
     command = [sys.executable, "-c", CHILD + ENDS[end]]
-    run_child(job, command=command, kernels=kept, on_event=events.append)
+    run_child(job, command=command, kernels=stored, on_event=events.append)
     return events
 
 
@@ -83,45 +83,45 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_kernels_of_a_build_that_ended_well_are_kept(
-    tmp_path: Path, kept: Kept, model: Path
+    tmp_path: Path, stored: KernelObjects, model: Path
 ) -> None:
-    run(tmp_path, kept, "well", model)
-    assert kept.objects.get(KEY) == b"code"
+    run(tmp_path, stored, "well", model)
+    assert stored.objects.get(KEY) == b"code"
 
 
 @pytest.mark.parametrize("end", ["badly", "with another manifest"])
 def test_kernels_of_another_build_are_not(
-    tmp_path: Path, kept: Kept, model: Path, end: str
+    tmp_path: Path, stored: KernelObjects, model: Path, end: str
 ) -> None:
     with pytest.raises(CompileError):
-        run(tmp_path, kept, end, model)
-    assert not kept.root.exists()
+        run(tmp_path, stored, end, model)
+    assert not stored.root.exists()
 
 
-def test_a_model_that_runs_code_leaves_none(tmp_path: Path, kept: Kept) -> None:
+def test_a_model_that_runs_code_leaves_none(tmp_path: Path, stored: KernelObjects) -> None:
     archive = tmp_path / "model.pt"
     with zipfile.ZipFile(archive, "w") as script:
         script.writestr("net/code/net.py", "")
     assert runs_code(archive)
-    run(tmp_path, kept, "well", archive)
-    assert not kept.root.exists()
+    run(tmp_path, stored, "well", archive)
+    assert not stored.root.exists()
 
 
 def test_a_build_whose_kernels_cannot_be_kept_ends_well(
-    tmp_path: Path, kept: Kept, model: Path
+    tmp_path: Path, stored: KernelObjects, model: Path
 ) -> None:
-    kept.root.write_text("no folder")
-    events = run(tmp_path, kept, "well", model)
+    stored.root.write_text("no folder")
+    events = run(tmp_path, stored, "well", model)
     assert [event for event in events if isinstance(event, Log) and "not kept" in event.line]
 
 
 def test_a_build_reads_the_kernels_of_its_owner_alone(tmp_path: Path, model: Path) -> None:
-    one, other = (Kept(tmp_path / "kernels", name, 1 << 30) for name in ("one", "other"))
+    one, other = (KernelObjects(tmp_path / "kernels", name, 1 << 30) for name in ("one", "other"))
     for each in (one, other):
         each.objects.put(KEY, b"code")
     output, kernels = str(tmp_path / "out"), str(one.objects.folder)
     job = CompileJob(str(model), {}, "native", output, "net", kernels=kernels)
-    allowed = _places(job, tmp_path / "scratch", tmp_path / "cache")
+    allowed = _visible_paths(job, tmp_path / "scratch", tmp_path / "cache")
     assert one.objects.folder in allowed.readable
     assert one.objects.folder not in allowed.writable
     for place in (*allowed.readable, *allowed.writable, *allowed.listable):
@@ -137,8 +137,8 @@ class Builds:
         self.owned_by("one")
 
     def owned_by(self, owner: str) -> None:
-        kept = Kept(self.folder / "kernels", owner, 1 << 30)
-        self.monkeypatch.setattr(api, "_kernels", lambda: kept)
+        stored = KernelObjects(self.folder / "kernels", owner, 1 << 30)
+        self.monkeypatch.setattr(api, "_kernels", lambda: stored)
 
     def model(self, seed: int) -> Path:
         """The file of a net whose weights the seed decides."""
@@ -209,16 +209,19 @@ def test_the_driver_of_fine_tuned_weights_is_there(
         compile_with_zig(*arguments, **settings)
 
     monkeypatch.setattr(zig, "compile_with_zig", counted)
-    builds, kept = Builds(tmp_path, monkeypatch), Kept(tmp_path / "kernels", "one", 1 << 30)
+    builds, stored = (
+        Builds(tmp_path, monkeypatch),
+        KernelObjects(tmp_path / "kernels", "one", 1 << 30),
+    )
     request = CompileRequest.of(dims=DIMS, options=QUICK).to_json()
     for seed in range(2):
         fresh, output = tmp_path / f"fresh{seed}", tmp_path / f"bundle{seed}"
-        places = {"kernels": str(kept.objects.folder), "fresh_kernels": str(fresh)}
+        places = {"kernels": str(stored.objects.folder), "fresh_kernels": str(fresh)}
         job = CompileJob(
             str(builds.model(seed)), request, "native", str(output), model_name="net", **places
         )
         build(job)
-        kept.take(fresh)
+        stored.take(fresh)
         assert [Path(source).name for source in compiled] == ["model.c"]
         x = np.ones((2, 16), np.float32)
         session = onnxruntime.InferenceSession(job.model)

@@ -105,9 +105,9 @@ def _libraries() -> tuple[Path, Path]:
     sources = sorted(path for path in _HERE.iterdir() if path.suffix in (".c", ".h", ".map"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     folder = Path("emulator", build.digest_of((_FLAGS, digest)))
-    driver = build.kept(folder / DRIVER, partial(_link, ("driver.c", "threads.c"), ()))
+    driver = build.build_once(folder / DRIVER, partial(_link, ("driver.c", "threads.c"), ()))
     script = f"--version-script={_HERE / 'runtime.map'}"
-    return driver, build.kept(
+    return driver, build.build_once(
         folder / RUNTIME, partial(_link, ("runtime.c",), (script, str(driver)))
     )
 

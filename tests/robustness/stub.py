@@ -15,7 +15,7 @@ from compiler.errors import CompileCancelled, CompileCrashed
 from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.states import Stage
 from service.adapters.compiler import ChildCompiler
@@ -48,7 +48,7 @@ class StubCompiler(ChildCompiler):
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
-        kernels: Kept | None = None,
+        kernels: KernelObjects | None = None,
     ) -> Manifest | dict[str, Any]:
         assert isinstance(job, CompileJob)
         text = json.loads(Path(job.model).read_text())

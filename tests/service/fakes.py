@@ -14,7 +14,7 @@ from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
 from compiler.targets import Target, registry, resolve
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.action import ActionKey
 from relaxd.contract.bundle.manifest import (
     DUMP_START,
@@ -94,7 +94,7 @@ class FakeCompiler:
         on_event: Callable[[Event], None],
         cancelled: Callable[[], bool],
         limits: Limits,
-        kernels: Kept | None = None,
+        kernels: KernelObjects | None = None,
     ) -> Manifest | dict[str, Any]:
         self.jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))

@@ -35,8 +35,8 @@ def without(content: bytes, name: bytes) -> bytes:
     size, count, names = struct.unpack_from("<HHH", content, form.counts)
     (start,) = struct.unpack_from(f"<{form.number}", content, table + names * size + form.offset)
     for section in range(table, table + count * size, size):
-        at = start + struct.unpack_from("<I", content, section)[0]
-        if content[at : at + len(name) + 1] == name + b"\0":
+        position = start + struct.unpack_from("<I", content, section)[0]
+        if content[position : position + len(name) + 1] == name + b"\0":
             (flags,) = struct.unpack_from(f"<{form.number}", content, section + form.flags)
             struct.pack_into(f"<{form.number}", edited, section + form.flags, flags | _EXCLUDE)
     return bytes(edited)

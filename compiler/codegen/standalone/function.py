@@ -85,7 +85,7 @@ class Function:
             self.driver.bind.append(line)
 
     def value(self, expr: Any) -> Value:
-        """What an expression without effects is."""
+        """The value of an expression without effects."""
         match expr:
             case relax.ShapeExpr():
                 return ShapeValue(tuple(map(self.text, expr.values)))
@@ -95,9 +95,9 @@ class Function:
                 shape = tuple(str(int(extent)) for extent in expr.value.shape)
                 return TensorValue(self.driver.constant(expr), shape)
             case relax.TupleGetItem():
-                whole = self.value(expr.tuple_value)
-                assert isinstance(whole, TupleValue)
-                field: Value = whole.fields[expr.index]
+                tuple_ = self.value(expr.tuple_value)
+                assert isinstance(tuple_, TupleValue)
+                field: Value = tuple_.fields[expr.index]
                 return field
             case tvm.ir.Var():
                 return self.values[expr]
@@ -147,7 +147,7 @@ class Function:
             if isinstance(self.driver.module[call.op], tirx.PrimFunc):
                 return self._kernel(var, call)
             return self._private(var, call)
-        name = called(call)
+        name = callee_of(call)
         if name == "relax.memory.alloc_storage":
             return self.memory.storage(var)
         if name in (ALLOCATE, "relax.builtin.alloc_tensor"):
@@ -171,7 +171,7 @@ class Function:
             assert isinstance(storage, StorageValue)
             lines, data = self.memory.tensor(storage, size)
         else:
-            lines, data = self.memory.unplanned(var, size)
+            lines, data = self.memory.allocate(var, size)
         self._write(lines, self.driver.user(var))
         return TensorValue(data, tuple(map(self.text, extents)))
 
@@ -201,7 +201,7 @@ class Function:
         size = Size.of(self.extents(call.args[1]), str(call.args[0].ty.dtype))
         if not size.is_small(self.ranges) and any(dim not in self.bound for dim in size.dims):
             # A tensor of no elements may have any extents.
-            text = size.checked(self.names, self.ranges)
+            text = size.to_checked_c(self.names, self.ranges)
             self._write([f"  (void){text};"], self.driver.user(var))
         return TensorValue(data, tuple(map(self.text, size.extents)))
 
@@ -215,7 +215,7 @@ class Function:
     def _write_shape(self, var: Any, call: Any) -> Value:
         shape = self.value(call.args[0])
         assert isinstance(shape, ShapeValue)
-        lines, data = self.memory.unplanned(var, Size((len(shape.extents),), 8))
+        lines, data = self.memory.allocate(var, Size((len(shape.extents),), 8))
         self.lines += lines
         for i, extent in enumerate(shape.extents):
             self.lines.append(f"  ((int64_t *){data})[{i}] = {extent};")
@@ -248,7 +248,7 @@ class Function:
             self._write(lines, call.op.name_hint)
 
     def is_early(self, text: str) -> bool:
-        """Whether bind can compute an extent: no dim but its own stands in it."""
+        """True if bind can compute an extent: no dim but its own stands in it."""
         late = {name for dim, name in self.names.items() if dim not in self.bound}
         return not any(name in text for name in late) and "[" not in text
 
@@ -259,7 +259,7 @@ class Function:
         count = count_tensors(self.driver.module[call.op].ret_ty)
         if self.again is not None and call.op.same_as(self.own):
             self.lines += self.again(tensors, dims)
-            return self._held("r", var.ty)
+            return self._in_array("r", var.ty)
         name = self.call_private(call.op)
         result = self.driver.fresh("v")
         values = ", ".join(t.text for t in tensors) or "{0}"
@@ -269,21 +269,21 @@ class Function:
             f"(const int64_t[]){{{', '.join(dims) or '0'}}}, {result});",
             "  if (status) return status;",
         ]
-        return self._held(result, var.ty)
+        return self._in_array(result, var.ty)
 
-    def _held(self, name: str, ty: Any) -> Value:
+    def _in_array(self, name: str, ty: Any) -> Value:
         """A value whose tensors are in an array."""
         position = -1
 
-        def held(ty: Any) -> Value:
+        def value_of(ty: Any) -> Value:
             nonlocal position
             if isinstance(ty, relax.TupleType):
-                return TupleValue(tuple(map(held, ty.fields)))
+                return TupleValue(tuple(map(value_of, ty.fields)))
             position += 1
             text = f"{name}[{position}]"
             return TensorValue(f"{text}.data", tuple(f"{text}.shape[{i}]" for i in range(ty.ndim)))
 
-        return held(ty)
+        return value_of(ty)
 
     def _branch(self, var: Any, node: Any) -> Value:
         name = self.driver.fresh("v")
@@ -297,7 +297,7 @@ class Function:
             self.assign(name, self.sequence(branch))
             self.lines.append(end)
             self.names, self.values = names, values
-        return self._held(name, var.ty)
+        return self._in_array(name, var.ty)
 
     def assign(self, array: str, value: Value) -> None:
         """Writes the tensors of a value into an array."""
@@ -338,13 +338,13 @@ class Function:
         self.lines.append(f"  if ({have} != {wanted}) return {failure};")
 
 
-def called(value: Any) -> str:
-    """What a call calls, an operator or a function of a runtime; empty for anything else."""
+def callee_of(value: Any) -> str:
+    """The operator, or function of a runtime, that a call calls; empty for anything else."""
     return str(getattr(getattr(value, "op", None), "global_symbol", "")) or op_name(value)
 
 
 def _sentence(ty: Any, axis: int) -> tuple[str, str]:
-    """What stands before the extent that was found, and between it and the one expected."""
+    """The text before the extent of a tensor, and between it and the one expected."""
     if isinstance(ty, relax.ShapeType):
         return "extents that the model computes differ: ", f" on axis {axis}, where "
     shape = with_names(",".join(map(str, ty.shape.values)).replace("T.int64", ""))
@@ -353,7 +353,7 @@ def _sentence(ty: Any, axis: int) -> tuple[str, str]:
 
 def _refusal(what: str, node: Any) -> CodegenError:
     return CodegenError(
-        f"the standalone flavour has no form of {what}: {str(node)[:200]}",
+        f"the standalone backend has no form of {what}: {str(node)[:200]}",
         reason="standalone",
-        hint="build it with --flavour vm",
+        hint="build it with `--flavour vm`",
     )

@@ -22,8 +22,8 @@ _TEXT = """\
 {interface}
 {functions}#endif
 """
-_GIVEN = "the content of weights.bin, at a multiple of 64, which must stay there"
-_HELD = "NULL, since the library holds them"
+_WEIGHTS_FILE = "the content of weights.bin, at a multiple of 64, which must stay there"
+_NO_WEIGHTS = "NULL, since the library holds them"
 _WRITTEN = """\
  *
  * Each i/o is a cache of the caller's, which run writes rows of where it lies, whatever the const
@@ -73,7 +73,7 @@ def header_text(
     functions = _FUNCTIONS.read_text().replace(
         "@MORE@", "".join(text for text, wanted in more if wanted)
     )
-    functions = functions.replace("@WEIGHTS@", _HELD if signature.embedded else _GIVEN)
+    functions = functions.replace("@WEIGHTS@", _NO_WEIGHTS if signature.embedded else _WEIGHTS_FILE)
     return _TEXT.format(
         name=plain(signature.name),
         target=plain(target),
@@ -85,8 +85,8 @@ def header_text(
 
 
 def _line(kind: str, spec: TensorSpec) -> str:
-    held = storage_of(spec.dtype)
-    bytes_ = f", one element a byte as {held}" if held != spec.dtype else ""
+    stored = storage_of(spec.dtype)
+    bytes_ = f", one element a byte as {stored}" if stored != spec.dtype else ""
     return f" *   {kind}  {plain(spec.name)}: {plain(spec.text)}{bytes_}\n"
 
 

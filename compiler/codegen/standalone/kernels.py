@@ -72,7 +72,7 @@ def compile_apart(
         compile_missing = partial(_describe_each, target=target, lowering=lowering)
         programs = _programs(module)
         objects = (
-            kernels.compiled(programs, target, compile_missing)
+            kernels.compile_all(programs, target, compile_missing)
             if kernels
             else compile_missing(programs)
         )
@@ -114,7 +114,7 @@ def _programs(module: tvm.IRModule) -> tvm.IRModule:
 def _compile(
     programs: tvm.IRModule, target: Target, lowering: Lowering
 ) -> tuple[dict[str, Kernel], Any]:
-    """What each program's function takes, and a runtime module of them all."""
+    """The parameters of each program's function, and a runtime module of them all."""
     functions = lowering.lower(programs)
     return c_functions_of(functions), generate_code(functions, target)
 

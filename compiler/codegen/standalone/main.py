@@ -41,8 +41,8 @@ def bound_dims(inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> tuple[Dim, 
     in manifest.json.
     """
     named = {name for spec in inputs for axis in spec.shape for name in axis.dims}
-    found = [dim for dim in dims if dim.name in named]
-    return tuple(sorted(found, key=lambda dim: dim.name))
+    bound = [dim for dim in dims if dim.name in named]
+    return tuple(sorted(bound, key=lambda dim: dim.name))
 
 
 def main_function(
@@ -61,7 +61,7 @@ def main_function(
         function.bound,
         function.size,
         tenants(func, function.extents),
-        _results(func) if driver.takes_places else {},
+        _results(func) if driver.takes_outputs else {},
     )
     result = function.sequence(func.body)
     outputs = list(tensors_in(result))
@@ -79,15 +79,15 @@ def main_function(
 def _dims(function: Function, func: Any, inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> None:
     """Names the dims that bind takes, and the parameters."""
     names = {dim.name: f"c->dims[{i}]" for i, dim in enumerate(dims)}
-    found = {dim.name: ranges.of_dim(dim) for dim in dims}
-    given = list(zip(func.params, inputs, strict=False))
+    ranges_by_name = {dim.name: ranges.of_dim(dim) for dim in dims}
+    inputs_of = list(zip(func.params, inputs, strict=False))
     # An axis past+seq may stand in an input before the one that has past.
-    for param, spec in given:
+    for param, spec in inputs_of:
         for extent, axis in zip(param.ty.shape.values, spec.shape, strict=True):
             if isinstance(extent, tvm.ir.Var) and extent not in function.names:
-                within = ranges.of_axis(axis.tree, found)
+                within = ranges.of_axis(axis.tree, ranges_by_name)
                 function.define(extent, axis_expression(axis, names), early=True, within=within)
-    for i, (param, _) in enumerate(given):
+    for i, (param, _) in enumerate(inputs_of):
         shape = tuple(map(function.text, param.ty.shape.values))
         function.values[param] = TensorValue(f"((void *)inputs[{i}])", shape)
     for i, param in enumerate(func.params[len(inputs) :]):
@@ -118,11 +118,11 @@ def _results(func: Any) -> dict[Any, int]:
     last = origin(func.body.body)
     result = bound.get(last, last)
     fields = list(result.fields) if isinstance(result, relax.Tuple) else [last]
-    found: dict[Any, int] = {}
+    outputs: dict[Any, int] = {}
     for i, field in enumerate(fields):
         if isinstance(field, tvm.ir.Var):
-            found.setdefault(origin(field), i)
-    return found
+            outputs.setdefault(origin(field), i)
+    return outputs
 
 
 def _finish(output: int, tensor: TensorValue, item: int) -> list[str]:

@@ -30,7 +30,7 @@ class Memory(Protocol):
     def tensor(self, storage: StorageValue, size: "Size") -> tuple[list[str], str]:
         """A tensor of `size` bytes at a storage of the plan."""
 
-    def unplanned(self, var: Any, size: "Size") -> tuple[list[str], str]:
+    def allocate(self, var: Any, size: "Size") -> tuple[list[str], str]:
         """A tensor of `size` bytes with a place of its own."""
 
 
@@ -52,16 +52,16 @@ class Size:
         return [dim for extent in self.extents for dim in variables(extent)]
 
     def is_small(self, ranges: Mapping[Any, Range]) -> bool:
-        """Whether it needs no check whatever the dims are."""
+        """True if it needs no check whatever the dims are."""
         return is_small((range_of(extent, ranges) for extent in self.extents), self.item)
 
     def text(self, names: Mapping[Any, str], ranges: Mapping[Any, Range]) -> str:
         """In C, checked where it is not small: the call ends where extents break the rule."""
         if self.is_small(ranges):
-            return expression(_product(self.extents, self.item), names, ranges)
-        return self.checked(names, ranges)
+            return expression(_bytes_of(self.extents, self.item), names, ranges)
+        return self.to_checked_c(names, ranges)
 
-    def checked(self, names: Mapping[Any, str], ranges: Mapping[Any, Range]) -> str:
+    def to_checked_c(self, names: Mapping[Any, str], ranges: Mapping[Any, Range]) -> str:
         """In C, checked."""
         shape = ", ".join(expression(extent, names, ranges) for extent in self.extents)
         return f"RD_SIZE({self.item}, {len(self.extents)}, (const int64_t[]){{{shape or '0'}}})"
@@ -69,10 +69,10 @@ class Size:
 
 def size_of(shape: Sequence[Any], dtype: str) -> Any:
     """Bytes of a tensor, as an expression of extents."""
-    return _product(shape, element_bytes(dtype))
+    return _bytes_of(shape, element_bytes(dtype))
 
 
-def _product(shape: Sequence[Any], item: int) -> Any:
+def _bytes_of(shape: Sequence[Any], item: int) -> Any:
     size: Any = IntImm("int64", item)
     for extent in shape:
         size = size * extent
@@ -81,20 +81,20 @@ def _product(shape: Sequence[Any], item: int) -> Any:
 
 def tenants(function: Any, extents: Callable[[Any], Sequence[Any]]) -> dict[Any, list[Size]]:
     """The sizes of the tensors that the memory plan puts into each storage of a function."""
-    found: dict[Any, list[Size]] = {}
+    sizes: dict[Any, list[Size]] = {}
 
     def visit(node: Any) -> None:
         if op_name(node) == ALLOCATE:
             size = Size.of(extents(node.args[2]), str(node.args[3].value))
-            found.setdefault(node.args[0], []).append(size)
+            sizes.setdefault(node.args[0], []).append(size)
 
     relax.analysis.post_order_visit(function, visit)
-    return found
+    return sizes
 
 
 @dataclass
 class ArenaMemory:
-    """The memory of `main`: in the arena where bind knows the extents, otherwise places that grow.
+    """The memory of `main`: in the arena where bind knows the extents, else buffers that grow.
 
     bound: the dims that bind knows, by C name. results: by variable, the position of an output
     that it holds and nothing else holds before.
@@ -123,10 +123,10 @@ class ArenaMemory:
         assert number is not None
         if number >= 0:
             return [], f"RD_AT({number})"
-        place = -1 - number
-        return [grown(place, self.text(size))], f"c->growing[{place}].data"
+        slot = -1 - number
+        return [grown(slot, self.text(size))], f"c->growing[{slot}].data"
 
-    def unplanned(self, var: Any, size: Size) -> tuple[list[str], str]:
+    def allocate(self, var: Any, size: Size) -> tuple[list[str], str]:
         """An output where the caller wants it, or a place of its own."""
         if not self._known(size):
             self.driver.need_heap(var)
@@ -135,8 +135,8 @@ class ArenaMemory:
             return [f"  if ((status = {call})) return status;"], f"c->out[{output}]"
         if self._known(size):
             return [], f"RD_AT({self.driver.slot(self.text(size))})"
-        place = self.driver.grower(var)
-        return [grown(place, self.text(size))], f"c->growing[{place}].data"
+        slot = self.driver.grower(var)
+        return [grown(slot, self.text(size))], f"c->growing[{slot}].data"
 
     def _known(self, size: Size) -> bool:
         return all(var in self.bound for var in size.dims)
@@ -150,9 +150,9 @@ def largest(sizes: list[str]) -> str:
     return first
 
 
-def grown(place: int, size: str) -> str:
+def grown(slot: int, size: str) -> str:
     """The statement that makes a place large enough."""
-    return f"  if ((status = rd_grow(&c->own, &c->growing[{place}], {size}))) return status;"
+    return f"  if ((status = rd_grow(&c->own, &c->growing[{slot}], {size}))) return status;"
 
 
 @dataclass
@@ -168,9 +168,9 @@ class BlockMemory:
 
     def tensor(self, storage: StorageValue, size: Size) -> tuple[list[str], str]:
         """A block."""
-        return self.unplanned(None, size)
+        return self.allocate(None, size)
 
-    def unplanned(self, var: Any, size: Size) -> tuple[list[str], str]:
+    def allocate(self, var: Any, size: Size) -> tuple[list[str], str]:
         """A block."""
         self.driver.need_heap(var)
         name = self.driver.fresh("t")

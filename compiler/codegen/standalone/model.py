@@ -1,4 +1,4 @@
-"""What the functions of one driver share: kernels, constants, places in the arena, texts."""
+"""Kernels, constants, slots in the arena and texts that the functions of one driver share."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ class Driver:
     """The parts of a driver as they grow.
 
     offsets: of each weight in the file of weights. messages: of checks, by number. heap: whether
-    the library may ask its host for memory while it runs; takes_places: whether a caller may say
+    the library may ask its host for memory while it runs; takes_outputs: whether a caller may say
     where an output goes; nodes: by kernel, names of the model's nodes that it computes.
     bind: statements that place things in the arena. statics: constants. files: of the larger ones,
     which the source includes by their names. functions: private ones,
-    finished, and prototypes: of these. slots, growing: how many places there are of either kind.
+    finished, and prototypes: of these. slots, growing: how many there are of either kind.
     """
 
     module: tvm.IRModule
@@ -38,7 +38,7 @@ class Driver:
     offsets: tuple[int, ...]
     messages: Mapping[str, str]
     heap: bool = True
-    takes_places: ClassVar[bool] = True
+    takes_outputs: ClassVar[bool] = True
     nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bind: list[str] = field(default_factory=list)
     statics: list[str] = field(default_factory=list)
@@ -97,18 +97,18 @@ class Driver:
 
     @functools.cached_property
     def _users(self) -> dict[Any, str]:
-        found: dict[Any, str] = {}
+        users: dict[Any, str] = {}
         for function in self.module.functions.values():
             if not isinstance(function, relax.Function):
                 continue
             for bound, value in reversed(list(bindings_within(function.body))):
                 is_call = isinstance(value, tvm.ir.Call)
                 is_kernel = is_call and isinstance(value.op, tvm.ir.GlobalVar)
-                user = str(value.op.name_hint) if is_kernel else found.get(bound)
+                user = str(value.op.name_hint) if is_kernel else users.get(bound)
                 for used in value.args if is_call else [value]:
                     if user and isinstance(used, tvm.ir.Var):
-                        found[used] = user
-        return found
+                        users[used] = user
+        return users
 
     def scratch(self, size: str) -> None:
         """At least so much working memory for each thread."""
@@ -134,19 +134,19 @@ class Driver:
     @functools.cached_property
     def rank(self) -> int:
         """The highest rank of a tensor."""
-        found = [1]
+        ranks = [1]
 
         def visit(node: Any) -> None:
             ty = getattr(node, "ty", None)
             if isinstance(ty, relax.TensorType):
-                found.append(int(ty.ndim))
+                ranks.append(int(ty.ndim))
 
         for function in self.module.functions.values():
             if isinstance(function, relax.Function):
                 for param in function.params:
                     visit(param)
                 relax.analysis.post_order_visit(function, visit)
-        return max(found)
+        return max(ranks)
 
     def kernel_prototypes(self) -> list[str]:
         """Declarations of every kernel and of its tasks."""

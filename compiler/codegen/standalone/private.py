@@ -89,7 +89,7 @@ def _next(tensors: list[TensorValue], dims: list[str]) -> list[str]:
 
 def _parameters(function: Function, func: Any, array: str, dims: str) -> None:
     """Names the parameters, and the dims that they define."""
-    at = extents = 0
+    position = extents = 0
     for param in func.params:
         if isinstance(param.ty, relax.ShapeType):
             known = []
@@ -100,7 +100,7 @@ def _parameters(function: Function, func: Any, array: str, dims: str) -> None:
                 extents += 1
             function.values[param] = ShapeValue(tuple(known))
             continue
-        function.values[param], at = _held(array, at, param.ty)
+        function.values[param], position = _in_array(array, position, param.ty)
     for param in func.params:
         shape = getattr(param.ty, "shape", None)
         if isinstance(param.ty, relax.TensorType) and isinstance(shape, relax.ShapeExpr):
@@ -110,27 +110,27 @@ def _parameters(function: Function, func: Any, array: str, dims: str) -> None:
                     function.define(extent, text)
 
 
-def _held(array: str, at: int, ty: Any) -> tuple[Value, int]:
+def _in_array(array: str, position: int, ty: Any) -> tuple[Value, int]:
     if isinstance(ty, relax.TupleType):
         fields = []
         for field in ty.fields:
-            value, at = _held(array, at, field)
+            value, position = _in_array(array, position, field)
             fields.append(value)
-        return TupleValue(tuple(fields)), at
-    text = f"{array}[{at}]"
+        return TupleValue(tuple(fields)), position
+    text = f"{array}[{position}]"
     shape = tuple(f"{text}.shape[{axis}]" for axis in range(ty.ndim))
-    return TensorValue(f"{text}.data", shape), at + 1
+    return TensorValue(f"{text}.data", shape), position + 1
 
 
 def _calls_itself(func: Any, gvar: Any) -> bool:
-    found: list[Any] = []
+    calls: list[Any] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, tvm.ir.Call) and node.op.same_as(gvar):
-            found.append(node)
+            calls.append(node)
 
     relax.analysis.post_order_visit(func, visit)
-    return bool(found)
+    return bool(calls)
 
 
 def check_tail(func: Any, gvar: Any) -> None:
@@ -143,7 +143,7 @@ def check_tail(func: Any, gvar: Any) -> None:
 
 
 def _tail(seq: Any, gvar: Any) -> bool:
-    """Whether a call of itself is the last that the sequence does, and its result that of the
+    """True if a call of itself is the last that the sequence does, and its result that of the
     sequence.
     """
     if not isinstance(seq, relax.SeqExpr):
@@ -168,11 +168,11 @@ def _tail(seq: Any, gvar: Any) -> bool:
 
 
 def _mentions(expr: Any, gvar: Any) -> bool:
-    found: list[Any] = []
+    calls: list[Any] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, tvm.ir.Call) and node.op.same_as(gvar):
-            found.append(node)
+            calls.append(node)
 
     relax.analysis.post_order_visit(expr, visit)
-    return bool(found)
+    return bool(calls)

@@ -52,7 +52,7 @@ void @P@_help(int number) { rd_help(&rd_team[number - 1]); }"""
 
 @dataclass(frozen=True)
 class Signature:
-    """What a library says of itself; weights: bytes of the file of weights; embedded: whether the
+    """A library's own description; weights: bytes of the file of weights; embedded: whether the
     library holds them, and its caller gives none; written: the inputs that a run writes rows of.
     """
 
@@ -116,7 +116,7 @@ def driver_source(
 
 
 def context(main: Main, signature: Signature, slots: int, growing: int, also: str = "") -> str:
-    """The struct of what a run works with: `slots` places in memory, and buffers that grow; also:
+    """The struct of a run's state: `slots` positions in memory, and buffers that grow; also:
     members of the caller's own.
     """
     shapes = "".join(f"  int64_t shape{i}[{max(rank, 1)}];\n" for i, rank in enumerate(main.ranks))
@@ -130,7 +130,7 @@ def context(main: Main, signature: Signature, slots: int, growing: int, also: st
 
 
 def _launchers(driver: Driver, symbols: str) -> list[str]:
-    """What kernels call to share out a loop."""
+    """The functions that kernels call to share out a loop."""
     tasks = [task for kernel in driver.kernels.values() for task in kernel.tasks]
     if not tasks:
         return []
@@ -145,7 +145,7 @@ def _launchers(driver: Driver, symbols: str) -> list[str]:
 def _launcher(task: Task) -> str:
     types = [c_type(kind) for kind in task.params]
     fields = "".join(f" {kind} v{i};" for i, kind in enumerate(types))
-    given = "".join(f", {kind} v{i}" for i, kind in enumerate(types))
+    parameters = "".join(f", {kind} v{i}" for i, kind in enumerate(types))
     values = "".join(f", v{i}" for i in range(len(types)))
     passed = "".join(f", job->v{i}" for i in range(len(types)))
     alone = "".join(", NULL" if i == task.flags else f", v{i}" for i in range(len(types)))
@@ -155,8 +155,8 @@ static int {task.symbol}_run(void *at, int index, int slot) {{
   const {job} *job = at;
   return {task.symbol}(index, job->count, rd_scratch(&job->c->own, slot){passed});
 }}
-int {task.launch}(void *context{given});
-int {task.launch}(void *context{given}) {{
+int {task.launch}(void *context{parameters});
+int {task.launch}(void *context{parameters}) {{
   rd_context *own = context;
   {job} job = {{context, rd_threads(own){values}}};
   if (job.count == 1) return {task.symbol}(0, {task.alone}, rd_scratch(own, 0){alone});
@@ -165,7 +165,7 @@ int {task.launch}(void *context{given}) {{
 
 
 def run_function(main: Main) -> str:
-    """What computes `main`, as C."""
+    """The function that computes `main`, as C."""
     body = "\n".join(main.run)
     return f"""static int rd_run(P *c, const void *const *inputs, void *const *results) {{
   int status RD_UNUSED = RELAXD_OK;
@@ -200,9 +200,9 @@ def interface_table(signature: Signature, parallel: bool) -> str:
 
 
 def _tensor(spec: TensorSpec, axes: str) -> str:
-    held = storage_of(spec.dtype)
+    kind = storage_of(spec.dtype)
     return (
-        f"{{{quote(spec.name)}, {quote(held)}, {element_bytes(held)}, {len(spec.shape)}, {axes}}}"
+        f"{{{quote(spec.name)}, {quote(kind)}, {element_bytes(kind)}, {len(spec.shape)}, {axes}}}"
     )
 
 
@@ -222,7 +222,7 @@ def entry_points(main: Main, signature: Signature, prefix: str) -> str:
         if "-1" in shape
     )
     shapes = "".join(f"  if (output == {i}) return c->shape{i};\n" for i in range(count))
-    given = "rd_weights" if signature.embedded else "weights"
+    weights_argument = "rd_weights" if signature.embedded else "weights"
     weights = (
         '  if (weights == NULL) return rd_fail(&c->own, RELAXD_USAGE, "open needs the weights");\n'
         if signature.weights and not signature.embedded
@@ -231,7 +231,7 @@ def entry_points(main: Main, signature: Signature, prefix: str) -> str:
     return f"""size_t {prefix}_size(void) {{ return sizeof(P); }}
 
 int {prefix}_open(P *c, const void *weights, const relaxd_host *host) {{
-  rd_open(&c->own, sizeof(P), {given}, host);
+  rd_open(&c->own, sizeof(P), {weights_argument}, host);
 {weights}  return RELAXD_OK;
 }}
 

@@ -1,4 +1,4 @@
-"""What a Relax variable is in the driver: C texts of addresses and extents."""
+"""Relax variables in the driver: C texts of addresses and extents."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class TensorValue:
 
     @property
     def text(self) -> str:
-        """As an rd_value."""
+        """The text of an rd_value."""
         return f"(rd_value){{{self.data}, {{{', '.join(self.shape) or '0'}}}}}"
 
 

@@ -46,7 +46,7 @@ _AXES = {
 
 @dataclass(frozen=True)
 class _Names:
-    """What a language calls the dims, inputs and outputs; none twice."""
+    """A language's names of the dims, inputs and outputs; none twice."""
 
     dims: Mapping[str, str]
     inputs: tuple[str, ...]
@@ -79,7 +79,7 @@ def _filled(file: str, signature: Signature, prefix: str, target: str) -> str:
     if language in _TAKEN:
         names = _named(signature, _TAKEN[language].split())
         values |= (_kotlin if language == "kt" else _swift)(signature, names)
-    text = re.sub("@([A-Z]+)@", lambda found: values[found[1]], (_FOLDER / file).read_text())
+    text = re.sub("@([A-Z]+)@", lambda match: values[match[1]], (_FOLDER / file).read_text())
     return re.sub("\n\n\n+", "\n\n", text)
 
 
@@ -103,7 +103,7 @@ def _kotlin(signature: Signature, names: _Names) -> dict[str, str]:
     inputs = list(zip(signature.inputs, names.inputs, strict=True))
     return {
         "INPUTS": "".join(
-            f"    /** {_said(spec)} */\n    lateinit var {name}: ByteBuffer\n"
+            f"    /** {_about(spec)} */\n    lateinit var {name}: ByteBuffer\n"
             "        private set\n\n"
             for spec, name in inputs
         ),
@@ -116,7 +116,7 @@ def _kotlin(signature: Signature, names: _Names) -> dict[str, str]:
         ),
         "GIVEN": ", ".join(names.inputs),
         "OUTPUTS": "".join(
-            f"    /** {_said(spec)}; until the next bind or run. */\n    val {name}: ByteBuffer\n"
+            f"    /** {_about(spec)}; until the next bind or run. */\n    val {name}: ByteBuffer\n"
             f"        get() = nativeOutput(handle, {i}).order(ByteOrder.nativeOrder())\n\n"
             for i, (spec, name) in enumerate(zip(signature.outputs, names.outputs, strict=True))
         ),
@@ -127,7 +127,7 @@ def _swift(signature: Signature, names: _Names) -> dict[str, str]:
     inputs = list(zip(signature.inputs, names.inputs, strict=True))
     return {
         "INPUTS": "".join(
-            f"  /// {_said(spec)}\n  public private(set) var {name} = "
+            f"  /// {_about(spec)}\n  public private(set) var {name} = "
             f"UnsafeMutableBufferPointer<{_swift_type(spec)}>(start: nil, count: 0)\n"
             for spec, name in inputs
         ),
@@ -139,16 +139,16 @@ def _swift(signature: Signature, names: _Names) -> dict[str, str]:
             for i, (spec, name) in enumerate(inputs)
         ),
         "OUTPUTS": "".join(
-            f"  /// {_said(spec)}; until the next bind or run.\n"
+            f"  /// {_about(spec)}; until the next bind or run.\n"
             f"  public var {name}: UnsafeBufferPointer<{_swift_type(spec)}> {{ result({i}) }}\n\n"
             for i, (spec, name) in enumerate(zip(signature.outputs, names.outputs, strict=True))
         ),
     }
 
 
-def _said(spec: TensorSpec) -> str:
-    held = storage_of(spec.dtype)
-    return plain(spec.text) + (f", one element a byte as {held}" if held != spec.dtype else "")
+def _about(spec: TensorSpec) -> str:
+    stored = storage_of(spec.dtype)
+    return plain(spec.text) + (f", one element a byte as {stored}" if stored != spec.dtype else "")
 
 
 def _ranges(signature: Signature, margin: str) -> str:
@@ -168,5 +168,5 @@ def _bytes(spec: TensorSpec) -> int:
 
 
 def _swift_type(spec: TensorSpec) -> str:
-    held = storage_of(spec.dtype)
-    return _SWIFT_TYPES.get(held) or held.replace("uint", "UInt").replace("int", "Int")
+    stored = storage_of(spec.dtype)
+    return _SWIFT_TYPES.get(stored) or stored.replace("uint", "UInt").replace("int", "Int")

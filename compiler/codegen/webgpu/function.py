@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm
 
-from compiler.codegen.standalone.function import SHAPE_READS, VIEWS, Function, called
+from compiler.codegen.standalone.function import SHAPE_READS, VIEWS, Function, callee_of
 from compiler.codegen.standalone.memory import Size
 from compiler.codegen.standalone.model import Driver
 from compiler.codegen.standalone.values import ShapeValue, TensorValue, TupleValue, Value
@@ -33,7 +33,7 @@ class DeviceDriver(Driver):
     is another one than the driver wants.
     """
 
-    takes_places = False
+    takes_outputs = False
     late: list[tuple[int, str]] = field(default_factory=list)
     checks: list[tuple[int, str]] = field(default_factory=list)
     _workspaces: dict[str, int] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class DeviceDriver(Driver):
 
 @dataclass
 class DeviceFunction(Function):
-    """As Function; what the host would have to read from the device is checked after the run, or
-    refused.
+    """A `Function` for devices: what the host would have to read from the device is checked after
+    the run, or refused.
     """
 
     _read_late: set[Any] = field(default_factory=set)
@@ -82,16 +82,16 @@ class DeviceFunction(Function):
                 return origin(value.args[0])
             return origin(value) if isinstance(value, tvm.ir.Var) else var
 
-        reads = [value for value in bound.values() if called(value) in SHAPE_READS]
+        reads = [value for value in bound.values() if callee_of(value) in SHAPE_READS]
         self._read_late = {origin(value.args[0]) for value in reads}
 
     def _allocation(self, var: Any, call: Any, planned: bool) -> Value:
-        """What is read after the run has a buffer that no other tensor gets."""
+        """A buffer that no other tensor gets, for what is read after the run."""
         if var not in self._read_late:
             return super()._allocation(var, call, planned)
         shape, dtype = (call.args[2], call.args[3]) if planned else (call.args[0], call.args[1])
         extents = self.extents(shape)
-        lines, data = self.memory.unplanned(var, Size.of(extents, str(dtype.value)))
+        lines, data = self.memory.allocate(var, Size.of(extents, str(dtype.value)))
         self.lines += lines
         return TensorValue(data, tuple(map(self.text, extents)))
 
@@ -133,11 +133,11 @@ class DeviceFunction(Function):
             for kind, arg in zip(kernel.params, call.args, strict=True)
         ]
         extents = [self.tensor(call.args[index]).shape[axis] for index, axis in kernel.dims]
-        places = [
+        workspaces = [
             self._workspace(kernel, *fill_size(size, extents, arguments))
             for size in kernel.workspaces
         ]
-        text = f"{kernel.symbol}({', '.join([*arguments, *extents, *places])})"
+        text = f"{kernel.symbol}({', '.join([*arguments, *extents, *workspaces])})"
         self._write([f'  RD_CALL("{call.op.name_hint}", {text});'], call.op.name_hint)
         return TupleValue(())
 
@@ -165,10 +165,10 @@ class DeviceFunction(Function):
 def check_settled(lines: Sequence[str]) -> None:
     """Raises CodegenError where a statement uses a number that only the device knows."""
     for line in lines:
-        if found := _UNKNOWN.search(line):
+        if unknown := _UNKNOWN.search(line):
             kernel = _CALLED.search(line)
             where = f", which {kernel[1]} takes" if kernel else ""
-            raise refusal(f"an extent that a run computes{where} ({found[0]})")
+            raise refusal(f"an extent that a run computes{where} ({unknown[0]})")
 
 
 def refusal(what: str) -> CodegenError:

@@ -36,7 +36,7 @@ def launcher(symbol: str, func: tirx.PrimFunc, numbers: Mapping[str, int]) -> La
 
     numbers: of the shaders, by name.
     """
-    return _Writer(symbol, func, numbers).written()
+    return _Writer(symbol, func, numbers).write()
 
 
 @dataclass
@@ -49,8 +49,8 @@ class _Writer:
     workspaces: list[Any] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
-    def written(self) -> Launcher:
-        given: list[str] = []
+    def write(self) -> Launcher:
+        parameters: list[str] = []
         kinds: list[str | None] = []
         scalars: dict[Any, int] = {}
         for i, param in enumerate(self.func.params):
@@ -58,22 +58,22 @@ class _Writer:
                 self.buffers[param] = f"b{i}"
                 # Tensors begin where their buffers do.
                 self.names[param.ty.elem_offset] = "0"
-                given.append(f"void *b{i}")
+                parameters.append(f"void *b{i}")
                 kinds.append(None)
                 continue
             self.names[param] = f"v{i}"
             scalars[param] = i
-            given.append(f"int64_t v{i}")
+            parameters.append(f"int64_t v{i}")
             kinds.append(self._number(param))
         origins = extents_of(self.func.params)
         free = tirx.analysis.undefined_vars(self.func.body, list(self.func.params))
         extents = [var for var in free if var in origins]
         for i, var in enumerate(extents):
             self.names[var] = f"n{i}"
-            given.append(f"int64_t n{i}")
+            parameters.append(f"int64_t n{i}")
         self._statement(self.func.body)
-        given += [f"void *w{i}" for i in range(len(self.workspaces))]
-        head = f"static int {self.symbol}({', '.join(given) or 'void'})"
+        parameters += [f"void *w{i}" for i in range(len(self.workspaces))]
+        head = f"static int {self.symbol}({', '.join(parameters) or 'void'})"
         return Launcher(
             self.symbol,
             tuple(kinds),
@@ -95,7 +95,7 @@ class _Writer:
             case tirx.AttrStmt():
                 self._statement(stmt.body)
             case tirx.DeclBuffer():
-                self.buffers[stmt.buffer] = self._place(stmt.data)
+                self.buffers[stmt.buffer] = self._buffer_of(stmt.data)
             case tirx.AllocBuffer():
                 self.buffers[stmt.buffer] = f"w{len(self.workspaces)}"
                 shape = [extent.astype("int64") for extent in stmt.buffer.shape]
@@ -148,11 +148,11 @@ class _Writer:
 
     def _argument(self, value: Any) -> str:
         if op_name(value) == _DATA or value in self.buffers:
-            return f"RD_NUMBER({self._place(value)})"
+            return f"RD_NUMBER({self._buffer_of(value)})"
         self._number(value)
         return f"(int32_t)({self._text(value)})"
 
-    def _place(self, data: Any) -> str:
+    def _buffer_of(self, data: Any) -> str:
         return self.buffers[data.args[0] if op_name(data) == _DATA else data]
 
     def _number(self, value: Any) -> str:

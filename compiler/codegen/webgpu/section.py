@@ -14,9 +14,9 @@ def with_section(module: bytes, content: bytes, name: str = NAME) -> bytes:
 
 def _number(value: int) -> bytes:
     """LEB128, without a sign."""
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)

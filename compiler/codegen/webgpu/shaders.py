@@ -95,7 +95,7 @@ def _separate_hosts(module: tvm.IRModule) -> tuple[dict[str, tirx.PrimFunc], tvm
 def _separated(texts: str) -> dict[str, Shader]:
     """The shaders of a text, by name; TVM writes the name of each twice."""
     parts = _FUNCTION.split(texts)
-    found: dict[str, str] = {}
+    codes: dict[str, str] = {}
     for name, code in zip(parts[1::2], parts[2::2], strict=True):
-        found[name] = found.get(name, "") + code
-    return {name: Shader.of(name, _COMMENTS.sub("", code).strip()) for name, code in found.items()}
+        codes[name] = codes.get(name, "") + code
+    return {name: Shader.of(name, _COMMENTS.sub("", code).strip()) for name, code in codes.items()}

@@ -57,13 +57,15 @@ def device_source(
         "shaders": [asdict(shader) for shader in split.shaders.values()],
         "buffers": driver.slots,
         "late": [{"count": count, "dtype": dtype} for count, dtype in driver.late],
-        "checks": [{"at": at, "message": message} for at, message in driver.checks],
+        "checks": [{"at": number, "message": message} for number, message in driver.checks],
     }
     return Source("\n\n".join(parts) + "\n", json.dumps(table, separators=(",", ":")).encode())
 
 
 def _members(driver: DeviceDriver) -> str:
-    """What a run keeps for the page beside any driver's; `at` are bytes of each buffer."""
+    """The members of a run for the page beside any driver's; member `at` is in bytes of each
+    buffer.
+    """
     return (
         f"  int32_t late[{max(len(driver.late), 1)}];\n"
         f"  int64_t wanted[{max(len(driver.checks), 1)}];\n"

@@ -24,12 +24,12 @@ class Machine(Enum):
 
     @property
     def audit(self) -> int:
-        """What `seccomp_data.arch` holds."""
+        """The value of `seccomp_data.arch`."""
         return self.value[1]
 
     @property
     def has_x32(self) -> bool:
-        """Whether numbers with bit 30 set are calls of another kind."""
+        """True if numbers with bit 30 set are calls of another kind."""
         return self.value[2]
 
 
@@ -59,7 +59,7 @@ def call(number: int, *arguments: object) -> int:
 
 
 def prctl(option: int, *arguments: object) -> int:
-    """As `call`, for prctl, whose numbers are the same everywhere."""
+    """`call`, for prctl, whose numbers are the same everywhere."""
     passed = [ctypes.c_ulong(item) if isinstance(item, int) else item for item in arguments]
     result = int(_libc().prctl(option, *passed, *([ctypes.c_ulong(0)] * (4 - len(passed)))))
     if result < 0:

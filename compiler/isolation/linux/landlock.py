@@ -8,7 +8,7 @@ from enum import IntFlag
 from pathlib import Path
 
 from compiler.isolation.linux import kernel
-from compiler.isolation.linux.visible_paths import Places
+from compiler.isolation.linux.visible_paths import VisiblePaths
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION = 1
@@ -64,27 +64,27 @@ class _PathBeneath(ctypes.Structure):
 def version() -> int:
     """The kernel's version of Landlock, 0 where it is missing, refused or too old to be used."""
     try:
-        found = kernel.call(_CREATE_RULESET, None, 0, _ASK_VERSION)
+        abi = kernel.call(_CREATE_RULESET, None, 0, _ASK_VERSION)
     except OSError:
         return 0
-    return found if found >= _LEAST_ABI else 0
+    return abi if abi >= _LEAST_ABI else 0
 
 
 def has_scopes(abi: int) -> bool:
-    """Whether that version keeps signals and abstract sockets inside as well."""
+    """True if that version keeps signals and abstract sockets inside as well."""
     return abi >= _SCOPES_ABI
 
 
-def restrict(places: Places, abi: int) -> None:
-    """Leave this process nothing but the places, no TCP, and signals to none but its own children;
-    raises OSError. It must have set no_new_privs.
+def restrict(visible: VisiblePaths, abi: int) -> None:
+    """Leave this process nothing but the visible paths, no TCP, and signals to none but its own
+    children; raises OSError. It must have set no_new_privs.
     """
     with _ruleset(_rights(abi), abi) as ruleset:
         for rights, paths in (
-            (_READ, places.readable),
-            (Right.READ_DIR, places.listable),
-            (_WRITE, places.writable),
-            (_DEVICE, places.devices),
+            (_READ, visible.readable),
+            (Right.READ_DIR, visible.listable),
+            (_WRITE, visible.writable),
+            (_DEVICE, visible.devices),
         ):
             for path in paths:
                 _allow(ruleset, path, rights & _rights(abi))

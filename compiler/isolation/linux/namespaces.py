@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compiler.isolation.linux import kernel
 from compiler.isolation.linux.kernel import Machine
-from compiler.isolation.linux.visible_paths import Places
+from compiler.isolation.linux.visible_paths import VisiblePaths
 
 _NEW = {
     "mount": 0x00020000,
@@ -49,8 +49,8 @@ def leave() -> None:
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
-def see_only(places: Places, folder: Path) -> None:
-    """Replace the root of the file system by one that holds the places, under the same paths.
+def see_only(visible: VisiblePaths, folder: Path) -> None:
+    """Replace the root of the file system by one that holds the visible paths alone.
 
     folder: an empty folder to build it in. Called by the first process of a namespace of processes;
     raises OSError.
@@ -61,12 +61,12 @@ def see_only(places: Places, folder: Path) -> None:
     kernel.mount(None, "/", None, _RECURSIVE | _PRIVATE)
     kernel.mount("none", str(folder), "tmpfs", _NO_SUID | _NO_DEVICES, "size=4m,mode=755")
     view = _View(folder)
-    for path in places.readable:
+    for path in visible.readable:
         if path != _PROCESSES:
             view.add(path, _READ_ONLY | _NO_SUID | _NO_DEVICES)
-    for path in places.devices:
+    for path in visible.devices:
         view.add(path, _NO_SUID | _NO_EXEC)
-    for path in places.writable:
+    for path in visible.writable:
         view.add(path, _NO_SUID | _NO_DEVICES, whole_tree=False)
     view.add_processes()
     os.chdir(folder)

@@ -1,4 +1,4 @@
-"""What a process gives up of its own: capabilities, new privileges, and a large share of the
+"""Privileges that a process gives up: capabilities, new privileges, and a large share of the
 machine.
 """
 

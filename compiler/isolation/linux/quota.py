@@ -17,8 +17,8 @@ def disk_bytes(folders: Iterable[Path], processes: Iterable[int]) -> int:
     """Bytes on disk of everything in the folders, and of what the processes hold open without a
     name.
     """
-    kept = sum(_below(folder) for folder in folders)
-    return kept + sum(_unnamed(process) for process in processes)
+    named = sum(_below(folder) for folder in folders)
+    return named + sum(_unnamed(process) for process in processes)
 
 
 def _below(folder: Path) -> int:
@@ -30,8 +30,8 @@ def _below(folder: Path) -> int:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 with contextlib.suppress(FileNotFoundError):
-                    found = entry.stat(follow_symlinks=False)
-                    total += max(found.st_blocks * _BLOCK, _FILE_BYTES)
+                    status = entry.stat(follow_symlinks=False)
+                    total += max(status.st_blocks * _BLOCK, _FILE_BYTES)
     return total
 
 
@@ -41,7 +41,7 @@ def _unnamed(process: int) -> int:
     with contextlib.suppress(OSError), os.scandir(f"/proc/{process}/fd") as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                found = entry.stat()
-                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
-                    total += found.st_blocks * _BLOCK
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                    total += status.st_blocks * _BLOCK
     return total

@@ -100,22 +100,22 @@ def program(machine: Machine, refused: Iterable[Refused], checks: Iterable[Check
     """The filter's instructions: any other architecture is killed, what is not refused is
     allowed.
     """
-    found = [
+    instructions = [
         _instruction(_LOAD, _ARCHITECTURE),
         _instruction(_IF_EQUAL, machine.audit, true=1),
         _instruction(_RETURN, _KILL),
         _instruction(_LOAD, _NUMBER),
     ]
     if machine.has_x32:
-        found += [_instruction(_IF_AT_LEAST, _X32, false=1), _instruction(_RETURN, _KILL)]
-    found += [_instruction(_IF_GREATER, NEWEST, false=1), _fail(errno.ENOSYS)]
+        instructions += [_instruction(_IF_AT_LEAST, _X32, false=1), _instruction(_RETURN, _KILL)]
+    instructions += [_instruction(_IF_GREATER, NEWEST, false=1), _fail(errno.ENOSYS)]
     for group in refused:
         for number in _numbers(machine, group.names):
-            found += [_instruction(_IF_EQUAL, number, false=1), _fail(group.error)]
+            instructions += [_instruction(_IF_EQUAL, number, false=1), _fail(group.error)]
     for check in checks:
         for number in _numbers(machine, (check.name,)):
-            found += _checked(check, number)
-    return b"".join([*found, _instruction(_RETURN, _ALLOW)])
+            instructions += _checked(check, number)
+    return b"".join([*instructions, _instruction(_RETURN, _ALLOW)])
 
 
 def _numbers(machine: Machine, names: Iterable[str]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The files that a build needs: what it may read, and the few places it may write to."""
+"""The files that a build needs: those that it may read, and the few that it may write."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ _GPUS = ("nvidia*", "dri/*", "kfd")
 
 
 @dataclass(frozen=True)
-class Places:
+class VisiblePaths:
     """Absolute paths; a folder stands for everything in it.
 
     readable: what may be read, and run; listable: folders whose names may be listed; writable: what
@@ -36,10 +36,10 @@ class Places:
     devices: tuple[Path, ...]
 
 
-def places(readable: tuple[Path, ...], writable: tuple[Path, ...]) -> Places:
-    """What the compiler itself needs, and a build's own."""
+def find_paths(readable: tuple[Path, ...], writable: tuple[Path, ...]) -> VisiblePaths:
+    """The paths that the compiler itself needs, and a build's own."""
     needed = (*map(Path, _SYSTEM), Path(_PROCESSES), *_python(), *_searched(), *readable)
-    return Places(
+    return VisiblePaths(
         tuple(dict.fromkeys(path for path in needed if path.exists())),
         (_ROOT,),
         writable,
@@ -54,7 +54,7 @@ def devices() -> tuple[Path, ...]:
 
 
 def runs_code(model: Path) -> bool:
-    """Whether loading the model may run code of it: TorchScript's archives do."""
+    """True if loading the model may run code of it: TorchScript's archives do."""
     return zipfile.is_zipfile(model)
 
 
@@ -81,5 +81,5 @@ def _python() -> list[Path]:
 def _searched() -> list[Path]:
     """Where the operator has programs and libraries looked for."""
     listed = [os.environ.get(name, "") for name in ("PATH", "LD_LIBRARY_PATH")]
-    found = [Path(item) for text in listed for item in text.split(os.pathsep) if item]
-    return [path for path in found if path.is_absolute() and path != Path("/")]
+    paths = [Path(item) for text in listed for item in text.split(os.pathsep) if item]
+    return [path for path in paths if path.is_absolute() and path != Path("/")]

@@ -13,7 +13,7 @@ from compiler.passes.cpu.families.family import Declined, Family
 from compiler.passes.cpu.families.table import FAMILIES
 from compiler.passes.framework.attributes import OBJECT
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.kernel_notes import GIVEN, KernelNote
+from compiler.passes.framework.kernel_notes import FOREIGN, KernelNote
 from compiler.passes.framework.properties import Property
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
@@ -73,13 +73,13 @@ class ScheduleKernels(ModulePass):
         if not isinstance(func, tirx.PrimFunc) or OBJECT in (func.attrs or {}):
             return func
         if func.attrs and "tirx.is_scheduled" in func.attrs:
-            return KernelNote(GIVEN).onto(func)
+            return KernelNote(FOREIGN).onto(func)
         if _is_view(func):
             return KernelNote(VIEW).onto(func)
         # The importers and TVM write some programs as loops with state, which no family reads.
         program = read_program(func)
         if program is None:
-            return KernelNote(GIVEN).onto(func)
+            return KernelNote(FOREIGN).onto(func)
         program = drop_empty_stages(program)
         if not program.stages:
             done = with_body(func, root(tirx.Evaluate(const(0))))

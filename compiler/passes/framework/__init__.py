@@ -1,1 +1,1 @@
-"""What a pass is, and what can be seen of a pipeline while it runs."""
+"""Passes, and what can be seen of a pipeline while it runs."""

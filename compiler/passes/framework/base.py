@@ -42,7 +42,7 @@ class Pass(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in errors, dumps and `relaxd opt`, unique among our passes."""
+        """TVM's name of the pass, such as `FuseOps` or `tirx.UnrollLoop`."""
 
     @property
     def phase(self) -> Phase:
@@ -78,7 +78,7 @@ class FromTVM:
 
     @property
     def name(self) -> str:
-        """As TVM knows the pass, such as `FuseOps` or `tirx.UnrollLoop`."""
+        """TVM's name of the pass, such as `FuseOps` or `tirx.UnrollLoop`."""
         return str(self.inner.info.name)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:

@@ -1,4 +1,4 @@
-"""What a Relax function binds, in the order in which it is computed, and what a binding needs."""
+"""Bindings of Relax functions, in the order in which they are computed, and what each needs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,6 +32,6 @@ def dims_defined(binding: Any) -> set[Any]:
 
 def used_by(binding: Any) -> set[Any]:
     """The variables and dims that a binding needs."""
-    found: set[Any] = set(relax.analysis.tir_vars_in_type(binding.var.ty)) - dims_defined(binding)
-    tvm_ffi.structural_walk(binding.value, (tvm.ir.Var, found.add), order="post")
-    return found - {binding.var}
+    used: set[Any] = set(relax.analysis.tir_vars_in_type(binding.var.ty)) - dims_defined(binding)
+    tvm_ffi.structural_walk(binding.value, (tvm.ir.Var, used.add), order="post")
+    return used - {binding.var}

@@ -43,7 +43,7 @@ class Dump(Observer):
         self._timing = Timing()
         folder.mkdir(parents=True, exist_ok=True)
 
-    def imported(self, module: tvm.IRModule) -> None:
+    def write_start(self, module: tvm.IRModule) -> None:
         """Writes the module that the pipeline starts with."""
         self._write_module(DUMP_START.removesuffix(".py"), module)
 
@@ -55,7 +55,7 @@ class Dump(Observer):
         """Stops the clock of the pass."""
         self._timing.after(step, module)
 
-    def failed(self, step: Pass, module: tvm.IRModule) -> None:
+    def write_failure(self, step: Pass, module: tvm.IRModule) -> None:
         """Writes the module that a failing pass was given."""
         self._write_module(f"{_number(step.phase)}_before_{step.name}", module)
         self._write_passes()

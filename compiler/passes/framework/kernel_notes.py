@@ -19,7 +19,7 @@ DECLINED = "relaxd.declined"
 REMEMBERED = "relaxd.remembered"
 """The attribute of a kernel that code generation is to note for later builds: the key of the
 note."""
-GIVEN = "given"
+FOREIGN = "given"
 """The family of kernels whose loops were not written here: the importers and TVM bring some."""
 
 
@@ -51,7 +51,7 @@ class KernelNote:
         attributes = func.attrs or {}
         answers = (str(answer).partition(": ") for answer in attributes.get(DECLINED, ()))
         return cls(
-            str(attributes.get(FAMILY, GIVEN)),
+            str(attributes.get(FAMILY, FOREIGN)),
             str(attributes.get(TILE, "")),
             {name: reason for name, _, reason in answers},
         )

@@ -42,13 +42,13 @@ class KernelWork(Observer):
 
 
 def _row(works: list[Work | None]) -> dict[str, Any]:
-    """As `relaxd.contract.bundle.report.Kernel` has it."""
+    """A row of `relaxd.contract.bundle.report.Kernel`."""
     known = [work for work in works if work is not None]
     if len(known) < len(works):
         return {"calls": len(works)}
     flops, moved = str(total(w.flops for w in known)), str(total(w.bytes for w in known))
-    kept = max(len(flops), len(moved)) <= _LONGEST
-    counts = {"flops": flops, "bytes": moved, "computes": known[0].dtype} if kept else {}
+    fits = max(len(flops), len(moved)) <= _LONGEST
+    counts = {"flops": flops, "bytes": moved, "computes": known[0].dtype} if fits else {}
     return {"calls": len(works), **counts}
 
 
@@ -80,11 +80,11 @@ def _values(
     values: dict[Any, Polynomial] = {}
     if len(func.params) != len(arguments):
         raise UnknownExtent("a call of another form")
-    for param, given in zip(func.params, arguments, strict=True):
+    for param, argument in zip(func.params, arguments, strict=True):
         if not hasattr(param.ty, "shape"):
-            values[param] = polynomial_of(given, dims)
+            values[param] = polynomial_of(argument, dims)
             continue
-        for extent, actual in zip(param.ty.shape, _shape(given), strict=True):
+        for extent, actual in zip(param.ty.shape, _shape(argument), strict=True):
             if isinstance(extent, tvm.ir.Var) and extent not in values:
                 values[extent] = polynomial_of(actual, dims)
     return values
@@ -112,15 +112,15 @@ def _calls(module: tvm.IRModule) -> Iterator[tuple[str, tirx.PrimFunc, list[Any]
 
 def _arguments(call: Any) -> list[Any]:
     listed = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else call.args[1:]
-    given = [_argument(one) for one in listed]
+    arguments = [_argument(one) for one in listed]
     results = call.ty_args[0] if call.ty_args else call.ty
     # A call in place gives its results in arguments.
     fresh = [] if "inplace" in call.op.name else _tensors(results)
-    return [*given, *fresh]
+    return [*arguments, *fresh]
 
 
-def _argument(given: Any) -> Any:
-    return given.ty if isinstance(given.ty, relax.TensorType) else given
+def _argument(value: Any) -> Any:
+    return value.ty if isinstance(value.ty, relax.TensorType) else value
 
 
 def _tensors(ty: Any) -> list[Any]:

@@ -45,13 +45,13 @@ class NodeNames(Observer):
 
     def of_kernels(self, module: tvm.IRModule) -> dict[str, tuple[str, ...]]:
         """The names of the nodes that each kernel of the module computes, in the model's order."""
-        found: dict[str, Nodes] = {}
+        by_kernel: dict[str, Nodes] = {}
         for name, value in _bindings(module):
             if (kernel := _kernel_of(value)) is not None:
-                found[kernel] = found.get(kernel, _NONE) | self._nodes.get(name, _NONE)
+                by_kernel[kernel] = by_kernel.get(kernel, _NONE) | self._nodes.get(name, _NONE)
         return {
             kernel: tuple(self._labels[node] for node in sorted(nodes))
-            for kernel, nodes in found.items()
+            for kernel, nodes in by_kernel.items()
         }
 
 
@@ -62,17 +62,17 @@ def _moved(nodes: Mapping[str, Nodes], before: "_Graph", now: "_Graph") -> dict[
     in those that are new before it; without any, in that variable itself.
     """
     staying = before.readers.keys() & now.readers.keys()
-    kept = {name: nodes.get(name) or _named_after(name) for name in now.readers}
+    moved = {name: nodes.get(name) or _named_after(name) for name in now.readers}
     appeared, vanished = now.before(staying), before.before(staying)
     for heir, gone in vanished.items():
         lost = [name for name in gone if name not in before.constants]
         for name, takers in _paired(lost, appeared.get(heir, [heir]), before, now):
             for taker in takers:
-                kept[taker] |= nodes[name]
-    for heir, made in appeared.items():
-        for name in made:
-            kept[name] = kept[name] or kept[heir]
-    return kept
+                moved[taker] |= nodes[name]
+    for heir, names in appeared.items():
+        for name in names:
+            moved[name] = moved[name] or moved[heir]
+    return moved
 
 
 def _paired(
@@ -95,11 +95,11 @@ def _paired(
 
 def _by_kernel(names: Sequence[str], graph: "_Graph") -> dict[str, list[str]]:
     """The variables that each kernel is called for."""
-    found: dict[str, list[str]] = {}
+    callers: dict[str, list[str]] = {}
     for name in names:
         for kernel in graph.kernels[name]:
-            found.setdefault(kernel, []).append(name)
-    return found
+            callers.setdefault(kernel, []).append(name)
+    return callers
 
 
 def _counts(calls: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -137,12 +137,12 @@ class _Graph:
         """By variable that stays, those that do not and that it depends on, with none that stays
         between them; in order.
         """
-        found: dict[str, list[str]] = {}
+        between: dict[str, list[str]] = {}
         for name in self.readers:
             if name not in staying:
                 for heir in _nearest(name, self.readers, staying):
-                    found.setdefault(heir, []).append(name)
-        return found
+                    between.setdefault(heir, []).append(name)
+        return between
 
 
 def _graph(module: tvm.IRModule) -> _Graph:
@@ -177,12 +177,12 @@ def _has_fixed_shape(value: relax.Expr) -> bool:
 
 
 def _is_fused(function: tvm.ir.BaseFunc) -> bool:
-    """Whether FuseOps made it of the operators of one kernel."""
+    """True if FuseOps made it of the operators of one kernel."""
     return isinstance(function, relax.Function) and "Primitive" in (function.attrs or {})
 
 
 def _bindings(module: tvm.IRModule) -> Iterator[tuple[str, relax.Expr]]:
-    """Of the functions of the model, each with what it gives as its last variable."""
+    """The bindings of the model's functions, each function with its result as its last variable."""
     for gvar, function in module.functions.items():
         if isinstance(function, relax.Function) and not _is_fused(function):
             yield from _within(function.body)
@@ -195,8 +195,8 @@ def _within(body: relax.Expr) -> Iterator[tuple[str, relax.Expr]]:
 
 
 def _key(variable: relax.Var) -> str:
-    """What a variable is known by in two modules at a time: passes that write a binding anew keep
-    the name of an import, and give other names to whatever comes.
+    """The key of a variable in two modules at a time: passes that write a binding anew keep the
+    name of an import, and give other names to whatever comes.
     """
     name = str(variable.name)
     return name if position_of(name) is not None else f"{name} at {hash(variable):x}"
@@ -205,7 +205,7 @@ def _key(variable: relax.Var) -> str:
 def _nearest(
     name: str, readers: Mapping[str, Iterable[str]], wanted: Container[str]
 ) -> Iterator[str]:
-    """Of the variables that depend on one, those of `wanted` that no other lies before."""
+    """The variables of `wanted` that depend on one, without those that another lies before."""
     seen, waiting = {name}, list(readers.get(name, ()))
     while waiting:
         reader = waiting.pop()

@@ -39,11 +39,11 @@ class BreakChains(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""
-        growths, found = _Growths(module), set[Any]()
+        growths, apart = _Growths(module), set[Any]()
         for func in module.functions.values():
             if isinstance(func, relax.Function):
-                found |= growths.too_large(func)
-        return marked_apart(module, found, OPAQUE)
+                apart |= growths.too_large(func)
+        return marked_apart(module, apart, OPAQUE)
 
 
 class _Growths:
@@ -56,15 +56,15 @@ class _Growths:
     def too_large(self, func: relax.Function) -> set[Any]:
         """The variables of `func` whose programs are to stay apart."""
         sizes: dict[Any, int] = {}
-        found = set()
+        apart = set()
         for block in func.body.blocks:
             for binding in block.bindings:
                 size = self._size(binding.value, sizes)
                 if size > MOST_NODES:
-                    found.add(binding.var)
+                    apart.add(binding.var)
                     size = 1
                 sizes[binding.var] = size
-        return found
+        return apart
 
     def _size(self, value: Any, sizes: dict[Any, int]) -> int:
         if op_name(value) != "relax.call_tir":

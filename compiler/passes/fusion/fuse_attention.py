@@ -83,12 +83,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if name == "relax.permute_dims" and binding.value.args[0] in self.written:
             rebind(self, binding.var, self.written[binding.value.args[0]])
             return
-        found = self._match(binding) if name == "relax.matmul" else None
-        if found is None:
+        match = self._match(binding) if name == "relax.matmul" else None
+        if match is None:
             super().visit_var_binding_(binding)
             return
-        rebind(self, binding.var, self._call(found))
-        if found.order != tuple(range(found.q.rank)):
+        rebind(self, binding.var, self._call(match))
+        if match.order != tuple(range(match.q.rank)):
             self.written[binding.var] = self.get_var_remap(binding.var)
 
     def _order(self, var: Any) -> tuple[int, ...]:
@@ -114,18 +114,18 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         # Softmax results that something else reads have to be written to memory anyway.
         if self.used[call.args[0]] != 1:
             return None
-        rounded, (weights, v) = self._operands(call)
+        in_bfloat16, (weights, v) = self._operands(call)
         if (read := softmax_of(self.module, self._call_of, weights)) is None:
             return None
         softmax, safe = read
         if str(call.ty.dtype) != "float32" or (safe and self._is_read_elsewhere(weights)):
             return None
         changes: list[Change] = []
-        product = scores_of(self._call_of, softmax.args[0], softmax.ty, changes)
-        if product is None:
+        scores = scores_of(self._call_of, softmax.args[0], softmax.ty, changes)
+        if scores is None:
             return None
-        all_rounded, (left, right) = self._operands(self._call_of(product))
-        if rounded != all_rounded:
+        both_in_bfloat16, (left, right) = self._operands(self._call_of(scores))
+        if in_bfloat16 != both_in_bfloat16:
             return None
         q, k, v = (
             self._access(left, -1),
@@ -135,22 +135,22 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         # q and k are read from in front of their scales, which are applied to the scores instead;
         # where the scaled numbers are rounded, to them.
         factor = q.factor * k.factor
-        if factor != 1 and not rounded:
+        if factor != 1 and not in_bfloat16:
             changes.append(Change("relax.multiply", [None, relax.const(factor, "float32")]))
         order = self._order(binding.var)
-        found = Attention(
-            q, k, v, tuple(reversed(changes)), order, rounded, self.keeps_caches, safe
+        match = Attention(
+            q, k, v, tuple(reversed(changes)), order, in_bfloat16, self.keeps_caches, safe
         )
-        return found if _suits(found) else None
+        return match if _suits(match) else None
 
     def _is_read_elsewhere(self, weights: Any) -> bool:
-        """Whether more than the choice between zeros and a softmax reads the softmax."""
+        """True if more than the choice between zeros and a softmax reads the softmax."""
         is_nan, _, softmax = self._call_of(weights).args
         return self.used[is_nan] > 1 or self.used[softmax] > 2
 
     def _operands(self, matmul: Any) -> tuple[bool, tuple[Any, Any]]:
-        """Whether both operands are rounded to bfloat16, and what they are rounded from; else the
-        operands themselves.
+        """Tell whether both operands are rounded to bfloat16, and what they are rounded from; else
+        the operands themselves.
         """
         left, right = (self.visit_expr(arg) for arg in matmul.args)
         plain = find_float32_source(self, left), find_float32_source(self, right)
@@ -193,8 +193,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         prefix = read_prefix(bound)
         if prefix is not None:
             return accesses.through_prefix(access, *prefix)
-        found = read_part(self.module, bound)
-        return None if found is None else accesses.through_part(access, *found)
+        part = read_part(self.module, bound)
+        return None if part is None else accesses.through_part(access, *part)
 
     def _unscaled(self, access: Access, call: Any) -> Access | None:
         """The same elements as a view of the tensor that a call multiplies or divides by one
@@ -215,18 +215,18 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             else None
         )
 
-    def _call(self, found: Attention) -> Any:
+    def _call(self, match: Attention) -> Any:
         others = [
             operand
-            for change in found.changes
+            for change in match.changes
             for operand in change.operands
             if operand is not None
         ]
-        given = [found.q.tensor, found.k.tensor, found.v.tensor, *others]
+        inputs = [match.q.tensor, match.k.tensor, match.v.tensor, *others]
         return self.builder_.call_te(
-            lambda counts, *tensors: attention(found.counted(counts), *tensors),
-            found.counts,
-            *given,
+            lambda counts, *tensors: attention(match.counted(counts), *tensors),
+            match.counts,
+            *inputs,
             primfunc_name_hint="attention",
             primfunc_attrs=OPAQUE,
         )
@@ -242,15 +242,15 @@ def _through_widened(access: Access, source: Any) -> Access:
     return accesses.through_part(access, source, Part(last, 0, int(size)))
 
 
-def _suits(found: Attention) -> bool:
-    """Whether q, k and v have shapes that fit, heads of a known size, and contiguous rows."""
-    accesses = (found.q, found.k, found.v)
+def _suits(match: Attention) -> bool:
+    """True if q, k and v have shapes that fit, heads of a known size, and contiguous rows."""
+    accesses = (match.q, match.k, match.v)
     if not all(isinstance(access.tensor.ty.shape, relax.ShapeExpr) for access in accesses):
         return False
     asked, *stored = (str(access.tensor.ty.dtype) for access in accesses)
     if asked != "float32" or not {"float32", *STORED_FLOATS, BYTES}.issuperset(stored):
         return False
-    rank = found.q.rank
+    rank = match.q.rank
     if rank < 3 or any(access.rank != rank for access in accesses):
         return False
     if [access.places[-1].at for access in accesses] != [rank - 1, rank - 2, rank - 1]:
@@ -266,4 +266,4 @@ def _suits(found: Attention) -> bool:
     if not same or depth is None or width is None or not 1 < depth <= 256 or not 0 < width <= 256:
         return False
     # Where sums have one order, and of pairs, rows are cut into equal vectors.
-    return not (found.steady or found.rounded) or depth % 8 == width % 8 == 0
+    return not (match.steady or match.rounded) or depth % 8 == width % 8 == 0

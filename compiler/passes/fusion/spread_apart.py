@@ -33,16 +33,16 @@ class SpreadApart(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Gives such calls a copy of their PrimFunc; returns the same module if there are none."""
-        found: set[Any] = set()
+        apart: set[Any] = set()
         for func in module.functions.values():
             if isinstance(func, relax.Function):
-                found |= _spreading(module, func)
-        return marked_apart(module, found, INJECTIVE)
+                apart |= _spreading(module, func)
+        return marked_apart(module, apart, INJECTIVE)
 
 
 def _spreading(module: tvm.IRModule, func: relax.Function) -> set[Any]:
     """The variables whose programs spread the result of a fusable program."""
-    found, sizes = set(), dict[Any, list[Any]]()
+    apart, sizes = set(), dict[Any, list[Any]]()
     for var, value in bindings_within(func.body):
         if op_name(value) != "relax.call_tir" or not isinstance(var.ty, relax.TensorType):
             continue
@@ -53,14 +53,14 @@ def _spreading(module: tvm.IRModule, func: relax.Function) -> set[Any]:
         elif mark <= BROADCAST:
             read = [sizes[arg] for arg in value.args[1].fields if arg in sizes]
             if not all(any(_equal(size, one) for one in fitting) for fitting in read):
-                found.add(var)
+                apart.add(var)
             elif read:
                 sizes[var] = [size, *(one for fitting in read for one in fitting[1:])]
-    return found
+    return apart
 
 
-def _equal(size: Any, other: Any) -> bool:
-    return bool(sym.Analyzer().can_prove_equal(size, other))
+def _equal(lhs: Any, rhs: Any) -> bool:
+    return bool(sym.Analyzer().can_prove_equal(lhs, rhs))
 
 
 def _row_lengths(func: tvm.ir.BaseFunc) -> list[int]:
@@ -76,14 +76,14 @@ def _row_lengths(func: tvm.ir.BaseFunc) -> list[int]:
 
 
 def _is_row(stage: Stage, read: Any) -> bool:
-    """Whether each result of the stage is of a row of a tensor, of known length."""
+    """True if each result of the stage is of a row of a tensor, of known length."""
     if len(stage.reduced) != 1 or read.source.same_as(stage.buffer):
         return False
-    (column,), (*places, last) = stage.reduced, read.indices
+    (column,), (*indices, last) = stage.reduced, read.indices
     return (
         as_int(column.extent) is not None
         and last.same_as(column.var)
-        and not any(uses(place, column.var) for place in places)
+        and not any(uses(index, column.var) for index in indices)
     )
 
 

@@ -42,15 +42,15 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _squared(self, value: Any) -> Any:
         """The tensor of which `value` has the squares, None where it has none."""
-        product = self.lookup_binding(value) if isinstance(value, relax.Var) else value
-        if op_name(product) != "relax.multiply" or not product.args[0].same_as(product.args[1]):
+        square = self.lookup_binding(value) if isinstance(value, relax.Var) else value
+        if op_name(square) != "relax.multiply" or not square.args[0].same_as(square.args[1]):
             return None
-        shape = product.ty.shape
+        shape = square.ty.shape
         # TVM has an answer of its own for no elements.
-        some = isinstance(shape, relax.ShapeExpr) and all(
+        has_elements = isinstance(shape, relax.ShapeExpr) and all(
             as_int(axis) != 0 for axis in shape.values
         )
-        return product.args[0] if some else None
+        return square.args[0] if has_elements else None
 
 
 def _program(call: Any, name: str) -> Any:

@@ -152,29 +152,29 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         return bound.args[0] if axes_of(bound) == to_first(bound.args[0].ty.ndim) else None
 
-    def _last(self, expr: Any, whole: int) -> Any:
-        """A tensor that broadcasts against [N, C, H, W], of rank `whole`, with channels last; a
+    def _last(self, expr: Any, most: int) -> Any:
+        """A tensor that broadcasts against [N, C, H, W], of rank `most`, with channels last; a
         scalar or a value that is no tensor is returned as it is.
 
-        An image of lower rank than `whole` is transposed anew: its own channels broadcast against
+        An image of lower rank than `most` is transposed anew: its own channels broadcast against
         another axis than the channels of the result.
         """
         below = self._below(expr)
         rank = expr.ty.ndim if isinstance(expr.ty, relax.TensorType) else 0
-        if below is not None and rank == whole:
+        if below is not None and rank == most:
             return below
         if rank == 0:
             return expr
         constant = constant_of(self, expr)
         if constant is not None:
             value = values_of(constant)
-            last = value.reshape((1,) * (whole - rank) + value.shape).transpose(to_last(whole))
+            last = value.reshape((1,) * (most - rank) + value.shape).transpose(to_last(most))
             return as_constant(last)
-        if rank < whole:
-            expr = self.emit(relax.op.expand_dims(expr, list(range(whole - rank))))
+        if rank < most:
+            expr = self.emit(relax.op.expand_dims(expr, list(range(most - rank))))
         # What the model transposes itself may be in that order already, but for axes of extent 1.
         return self.emit(
-            self._composed(self.builder_.normalize(relax.op.permute_dims(expr, to_last(whole))))
+            self._composed(self.builder_.normalize(relax.op.permute_dims(expr, to_last(most))))
         )
 
     def _transposed(self, call: Any) -> Any:
@@ -210,12 +210,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _elementwise(self, call: Any) -> Any:
         ranks = [arg.ty.ndim for arg in call.args if isinstance(arg.ty, relax.TensorType)]
-        whole = max(below.ty.ndim for below in map(self._below, call.args) if below is not None)
-        if not 0 <= min(ranks) <= max(ranks) <= whole:
+        most = max(below.ty.ndim for below in map(self._below, call.args) if below is not None)
+        if not 0 <= min(ranks) <= max(ranks) <= most:
             return call
         return self._transposed(
             relax.Call(
-                call.op, [self._last(arg, whole) for arg in call.args], call.attrs, call.ty_args
+                call.op, [self._last(arg, most) for arg in call.args], call.attrs, call.ty_args
             )
         )
 
@@ -333,13 +333,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             or not isinstance(ty.shape, relax.ShapeExpr)
         ):
             return call
-        given = list(call.args[1].fields)
-        shuffle = self.shuffles.get(self._below(given[0])) if given else None
+        fields = list(call.args[1].fields)
+        shuffle = self.shuffles.get(self._below(fields[0])) if fields else None
         channels = None if shuffle is None else channels_taken(self.module, call)
         if shuffle is not None and channels is not None:
-            return self._transposed(shuffle.taken(*channels).call(self.builder_))
-        changed = tuple(place for place, arg in enumerate(given) if self._below(arg) is not None)
-        if any(given[place].ty.ndim != ty.ndim for place in changed):
+            return self._transposed(shuffle.take(*channels).call(self.builder_))
+        changed = tuple(index for index, arg in enumerate(fields) if self._below(arg) is not None)
+        if any(fields[index].ty.ndim != ty.ndim for index in changed):
             return call
         # Layers repeat: their calls share one relabelled program.
         key = (call.args[0].name_hint, changed)
@@ -353,7 +353,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if self.relabelled[key] is None:
             return call
         arguments = [
-            self._below(arg) if place in changed else arg for place, arg in enumerate(given)
+            self._below(arg) if index in changed else arg for index, arg in enumerate(fields)
         ]
         shape = [ty.shape.values[axis] for axis in to_last(ty.ndim)]
         return self._transposed(
@@ -363,7 +363,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 def _operands(call: Any) -> Sequence[Any]:
     """The operands of a call; a tuple counts as its fields."""
-    found = []
+    operands = []
     for arg in call.args:
-        found += list(arg.fields) if isinstance(arg, relax.Tuple) else [arg]
-    return found
+        operands += list(arg.fields) if isinstance(arg, relax.Tuple) else [arg]
+    return operands

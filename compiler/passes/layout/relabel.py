@@ -14,11 +14,11 @@ def relabel(function: tirx.PrimFunc, inputs: tuple[int, ...], rank: int) -> tirx
     def moved(n: Any, c: Any, *rest: Any) -> tuple[Any, ...]:
         return n, *rest[: rank - 2], c, *rest[rank - 2 :]
 
-    *given, result = function.params
+    *params, result = function.params
     schedule = s_tir.Schedule(function)
     root = schedule.get_sblock("root")
     blocks = schedule.get_child_blocks(root)
-    reads = [_access(schedule, blocks, "reads", given[place]) for place in inputs]
+    reads = [_access(schedule, blocks, "reads", params[position]) for position in inputs]
     write = _access(schedule, blocks, "writes", result)
     if write is None or any(read is None for read in reads):
         return None

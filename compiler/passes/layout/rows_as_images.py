@@ -43,7 +43,7 @@ def _squeezed(row: Any) -> Any:
 
 
 def _fits_rows(operand: Any) -> bool:
-    """Whether an operand is known to have no more axes than rows have, or is no tensor."""
+    """True if an operand is known to have no more axes than rows have, or is no tensor."""
     return not isinstance(operand.ty, relax.TensorType) or 0 <= operand.ty.ndim <= ROW
 
 
@@ -69,7 +69,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._image(operands[0])
         if name in ELEMENTWISE and all(map(_fits_rows, operands)):
             emitted = relax.Call(
-                call.op, [self._lifted(operand) for operand in operands], call.attrs, call.ty_args
+                call.op, [self._as_image(operand) for operand in operands], call.attrs, call.ty_args
             )
             return _squeezed(self.builder_.emit(emitted))
         if (
@@ -80,7 +80,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return _squeezed(
                 self.builder_.emit(
                     relax.op.concat(
-                        [self._lifted(one) for one in operands], _over(int(call.attrs.axis))
+                        [self._as_image(one) for one in operands], _over(int(call.attrs.axis))
                     )
                 )
             )
@@ -97,7 +97,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         return bound.args[0] if [int(axis) % 4 for axis in bound.attrs.axis] == [HEIGHT] else None
 
-    def _lifted(self, expr: Any) -> Any:
+    def _as_image(self, expr: Any) -> Any:
         """`expr`, which broadcasts against rows, in a shape that broadcasts against images."""
         image = self._image(expr)
         if image is not None:

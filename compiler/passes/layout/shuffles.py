@@ -38,7 +38,7 @@ class Shuffle:
         parts = _groups_joined(bound, groups, channels)
         return cls((image,) if parts is None else parts, groups, 0, channels)
 
-    def taken(self, first: int, count: int) -> "Shuffle":
+    def take(self, first: int, count: int) -> "Shuffle":
         """Some of the channels."""
         return replace(self, first=self.first + first, count=count)
 
@@ -55,13 +55,13 @@ class Shuffle:
     def _compute(self, *parts: te.Tensor) -> te.Tensor:
         each = int(parts[0].shape[-1]) * len(parts) // self.groups
 
-        def value(*at: tirx.Var) -> Expr:
-            *place, last = at
+        def value(*index: tirx.Var) -> Expr:
+            *outer, last = index
             group = tirx.floormod(last + self.first, self.groups)
             channel = tirx.floordiv(last + self.first, self.groups)
             if len(parts) == 1:
-                return parts[0](*place, group * each + channel)
-            *others, chosen = (part(*place, channel) for part in parts)
+                return parts[0](*outer, group * each + channel)
+            *others, chosen = (part(*outer, channel) for part in parts)
             for number, other in reversed(list(enumerate(others))):
                 chosen = tirx.if_then_else(group == number, other, chosen)
             return chosen
@@ -98,14 +98,14 @@ def shuffled_groups(call: Any, lookup: Callable[[Any], Any]) -> tuple[Any, int] 
     axes = swapped.attrs.axes
     in_turn = axes is not None and list(map(int, axes)) == [0, 2, 1, *range(3, len(split))]
     groups, channels = as_int(split[1]), as_int(before[1])
-    kept = _same([before[0], *before[2:]], [split[0], *split[3:]])
+    unchanged = _same([before[0], *before[2:]], [split[0], *split[3:]])
     if groups is None or channels is None or not 2 <= groups <= strands.MOST:
         return None
-    return (image, groups) if in_turn and kept else None
+    return (image, groups) if in_turn and unchanged else None
 
 
 def _bound(call: Any, name: str, lookup: Callable[[Any], Any]) -> Any:
-    """What computes the operand of a call of that operator, None for any other call."""
+    """The call that computes the operand of a call of that operator, None for any other call."""
     if op_name(call) != name or not isinstance(call.args[0], relax.Var):
         return None
     return lookup(call.args[0])
@@ -124,10 +124,10 @@ def channels_taken(module: tvm.IRModule, call: Any) -> tuple[int, int] | None:
     first = as_int(tvm.sym.Analyzer().simplify(indices[1] - variables[1]))
     count = as_int(after[1])
     in_place = [index.same_as(var) for var, index in zip(variables, indices, strict=True)]
-    whole = in_place[0] and all(in_place[2:])
-    whole = whole and _same([before[0], *before[2:]], [after[0], *after[2:]])
-    return (first, count) if whole and first is not None and count is not None else None
+    takes_all = in_place[0] and all(in_place[2:])
+    takes_all = takes_all and _same([before[0], *before[2:]], [after[0], *after[2:]])
+    return (first, count) if takes_all and first is not None and count is not None else None
 
 
-def _same(one: list[Any], other: list[Any]) -> bool:
-    return bool(tvm_ffi.structural_equal(tvm.runtime.convert(one), tvm.runtime.convert(other)))
+def _same(lhs: list[Any], rhs: list[Any]) -> bool:
+    return bool(tvm_ffi.structural_equal(tvm.runtime.convert(lhs), tvm.runtime.convert(rhs)))

@@ -67,7 +67,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _is_loose(self, extent: Any, dims: list[Any]) -> bool:
-        """Whether TVM finds a bound that is not the extent's."""
+        """True if TVM finds a bound that is not the extent's."""
         analyzer = sym.Analyzer()
         known = [dim for dim in dims if dim.name in self._bounds]
         for dim in known:

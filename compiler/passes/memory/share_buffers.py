@@ -38,7 +38,7 @@ class ShareBuffers(ModulePass):
         ]
         sharing = _Sharing(module)
         for name, function in functions:
-            sharing.builder_.update_func(name, sharing.shared(function))
+            sharing.builder_.update_func(name, sharing.share(function))
         return sharing.builder_.get()
 
 
@@ -52,7 +52,7 @@ class _Sharing(relax.PyExprMutator):  # type: ignore[misc]
         self._depth = 0
         self._known: dict[StructuralKey, relax.Var] = {}
 
-    def shared(self, function: relax.Function) -> relax.Function:
+    def share(self, function: relax.Function) -> relax.Function:
         self._forget()
         return self.visit_expr(function)
 

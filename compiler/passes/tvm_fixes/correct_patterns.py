@@ -46,7 +46,7 @@ def _corrected(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
 
 
 def _reads_its_extents(stage: Stage) -> bool:
-    """Whether every axis that indexes a buffer by itself has the buffer's extent."""
+    """True if every axis that indexes a buffer by itself has the buffer's extent."""
     extents, analyzer = {axis.var: axis.extent for axis in stage.axes}, sym.Analyzer()
     return all(
         not isinstance(index, tvm.ir.Var)

@@ -53,9 +53,9 @@ def _called(module: tvm.IRModule) -> list[Any]:
     others: set[Any] = set()
 
     def note(node: Any) -> None:
-        for place, arg in enumerate(node.args if isinstance(node, relax.Call) else ()):
+        for position, arg in enumerate(node.args if isinstance(node, relax.Call) else ()):
             if isinstance(arg, tvm.ir.GlobalVar):
-                if place == 0 and op_name(node) == "relax.call_tir":
+                if position == 0 and op_name(node) == "relax.call_tir":
                     plain[arg] = None
                 else:
                     others.add(arg)
@@ -69,7 +69,7 @@ def _called(module: tvm.IRModule) -> list[Any]:
 def _order(func: tirx.PrimFunc) -> list[int] | None:
     """The positions of the parameters in their new order, None if they are in it already."""
     params = list(func.params)
-    places = [place for place, param in enumerate(params) if not hasattr(param.ty, "shape")]
+    scalars = [position for position, param in enumerate(params) if not hasattr(param.ty, "shape")]
     used: dict[Any, None] = {}
     for param in params:
         for extent in getattr(param.ty, "shape", ()):
@@ -77,17 +77,17 @@ def _order(func: tirx.PrimFunc) -> list[int] | None:
     # A dim that no extent holds is somewhere in the loops.
     used |= dict.fromkeys(tirx.analysis.undefined_vars(func.body, []))
     ranks = {var: rank for rank, var in enumerate(used)}
-    wanted = sorted(places, key=lambda place: ranks.get(params[place], len(ranks)))
-    if wanted == places:
+    wanted = sorted(scalars, key=lambda position: ranks.get(params[position], len(ranks)))
+    if wanted == scalars:
         return None
     order = list(range(len(params)))
-    for place, source in zip(places, wanted, strict=True):
-        order[place] = source
+    for position, source in zip(scalars, wanted, strict=True):
+        order[position] = source
     return order
 
 
 def _reordered(func: tirx.PrimFunc, order: list[int]) -> tirx.PrimFunc:
-    params = [func.params[place] for place in order]
+    params = [func.params[position] for position in order]
     return tirx.PrimFunc(params, func.body, func.ret_type, func.attrs, func.span)
 
 
@@ -103,8 +103,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if order is None:
             return call
         # Results are parameters of the program, and no arguments of its call.
-        given = list(call.args[1].fields)
-        arguments = [given[place] for place in order if place < len(given)]
+        fields = list(call.args[1].fields)
+        arguments = [fields[position] for position in order if position < len(fields)]
         return relax.Call(
             call.op,
             [call.args[0], relax.Tuple(arguments), *call.args[2:]],

@@ -89,7 +89,7 @@ def _described(target: Target, living: Sequence[Worker]) -> dict[str, Any]:
     able = [worker for worker in living if target.capability in worker.capabilities]
     compiling = [worker.name for worker in able]
     return {
-        **target.listed(),
+        **target.to_list(),
         "load": asdict(target.load),
         "workers": compiling,
         "sandboxes": {worker.name: worker.sandbox for worker in able},

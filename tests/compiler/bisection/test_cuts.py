@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.bisection.cuts import fixed, model_of, output, symbolic
+from compiler.bisection.cuts import declare_fixed, model_of, output, symbolic
 from compiler.ir.onnx.model.nodes import Graph
 from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
@@ -43,7 +43,7 @@ def test_an_empty_axis_is_admitted() -> None:
 
 
 def test_fixed_inputs_have_no_dims() -> None:
-    found = fixed({"a": np.zeros((3, 4), np.int64)})
+    found = declare_fixed({"a": np.zeros((3, 4), np.int64)})
     assert ([str(spec) for spec in found.inputs], found.dims) == (["a=int64[3,4]"], ())
 
 

@@ -59,7 +59,7 @@ def searched(
     monkeypatch.setenv("RELAXD_PLANTED", fault)
     with planted(fault), pytest.raises(Mismatch) as caught:
         builder.build(job)
-    return locate.located(job, caught.value, lambda event: None, seconds)
+    return locate.locate(job, caught.value, lambda event: None, seconds)
 
 
 def departs(folder: Path, fault: str) -> bool:
@@ -74,7 +74,7 @@ def departs(folder: Path, fault: str) -> bool:
     )
     try:
         with planted(fault):
-            builder.build(job, drawn=False)
+            builder.build(job, more_points=False)
     except Mismatch:
         return True
     return False
@@ -156,7 +156,7 @@ def test_without_time_the_whole_model_is_the_reproducer(
     assert document["message"] == failure.message
     samples = str(tmp_path / "reproducer" / reproducer.INPUTS)
     with planted("tanh"), pytest.raises(Mismatch):
-        builder.build(replace(job, samples=samples, reproducer=None), drawn=False)
+        builder.build(replace(job, samples=samples, reproducer=None), more_points=False)
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from compiler.bisection.cuts import Cut
-from compiler.bisection.search import Found, Search
+from compiler.bisection.search import Location, Search
 from compiler.ir.onnx.model.nodes import Graph
 
 
@@ -64,7 +64,7 @@ def outputs_of(graph: Graph) -> list[str]:
     return [output.name for output in graph.model.graph.output]
 
 
-def search(graph: Graph, faulty: Callable[[Cut], tuple[str, ...]]) -> Found:
+def search(graph: Graph, faulty: Callable[[Cut], tuple[str, ...]]) -> Location:
     return Search(graph, outputs_of(graph), faulty).run()
 
 
@@ -129,12 +129,12 @@ def test_a_model_no_part_of_which_departs_gives_no_cut() -> None:
         cuts.append(cut)
         return ()
 
-    assert search(graph, departing) == Found(0, 31)
+    assert search(graph, departing) == Location(0, 31)
     assert len(cuts) == 3
 
 
 def test_progress_is_told_from_the_whole_to_the_node() -> None:
-    graph, told = graph_of(chain(64)), list[Found]()
+    graph, told = graph_of(chain(64)), list[Location]()
     Search(graph, outputs_of(graph), Faulty(graph, {20, 21}), told.append).run()
     spans = [found.last - found.first for found in told]
     assert spans == sorted(spans, reverse=True)

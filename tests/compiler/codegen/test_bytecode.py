@@ -22,7 +22,7 @@ def test_decoding_and_encoding_changes_nothing(executable: relax.VMExecutable) -
     main = read.functions[read.index("main")]
     assert main.parameters == ("x",)
     assert main.instructions[-1][0] == bytecode.Operation.RET
-    assert bytecode.decoded(bytecode.encoded(read)) == read
+    assert bytecode.decode(bytecode.encode(read)) == read
     assert bytecode.with_bytecode(executable, read).as_text() == executable.as_text()
 
 
@@ -30,9 +30,9 @@ def test_decoding_and_encoding_changes_nothing(executable: relax.VMExecutable) -
 def test_another_form_is_refused(
     executable: relax.VMExecutable, change: Callable[[bytes], bytes]
 ) -> None:
-    content = bytecode.encoded(bytecode.read(executable))
+    content = bytecode.encode(bytecode.read(executable))
     with pytest.raises(CodegenError, match="another form"):
-        bytecode.decoded(change(content))
+        bytecode.decode(change(content))
 
 
 def test_a_function_is_found_by_its_name(executable: relax.VMExecutable) -> None:

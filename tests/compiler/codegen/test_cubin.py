@@ -3,7 +3,7 @@ import struct
 import pytest
 import tvm
 
-from compiler.codegen.cubin import Kernels, replaced
+from compiler.codegen.cubin import Kernels, replace_sources
 from compiler.errors import CodegenError
 from compiler.passes.gpu.fallback import bind_nests
 from compiler.passes.gpu.trial import sources_only
@@ -22,7 +22,7 @@ def blob_of(module):
 
 def test_machine_code_takes_the_place_of_sources(built):
     source, before = str(built.imports[0].inspect_source()), blob_of(built)
-    after = replaced(before, Kernels(source, b"machine code"))
+    after = replace_sources(before, Kernels(source, b"machine code"))
     assert struct.unpack_from("<Q", after)[0] == len(after) - 8
     assert source.encode() not in after
     assert after.count(b"machine code") == 1
@@ -33,7 +33,7 @@ def test_machine_code_takes_the_place_of_sources(built):
 
 
 def test_the_lengths_lead_from_one_part_to_the_next(built):
-    after = replaced(
+    after = replace_sources(
         blob_of(built), Kernels(str(built.imports[0].inspect_source()), b"machine code")
     )
     kind = after.index(struct.pack("<Q", 4) + b"cuda")
@@ -43,5 +43,5 @@ def test_the_lengths_lead_from_one_part_to_the_next(built):
 
 def test_another_layout_is_refused(built):
     with pytest.raises(CodegenError, match="another way") as caught:
-        replaced(blob_of(built), Kernels("other sources", b"machine code"))
+        replace_sources(blob_of(built), Kernels("other sources", b"machine code"))
     assert caught.value.code == "codegen.embedding"

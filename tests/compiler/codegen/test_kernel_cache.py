@@ -14,7 +14,7 @@ from compiler.passes.manager import lower
 from compiler.runtimes import canonical
 from compiler.targets import Target, resolve
 from compiler.toolchain import versions
-from compiler.toolchain.objects import Kept, Objects
+from compiler.toolchain.objects import KernelObjects, Objects
 from tests.compiler.conftest import HOST, build_module
 
 INPUTS = {"x": (("n", 33), "float32"), "w": ((33, 17), "float32")}
@@ -36,8 +36,8 @@ class Builds:
     counts: list[tuple[int, int]] = field(default_factory=list)
 
     @property
-    def kept(self) -> Kept:
-        return Kept(self.folder / "kept", "owner", 1 << 30)
+    def kept(self) -> KernelObjects:
+        return KernelObjects(self.folder / "kept", "owner", 1 << 30)
 
     def cache(self, fresh: Path) -> KernelCache:
         def report(taken: int, compiled: int) -> None:

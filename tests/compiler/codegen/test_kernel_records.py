@@ -12,7 +12,7 @@ from tvm import relax
 
 from compiler.codegen.generate import generate
 from compiler.codegen.kernel_cache import KernelCache
-from compiler.codegen.kernel_records import decoded, encoded
+from compiler.codegen.kernel_records import decode, encode
 from compiler.link.library import link_library
 from compiler.passes.cpu.recall import Recalled
 from compiler.passes.cpu.schedule import ScheduleKernels
@@ -22,7 +22,7 @@ from compiler.passes.manager import to_kernels, to_machine
 from compiler.runtimes import canonical
 from compiler.targets import Target, resolve
 from compiler.toolchain import versions
-from compiler.toolchain.objects import Kept, Objects
+from compiler.toolchain.objects import KernelObjects, Objects
 from relaxd.contract.dims.dims import Dim
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.ranges import ranges_of
@@ -50,12 +50,12 @@ class Builds:
     made: tuple[int, int] = (0, 0)
 
     @property
-    def kept(self) -> Kept:
-        return Kept(self.folder / "kept", "owner", 1 << 30)
+    def kept(self) -> KernelObjects:
+        return KernelObjects(self.folder / "kept", "owner", 1 << 30)
 
     def files(self, *, records: bool) -> list[Path]:
         found = [path for path in self.kept.objects.folder.glob("*/*") if path.is_file()]
-        return [p for p in found if (decoded(self.content(p)) is not None) == records]
+        return [p for p in found if (decode(self.content(p)) is not None) == records]
 
     def content(self, path: Path) -> bytes:
         return self.kept.objects.get(path.name) or b""
@@ -210,8 +210,8 @@ def test_a_program_without_a_form_is_scheduled_each_time(
 
 def test_records() -> None:
     kernel = Recalled(KernelNote("matmul", "6x32", {"int8": "floats: all"}), "ab" * 32)
-    assert decoded(encoded(kernel)) == kernel
-    document = json.loads(encoded(kernel))
+    assert decode(encode(kernel)) == kernel
+    document = json.loads(encode(kernel))
     for content in (
         b"",
         b"\xff",
@@ -220,4 +220,4 @@ def test_records() -> None:
         json.dumps({**document, "note": {}}).encode(),
         json.dumps({**document, "note": {**document["note"], "declined": []}}).encode(),
     ):
-        assert decoded(content) is None
+        assert decode(content) is None

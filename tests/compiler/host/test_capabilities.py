@@ -38,7 +38,7 @@ def test_a_toolkit_that_is_missing_takes_raw_targets_of_its_kind_along(monkeypat
     assert not {"rocm", "raw-rocm"} & set(capabilities.capabilities().compiles)
     assert {"opencl", "raw-opencl", "raw-llvm"} <= set(capabilities.capabilities().compiles)
     (tmp_path / "amdgcn" / "bitcode").mkdir(parents=True)
-    assert gpu.equipped(targets.resolve("rocm")).device.lacking is None
+    assert gpu.equip(targets.resolve("rocm")).device.lacking is None
     assert {"rocm", "raw-rocm"} <= set(capabilities.capabilities().compiles)
 
 

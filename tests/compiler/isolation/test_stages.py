@@ -2,21 +2,21 @@ import pytest
 
 from compiler.errors import CompileError, CompileOutOfMemory, PassError, summary
 from compiler.isolation.messages import Event, Log, StageStarted
-from compiler.isolation.stages import entered
+from compiler.isolation.stages import enter
 from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
 
 
 def fail(error: Exception, stage: Stage = Stage.PASS) -> tuple[CompileError, list[Event]]:
     events: list[Event] = []
-    with pytest.raises(CompileError) as caught, entered(stage, events.append):
+    with pytest.raises(CompileError) as caught, enter(stage, events.append):
         raise error
     return caught.value, events
 
 
 def test_a_stage_is_announced() -> None:
     events: list[Event] = []
-    with entered(Stage.LINK, events.append):
+    with enter(Stage.LINK, events.append):
         assert events == [StageStarted(Stage.LINK)]
 
 

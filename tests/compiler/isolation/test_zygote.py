@@ -18,7 +18,7 @@ SOON = 30.0
 
 @pytest.fixture(scope="module")
 def kept() -> Iterator[zygote.Zygote]:
-    with zygote.kept(start=True):
+    with zygote.keep_zygote(start=True):
         current = zygote.current()
         assert current is not None
         yield current
@@ -100,7 +100,7 @@ def test_it_has_one_thread(kept, waiting):
 
 def test_no_setting_of_ours_reaches_it(tmp_path, monkeypatch):
     monkeypatch.setenv("RELAXD_TOKEN", "a secret")
-    with zygote.kept(start=True):
+    with zygote.keep_zygote(start=True):
         current = zygote.current()
         assert current is not None
         fork = Waiting(current, tmp_path)
@@ -122,7 +122,7 @@ def test_how_a_fork_ended_is_told(waiting, number):
 
 
 def test_forks_end_with_the_zygote_and_the_next_come_from_another(tmp_path):
-    with zygote.kept(start=True):
+    with zygote.keep_zygote(start=True):
         current = zygote.current()
         assert current is not None
         before, fork = current.start(), Waiting(current, tmp_path)
@@ -143,7 +143,7 @@ def test_forks_end_with_the_zygote_and_the_next_come_from_another(tmp_path):
 
 def test_a_zygote_whose_end_is_not_told_yet_is_followed_by_another(tmp_path, monkeypatch):
     """Its line is closed before `waitpid` has its status."""
-    with zygote.kept(start=True):
+    with zygote.keep_zygote(start=True):
         current = zygote.current()
         assert current is not None
         before = current.start()
@@ -159,7 +159,7 @@ def test_a_zygote_whose_end_is_not_told_yet_is_followed_by_another(tmp_path, mon
 
 
 def test_it_ends_with_its_block():
-    with zygote.kept(start=True):
+    with zygote.keep_zygote(start=True):
         current = zygote.current()
         assert current is not None
         pid = current.start()

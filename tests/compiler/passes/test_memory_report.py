@@ -52,7 +52,7 @@ def test_integers_of_few_bits_take_whole_bytes():
     memory = memory_report.MemoryReport(ranges)
     manager.lower(module, HOST, ranges, (memory,))
     assert memory.report["unplanned_bytes"] == 7
-    assert memory_report.allocated(module, ranges) == 0
+    assert memory_report.count_allocated(module, ranges) == 0
 
 
 def test_the_variables_of_an_import_last_until_the_plan():

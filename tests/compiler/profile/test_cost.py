@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from compiler.profile.cost import fitted
+from compiler.profile.cost import fit
 from relaxd.contract.bundle.profile import Profile
 
 BATCHES, SEQS = (1, 2, 4, 8, 16), (1, 8, 32, 96, 256, 512)
@@ -20,7 +20,7 @@ def terms(model: dict[str, object]) -> dict[tuple[tuple[str, int], ...], float]:
 
 
 def test_known_coefficients_are_found() -> None:
-    model = fitted(points(lambda b, s: 0.25 + 0.03 * b * s + 2e-5 * b * s * s))
+    model = fit(points(lambda b, s: 0.25 + 0.03 * b * s + 2e-5 * b * s * s))
     assert model is not None
     found = terms(model)
     assert found.pop(()) == pytest.approx(0.25, rel=1e-6)
@@ -33,7 +33,7 @@ def test_known_coefficients_are_found() -> None:
 
 def test_noise_adds_no_terms_and_shows_in_the_error() -> None:
     draw = np.random.default_rng(3)
-    model = fitted(points(lambda b, s: (0.2 + 0.01 * b * s) * (1 + 0.03 * draw.normal())))
+    model = fit(points(lambda b, s: (0.2 + 0.01 * b * s) * (1 + 0.03 * draw.normal())))
     assert model is not None
     assert set(terms(model)) == {(), (("batch", 1), ("seq", 1))}
     assert 0.01 < model["error_median"] < 0.06
@@ -42,14 +42,14 @@ def test_noise_adds_no_terms_and_shows_in_the_error() -> None:
 
 def test_no_coefficient_is_negative() -> None:
     """Calls that get faster with the dim have no sum of such terms: the error says so."""
-    model = fitted([({"n": n}, 10.0 / n) for n in (1, 2, 4, 8, 16, 32)])
+    model = fit([({"n": n}, 10.0 / n) for n in (1, 2, 4, 8, 16, 32)])
     assert model is not None
     assert all(ms > 0 for ms in terms(model).values())
     assert model["error_max"] > 0.5
 
 
 def test_a_dim_that_did_not_vary_is_no_term() -> None:
-    model = fitted([({"batch": 4, "seq": s}, 1.0 + 0.5 * s) for s in SEQS])
+    model = fit([({"batch": 4, "seq": s}, 1.0 + 0.5 * s) for s in SEQS])
     assert model is not None
     assert set(terms(model)) == {(), (("seq", 1),)}
     point = {"label": "grid-6", "dims": {"batch": 4, "seq": 512}, "median_ms": 257.0}
@@ -58,4 +58,4 @@ def test_a_dim_that_did_not_vary_is_no_term() -> None:
 
 
 def test_too_few_points_have_no_model() -> None:
-    assert fitted([({"n": n}, 1.0 * n) for n in (1, 2, 3)]) is None
+    assert fit([({"n": n}, 1.0 * n) for n in (1, 2, 3)]) is None

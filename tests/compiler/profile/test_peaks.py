@@ -8,7 +8,7 @@ import tvm
 
 from compiler import targets
 from compiler.profile import peaks
-from compiler.profile.peaks import _SUMS, _loops, measured_peaks
+from compiler.profile.peaks import _ACCUMULATORS, _loops, measured_peaks
 
 NATIVE = targets.resolve("native")
 
@@ -21,8 +21,8 @@ def test_the_loops_compute_what_they_count() -> None:
     one = 0.0
     for _ in range(1000):
         one = one * 0.999999 + 1e-6
-    np.testing.assert_allclose(out.numpy(), _SUMS * one, rtol=1e-4)
-    data = np.arange(4 * _SUMS * lanes, dtype=np.float32)
+    np.testing.assert_allclose(out.numpy(), _ACCUMULATORS * one, rtol=1e-4)
+    data = np.arange(4 * _ACCUMULATORS * lanes, dtype=np.float32)
     out = tvm.runtime.tensor(np.zeros(lanes, np.float32))
     read(tvm.runtime.tensor(data), out)
     np.testing.assert_allclose(out.numpy(), data.reshape(-1, lanes).sum(0), rtol=1e-5)

@@ -3,8 +3,8 @@
 import pytest
 
 from compiler import targets
-from compiler.profile.report import completed
-from compiler.profile.roofline import rated
+from compiler.profile.report import complete
+from compiler.profile.roofline import rate_row
 from compiler.verify.inputs.effort import work_at
 
 GPU = targets.resolve("opencl")
@@ -30,36 +30,36 @@ def row(ms: float, calls: int = 1) -> dict[str, object]:
     ],
 )
 def test_the_nearer_roof_bounds(flops: str, moved: str, bound: str, percent: float) -> None:
-    found = rated(row(1.0), note(flops, moved), {}, MACHINE)
+    found = rate_row(row(1.0), note(flops, moved), {}, MACHINE)
     assert (found["bound"], found["percent_of_peak"]) == (bound, percent)
     assert (found["flops"], found["bytes"]) == (int(flops), int(moved))
     assert found["gflops"] == pytest.approx(int(flops) / 1e6)
 
 
 def test_counts_are_those_of_the_point() -> None:
-    found = rated(row(2.0), note("8*n*n", "4*n"), {"n": 1000}, MACHINE)
+    found = rate_row(row(2.0), note("8*n*n", "4*n"), {"n": 1000}, MACHINE)
     assert (found["flops"], found["bytes"], found["gflops"]) == (8_000_000, 4000, 4.0)
 
 
 def test_integers_have_no_part_of_a_peak_of_floats() -> None:
-    found = rated(row(1.0), note("50000000", "1000", computes="int32"), {}, MACHINE)
+    found = rate_row(row(1.0), note("50000000", "1000", computes="int32"), {}, MACHINE)
     assert found["bound"] == "compute"
     assert "percent_of_peak" not in found
-    moved = rated(row(1.0), note("10", "8000000", computes="int64"), {}, MACHINE)
+    moved = rate_row(row(1.0), note("10", "8000000", computes="int64"), {}, MACHINE)
     assert moved["percent_of_peak"] == 80.0
 
 
 def test_a_loop_calls_its_kernel_again_and_a_branch_may_not() -> None:
-    assert rated(row(1.0, calls=7), note("10", "4"), {}, MACHINE)["flops"] == 70
-    assert "flops" not in rated(row(1.0, calls=1), note("10", "4", calls=2), {}, MACHINE)
-    assert "flops" not in rated(row(1.0, calls=4), note("10", "4", calls=2), {}, MACHINE)
+    assert rate_row(row(1.0, calls=7), note("10", "4"), {}, MACHINE)["flops"] == 70
+    assert "flops" not in rate_row(row(1.0, calls=1), note("10", "4", calls=2), {}, MACHINE)
+    assert "flops" not in rate_row(row(1.0, calls=4), note("10", "4", calls=2), {}, MACHINE)
 
 
 def test_what_is_not_known_is_left_out() -> None:
     assert work_at(note("n", "found"), {"n": 3}) is None
     assert work_at({"name": "k", "calls": 1}, {}) is None
-    assert rated(row(1.0), None, {}, MACHINE) == row(1.0)
-    assert "bound" not in rated(row(1.0), note("1", "1"), {}, {"peak_gflops": None})
+    assert rate_row(row(1.0), None, {}, MACHINE) == row(1.0)
+    assert "bound" not in rate_row(row(1.0), note("1", "1"), {}, {"peak_gflops": None})
 
 
 def test_a_point_has_the_work_of_all_kernels_or_of_none() -> None:
@@ -67,9 +67,9 @@ def test_a_point_has_the_work_of_all_kernels_or_of_none() -> None:
     views = {"name": "v", "family": "view", "calls": 1}
     given = {"measured": True, "machine": {}, "points": [point]}
     notes = [note("100*n", "8*n"), {**note("n", "4"), "name": "l"}, views]
-    (found,) = completed(given, notes, GPU, with_cost=False)["points"]
+    (found,) = complete(given, notes, GPU, with_cost=False)["points"]
     assert (found["flops"], found["bytes"]) == (1010, 84)
     assert found["gflops"] == pytest.approx(1010 / 2e6, abs=0.005)
     unknown = [*notes, {"name": "m", "calls": 1}]
-    (found,) = completed(given, unknown, GPU, with_cost=False)["points"]
+    (found,) = complete(given, unknown, GPU, with_cost=False)["points"]
     assert "flops" not in found

@@ -11,7 +11,7 @@ from artifacts.oci import bundle_annotations, publish_bundle
 from compiler import api
 from compiler.errors import ImportFailed
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
-from compiler.toolchain.objects import Kept
+from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import DUMP_START, Manifest
 from relaxd.contract.states import Stage
 from tests.service.fakes import mismatch, write_bundle
@@ -31,7 +31,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
         *,
         on_event: Callable[[Event], None] = lambda event: None,
         limits: None = None,
-        kernels: Kept | None = None,
+        kernels: KernelObjects | None = None,
     ) -> Manifest | dict[str, Any]:
         jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))

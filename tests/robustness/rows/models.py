@@ -28,7 +28,7 @@ def inspecting(run: Run, **limits: int) -> Iterator[httpx.Client]:
     doorbell = QueueDoorbell()
     with ExitStack() as stack:
         stack.enter_context(quiet())
-        stack.enter_context(zygote.kept())
+        stack.enter_context(zygote.keep_zygote())
         data = run.folder / "data"
         data.mkdir()
         services = stack.enter_context(

@@ -100,7 +100,7 @@ class Scratch:
         return CodegenError(
             f"a kernel's working memory depends on {size}, which only the kernel knows",
             reason="scratch",
-            hint="build it with --flavour vm",
+            hint="build it with `--flavour vm`",
         )
 
 

@@ -12,7 +12,7 @@ from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.manager import to_kernels, to_plan
 from compiler.runtimes import canonical
 from compiler.targets import Target, resolve
-from compiler.toolchain.objects import Kept, Objects
+from compiler.toolchain.objects import KernelObjects, Objects
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.options import Flavour
 from tests.compiler.codegen.test_kernel_records import softmax_of_product
@@ -28,7 +28,7 @@ class Builds:
     counts: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self, target: Target = HOST, flavour: Flavour = Flavour.STANDALONE) -> Kernels:
-        kept = Kept(self.folder / "kept", "owner", 1 << 30)
+        kept = KernelObjects(self.folder / "kept", "owner", 1 << 30)
         fresh = self.folder / f"fresh{len(self.counts)}"
         report = lambda kernels, found: self.counts.append((kernels, found))  # noqa: E731
         made = compiled(

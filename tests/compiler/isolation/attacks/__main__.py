@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compiler.isolation import sandbox
 from compiler.isolation.linux.privileges import Shares
-from compiler.isolation.linux.visible_paths import places
+from compiler.isolation.linux.visible_paths import find_paths
 from tests.compiler.isolation.attacks import ATTACKS, NARROWED, Scene
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     root = Path(__file__).parents[4]
     confinement = sandbox.confine(
         os.getppid(),
-        places((*readable, root / "tests"), (scene.inside,)),
+        find_paths((*readable, root / "tests"), (scene.inside,)),
         Shares(memory_bytes=8 << 30, file_bytes=1 << 24),
         scene.inside / "spare",
     )
@@ -43,7 +43,7 @@ def main() -> None:
     if spec.get("narrowed"):
         # As the tasks of verification and profiling are, in a folder of their own.
         (scene.inside / "task").mkdir()
-        sandbox.narrow((scene.inside / "task",))
+        sandbox.confine_further((scene.inside / "task",))
     import torch
 
     torch.set_num_threads(1)

@@ -31,7 +31,7 @@ def module():
 
 def test_every_phase_and_kernel_has_a_file(module, tmp_path):
     dump = Dump(tmp_path / "dump")
-    dump.imported(module)
+    dump.write_start(module)
     generate(manager.lower(module, HOST, {}, (dump,)), HOST, observers=(dump,))
     assert sorted(path.name for path in (tmp_path / "dump").glob("*.py")) == [
         DUMP_START,
@@ -66,7 +66,7 @@ def test_every_phase_and_kernel_has_a_file(module, tmp_path):
 
 
 def test_constants_are_named_and_not_written_out(module, tmp_path):
-    Dump(tmp_path).imported(module)
+    Dump(tmp_path).write_start(module)
     text = (tmp_path / DUMP_START).read_text()
     assert 'metadata["' in text
     assert len(text) < 4096
@@ -93,7 +93,7 @@ def test_what_tvm_cannot_print_does_not_fail_the_build(module, tmp_path, monkeyp
         raise RuntimeError("no printer")
 
     monkeypatch.setattr(tvm.IRModule, "script", fail)
-    Dump(tmp_path).imported(module)
+    Dump(tmp_path).write_start(module)
     assert (tmp_path / DUMP_START).read_text() == "# TVM cannot print this: no printer\n"
 
 
