@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-FAMILIES = tuple(found.name for found in pkgutil.iter_modules(__path__))
+FAMILIES = tuple(module.name for module in pkgutil.iter_modules(__path__))
 
 for _family in FAMILIES:
     importlib.import_module(f"{__name__}.{_family}")

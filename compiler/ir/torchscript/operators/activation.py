@@ -34,7 +34,7 @@ def relu(b: Builder, node: Node) -> Value:
 
 
 def relu_of(b: Builder, x: Value) -> Value:
-    """As `relu`, of a value."""
+    """max(x, 0) of a value; a NaN stays."""
     if not ew.is_float(x.dtype):
         return ew.binary(b, x, scalar(b, 0, x.dtype), relax.op.maximum, numpy=np.maximum)
     return ew.unary(b, x, relax.op.nn.relu, numpy=lambda v: np.maximum(v, 0))
@@ -86,7 +86,7 @@ def gelu(b: Builder, node: Node) -> Value:
 
 
 def gelu_of(b: Builder, x: Value, approximate: bool = False) -> Value:
-    """As `gelu`, of a value."""
+    """`gelu` of a value."""
     return of_float(b, x, relax.op.nn.gelu_tanh if approximate else relax.op.nn.gelu)
 
 

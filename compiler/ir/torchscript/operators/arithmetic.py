@@ -110,7 +110,7 @@ def _floor_quotient(p: Any, q: Any) -> Any:
 
 
 def _astray(rest: Any, divisor: Any) -> Any:
-    """Whether a remainder has not the divisor's sign."""
+    """True where a remainder lacks the divisor's sign."""
     zero = pw.like(rest, 0)
     return tirx.Or(tirx.And(rest > zero, divisor < zero), tirx.And(rest < zero, divisor > zero))
 
@@ -129,7 +129,7 @@ def _truncated(b: Builder, x: Value, y: Value) -> Value:
 
 @op("remainder")
 def remainder(b: Builder, node: Node) -> Value:
-    """What remains of a division rounded down: it has the sign of `other`."""
+    """The remainder of a division rounded down: it has the sign of `other`."""
     x, y = _dividing(b, node)
     if not ew.is_float(x.dtype):
         return division.remainder(b, x, y, division.Rounding.DOWN)
@@ -144,7 +144,7 @@ def _floor_rest(p: Any, q: Any) -> Any:
 
 @op("fmod")
 def fmod(b: Builder, node: Node) -> Value:
-    """What remains of a division rounded towards zero: it has the sign of `self`."""
+    """The remainder of a division rounded towards zero: it has the sign of `self`."""
     x, y = _dividing(b, node)
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod, x, y, name="fmod")

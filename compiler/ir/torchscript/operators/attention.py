@@ -69,11 +69,11 @@ def _shared(b: Builder, query: Value, x: Value) -> Value:
     groups = b.facts.simplify(ex.floordiv(query.shape[-3], x.shape[-3]))
     if b.facts.same(groups, 1) is True:
         return x
-    at = len(x.shape) - 3
+    axis = len(x.shape) - 3
     spread = broadcast.expand(
-        b, layout.unsqueeze(b, x, [at + 1]), [*x.shape[: at + 1], groups, *x.shape[at + 1 :]]
+        b, layout.unsqueeze(b, x, [axis + 1]), [*x.shape[: axis + 1], groups, *x.shape[axis + 1 :]]
     )
-    return layout.reshape(b, spread, [*x.shape[:at], query.shape[-3], *x.shape[at + 1 :]])
+    return layout.reshape(b, spread, [*x.shape[:axis], query.shape[-3], *x.shape[axis + 1 :]])
 
 
 def _causal(b: Builder, rows: Extent, columns: Extent) -> Value:

@@ -22,9 +22,9 @@ from compiler.ir.torchscript.registry import control
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What a block does, found by importing it for nothing: forms of its results and of the outer
-    cells it writes.
+class TrialResult:
+    """The effects of a block, from an import that is discarded: forms of its results and of the
+    outer cells it writes.
     """
 
     forms: list[st.Form]
@@ -45,7 +45,7 @@ def branch(b: Builder, node: Node) -> Any:
             ctl.demand(b, Known.of(condition, "bool"), taken, node.label)
         return results(node.scope.inner().run(blocks[0 if taken else 1]))
     for index, block in enumerate(blocks):
-        message = raised(block)
+        message = find_raise(block)
         if message is not None:
             b.require(condition if index else ex.negate(condition), f"the model raises: {message}")
             return results(node.scope.inner().run(blocks[1 - index]))
@@ -72,12 +72,12 @@ def truth(b: Builder, condition: Any) -> Any:
 
 
 def results(values: Sequence[Any]) -> Any:
-    """As a handler returns them: the value of a node's only output, or a list."""
+    """A node's values in the form that handlers return: its only one, or a list."""
     return values[0] if len(values) == 1 else list(values)
 
 
-def raised(block: Any) -> str | None:
-    """What a block raises whatever else it does, None where it does not."""
+def find_raise(block: Any) -> str | None:
+    """The message of the exception that a block always raises, None where it raises none."""
     for raw in block.nodes():
         if raw.kind() == "prim::RaiseException":
             return _message(next(iter(raw.inputs())).node())
@@ -93,7 +93,7 @@ def _message(raw: Any) -> str:
 
 
 def _touches_tensors(block: Any) -> bool:
-    """Whether a block does more than compute plain numbers."""
+    """True where a block does more than compute plain numbers."""
     for raw in block.nodes():
         if raw.kind() == "prim::Constant":
             continue
@@ -111,27 +111,27 @@ def _selected(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
     return [_either(b, condition, p, q) for p, q in zip(one, other, strict=True)]
 
 
-def _either(b: Builder, condition: Any, one: Any, other: Any) -> Any:
-    """One number where the condition holds, else the other; what a block leaves unset
-    nobody reads.
+def _either(b: Builder, condition: Any, then: Any, orelse: Any) -> Any:
+    """`then` where the condition holds, else `orelse`; of a number that one block leaves unset,
+    the other's.
     """
-    if one is other or other is st.UNSET:
-        return one
-    return other if one is st.UNSET else b.facts.simplify(ex.select(condition, one, other))
+    if then is orelse or orelse is st.UNSET:
+        return then
+    return orelse if then is st.UNSET else b.facts.simplify(ex.select(condition, then, orelse))
 
 
-def tried(node: Node, run: Callable[[], Sequence[Any]]) -> Tried:
-    """Import a block for nothing."""
+def import_on_trial(node: Node, run: Callable[[], Sequence[Any]]) -> TrialResult:
+    """Import a block and discard the code: only its effects are wanted."""
     memory, start = node.memory, node.memory.serial
     dims = set(node.builder.facts.symbols)
     with memory.trial() as journal, node.builder.block():
-        made = run()
-        forms = [st.outside(node.builder, st.form_of(memory, value), dims) for value in made]
+        values = run()
+        forms = [st.outside(node.builder, st.form_of(memory, value), dims) for value in values]
         cells = {cell: st.content_form(memory, cell) for cell in journal if cell.serial <= start}
-        return Tried(
+        return TrialResult(
             forms,
             cells,
-            [[cell for cell in st.cells_of(value) if cell.serial <= start] for value in made],
+            [[cell for cell in st.cells_of(value) if cell.serial <= start] for value in values],
         )
 
 
@@ -139,23 +139,23 @@ def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
     memory = node.memory
 
     def run(block: Any) -> Any:
-        return tried(node, lambda: node.scope.inner().run(block))
+        return import_on_trial(node, lambda: node.scope.inner().run(block))
 
-    then, other = map(run, blocks)
-    _refuse_ranks(then.forms, other.forms)
-    forms = [st.join(b, p, q) for p, q in zip(then.forms, other.forms, strict=True)]
+    then, orelse = map(run, blocks)
+    _refuse_ranks(then.forms, orelse.forms)
+    forms = [st.join(b, p, q) for p, q in zip(then.forms, orelse.forms, strict=True)]
     cells = {}
-    for cell in {**then.cells, **other.cells}:
-        now = None if cell in then.cells and cell in other.cells else st.content_form(memory, cell)
-        cells[cell] = st.join(b, then.cells.get(cell, now), other.cells.get(cell, now))  # type: ignore[arg-type]
+    for cell in {**then.cells, **orelse.cells}:
+        now = None if cell in then.cells and cell in orelse.cells else st.content_form(memory, cell)
+        cells[cell] = st.join(b, then.cells.get(cell, now), orelse.cells.get(cell, now))  # type: ignore[arg-type]
 
     def make(block: Any) -> Callable[[], list[Value]]:
         def run() -> list[Value]:
             with memory.trial():
-                made = node.scope.inner().run(block)
+                results = node.scope.inner().run(block)
                 carried = [
                     leaf
-                    for form, value in zip(forms, made, strict=True)
+                    for form, value in zip(forms, results, strict=True)
                     for leaf in st.leaves(memory, form, value)
                 ]
                 return carried + [
@@ -170,24 +170,24 @@ def _compiled(b: Builder, node: Node, condition: Any, blocks: Sequence[Any]) -> 
     values = [st.rebuild(memory, form, tensors) for form in forms]
     for cell, form in cells.items():
         st.restore(memory, form, cell, tensors)
-    for value, *shared in zip(values, then.shared, other.shared, strict=True):
+    for value, *shared in zip(values, then.shared, orelse.shared, strict=True):
         _relate(value, [cell for group in shared for cell in group])
     return values
 
 
-def _refuse_ranks(one: Sequence[st.Form], other: Sequence[st.Form]) -> None:
+def _refuse_ranks(then: Sequence[st.Form], orelse: Sequence[st.Form]) -> None:
     """Raise ImportFailed, in a way that makes `forks` try both ways, where a tensor has another
     rank in the other block.
     """
-    for p, q in zip(one, other, strict=True):
+    for p, q in zip(then, orelse, strict=True):
         if isinstance(p, st.Array) and isinstance(q, st.Array) and p.rank != q.rank:
             ctl.refuse_ranks(p.rank, q.rank)
 
 
 def _relate(value: Any, shared: Sequence[Cell]) -> None:
-    for made in st.cells_of(value):
+    for mine in st.cells_of(value):
         for cell in shared:
-            link(made, cell)
+            link(mine, cell)
 
 
 def refuse_sharing(shared: Sequence[Cell], what: str) -> None:

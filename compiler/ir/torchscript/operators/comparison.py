@@ -53,11 +53,11 @@ _logic("xor", relax.op.logical_xor, np.logical_xor, ex.not_equal)
 
 @op("logical_not")
 def logical_not(b: Builder, node: Node) -> Value:
-    """Whether self is zero or false."""
-    return negated(b, ew.cast(b, node.value("self"), "bool"))
+    """True where self is zero or false."""
+    return negate(b, ew.cast(b, node.value("self"), "bool"))
 
 
-def negated(b: Builder, x: Value) -> Value:
+def negate(b: Builder, x: Value) -> Value:
     """not x, of bool."""
     return ew.unary(b, x, relax.op.logical_not, numpy=np.logical_not, symbolic=ex.negate)
 
@@ -89,7 +89,7 @@ def bitwise_not(b: Builder, node: Node) -> Value:
     """Every bit flipped; of bool, not."""
     x = node.value("self")
     return (
-        negated(b, x)
+        negate(b, x)
         if x.dtype == "bool"
         else ew.unary(b, x, relax.op.bitwise_not, numpy=np.bitwise_not)
     )
@@ -109,7 +109,7 @@ def right_shift(b: Builder, node: Node) -> Value:
 
 @op("isnan")
 def isnan(b: Builder, node: Node) -> Value:
-    """Whether each element is not a number."""
+    """True where an element is not a number."""
     x = node.value("self")
     return (
         pw.pointwise(b, lambda v: tirx.isnan(_wide(v)), x, name="isnan")
@@ -120,7 +120,7 @@ def isnan(b: Builder, node: Node) -> Value:
 
 @op("isinf")
 def isinf(b: Builder, node: Node) -> Value:
-    """Whether each element is an infinity."""
+    """True where an element is an infinity."""
     x = node.value("self")
     return (
         pw.pointwise(
@@ -136,10 +136,10 @@ def isinf(b: Builder, node: Node) -> Value:
 
 @op("isfinite")
 def isfinite(b: Builder, node: Node) -> Value:
-    """Whether each element is a number and no infinity."""
+    """True where an element is a number and no infinity."""
     x = node.value("self")
     if not ew.is_float(x.dtype):
-        return negated(b, _nowhere(b, x))
+        return negate(b, _nowhere(b, x))
     return pw.pointwise(
         b, lambda v: tirx.abs(_wide(v)) < pw.like(_wide(v), float("inf")), x, name="isfinite"
     )
@@ -155,7 +155,7 @@ def _nowhere(b: Builder, x: Value) -> Value:
 
 @op("isclose")
 def isclose(b: Builder, node: Node) -> Value:
-    """Whether |self - other| is finite and <= atol + rtol * |other|, or both are equal."""
+    """True where |self - other| is finite and <= atol + rtol * |other|, or both are equal."""
     x, y = pair(b, node, floating=True)
     if node.bool("equal_nan", False):
         node.fail("isclose with equal_nan is not supported", reason="unsupported_form")

@@ -12,7 +12,7 @@ from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.memory import DictBox, ListBox, Ref, Stack
 from compiler.ir.torchscript.node import Node
-from compiler.ir.torchscript.operators.numbers import decided, same_values
+from compiler.ir.torchscript.operators.numbers import decide, same_values
 from compiler.ir.torchscript.registry import plain
 from compiler.ir.torchscript.structure import kind_of
 
@@ -21,18 +21,18 @@ def _content(node: Node, box: Any) -> Any:
     return node.memory.content(box) if isinstance(box, (ListBox, DictBox)) else box
 
 
-def _place(b: Builder, node: Node, index: Any, count: int) -> int:
+def _position(b: Builder, node: Node, index: Any, count: int) -> int:
     """An index into a list of a known length."""
-    found = b.facts.simplify(node.as_extent(index, "index"))
-    if not isinstance(found, int):
+    position = b.facts.simplify(node.as_extent(index, "index"))
+    if not isinstance(position, int):
         node.fail(
             "an index into a list is known only at run time",
             reason="data_dependent",
             hint="stack the list into a tensor",
         )
-    if not -count <= found < count:
-        node.fail(f"the index {found} is out of range for a list of {count}", reason="index")
-    return int(found)
+    if not -count <= position < count:
+        node.fail(f"the index {position} is out of range for a list of {count}", reason="index")
+    return int(position)
 
 
 @plain("prim::ListConstruct")
@@ -78,10 +78,10 @@ def get_item(b: Builder, node: Node) -> Any:
         return content[index]
     if isinstance(content, Stack):
         return _item(b, node, content, node.as_extent(index, "index"))
-    place = b.facts.simplify(index) if isinstance(index, PrimExpr) else index
-    if isinstance(place, PrimExpr) and all(kind_of(item) is not None for item in content):
-        return _chosen(b, content, place)
-    return content[_place(b, node, index, len(content))]
+    position = b.facts.simplify(index) if isinstance(index, PrimExpr) else index
+    if isinstance(position, PrimExpr) and all(kind_of(item) is not None for item in content):
+        return _chosen(b, content, position)
+    return content[_position(b, node, index, len(content))]
 
 
 def _chosen(b: Builder, items: tuple[Any, ...], index: PrimExpr) -> Any:
@@ -92,9 +92,11 @@ def _chosen(b: Builder, items: tuple[Any, ...], index: PrimExpr) -> Any:
         f"the index {index} is out of range for a list of {count}",
     )
     result = items[-1]
-    for place in reversed(range(count - 1)):
+    for i in reversed(range(count - 1)):
         result = ex.select(
-            ex.either(ex.equal(index, place), ex.equal(index, place - count)), items[place], result
+            ex.either(ex.equal(index, i), ex.equal(index, i - count)),
+            items[i],
+            result,
         )
     return b.facts.simplify(result)
 
@@ -107,18 +109,18 @@ def _item(b: Builder, node: Node, stack: Stack, index: Extent) -> Ref:
         f"the index {index} is out of range for a list of {length}",
     )
     negative = b.facts.decide(ex.less(index, 0))
-    place = (
+    first = (
         ex.add(index, length)
         if negative
         else index
         if negative is False
         else ex.select(ex.less(index, 0), ex.add(index, length), index)
     )
-    place = b.facts.simplify(place)
+    first = b.facts.simplify(first)
     return node.memory.item(
         layout.squeeze(
             b,
-            layout.strided_slice(b, stack.tensor, 0, place, b.facts.simplify(ex.add(place, 1)), 1),
+            layout.strided_slice(b, stack.tensor, 0, first, b.facts.simplify(ex.add(first, 1)), 1),
             [0],
         )
     )
@@ -202,13 +204,13 @@ def pop(b: Builder, node: Node) -> Any:
     content = node.memory.content(box)
     if isinstance(content, dict):
         rest = dict(content)
-        found = rest.pop(node.args[1])
+        item = rest.pop(node.args[1])
         node.memory.write(box, rest)
-        return found
+        return item
     items = list(node.items(node.names[0]))
-    found = items.pop(node.int(node.names[1], -1))
+    item = items.pop(node.int(node.names[1], -1))
     node.memory.write(box, tuple(items))
-    return found
+    return item
 
 
 @plain("clear")
@@ -239,7 +241,7 @@ def set_item(b: Builder, node: Node) -> Any:
         node.memory.write(box, {**content, key: value})
         return None
     items = list(node.items(node.names[0]))
-    items[_place(b, node, key, len(items))] = value
+    items[_position(b, node, key, len(items))] = value
     node.memory.write(box, tuple(items))
     return box
 
@@ -255,27 +257,27 @@ def copy_list(b: Builder, node: Node) -> Any:
 
 @plain("__contains__")
 def contains(b: Builder, node: Node) -> Any:
-    """Whether an item or key is there."""
+    """Tell whether a list has an item, or a dict a key."""
     content, item = _content(node, node.args[0]), node.args[1]
     if isinstance(content, (dict, str)):
         return item in content
-    found: Any = False
+    present: Any = False
     for other in content:
         same = same_values(b, node, item, other)
-        found = same if found is False else ex.either(found, same)
-    return decided(b, found)
+        present = same if present is False else ex.either(present, same)
+    return decide(b, present)
 
 
 @plain("keys", "values", "items")
 def entries(b: Builder, node: Node) -> Any:
     """The keys, the values, or both, of a dict in order."""
     content = node.memory.content(node.args[0])
-    made = {
+    items = {
         "aten::keys": content.keys,
         "aten::values": content.values,
         "aten::items": content.items,
     }[node.kind]()
-    return node.memory.cell(tuple(made), ListBox)
+    return node.memory.cell(tuple(items), ListBox)
 
 
 @plain("get", "setdefault")
@@ -290,14 +292,14 @@ def get_key(b: Builder, node: Node) -> Any:
 
 @plain("__is__", "__isnot__")
 def identity(b: Builder, node: Node) -> bool:
-    """Whether a value is None, which is all that programs ask."""
-    one, other = node.args
-    same = (one is None) == (other is None) and (one is None or one is other)
+    """Compare with None, which is all that programs ask by `is`."""
+    left, right = node.args
+    same = (left is None) == (right is None) and (left is None or left is right)
     return same if node.kind == "aten::__is__" else not same
 
 
 @plain("prim::unchecked_cast", "prim::unchecked_unwrap_optional", "_unwrap_optional")
-def unwrapped(b: Builder, node: Node) -> Any:
+def unwrap_optional(b: Builder, node: Node) -> Any:
     """The value, whose type the program has checked."""
     if node.kind == "aten::_unwrap_optional" and node.args[0] is None:
         node.fail("an optional is unwrapped that is None", reason="raises")
@@ -338,7 +340,7 @@ def text(b: Builder, node: Node) -> str:
 
 @plain("startswith", "endswith")
 def text_test(b: Builder, node: Node) -> bool:
-    """Whether a string starts or ends so."""
+    """Tell whether a string begins, or ends, with another."""
     return bool(getattr(node.args[0], node.kind.removeprefix("aten::"))(node.args[1]))
 
 

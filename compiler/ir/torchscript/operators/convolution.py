@@ -17,20 +17,20 @@ from compiler.ir.torchscript.registry import op
 
 def per_axis(node: Node, name: str, rank: int, default: int = 1) -> list[int]:
     """A list of one integer a spatial axis, a single one standing for all."""
-    found = node.ints(name) if name in node.names else []
-    return [default] * rank if not found else found * rank if len(found) == 1 else found
+    values = node.ints(name) if name in node.names else []
+    return [default] * rank if not values else values * rank if len(values) == 1 else values
 
 
 def _padding(
     b: Builder, node: Node, kernel: Sequence[Extent], dilations: Sequence[int]
 ) -> list[Extent]:
     """Padding before, then after every axis: given as numbers, or as `same` and `valid`."""
-    given = node.get("padding")
+    padding = node.get("padding")
     rank = len(kernel)
-    if not isinstance(given, str):
+    if not isinstance(padding, str):
         pads = per_axis(node, "padding", rank, 0)
         return [*pads, *pads]
-    if given == "valid":
+    if padding == "valid":
         return [0] * (2 * rank)
     total = [ex.mul(ex.sub(k, 1), d) for k, d in zip(kernel, dilations, strict=True)]
     before = [b.facts.simplify(ex.floordiv(extent, 2)) for extent in total]

@@ -24,14 +24,14 @@ from compiler.ir.torchscript.registry import op, plain, refuse
 from compiler.ir.torchscript.structure import Number, kind_of
 
 
-def filled(b: Builder, shape: Sequence[Extent], value: Value) -> Value:
+def fill_with(b: Builder, shape: Sequence[Extent], value: Value) -> Value:
     """A tensor of one value."""
     return broadcast.expand(b, layout.reshape(b, value, [1] * len(shape)), shape)
 
 
 def _full(b: Builder, node: Node, shape: Sequence[Extent], value: Any, default: str) -> Value:
     dtype = node.dtype("dtype", default)
-    return filled(b, shape, operand(b, node, value, dtype))
+    return fill_with(b, shape, operand(b, node, value, dtype))
 
 
 def _like(node: Node) -> tuple[tuple[Extent, ...], str]:
@@ -106,14 +106,14 @@ def new_full(b: Builder, node: Node) -> Value:
 def fill(b: Builder, node: Node) -> Value:
     """Self with every element replaced by a value."""
     shape, dtype = _like(node)
-    return filled(b, shape, operand(b, node, node.get("value"), dtype))
+    return fill_with(b, shape, operand(b, node, node.get("value"), dtype))
 
 
 @op("zero")
 def zero(b: Builder, node: Node) -> Value:
     """Self with every element zero."""
     shape, dtype = _like(node)
-    return filled(b, shape, scalar(b, 0, dtype))
+    return fill_with(b, shape, scalar(b, 0, dtype))
 
 
 @op("arange", "range")
@@ -131,10 +131,10 @@ def arange(b: Builder, node: Node) -> Value:
         node.memory.read(item) if isinstance(item, Ref) else item for item in (start, step, end)
     )
     items = [item.scalars()[0] if isinstance(item, Known) else item for item in (start, step, end)]
-    whole = all(kind_of(item) is Number.INT for item in items)
-    if not whole:
+    integral = all(kind_of(item) is Number.INT for item in items)
+    if not integral:
         return _of_floats(b, node, items)
-    return counted(b, items[0], items[2], items[1], node.dtype("dtype", "int64"))
+    return integer_range(b, items[0], items[2], items[1], node.dtype("dtype", "int64"))
 
 
 def _of_floats(b: Builder, node: Node, items: Sequence[Any]) -> Value:
@@ -155,7 +155,7 @@ def _of_floats(b: Builder, node: Node, items: Sequence[Any]) -> Value:
     )
 
 
-def counted(b: Builder, start: Extent, end: Extent, step: Extent, dtype: str) -> Value:
+def integer_range(b: Builder, start: Extent, end: Extent, step: Extent, dtype: str) -> Value:
     """The integers from start up to end, exclusive, in steps."""
     f = b.facts
     start, end, step = (f.simplify(item) for item in (start, end, step))
@@ -186,7 +186,7 @@ def linspace(b: Builder, node: Node) -> Value:
     start, end, steps = node.float("start"), node.float("end"), node.size("steps")
     if isinstance(steps, int):
         return Known(np.linspace(start, end, steps).astype(np.dtype(dtype)), dtype)
-    index = ew.cast(b, counted(b, 0, steps, 1, "int64"), dtype)
+    index = ew.cast(b, integer_range(b, 0, steps, 1, "int64"), dtype)
     divisor = ew.cast(b, Known.of(b.facts.simplify(ex.maximum(ex.sub(steps, 1), 1))), dtype)
     return ew.add(
         b,

@@ -23,7 +23,7 @@ def nms(b: Builder, node: Node) -> Value:
         node.fail("boxes have two axes and scores one", reason="shape")
     b.require(ex.equal(boxes.shape[1], 4), "torchvision::nms: a box has four numbers")
     overlap = Known(np.full(1, node.float("iou_threshold"), np.float32), "float32")
-    kept = suppression.suppress(
+    selected = suppression.suppress(
         b,
         layout.unsqueeze(b, boxes, [0]),
         layout.unsqueeze(b, scores, [0, 1]),
@@ -32,4 +32,4 @@ def nms(b: Builder, node: Node) -> Value:
         None,
         False,
     )
-    return layout.squeeze(b, layout.strided_slice(b, kept, 1, 2, 3, 1), [1])
+    return layout.squeeze(b, layout.strided_slice(b, selected, 1, 2, 3, 1), [1])

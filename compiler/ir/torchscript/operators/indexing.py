@@ -1,4 +1,4 @@
-"""Reading and writing at computed places, and embedding."""
+"""Reading and writing at computed positions, and embedding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from compiler.ir.shapes.index_bounds import Limit
 from compiler.ir.shapes.limits import end_of
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, pair
-from compiler.ir.torchscript.operators.comparison import negated
+from compiler.ir.torchscript.operators.comparison import negate
 from compiler.ir.torchscript.registry import op
 
 
@@ -65,22 +65,22 @@ def gather(b: Builder, node: Node) -> Value:
 def _along(b: Builder, x: Value, index: Value, axis: int) -> tuple[Value, Value]:
     """Both broadcast to one another on every other axis."""
     shapes = [
-        [1 if place == axis else extent for place, extent in enumerate(value.shape)]
+        [1 if position == axis else extent for position, extent in enumerate(value.shape)]
         for value in (x, index)
     ]
     joined = broadcast.joined_shape(b, *shapes)
-    made = [
+    expanded = [
         broadcast.expand(b, v, [*joined[:axis], v.shape[axis], *joined[axis + 1 :]])
         for v in (x, index)
     ]
-    return made[0], made[1]
+    return expanded[0], expanded[1]
 
 
 @op("nonzero", "argwhere")
 def nonzero(b: Builder, node: Node) -> Value:
     """Coordinates of the elements that are not zero, a row each."""
-    found = selecting.nonzero(b, node.value("self"))
-    return layout.transpose(b, found, [1, 0])
+    rows = selecting.nonzero(b, node.value("self"))
+    return layout.transpose(b, rows, [1, 0])
 
 
 @op("nonzero_numpy")
@@ -91,10 +91,10 @@ def nonzero_numpy(b: Builder, node: Node) -> list[Value]:
 
 def coordinates(b: Builder, x: Value) -> list[Value]:
     """A vector of indices for each axis: where x is not zero."""
-    found = selecting.nonzero(b, x)
+    rows = selecting.nonzero(b, x)
     rank = len(x.shape)
     return [
-        layout.squeeze(b, layout.strided_slice(b, found, 0, axis, axis + 1, 1), [0])
+        layout.squeeze(b, layout.strided_slice(b, rows, 0, axis, axis + 1, 1), [0])
         for axis in range(rank)
     ]
 
@@ -115,16 +115,16 @@ def index(b: Builder, node: Node) -> Value:
     at which they hold.
     """
     x = node.value("self")
-    found = places(b, node, x)
-    if len(found) == 1:
-        ((axis, only),) = found.items()
+    indices = index_tensors(b, node, x)
+    if len(indices) == 1:
+        ((axis, only),) = indices.items()
         return layout.take(b, x, ix.check(b, only, x.shape[axis]), axis)
-    return _gathered(b, x, found)
+    return _gathered(b, x, indices)
 
 
-def places(b: Builder, node: Node, x: Value) -> dict[int, Value]:
+def index_tensors(b: Builder, node: Node, x: Value) -> dict[int, Value]:
     """An integer tensor for each axis that is indexed, all of one shape."""
-    found: dict[int, Value] = {}
+    indices: dict[int, Value] = {}
     axis = 0
     arguments = list(node.raw.inputs())[1].node()
     for position, item in enumerate(node.items("indices")):
@@ -133,55 +133,55 @@ def places(b: Builder, node: Node, x: Value) -> dict[int, Value]:
             continue
         value = node.memory.read(item)
         if value.dtype in ("bool", "uint8"):
-            for place in coordinates(b, value):
-                found[axis] = place
+            for coordinate in coordinates(b, value):
+                indices[axis] = coordinate
                 axis += 1
             continue
         if arguments.kind() == "prim::ListConstruct":
             limit = Limit(0, end_of(b.facts, x.shape[axis], -1), from_end=True)
             node.scope.model.indexed.append((list(arguments.inputs())[position], limit))
-        found[axis] = value
+        indices[axis] = value
         axis += 1
-    if len(found) > 1:
+    if len(indices) > 1:
         shape = broadcast.joined_shape(
-            b, *(value.shape for value in found.values()), what="indices"
+            b, *(value.shape for value in indices.values()), what="indices"
         )
-        found = {
+        indices = {
             axis: broadcast.expand(b, ew.cast(b, value, "int64"), shape)
-            for axis, value in found.items()
+            for axis, value in indices.items()
         }
-    return found
+    return indices
 
 
-def _gathered(b: Builder, x: Value, places: dict[int, Value]) -> Value:
-    """x at the places: their axes come where the indexed axes are if those are neighbours, else
-    first.
+def _gathered(b: Builder, x: Value, indices: dict[int, Value]) -> Value:
+    """x at the indices of some axes: the axes of the indices come where the indexed axes are if
+    those are neighbours, else first.
     """
-    axes = sorted(places)
-    shape = next(iter(places.values())).shape
-    positions = [ix.check(b, places[axis], x.shape[axis]) for axis in axes]
+    axes = sorted(indices)
+    shape = next(iter(indices.values())).shape
+    positions = [ix.check(b, indices[axis], x.shape[axis]) for axis in axes]
     first = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
-    kept = [axis for axis in range(len(x.shape)) if axis not in places]
-    before = [axis for axis in kept if axis < axes[0]] if first == axes[0] else []
-    after = [axis for axis in kept if axis not in before]
+    others = [axis for axis in range(len(x.shape)) if axis not in indices]
+    before = [axis for axis in others if axis < axes[0]] if first == axes[0] else []
+    after = [axis for axis in others if axis not in before]
     out = [*(x.shape[axis] for axis in before), *shape, *(x.shape[axis] for axis in after)]
     lead, rank = len(before), len(shape)
 
-    def compute(data: te.Tensor, *indices: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
-            here = i[lead : lead + rank]
-            place = dict(zip([*before, *after], [*i[:lead], *i[lead + rank :]], strict=True))
-            place.update(
+    def compute(data: te.Tensor, *index_arrays: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            along_indices = i[lead : lead + rank]
+            coordinates = dict(zip([*before, *after], [*i[:lead], *i[lead + rank :]], strict=True))
+            coordinates.update(
                 {
-                    axis: along.address(index(*here))
-                    for axis, along, index in zip(axes, positions, indices, strict=True)
+                    axis: along.address(index(*along_indices))
+                    for axis, along, index in zip(axes, positions, index_arrays, strict=True)
                 }
             )
-            return data(*(place[axis] for axis in range(len(x.shape))))
+            return data(*(coordinates[axis] for axis in range(len(x.shape))))
 
-        return te.compute([ex.prim(extent) for extent in out], at, name="index")
+        return te.compute([ex.prim(extent) for extent in out], element, name="index")
 
-    return b.te(compute, x, *(places[axis] for axis in axes), name="index")
+    return b.te(compute, x, *(indices[axis] for axis in axes), name="index")
 
 
 @op("one_hot")
@@ -234,7 +234,7 @@ def bucketize(b: Builder, node: Node) -> Value:
 
 @op("isin")
 def isin(b: Builder, node: Node) -> Value:
-    """Whether each element is one of the test elements."""
+    """True where an element is one of the test elements."""
     names = [
         name
         for name in ("elements", "element", "test_elements", "test_element")
@@ -243,8 +243,8 @@ def isin(b: Builder, node: Node) -> Value:
     x, tests = pair(b, node, *names)
     flat = layout.reshape(b, tests, [b.facts.simplify(ex.product(tests.shape))])
     hits = ew.compare(b, layout.unsqueeze(b, x, [len(x.shape)]), flat, "equal")
-    found = rd.reduce(b, hits, "max", [len(x.shape)], False)
-    return negated(b, found) if node.bool("invert", False) else found
+    result = rd.reduce(b, hits, "max", [len(x.shape)], False)
+    return negate(b, result) if node.bool("invert", False) else result
 
 
 @op("take")

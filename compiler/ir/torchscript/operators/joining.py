@@ -29,8 +29,8 @@ from compiler.ir.torchscript.registry import op
 
 def _stack_of(node: Node, name: str) -> Stack | None:
     """The list as a stack where only run time knows its length."""
-    found = node.get(name)
-    content = node.memory.content(found) if isinstance(found, ListBox) else found
+    item = node.get(name)
+    content = node.memory.content(item) if isinstance(item, ListBox) else item
     return content if isinstance(content, Stack) else None
 
 
@@ -47,12 +47,12 @@ def cat(b: Builder, node: Node) -> Value:
         return _joined_stack(b, node, stack.tensor)
     values = _promoted(b, node.values("tensors"))
     rank = max(len(value.shape) for value in values)
-    kept = [
+    retained = [
         value
         for value in values
         if len(value.shape) == rank or b.facts.same(value.shape[0], 0) is not True
     ] or values[:1]
-    return layout.concat(b, kept, node.axis("dim", rank, 0))
+    return layout.concat(b, retained, node.axis("dim", rank, 0))
 
 
 def _joined_stack(b: Builder, node: Node, tensor: Value) -> Value:
@@ -68,11 +68,11 @@ def _joined_stack(b: Builder, node: Node, tensor: Value) -> Value:
 @op("stack")
 def stack(b: Builder, node: Node) -> Value:
     """Tensors joined along a new axis."""
-    found = _stack_of(node, "tensors")
-    if found is not None:
-        rank = len(found.tensor.shape)
+    items = _stack_of(node, "tensors")
+    if items is not None:
+        rank = len(items.tensor.shape)
         axis = node.axis("dim", rank, 0)
-        return layout.transpose(b, found.tensor, [*range(1, axis + 1), 0, *range(axis + 1, rank)])
+        return layout.transpose(b, items.tensor, [*range(1, axis + 1), 0, *range(axis + 1, rank)])
     values = _promoted(b, node.values("tensors"))
     axis = node.axis("dim", len(values[0].shape) + 1, 0)
     return layout.concat(b, [layout.unsqueeze(b, value, [axis]) for value in values], axis)
@@ -124,7 +124,7 @@ def repeat_interleave(b: Builder, node: Node) -> Value:
 
 
 def _spread_unevenly(b: Builder, node: Node) -> Value:
-    """As many copies of each element as a vector says; without elements, their indices."""
+    """Repeat each element as often as a vector says; without elements, their indices."""
     repeats = ew.cast(b, node.value("repeats"), "int64")
     if "self" not in node.names:
         return _sources(b, repeats)
@@ -231,10 +231,10 @@ def pad(b: Builder, node: Node) -> Value:
     mode = node.get("mode", "constant")
     value = node.get("value", None)
     fill = operand(b, node, 0 if value is None else value, x.dtype) if mode == "constant" else None
-    return padded(b, x, node.extents("pad"), _MODES[mode], fill)
+    return pad_axes(b, x, node.extents("pad"), _MODES[mode], fill)
 
 
-def padded(
+def pad_axes(
     b: Builder, x: Value, pads: Sequence[Extent], mode: nn_pad.PadMode, fill: Value | None
 ) -> Value:
     """`pads` are pairs of before and after, the last axis first."""
@@ -258,7 +258,7 @@ def padded(
 def _old_pad(mode: nn_pad.PadMode, *names: str) -> None:
     @op(*names)
     def handler(b: Builder, node: Node) -> Value:
-        return padded(b, node.value("self"), node.extents("padding"), mode, None)
+        return pad_axes(b, node.value("self"), node.extents("padding"), mode, None)
 
     handler.__doc__ = f"Padding of the last axes, {mode}."
 
@@ -299,20 +299,20 @@ def meshgrid(b: Builder, node: Node) -> list[Ref]:
         order[:2] = [1, 0]
     shape = [extents[i] for i in order]
     grids = []
-    for index, value in enumerate(values):
-        axis = order.index(index)
+    for k, value in enumerate(values):
+        axis = order.index(k)
         column = layout.reshape(
-            b, value, [extents[index] if place == axis else 1 for place in range(len(values))]
+            b, value, [extents[k] if j == axis else 1 for j in range(len(values))]
         )
-        grids.append(_shared(node, index, broadcast.expand(b, column, shape)))
+        grids.append(_shared(node, k, broadcast.expand(b, column, shape)))
     return grids
 
 
 def _shared(node: Node, index: int, value: Value) -> Ref:
     """A view of one of `tensors` that overlaps."""
-    made = node.memory.related(node.items("tensors")[index], value)
-    made.writable = False
-    return made
+    view = node.memory.related(node.items("tensors")[index], value)
+    view.writable = False
+    return view
 
 
 @op("broadcast_tensors")
@@ -332,9 +332,9 @@ def pixel_shuffle(b: Builder, node: Node) -> Value:
     x, r = node.value("self"), node.int("upscale_factor")
     *lead, channels, height, width = x.shape
     depth = b.facts.simplify(ex.floordiv(channels, r * r))
-    at = len(lead)
+    rank = len(lead)
     split = layout.reshape(b, x, [*lead, depth, r, r, height, width])
-    moved = layout.transpose(b, split, [*range(at), at, at + 3, at + 1, at + 4, at + 2])
+    moved = layout.transpose(b, split, [*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2])
     return layout.reshape(
         b,
         moved,
@@ -348,9 +348,9 @@ def pixel_unshuffle(b: Builder, node: Node) -> Value:
     x, r = node.value("self"), node.int("downscale_factor")
     *lead, channels, height, width = x.shape
     h, w = (b.facts.simplify(ex.floordiv(extent, r)) for extent in (height, width))
-    at = len(lead)
+    rank = len(lead)
     split = layout.reshape(b, x, [*lead, channels, h, r, w, r])
-    moved = layout.transpose(b, split, [*range(at), at, at + 2, at + 4, at + 1, at + 3])
+    moved = layout.transpose(b, split, [*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3])
     return layout.reshape(b, moved, [*lead, b.facts.simplify(ex.mul(channels, r * r)), h, w])
 
 

@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matmuls and linear layers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def matmul(b: Builder, node: Node) -> Value:
 def fully_connected(b: Builder, node: Node) -> Value:
     """input @ weight^T + bias."""
     weight = node.value("weight")
-    product = linear.matmul(
+    result = linear.matmul(
         b,
         node.value("input"),
         weight if len(weight.shape) == 1 else layout.transpose(b, weight, [1, 0]),
     )
     bias = node.optional("bias")
-    return product if bias is None else ew.add(b, product, bias)
+    return result if bias is None else ew.add(b, result, bias)
 
 
 @op("addmm", "addmv", "baddbmm")
@@ -64,18 +64,18 @@ def addmm(b: Builder, node: Node) -> Value:
 @op("addbmm")
 def addbmm(b: Builder, node: Node) -> Value:
     """beta * self + alpha * the sum of batch1 @ batch2 over the batch."""
-    product = linear.matmul(b, node.value("batch1"), node.value("batch2"))
-    return _sum(b, node, rd.reduce(b, product, "sum", [0], False))
+    matrices = linear.matmul(b, node.value("batch1"), node.value("batch2"))
+    return _sum(b, node, rd.reduce(b, matrices, "sum", [0], False))
 
 
-def _sum(b: Builder, node: Node, product: Value) -> Value:
+def _sum(b: Builder, node: Node, matrix: Value) -> Value:
     alpha, beta = node.get("alpha", 1), node.get("beta", 1)
     if alpha != 1:
-        product = ew.multiply(b, product, scalar(b, alpha, product.dtype))
+        matrix = ew.multiply(b, matrix, scalar(b, alpha, matrix.dtype))
     if beta == 0:
-        return product
+        return matrix
     x = node.value("self")
-    return ew.add(b, x if beta == 1 else ew.multiply(b, x, scalar(b, beta, x.dtype)), product)
+    return ew.add(b, x if beta == 1 else ew.multiply(b, x, scalar(b, beta, x.dtype)), matrix)
 
 
 @op("outer", "ger")
@@ -94,8 +94,8 @@ def einsum(b: Builder, node: Node) -> Value:
 @op("bilinear")
 def bilinear(b: Builder, node: Node) -> Value:
     """input1 @ weight[o] @ input2 for every output o."""
-    product = es.einsum(
+    result = es.einsum(
         b, "...i,oij,...j->...o", [node.value("input1"), node.value("weight"), node.value("input2")]
     )
     bias = node.optional("bias")
-    return product if bias is None else ew.add(b, product, bias)
+    return result if bias is None else ew.add(b, result, bias)

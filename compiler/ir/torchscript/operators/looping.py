@@ -43,7 +43,7 @@ def _body(node: Node) -> Any:
 
 
 def _endures(node: Node) -> bool:
-    """Whether the body's condition is the constant true: a `for` without a way out."""
+    """True if the body's condition is the constant true: a `for` without a way out."""
     raw = next(iter(_body(node).outputs())).node()
     return bool(raw.kind() == "prim::Constant" and raw.output().toIValue() is True)
 
@@ -90,8 +90,8 @@ def once(node: Node, iteration: Any, state: Sequence[Any]) -> list[Any]:
 
 @dataclass
 class _Trial:
-    """What one iteration found: forms after it, outer cells it writes, carried values it writes in
-    place, items a list gains.
+    """The effects of one iteration: forms after it, outer cells it writes, carried values it writes
+    in place, items a list gains.
     """
 
     forms: list[st.Form]
@@ -145,12 +145,12 @@ class _Compiled:
         return values
 
     def _settle(self) -> None:
-        """Find what travels: the body is imported for nothing until no iteration changes a form."""
+        """Find the carried values: import the body on trial until no iteration changes a form."""
         while True:
-            found = self._try()
-            forms = [st.join(self.b, p, q) for p, q in zip(self.forms, found.forms, strict=True)]
+            trial = self._try()
+            forms = [st.join(self.b, p, q) for p, q in zip(self.forms, trial.forms, strict=True)]
             cells = dict(self.cells)
-            for cell, form in found.cells.items():
+            for cell, form in trial.cells.items():
                 cells[cell] = st.join(
                     self.b, self.cells.get(cell) or st.content_form(self.memory, cell), form
                 )
@@ -158,8 +158,8 @@ class _Compiled:
             self.forms, self.cells, self.written, self.gains = (
                 forms,
                 cells,
-                found.written,
-                found.gains,
+                trial.written,
+                trial.gains,
             )
             if settled:
                 return
@@ -270,9 +270,9 @@ class _Compiled:
             with self.memory.trial():
                 carried = self._enter(iter([self._placeholder(leaf) for leaf in initial]))
                 _, *after = once(self.node, self._index(self._placeholder(Known.of(0))), carried)
-                made = self._leaves(after)
+                leaves = self._leaves(after)
                 return [
-                    Tensor(self.b.tensor(made[i]).expr, made[i].shape[1:], made[i].dtype)
+                    Tensor(self.b.tensor(leaves[i]).expr, leaves[i].shape[1:], leaves[i].dtype)
                     for i in empty
                 ]
 

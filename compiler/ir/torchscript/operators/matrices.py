@@ -1,4 +1,4 @@
-"""Diagonals, triangles, determinants and products of matrices."""
+"""Diagonals, triangles, determinants and matmuls."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def _embedded(b: Builder, x: Value, offset: int) -> Value:
     byte = "int8" if x.dtype == "bool" else x.dtype
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             row, column = i[-2], i[-1]
-            place = row if offset >= 0 else column
+            position = row if offset >= 0 else column
             return tirx.if_then_else(
-                tirx.EQ(column - row, ex.prim(offset)), data(*i[:-2], place), tirx.const(0, byte)
+                tirx.EQ(column - row, ex.prim(offset)), data(*i[:-2], position), tirx.const(0, byte)
             )
 
-        return te.compute(shape, at, name="diag")
+        return te.compute(shape, element, name="diag")
 
     return ew.cast(b, b.te(compute, ew.cast(b, x, byte), name="diag"), x.dtype)
 
@@ -72,8 +72,8 @@ def trace(b: Builder, node: Node) -> Value:
 def triangle_indices(b: Builder, node: Node) -> Value:
     """Rows and columns of a triangle's elements, for known sizes."""
     triangle = np.tril_indices if node.kind == "aten::tril_indices" else np.triu_indices
-    found = triangle(node.int("row"), node.int("offset", 0), node.int("col"))
-    return Known.of(np.stack(found), node.dtype("dtype", "int64"))
+    indices = triangle(node.int("row"), node.int("offset", 0), node.int("col"))
+    return Known.of(np.stack(indices), node.dtype("dtype", "int64"))
 
 
 @op("det", "linalg_det")
@@ -91,7 +91,7 @@ def cross(b: Builder, node: Node) -> Value:
     x, y = (broadcast.expand(b, value, shape) for value in (x, y))
     if node.kind == "aten::cross" and not node.has("dim"):
         axis = next(
-            (place for place, extent in enumerate(shape) if b.facts.same(extent, 3) is True), 0
+            (index for index, extent in enumerate(shape) if b.facts.same(extent, 3) is True), 0
         )
     else:
         axis = node.axis("dim", len(shape), -1)
@@ -114,22 +114,22 @@ def tensordot(b: Builder, node: Node) -> Value:
         [node.as_axis(axis, len(v.shape)) for axis in node.ints(name)]
         for v, name in ((x, "dims_self"), (y, "dims_other"))
     ]
-    kept = [
+    free = [
         [axis for axis in range(len(v.shape)) if axis not in mine]
         for v, mine in ((x, summed[0]), (y, summed[1]))
     ]
     for one, other in zip(*summed, strict=True):
         b.same(x.shape[one], y.shape[other], "the axes of a tensordot differ")
     inner = b.facts.simplify(ex.product(x.shape[axis] for axis in summed[0]))
-    rows, columns = ([v.shape[axis] for axis in mine] for v, mine in ((x, kept[0]), (y, kept[1])))
+    rows, columns = ([v.shape[axis] for axis in mine] for v, mine in ((x, free[0]), (y, free[1])))
     left = layout.reshape(
         b,
-        layout.transpose(b, x, [*kept[0], *summed[0]]),
+        layout.transpose(b, x, [*free[0], *summed[0]]),
         [b.facts.simplify(ex.product(rows)), inner],
     )
     right = layout.reshape(
         b,
-        layout.transpose(b, y, [*summed[1], *kept[1]]),
+        layout.transpose(b, y, [*summed[1], *free[1]]),
         [inner, b.facts.simplify(ex.product(columns))],
     )
     return layout.reshape(b, linear.matmul(b, left, right), [*rows, *columns])
@@ -143,8 +143,8 @@ def inner(b: Builder, node: Node) -> Value:
         return ew.multiply(b, x, y)
     rank = len(y.shape)
     flat = layout.reshape(b, y, [b.facts.simplify(ex.product(y.shape[:-1])), y.shape[-1]])
-    made = linear.matmul(b, x, layout.transpose(b, flat, [1, 0]))
-    return layout.reshape(b, made, [*x.shape[:-1], *y.shape[: rank - 1]])
+    matrix = linear.matmul(b, x, layout.transpose(b, flat, [1, 0]))
+    return layout.reshape(b, matrix, [*x.shape[:-1], *y.shape[: rank - 1]])
 
 
 @op("linalg_multi_dot", "chain_matmul")

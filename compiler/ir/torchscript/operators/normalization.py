@@ -35,12 +35,12 @@ def batch_norm(b: Builder, node: Node) -> Any:
     return [result, None, None] if len(list(node.raw.outputs())) == 3 else result
 
 
-def _or_ones(given: Value | None, like: Value) -> Value:
-    return given if given is not None else _constant(like, 1)
+def _or_ones(weight: Value | None, like: Value) -> Value:
+    return weight if weight is not None else _constant(like, 1)
 
 
-def _or_zeros(given: Value | None, like: Value) -> Value:
-    return given if given is not None else _constant(like, 0)
+def _or_zeros(bias: Value | None, like: Value) -> Value:
+    return bias if bias is not None else _constant(like, 0)
 
 
 def _constant(like: Value, value: int) -> Value:

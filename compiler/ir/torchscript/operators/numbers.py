@@ -197,44 +197,44 @@ def _comparison(
         if kind_of(one) is None or kind_of(other) is None:
             return _compared(b, node, one, other, relation)
         measured = lambda p, q: number_of(b, ew.compare(b, p, q, relation), Number.BOOL)  # noqa: E731
-        return decided(b, _apply(b, node, on_numbers, on_exprs, measured, one, other))
+        return decide(b, _apply(b, node, on_numbers, on_exprs, measured, one, other))
 
     handler.__doc__ = f"Whether one is {relation.replace('_', ' ')} the other."
 
 
-def decided(b: Builder, condition: Any) -> Any:
+def decide(b: Builder, condition: Any) -> Any:
     """True or False where the facts decide."""
     if not isinstance(condition, PrimExpr):
         return condition
-    found = b.facts.decide(condition)
-    return condition if found is None else found
+    truth = b.facts.decide(condition)
+    return condition if truth is None else truth
 
 
-def _compared(b: Builder, node: Node, one: Any, other: Any, relation: str) -> Any:
+def _compared(b: Builder, node: Node, left: Any, right: Any, relation: str) -> Any:
     """Lists item by item, and strings."""
     if relation not in ("equal", "not_equal"):
         node.fail("these operands have no order", reason="unsupported_form")
-    same = decided(b, same_values(b, node, one, other))
+    same = decide(b, same_values(b, node, left, right))
     return same if relation == "equal" else ex.negate(same)
 
 
-def same_values(b: Builder, node: Node, one: Any, other: Any) -> Any:
-    """Whether two plain values are equal: a bool or an expression."""
-    if isinstance(one, (ListBox, tuple)) and isinstance(other, (ListBox, tuple)):
+def same_values(b: Builder, node: Node, left: Any, right: Any) -> Any:
+    """The equality of two plain values: a bool or an expression."""
+    if isinstance(left, (ListBox, tuple)) and isinstance(right, (ListBox, tuple)):
         p, q = (
             node.memory.content(item) if isinstance(item, ListBox) else item
-            for item in (one, other)
+            for item in (left, right)
         )
         if len(p) != len(q):
             return False
         result: Any = True
-        for left, right in zip(p, q, strict=True):
-            same = same_values(b, node, left, right)
+        for p_item, q_item in zip(p, q, strict=True):
+            same = same_values(b, node, p_item, q_item)
             result = same if result is True else ex.both(result, same)
         return b.facts.simplify(result)
-    if kind_of(one) is not None and kind_of(other) is not None:
-        return b.facts.simplify(ex.equal(one, other))
-    return bool(one == other)
+    if kind_of(left) is not None and kind_of(right) is not None:
+        return b.facts.simplify(ex.equal(left, right))
+    return bool(left == right)
 
 
 _comparison(("eq",), operator.eq, ex.equal, "equal")
@@ -251,28 +251,28 @@ def _bool(value: Any) -> Any:
 
 @plain("__and__", "__or__", "__xor__", "logical_and", "logical_or")
 def logic(b: Builder, node: Node) -> Any:
-    """Of bool, logic; of known integers, bits."""
+    """Logic of bool, bitwise of known integers."""
     one, other = node.args
     name = node.kind.rpartition("::")[2].strip("_").removeprefix("logical_")
     if kind_of(one) is Number.INT and not isinstance(one, PrimExpr):
         return {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[name](one, other)
-    return decided(
+    return decide(
         b, {"and": ex.both, "or": ex.either, "xor": ex.not_equal}[name](_bool(one), _bool(other))
     )
 
 
 @plain("any", "all")
 def of_list(b: Builder, node: Node) -> Any:
-    """Whether one, or each, of a list of numbers is not 0."""
+    """True if one, or each, of a list of numbers is not 0."""
     fold = ex.either if node.kind == "aten::any" else ex.both
     items = [_bool(item) for item in node.items(node.names[0])]
-    return decided(b, reduce(fold, items, node.kind == "aten::all"))
+    return decide(b, reduce(fold, items, node.kind == "aten::all"))
 
 
 @plain("__not__")
-def negated(b: Builder, node: Node) -> Any:
+def negate(b: Builder, node: Node) -> Any:
     """not."""
-    return decided(b, ex.negate(_bool(node.args[0])))
+    return decide(b, ex.negate(_bool(node.args[0])))
 
 
 @plain("neg")
@@ -296,9 +296,9 @@ def absolute(b: Builder, node: Node) -> Any:
 
 @plain("Bool")
 def as_bool(b: Builder, node: Node) -> Any:
-    """Whether a number is not zero."""
+    """True if a number is not zero."""
     value = node.args[0]
-    return decided(b, _bool(value)) if kind_of(value) is not None else bool(value)
+    return decide(b, _bool(value)) if kind_of(value) is not None else bool(value)
 
 
 @plain("Int", "IntImplicit", "ScalarImplicit", "item")
@@ -308,13 +308,13 @@ def as_int(b: Builder, node: Node) -> Any:
     if kind_of(value) is Number.BOOL and isinstance(value, PrimExpr):
         return ex.select(value, 1, 0)
     if kind_of(value) is Number.FLOAT:
-        return _rounded(b, node, tirx.trunc, int)
+        return _integer_by(b, node, tirx.trunc, int)
     return int(value) if isinstance(value, (bool, str)) else value
 
 
 @plain("Float", "FloatImplicit")
 def as_float(b: Builder, node: Node) -> Any:
-    """As a float."""
+    """A number as a float."""
     value = node.args[0]
     return value if isinstance(value, Measured) else _double(value)
 
@@ -322,18 +322,18 @@ def as_float(b: Builder, node: Node) -> Any:
 @plain("floor")
 def floor(b: Builder, node: Node) -> Any:
     """Rounded down, to an integer."""
-    return _rounded(b, node, tirx.floor, math.floor)
+    return _integer_by(b, node, tirx.floor, math.floor)
 
 
 @plain("ceil")
 def ceil(b: Builder, node: Node) -> Any:
     """Rounded up, to an integer."""
-    return _rounded(b, node, tirx.ceil, math.ceil)
+    return _integer_by(b, node, tirx.ceil, math.ceil)
 
 
 @plain("round")
-def rounded(b: Builder, node: Node) -> Any:
-    """To the nearest, halves to even."""
+def round_number(b: Builder, node: Node) -> Any:
+    """The nearest integer, halves to even."""
     value = node.args[0]
     return (
         value
@@ -342,7 +342,7 @@ def rounded(b: Builder, node: Node) -> Any:
     )
 
 
-def _rounded(
+def _integer_by(
     b: Builder, node: Node, scalar_of: Callable[[Any], Any], of_number: Callable[[Any], Any]
 ) -> Any:
     value = node.args[0]
@@ -398,7 +398,7 @@ for _name, _number, _expr in (
 
 @plain("isinf", "isnan")
 def odd_number(b: Builder, node: Node) -> bool:
-    """Whether a known number is an infinity, or is not a number."""
+    """True if a known number is an infinity, or is not a number."""
     return bool(
         {"aten::isinf": math.isinf, "aten::isnan": math.isnan}[node.kind](node.float(node.names[0]))
     )

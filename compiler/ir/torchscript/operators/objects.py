@@ -13,7 +13,7 @@ from compiler.ir.torchscript.structure import UNSET
 
 @control("prim::GetAttr")
 def get_attribute(b: Builder, node: Node) -> Any:
-    """What the attribute holds now; of a submodule, nothing but a way to its own attributes."""
+    """The attribute's present value; None for a submodule, which only leads to its attributes."""
     path = path_of(node.raw)
     if path is None:
         node.fail("an attribute of something that is not the module", reason="unsupported_form")
@@ -32,6 +32,6 @@ def set_attribute(b: Builder, node: Node) -> Any:
 
 
 @control("prim::Uninitialized")
-def uninitialized(b: Builder, node: Node) -> Any:
+def unset_value(b: Builder, node: Node) -> Any:
     """A value that no way through the program reads."""
     return UNSET

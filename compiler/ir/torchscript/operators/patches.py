@@ -41,22 +41,24 @@ def im2col(b: Builder, node: Node) -> Value:
     shape = [*x.shape[:2], *window.kernel, *out]
     columns = b.te(lambda data: _columns(data, window, image, shape), x, name="im2col")
     rows = [ex.product(shape[1:4]), ex.product(out)]
-    made = layout.reshape(b, columns, [x.shape[0], *(b.facts.simplify(extent) for extent in rows)])
-    return layout.squeeze(b, made, [0]) if single else made
+    patches = layout.reshape(
+        b, columns, [x.shape[0], *(b.facts.simplify(extent) for extent in rows)]
+    )
+    return layout.squeeze(b, patches, [0]) if single else patches
 
 
 def _columns(
     data: te.Tensor, window: Window, image: Sequence[Extent], shape: Sequence[Extent]
 ) -> te.Tensor:
-    def at(n: Any, c: Any, *place: Any) -> Any:
+    def element(n: Any, c: Any, *index: Any) -> Any:
         return guarded(
             lambda *i: data(n, c, *i),
-            window.under(place[2:], place[:2]),
+            window.under(index[2:], index[:2]),
             image,
             tirx.const(0, data.dtype),
         )
 
-    return te.compute([ex.prim(extent) for extent in shape], at, name="im2col")
+    return te.compute([ex.prim(extent) for extent in shape], element, name="im2col")
 
 
 @op("col2im")
@@ -64,7 +66,7 @@ def col2im(b: Builder, node: Node) -> Value:
     """[N, C * taps, windows] (or without N) added up to [N, C, *output_size]."""
     x = node.value("self")
     single = len(x.shape) == 2
-    made = unpool.col2im(
+    image = unpool.col2im(
         b, layout.unsqueeze(b, x, [0]) if single else x, node.sizes("output_size"), _window(node)
     )
-    return layout.squeeze(b, made, [0]) if single else made
+    return layout.squeeze(b, image, [0]) if single else image

@@ -165,17 +165,17 @@ def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
             ]
             return list(zip(starts, stops, strict=True))
 
-        def at(n: Any, c: Any, *position: Any) -> Any:
-            places = [start + tap for (start, _), tap in zip(bounds(position), taps, strict=True)]
+        def element(n: Any, c: Any, *position: Any) -> Any:
+            point = [start + tap for (start, _), tap in zip(bounds(position), taps, strict=True)]
             inside = tirx.all(
-                *(place < stop for place, (_, stop) in zip(places, bounds(position), strict=True))
+                *(q < stop for q, (_, stop) in zip(point, bounds(position), strict=True))
             )
             fill = tirx.const(0, work.dtype) if mean else lowest(work.dtype)
-            value = tirx.if_then_else(inside, data(n, c, *places), fill)
+            value = tirx.if_then_else(inside, data(n, c, *point), fill)
             return te.sum(value, axis=taps) if mean else greatest(value, axis=taps)
 
         shape = [*x.shape[:2], *out]
-        total = te.compute([ex.prim(e) for e in shape], at, name="adaptive_pool")
+        total = te.compute([ex.prim(e) for e in shape], element, name="adaptive_pool")
         if not mean:
             return total
 

@@ -77,19 +77,19 @@ def _layers(b: Builder, node: Node, cell: Cell, states: Sequence[Value]) -> list
     weights = iter(node.values("params"))
     finals: list[list[Value]] = [[] for _ in states]
     for layer in range(node.int("num_layers")):
-        given = []
+        parameters = []
         for direction in range(directions):
             index = layer * directions + direction
             mine = [indexing.item(b, state, 0, index) for state in states]
-            given.append(_direction(b, node, cell, weights, mine, direction == 1))
-        made = [
+            parameters.append(_direction(b, node, cell, weights, mine, direction == 1))
+        results = [
             [ew.cast(b, value, dtype) for value in values if value is not None]
-            for values in run(b, x, None, given)
+            for values in run(b, x, None, parameters)
         ]
-        for _, *last in made:
+        for _, *last in results:
             for column, final in zip(finals, last, strict=True):
                 column.append(layout.unsqueeze(b, final, [0]))
-        x = layout.concat(b, [outputs for outputs, *_ in made], 2)
+        x = layout.concat(b, [outputs for outputs, *_ in results], 2)
     every = layout.transpose(b, x, [1, 0, 2]) if batch_first else x
     return [every, *(layout.concat(b, column, 0) for column in finals)]
 
@@ -129,10 +129,10 @@ def _reordered(b: Builder, cell: Cell, weight: Value) -> Value:
 def _gates(b: Builder, node: Node, x: Value, h: Value) -> tuple[Value, Value]:
     """The input's and the hidden state's shares of all gates."""
     shares = []
-    for value, weight, bias in ((x, "w_ih", "b_ih"), (h, "w_hh", "b_hh")):
+    for value, weight, bias_name in ((x, "w_ih", "b_ih"), (h, "w_hh", "b_hh")):
         share = linear.matmul(b, value, layout.transpose(b, node.value(weight), [1, 0]))
-        given = node.optional(bias)
-        shares.append(share if given is None else ew.add(b, share, given))
+        bias = node.optional(bias_name)
+        shares.append(share if bias is None else ew.add(b, share, bias))
     return shares[0], shares[1]
 
 

@@ -24,8 +24,8 @@ from compiler.ir.torchscript.registry import op
 
 def reduced_axes(node: Node, x: Value, name: str = "dim") -> list[int]:
     """The reduced axes; None and an empty list mean all."""
-    found = node.axes(name, len(x.shape)) if name in node.names else None
-    axes = list(range(len(x.shape))) if found is None else found
+    declared = node.axes(name, len(x.shape)) if name in node.names else None
+    axes = list(range(len(x.shape))) if declared is None else declared
     return axes if x.shape else []
 
 
@@ -111,8 +111,8 @@ def _extreme(b: Builder, node: Node, greatest: bool) -> Any:
         return rd.reduce(b, x, kind, list(range(len(x.shape))), False, keep_nan=True)
     axis = node.axis("dim", len(x.shape))
     index = _position(b, x, axis, greatest, node.bool("keepdim"))
-    found = rd.reduce(b, x, kind, [axis] if x.shape else [], node.bool("keepdim"), keep_nan=True)
-    return [found, index]
+    extreme = rd.reduce(b, x, kind, [axis] if x.shape else [], node.bool("keepdim"), keep_nan=True)
+    return [extreme, index]
 
 
 def _position(b: Builder, x: Value, axis: int, greatest: bool, keepdim: bool) -> Value:
@@ -120,8 +120,8 @@ def _position(b: Builder, x: Value, axis: int, greatest: bool, keepdim: bool) ->
     if not x.shape:
         return Known(np.asarray(0, np.int64), "int64")
     source = ew.cast(b, x, "int8") if x.dtype == "bool" else x
-    found = sorting.arg_extreme(b, source, axis, greatest, False, nan=True)
-    return found if keepdim else layout.squeeze(b, found, [axis])
+    position = sorting.arg_extreme(b, source, axis, greatest, False, nan=True)
+    return position if keepdim else layout.squeeze(b, position, [axis])
 
 
 @op("argmax")
@@ -141,8 +141,8 @@ def _argument(b: Builder, node: Node, greatest: bool) -> Value:
     if node.has("dim"):
         return _position(b, x, node.axis("dim", len(x.shape)), greatest, node.bool("keepdim"))
     flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
-    found = _position(b, flat, 0, greatest, False)
-    return layout.reshape(b, found, [1] * len(x.shape)) if node.bool("keepdim") else found
+    position = _position(b, flat, 0, greatest, False)
+    return layout.reshape(b, position, [1] * len(x.shape)) if node.bool("keepdim") else position
 
 
 @op("aminmax")
@@ -178,21 +178,21 @@ def of_numbers(b: Builder, node: Node) -> Value:
 
 @op("any")
 def any_of(b: Builder, node: Node) -> Value:
-    """Whether any element is true."""
+    """True where any element is true."""
     return _truths(b, node, "max")
 
 
 @op("all")
 def all_of(b: Builder, node: Node) -> Value:
-    """Whether all elements are true."""
+    """True where all elements are true."""
     return _truths(b, node, "min")
 
 
 def _truths(b: Builder, node: Node, kind: str) -> Value:
-    given = node.value("self")
-    x = ew.cast(b, given, "bool")
-    found = rd.reduce(b, x, kind, reduced_axes(node, x), node.bool("keepdim", False))
-    return ew.cast(b, found, "uint8") if given.dtype == "uint8" else found
+    operand = node.value("self")
+    x = ew.cast(b, operand, "bool")
+    result = rd.reduce(b, x, kind, reduced_axes(node, x), node.bool("keepdim", False))
+    return ew.cast(b, result, "uint8") if operand.dtype == "uint8" else result
 
 
 @op("count_nonzero")
@@ -248,8 +248,8 @@ def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
         relax.op.maximum,
         numpy=np.maximum,
     )
-    kept = middle if keepdim else layout.squeeze(b, middle, axes)
-    return ew.cast(b, ew.divide(b, squares, divisor), x.dtype), ew.cast(b, kept, x.dtype)
+    mean = middle if keepdim else layout.squeeze(b, middle, axes)
+    return ew.cast(b, ew.divide(b, squares, divisor), x.dtype), ew.cast(b, mean, x.dtype)
 
 
 @op("logsumexp", "special_logsumexp")

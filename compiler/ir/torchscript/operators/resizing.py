@@ -1,4 +1,4 @@
-"""Resampling: nearest, linear and cubic interpolation, and sampling at a grid of places."""
+"""Resampling: nearest, linear and cubic interpolation, and sampling at a grid of points."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _EDGES = (sample.Edge.ZEROS, sample.Edge.BORDER, sample.Edge.REFLECTION)
 
 @op("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler(b: Builder, node: Node) -> Value:
-    """[N, C, *spatial] read at a grid of places in [-1, 1]."""
+    """[N, C, *spatial] read at a grid of points in [-1, 1]."""
     x, grid = node.value("input"), node.value("grid")
     interpolation, edge = (
         _INTERPOLATIONS[node.int("interpolation_mode")],
@@ -136,7 +136,7 @@ def grid_sampler(b: Builder, node: Node) -> Value:
 
 @op("affine_grid_generator")
 def affine_grid(b: Builder, node: Node) -> Value:
-    """The grid of places that an affine map of [N, C, *spatial] reads."""
+    """The grid of points that an affine map of [N, C, *spatial] reads."""
     return sample.affine_grid(
         b, node.value("theta"), node.sizes("size")[2:], node.bool("align_corners")
     )

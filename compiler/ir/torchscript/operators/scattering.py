@@ -1,4 +1,4 @@
-"""Writing at computed places."""
+"""Writing at computed positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compiler.ir.torchscript import positions, registry
 from compiler.ir.torchscript.memory import Ref
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import operand, scalar
-from compiler.ir.torchscript.operators.indexing import indexes, places
+from compiler.ir.torchscript.operators.indexing import index_tensors, indexes
 from compiler.ir.torchscript.registry import op
 
 
@@ -38,8 +38,8 @@ def index_put(b: Builder, node: Node) -> Value:
         ):
             shaped = layout.reshape(b, mask, [*mask.shape, *[1] * (len(x.shape) - len(mask.shape))])
             return ew.where(b, ew.cast(b, shaped, "bool"), values, x)
-    found = places(b, node, x)
-    axes = sorted(found)
+    indices = index_tensors(b, node, x)
+    axes = sorted(indices)
     if axes[-1] - axes[0] != len(axes) - 1:
         node.fail(
             "writing at indices of axes that are not neighbours is not supported",
@@ -48,18 +48,18 @@ def index_put(b: Builder, node: Node) -> Value:
     return _scattered(
         b,
         x,
-        found,
+        indices,
         values,
         sc.Reduction.ADD if node.bool("accumulate", False) else sc.Reduction.NONE,
     )
 
 
 def _scattered(
-    b: Builder, x: Value, found: dict[int, Value], values: Value, reduction: sc.Reduction
+    b: Builder, x: Value, indices: dict[int, Value], values: Value, reduction: sc.Reduction
 ) -> Value:
     """The indexed axes moved to the front, written, and moved back."""
-    axes = sorted(found)
-    shape = next(iter(found.values())).shape
+    axes = sorted(indices)
+    shape = next(iter(indices.values())).shape
     lead, tail = list(range(axes[0])), list(range(axes[-1] + 1, len(x.shape)))
     target = [*(x.shape[axis] for axis in lead), *shape, *(x.shape[axis] for axis in tail)]
     spread = broadcast.expand(b, values, target)
@@ -74,10 +74,10 @@ def _scattered(
             *range(len(lead) + rank, len(target)),
         ],
     )
-    indices = layout.concat(
-        b, [layout.unsqueeze(b, ew.cast(b, found[axis], "int64"), [rank]) for axis in axes], rank
+    index_rows = layout.concat(
+        b, [layout.unsqueeze(b, ew.cast(b, indices[axis], "int64"), [rank]) for axis in axes], rank
     )
-    written = sc.scatter_nd(b, layout.transpose(b, x, forward), indices, moved, reduction)
+    written = sc.scatter_nd(b, layout.transpose(b, x, forward), index_rows, moved, reduction)
     return layout.transpose(b, written, [forward.index(axis) for axis in range(len(x.shape))])
 
 
@@ -111,7 +111,7 @@ def scatter(b: Builder, node: Node) -> Value:
 
 
 def _source(b: Builder, node: Node, x: Value, index: Value) -> Value:
-    """What is written, in the shape of the indices."""
+    """The written values in the shape of the indices."""
     if not isinstance(node.get("src", None), Ref):
         return broadcast.expand(
             b,
@@ -119,14 +119,14 @@ def _source(b: Builder, node: Node, x: Value, index: Value) -> Value:
             index.shape,
         )
     source = ew.cast(b, node.value("src"), x.dtype)
-    for place, (have, want) in enumerate(zip(source.shape, index.shape, strict=True)):
+    for axis, (have, want) in enumerate(zip(source.shape, index.shape, strict=True)):
         if b.facts.same(have, want) is not True:
-            source = layout.strided_slice(b, source, place, 0, want, 1)
+            source = layout.strided_slice(b, source, axis, 0, want, 1)
     return source
 
 
 def _neutral(b: Builder, like: Value, reduction: sc.Reduction) -> Value:
-    """Of the shape of `like`, the number that a reduction leaves everything as it is with."""
+    """The reduction's neutral element in the shape and dtype of `like`."""
     info = np.iinfo(np.dtype(like.dtype)) if ew.is_integer(like.dtype) else None
     least, most = (-np.inf, np.inf) if info is None else (info.min, info.max)
     number = {sc.Reduction.MUL: 1, sc.Reduction.MAX: least, sc.Reduction.MIN: most}.get(
@@ -216,7 +216,10 @@ def view_scatter(b: Builder, node: Node) -> Value:
     """self with one slice replaced by `src`."""
     x = node.value("self")
     step = registry.VIEW[node.kind.removesuffix("_scatter")](b, node)
-    places = step(b, positions.of(b, x))
+    target = step(b, positions.of(b, x))
     return positions.put(
-        b, x, places, broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), places.shape)
+        b,
+        x,
+        target,
+        broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), target.shape),
     )

@@ -1,4 +1,4 @@
-"""What a program asks of its tensors: sizes, ranks, dtypes, and the numbers in them."""
+"""Sizes, ranks and dtypes of tensors, and the numbers in them, as programs ask for them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def dtype(b: Builder, node: Node) -> int:
 
 @op("is_floating_point")
 def is_floating_point(b: Builder, node: Node) -> bool:
-    """Whether the dtype is a float."""
+    """True if the dtype is a float."""
     return "float" in _self(node).dtype
 
 
@@ -93,7 +93,7 @@ def as_float(b: Builder, node: Node) -> Any:
 
 @op("Bool", "is_nonzero")
 def as_bool(b: Builder, node: Node) -> Any:
-    """Whether the element of a tensor is not zero."""
+    """True if the only element of a tensor is not zero."""
     return _number(b, node, Number.BOOL)
 
 

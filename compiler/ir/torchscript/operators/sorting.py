@@ -67,19 +67,19 @@ def kth(b: Builder, node: Node) -> Any:
         flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
         values, _ = sorting.top_k(b, flat, flat.shape[0], 0, False)
         middle = b.facts.simplify(ex.floordiv(ex.sub(flat.shape[0], 1), 2))
-        found = layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1)
+        median = layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1)
         last = _last(b, values, 0)
-        return layout.squeeze(b, _where_nan(b, last, last, found), [0])
+        return layout.squeeze(b, _where_nan(b, last, last, median), [0])
     values, indices = _ordered(b, node, x, None, False)
     axis = node.axis("dim", len(x.shape))
-    place = (
+    position = (
         ex.sub(node.extent("k"), 1)
         if node.kind == "aten::kthvalue"
         else ex.floordiv(ex.sub(x.shape[axis], 1), 2)
     )
     picked = [
         layout.strided_slice(
-            b, v, axis, b.facts.simplify(place), b.facts.simplify(ex.add(place, 1)), 1
+            b, v, axis, b.facts.simplify(position), b.facts.simplify(ex.add(position, 1)), 1
         )
         for v in (values, indices)
     ]
@@ -87,8 +87,8 @@ def kth(b: Builder, node: Node) -> Any:
         last = _last(b, values, axis)
         first = sorting.arg_extreme(b, x, axis, True, False, nan=True)
         picked = [
-            _where_nan(b, last, other, found)
-            for other, found in zip((last, first), picked, strict=True)
+            _where_nan(b, last, other, median)
+            for other, median in zip((last, first), picked, strict=True)
         ]
     return picked if node.bool("keepdim", False) else [layout.squeeze(b, v, [axis]) for v in picked]
 

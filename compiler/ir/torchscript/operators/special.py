@@ -17,7 +17,7 @@ from compiler.ir.torchscript.operands import floated, pair
 from compiler.ir.torchscript.registry import op
 
 
-def _one(name: str, function: Callable[[Any], Any], *aliases: str) -> None:
+def _register(name: str, function: Callable[[Any], Any], *aliases: str) -> None:
     @op(name, *aliases)
     def handler(b: Builder, node: Node) -> Value:
         return pw.in_float(b, function, floated(b, node.value("self")), name=name)
@@ -43,14 +43,14 @@ def _sinc(v: Any) -> Any:
 
 
 def _logaddexp(base: float) -> Callable[[Any, Any], Any]:
-    def at(p: Any, q: Any) -> Any:
+    def logaddexp(p: Any, q: Any) -> Any:
         high, low = tirx.max(p, q), tirx.min(p, q)
         scale = pw.like(p, math.log(base))
         apart = tirx.Select(tirx.EQ(high, low), pw.like(p, 0), (low - high) * scale)
         total = high + tirx.log(pw.like(p, 1) + tirx.exp(apart)) / scale
         return tirx.Select(tirx.isnan(p), p, tirx.Select(tirx.isnan(q), q, total))
 
-    return at
+    return logaddexp
 
 
 def _xlogy(p: Any, q: Any) -> Any:
@@ -74,10 +74,10 @@ def _is_infinite(sign: int) -> Callable[[Any], Any]:
     return lambda v: tirx.EQ(v, pw.like(v, sign * math.inf))
 
 
-_one("erfc", lambda v: pw.like(v, 1) - tirx.erf(v), "special_erfc")
-_one("deg2rad", lambda v: v * pw.like(v, math.pi / 180))
-_one("rad2deg", lambda v: v * pw.like(v, 180 / math.pi))
-_one("sinc", _sinc, "special_sinc")
+_register("erfc", lambda v: pw.like(v, 1) - tirx.erf(v), "special_erfc")
+_register("deg2rad", lambda v: v * pw.like(v, math.pi / 180))
+_register("rad2deg", lambda v: v * pw.like(v, 180 / math.pi))
+_register("sinc", _sinc, "special_sinc")
 _two("hypot", _hypot)
 _two("logaddexp", _logaddexp(math.e))
 _two("logaddexp2", _logaddexp(2))

@@ -20,32 +20,32 @@ from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node, Spectrum
 from compiler.ir.torchscript.operands import floated, scalar
 from compiler.ir.torchscript.operators.arithmetic import angle_of
-from compiler.ir.torchscript.operators.joining import padded
+from compiler.ir.torchscript.operators.joining import pad_axes
 from compiler.ir.torchscript.registry import op, plain
 
 
 def _spectrum(node: Node) -> Spectrum:
-    found = node.get("self")
-    if not isinstance(found, Spectrum):
+    spectrum = node.get("self")
+    if not isinstance(spectrum, Spectrum):
         node.fail(
             "this is supported for the complex results of transforms only",
             reason="unsupported_form",
         )
-    return found
+    return spectrum
 
 
 @op("angle")
 def angle(b: Builder, node: Node) -> Value:
     """The angle of each element."""
-    found = _spectrum(node)
-    return angle_of(b, found.imaginary, found.real)
+    spectrum = _spectrum(node)
+    return angle_of(b, spectrum.imaginary, spectrum.real)
 
 
 @op("real")
 def real(b: Builder, node: Node) -> Any:
     """The real part; a real tensor is its own."""
-    found = node.get("self")
-    return found.real if isinstance(found, Spectrum) else found
+    operand = node.get("self")
+    return operand.real if isinstance(operand, Spectrum) else operand
 
 
 @op("imag")
@@ -57,8 +57,8 @@ def imaginary(b: Builder, node: Node) -> Value:
 @op("view_as_real")
 def view_as_real(b: Builder, node: Node) -> Value:
     """Both parts in a new last axis."""
-    found = _spectrum(node)
-    return fourier.joined(b, found.real, found.imaginary)
+    spectrum = _spectrum(node)
+    return fourier.joined(b, spectrum.real, spectrum.imaginary)
 
 
 @op("stft")
@@ -82,19 +82,19 @@ def stft(b: Builder, node: Node) -> Any:
                 f"stft with {node.text('pad_mode')} padding is not supported",
                 reason="unsupported_form",
             )
-        x = padded(b, x, [length // 2, length // 2], mode, scalar(b, 0, x.dtype))
+        x = pad_axes(b, x, [length // 2, length // 2], mode, scalar(b, 0, x.dtype))
     step = node.int("hop_length") if node.has("hop_length") else length // 4
     frames = fourier.stft(
         b, layout.unsqueeze(b, x, [2]), step, _window(b, node, length, x.dtype), length, True
     )
     factor = 1 / math.sqrt(length) if node.bool("normalized") else 1.0
-    parts = [_part(b, frames, place, factor, single) for place in (0, 1)]
+    parts = [_part(b, frames, component, factor, single) for component in (0, 1)]
     return Spectrum(*parts) if node.bool("return_complex", False) else fourier.joined(b, *parts)
 
 
-def _part(b: Builder, frames: Value, place: int, factor: float, single: bool) -> Value:
+def _part(b: Builder, frames: Value, component: int, factor: float, single: bool) -> Value:
     """[batch, windows, bins, 2] to one part with its axes as torch has them."""
-    part = layout.squeeze(b, layout.strided_slice(b, frames, 3, place, place + 1, 1), [3])
+    part = layout.squeeze(b, layout.strided_slice(b, frames, 3, component, component + 1, 1), [3])
     turned = layout.transpose(b, part, [0, 2, 1])
     scaled = turned if factor == 1 else ew.multiply(b, turned, scalar(b, factor, turned.dtype))
     return layout.squeeze(b, scaled, [0]) if single else scaled
@@ -102,13 +102,13 @@ def _part(b: Builder, frames: Value, place: int, factor: float, single: bool) ->
 
 def _window(b: Builder, node: Node, length: int, dtype: str) -> Value | None:
     """The window in the middle of a frame; None where all of the frame counts alike."""
-    given = node.optional("window")
+    declared = node.optional("window")
     width = node.int("win_length") if node.has("win_length") else length
-    if given is None and width == length:
+    if declared is None and width == length:
         return None
-    window = Known(np.ones(width, np.dtype(dtype)), dtype) if given is None else given
+    window = Known(np.ones(width, np.dtype(dtype)), dtype) if declared is None else declared
     before = (length - width) // 2
-    return padded(
+    return pad_axes(
         b,
         window,
         [before, length - width - before],
@@ -132,8 +132,8 @@ def rfft(b: Builder, node: Node) -> Spectrum:
 @op("fft_irfft")
 def irfft(b: Builder, node: Node) -> Value:
     """The real signal of n elements whose transform's first half this is."""
-    found = _spectrum(node)
-    (real_part, back), (other, _) = (_last(b, node, part) for part in (found.real, found.imaginary))
+    x = _spectrum(node)
+    (real_part, back), (other, _) = (_last(b, node, part) for part in (x.real, x.imaginary))
     natural = ex.mul(ex.sub(real_part.shape[-1], 1), 2)
     length = node.size("n") if node.has("n") else b.facts.simplify(natural)
     return layout.transpose(
@@ -145,8 +145,8 @@ def _last(b: Builder, node: Node, x: Value) -> tuple[Value, list[int]]:
     """The transformed axis made the last one, and the order that brings it back."""
     rank = len(x.shape)
     axis = node.axis("dim", rank, -1)
-    forth = [*(place for place in range(rank) if place != axis), axis]
-    return layout.transpose(b, x, forth), [forth.index(place) for place in range(rank)]
+    forth = [*(index for index in range(rank) if index != axis), axis]
+    return layout.transpose(b, x, forth), [forth.index(index) for index in range(rank)]
 
 
 def _normed(b: Builder, node: Node, x: Value, length: Extent, inverse: bool) -> Value:
@@ -170,8 +170,8 @@ _COSINES: dict[str, Sequence[float]] = {
 def window(b: Builder, node: Node) -> Value:
     """A window of cosines."""
     weights = list(_COSINES[node.kind.removeprefix("aten::").removesuffix("_window")])
-    for place, name in enumerate(("alpha", "beta")):
-        weights[place] = node.float(name) if name in node.names else weights[place]
+    for index, name in enumerate(("alpha", "beta")):
+        weights[index] = node.float(name) if name in node.names else weights[index]
     size = node.size("window_length")
     if isinstance(size, int) and size <= 1:
         return Known(np.ones(size, np.float32), "float32")

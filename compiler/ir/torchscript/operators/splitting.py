@@ -105,7 +105,7 @@ def tensor_split(b: Builder, node: Node) -> list[Ref]:
             reason="data_dependent",
             hint="fix the dim that is split",
         )
-    places = [
+    boundaries = [
         0,
         *(
             min(max(index + extent if index < 0 else index, 0), extent)
@@ -113,7 +113,7 @@ def tensor_split(b: Builder, node: Node) -> list[Ref]:
         ),
         extent,
     ]
-    return _pieces(b, node, axis, [max(stop - start, 0) for start, stop in pairwise(places)])
+    return _pieces(b, node, axis, [max(stop - start, 0) for start, stop in pairwise(boundaries)])
 
 
 @op("unbind")

@@ -137,10 +137,11 @@ def neg(b: Builder, node: Node) -> Value:
 @op("abs", "absolute")
 def absolute(b: Builder, node: Node) -> Value:
     """|self|, also of complex numbers."""
-    given = node.get("self")
-    if isinstance(given, Spectrum):
+    x = node.get("self")
+    if isinstance(x, Spectrum):
         return norm.sqrt(
-            b, ew.add(b, *(ew.multiply(b, part, part) for part in (given.real, given.imaginary)))
+            b,
+            ew.add(b, *(ew.multiply(b, part, part) for part in (x.real, x.imaginary))),
         )
     return ew.unary(
         b,
@@ -165,15 +166,15 @@ def sign(b: Builder, node: Node) -> Value:
     if isinstance(x, Known) and not x.symbolic:
         return Known(np.sign(x.data), x.dtype)
 
-    def at(v: Any) -> Any:
+    def sign_of(v: Any) -> Any:
         one, zero = pw.like(v, 1), pw.like(v, 0)
         negative = zero if x.dtype.startswith("uint") else pw.like(v, -1)
         return tirx.Select(v > zero, one, tirx.Select(v < zero, negative, zero))
 
-    return pw.pointwise(b, at, x, name="sign")
+    return pw.pointwise(b, sign_of, x, name="sign")
 
 
-def _rounding(name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], Any]) -> None:
+def _integral(name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], Any]) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         x = node.value("self")
@@ -184,9 +185,9 @@ def _rounding(name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], 
         return ew.unary(
             b,
             x,
-            lambda v: _emit_rounding(b, x, scalar_of, name),
+            lambda v: _emit_integral(b, x, scalar_of, name),
             numpy=fold,
-            symbolic=lambda v: _whole(v, scalar_of),
+            symbolic=lambda v: _integral_extent(v, scalar_of),
         )
 
     handler.__doc__ = f"{name}, elementwise; integers stay as they are."
@@ -198,22 +199,22 @@ def _to_decimals(b: Builder, x: Value, unit: float) -> Value:
     )
 
 
-def _emit_rounding(b: Builder, x: Value, scalar_of: Callable[[Any], Any], name: str) -> relax.Expr:
+def _emit_integral(b: Builder, x: Value, scalar_of: Callable[[Any], Any], name: str) -> relax.Expr:
     return b.tensor(pw.in_float(b, scalar_of, x, name=name)).expr
 
 
-def _whole(item: Any, scalar_of: Callable[[Any], Any]) -> Any:
-    """Of a float made from an integer, that float."""
+def _integral_extent(item: Any, scalar_of: Callable[[Any], Any]) -> Any:
+    """A plain number by `scalar_of`; a float that was cast from an integer stays as it is."""
     if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
         return item
     return scalar_of(item) if isinstance(item, PrimExpr) else item
 
 
-_rounding("floor", np.floor, tirx.floor)
-_rounding("ceil", np.ceil, tirx.ceil)
-_rounding("trunc", np.trunc, tirx.trunc)
-_rounding("fix", np.trunc, tirx.trunc)
-_rounding("round", np.rint, tirx.nearbyint)
+_integral("floor", np.floor, tirx.floor)
+_integral("ceil", np.ceil, tirx.ceil)
+_integral("trunc", np.trunc, tirx.trunc)
+_integral("fix", np.trunc, tirx.trunc)
+_integral("round", np.rint, tirx.nearbyint)
 
 
 @op("frac")
@@ -238,7 +239,7 @@ def nan_to_num(b: Builder, node: Node) -> Value:
         for name, value in (("nan", 0.0), ("posinf", high), ("neginf", -high))
     )
 
-    def at(v: Any) -> Any:
+    def finite_of(v: Any) -> Any:
         infinity = pw.like(v, float("inf"))
         finite = tirx.Select(
             tirx.EQ(v, infinity),
@@ -247,4 +248,4 @@ def nan_to_num(b: Builder, node: Node) -> Value:
         )
         return tirx.Select(tirx.isnan(v), pw.like(v, nan), finite)
 
-    return pw.in_float(b, at, x, name="nan_to_num")
+    return pw.in_float(b, finite_of, x, name="nan_to_num")

@@ -19,10 +19,10 @@ from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.registry import op, view
 
 
-def resolved(
+def resolve_shape(
     b: Builder, node: Node, have: Sequence[Extent], wanted: Sequence[Extent]
 ) -> list[Extent]:
-    """A target shape with its -1 worked out."""
+    """A target shape with the extent of its -1."""
     sizes = [b.facts.simplify(size) for size in wanted]
     if sizes.count(-1) == 0:
         return sizes
@@ -33,9 +33,9 @@ def resolved(
     )
     if b.facts.same(rest, 0) is True:
         node.fail("a size of -1 beside a size of 0 is ambiguous", reason="shape")
-    whole = b.facts.simplify(ex.product(have))
+    total = b.facts.simplify(ex.product(have))
     divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
-    left = b.facts.simplify(ex.floordiv(whole, divisor))
+    left = b.facts.simplify(ex.floordiv(total, divisor))
     return [left if isinstance(size, int) and size == -1 else size for size in sizes]
 
 
@@ -46,7 +46,7 @@ def _target(b: Builder, node: Node, name: str) -> list[Extent]:
     have, wanted = node.value("self").shape, node.extents(name)
     node.limit(name, 0)
     if -1 in [b.facts.simplify(size) for size in wanted]:
-        return resolved(b, node, have, [node.as_size(size, name) for size in wanted])
+        return resolve_shape(b, node, have, [node.as_size(size, name) for size in wanted])
     sizes: list[Extent] = []
     for axis, size in enumerate(wanted):
         if not b.facts.is_nonnegative(size):
@@ -68,7 +68,7 @@ def reshaped_view(b: Builder, node: Node) -> Step:
     if "dtype" in node.names:
         node.fail("a view of another dtype is not supported", reason="unsupported_form")
     if "other" in node.names:
-        return _to(resolved(b, node, x.shape, list(node.value("other").shape)))
+        return _to(resolve_shape(b, node, x.shape, list(node.value("other").shape)))
     return _to(_target(b, node, "size"))
 
 
@@ -77,7 +77,9 @@ def reshape(b: Builder, node: Node) -> Ref:
     """The same elements in another shape; whether it is a view depends on strides."""
     x = node.value("self")
     if "other" in node.names:
-        return _maybe(b, node, _to(resolved(b, node, x.shape, list(node.value("other").shape))))
+        return _maybe(
+            b, node, _to(resolve_shape(b, node, x.shape, list(node.value("other").shape)))
+        )
     return _maybe(b, node, _to(_target(b, node, "shape")))
 
 
@@ -112,7 +114,7 @@ def unflatten(b: Builder, node: Node) -> Step:
     """One axis split into several."""
     x = node.value("self")
     axis = node.axis("dim", len(x.shape))
-    sizes = resolved(b, node, [x.shape[axis]], node.sizes("sizes"))
+    sizes = resolve_shape(b, node, [x.shape[axis]], node.sizes("sizes"))
     return _to([*x.shape[:axis], *sizes, *x.shape[axis + 1 :]])
 
 
@@ -142,11 +144,11 @@ def squeeze(b: Builder, node: Node) -> Step:
         if "dim" in node.names
         else list(range(len(x.shape)))
     )
-    axes = [axis for axis in named if x.shape and _one(b, node, x.shape[axis])]
+    axes = [axis for axis in named if x.shape and _is_one(b, node, x.shape[axis])]
     return lambda b, x: layout.squeeze(b, x, axes)
 
 
-def _one(b: Builder, node: Node, extent: Extent) -> bool:
+def _is_one(b: Builder, node: Node, extent: Extent) -> bool:
     decided = b.facts.same(extent, 1)
     if decided is None:
         node.fail(
@@ -165,7 +167,7 @@ def _permuted(order: Sequence[int]) -> Step:
 def transpose(b: Builder, node: Node) -> Step:
     """Two axes exchanged."""
     rank = len(node.value("self").shape)
-    one, other = (node.as_axis(node.as_extent(node.args[place], "dim"), rank) for place in (1, 2))  # type: ignore[arg-type]
+    one, other = (node.as_axis(node.as_extent(node.args[i], "dim"), rank) for i in (1, 2))  # type: ignore[arg-type]
     order = list(range(rank))
     if rank:
         order[one], order[other] = other, one
@@ -198,7 +200,7 @@ def movedim(b: Builder, node: Node) -> Step:
     )
     rest = iter(axis for axis in range(rank) if axis not in source)
     return _permuted(
-        [source[target.index(place)] if place in target else next(rest) for place in range(rank)]
+        [source[target.index(index)] if index in target else next(rest) for index in range(rank)]
     )
 
 
@@ -209,8 +211,8 @@ def expand(b: Builder, node: Node) -> Step:
     wanted = list(node.value("other").shape) if "other" in node.names else node.extents("size")
     lead = len(wanted) - len(x.shape)
     node.limit("size", 0)
-    kept = [*[None] * lead, *x.shape]
-    shape = [_expanded(node, size, have) for size, have in zip(wanted, kept, strict=True)]
+    sizes = [*[None] * lead, *x.shape]
+    shape = [_expanded(node, size, have) for size, have in zip(wanted, sizes, strict=True)]
     for have, want in zip(x.shape, shape[lead:], strict=True):
         if b.facts.same(have, want) is not True and b.facts.same(have, 1) is not True:
             b.require(
@@ -238,21 +240,23 @@ def select(b: Builder, node: Node) -> Step:
         f"the index {index} is out of range for an axis of {extent}",
     )
     negative = b.facts.decide(ex.less(index, 0))
-    place = (
+    first = (
         ex.add(index, extent)
         if negative
         else index
         if negative is False
         else ex.select(ex.less(index, 0), ex.add(index, extent), index)
     )
-    place = b.facts.simplify(place)
+    first = b.facts.simplify(first)
     return lambda b, x: layout.squeeze(
-        b, layout.strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis]
+        b,
+        layout.strided_slice(b, x, axis, first, b.facts.simplify(ex.add(first, 1)), 1),
+        [axis],
     )
 
 
 @view("slice")
-def sliced(b: Builder, node: Node) -> Step:
+def slice_axis(b: Builder, node: Node) -> Step:
     """start to end along an axis in steps, both clamped to the axis."""
     x = node.value("self")
     axis = node.axis("dim", len(x.shape), 0)
@@ -263,13 +267,13 @@ def sliced(b: Builder, node: Node) -> Step:
 
 
 @op("narrow_copy")
-def narrow_copy(b: Builder, node: Node) -> Value:
+def copy_subrange(b: Builder, node: Node) -> Value:
     """A copy of what narrow gives."""
-    return narrow(b, node)(b, node.value("self"))
+    return subrange(b, node)(b, node.value("self"))
 
 
 @view("narrow")
-def narrow(b: Builder, node: Node) -> Step:
+def subrange(b: Builder, node: Node) -> Step:
     """`length` elements from `start` along an axis."""
     x = node.value("self")
     axis, start, length = (
@@ -305,22 +309,28 @@ def diagonal(b: Builder, node: Node) -> Step:
     )
 
 
-def diagonal_of(b: Builder, x: Value, offset: int, one: int, other: int) -> Step:
-    """As `diagonal`, of two axes of a value."""
-    rows, columns = ex.add(x.shape[one], min(offset, 0)), ex.sub(x.shape[other], max(offset, 0))
+def diagonal_of(b: Builder, x: Value, offset: int, row: int, column: int) -> Step:
+    """`diagonal` of two axes of a value."""
+    rows, columns = (
+        ex.add(x.shape[row], min(offset, 0)),
+        ex.sub(x.shape[column], max(offset, 0)),
+    )
     (count,) = b.extents([ex.maximum(ex.minimum(rows, columns), 0)], "diagonal")
-    kept = [axis for axis in range(len(x.shape)) if axis not in (one, other)]
-    shape = [*(x.shape[axis] for axis in kept), count]
+    others = [axis for axis in range(len(x.shape)) if axis not in (row, column)]
+    shape = [*(x.shape[axis] for axis in others), count]
 
     def step(b: Builder, x: Value) -> Value:
-        def at(data: te.Tensor, index: Sequence[Any]) -> Any:
-            place = dict(zip(kept, index[:-1], strict=True))
-            place[one], place[other] = index[-1] + max(-offset, 0), index[-1] + max(offset, 0)
-            return data(*(place[axis] for axis in range(len(x.shape))))
+        def element(data: te.Tensor, index: Sequence[Any]) -> Any:
+            point = dict(zip(others, index[:-1], strict=True))
+            point[row], point[column] = (
+                index[-1] + max(-offset, 0),
+                index[-1] + max(offset, 0),
+            )
+            return data(*(point[axis] for axis in range(len(x.shape))))
 
         return b.te(
             lambda data: te.compute(
-                [ex.prim(e) for e in shape], lambda *i: at(data, i), name="diagonal"
+                [ex.prim(e) for e in shape], lambda *i: element(data, i), name="diagonal"
             ),
             x,
             name="diagonal",
@@ -351,10 +361,10 @@ def unfold(b: Builder, node: Node) -> Step:
     shape = [*x.shape[:axis], count, *x.shape[axis + 1 :], size]
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             return data(*i[:axis], i[axis] * ex.prim(stride) + i[-1], *i[axis + 1 : -1])
 
-        return te.compute([ex.prim(e) for e in shape], at, name="unfold")
+        return te.compute([ex.prim(e) for e in shape], element, name="unfold")
 
     return lambda b, x: b.te(compute, x, name="unfold")
 
