@@ -24,7 +24,7 @@ _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 _BLOCK = 128
 """The most numbers that share a scale where it could be more: several blocks then have one."""
 _LEAST_BLOCK = 16
-_REPACK = "quantise the model again with desc_act=False, groups of 32, 64 or 128, and 4 or 8 bits"
+_REPACK = "quantize the model again with desc_act=False, groups of 32, 64 or 128, and 4 or 8 bits"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def run(handler: Handler, b: Builder, node: Node) -> Sequence[Content | None]:
         node.fail(
             f"{node.op} of {given.dtype} is not supported",
             reason="dtype",
-            hint="cast it to float32 first, or dequantise it",
+            hint="cast it to float32 first, or dequantize it",
         )
     made = _listed(handler(b, _with(node, small_types.stored)))
     return [

@@ -12,7 +12,7 @@ CODES: dict[int, str] = {
     5: "float16", 6: "float32", 7: "float64",
     11: "bool", 15: "bfloat16", 27: "uint16", 28: "uint32", 29: "uint64",
 }  # fmt: skip
-"""torch.dtype by its number, as graphs carry it; complex and quantised ones are left out."""
+"""torch.dtype by its number, as graphs carry it; complex and quantized ones are left out."""
 NUMBERS = {name: code for code, name in CODES.items()}
 DEFAULT_FLOAT = "float32"
 """What torch.get_default_dtype() is unless a program changes it, which TorchScript cannot."""

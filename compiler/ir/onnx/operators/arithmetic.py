@@ -203,8 +203,8 @@ def mod(b: Builder, node: Node) -> Value:
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod if truncated else _floor_mod, x, y, name="mod")
     _limit_divisor(b, node)
-    rounding = division.Rounding.TO_ZERO if truncated else division.Rounding.DOWN
-    return division.remainder(b, x, y, rounding)
+    direction = division.Rounding.TO_ZERO if truncated else division.Rounding.DOWN
+    return division.remainder(b, x, y, direction)
 
 
 def _fmod(p: Any, q: Any) -> Any:
@@ -214,7 +214,7 @@ def _fmod(p: Any, q: Any) -> Any:
 
 
 def _floor_mod(p: Any, q: Any) -> Any:
-    """As Python's: the remainder moved to the divisor's side, a zero with the divisor's sign."""
+    """Python's remainder: moved to the divisor's side, a zero with the divisor's sign."""
     rest = _fmod(p, q)
     zero = pw.like(p, 0)
     astray = tirx.Or(tirx.And(rest > zero, q < zero), tirx.And(rest < zero, q > zero))

@@ -94,20 +94,18 @@ def _extended(b: Builder, past: Value, now: Value, length: Extent) -> Value:
 
 
 def _scores(b: Builder, node: Node, heads: Heads) -> tuple[list[Value], Value | None]:
-    """The scores as products, capped, and biased; and which rows see any key."""
+    """The scores as they are, capped, and biased; and which rows see any key."""
     dtype = wide(heads.query.dtype)
     query = at.scaled(b, ew.cast(b, heads.query, dtype), node.attr("scale", None))
     key = at.share_heads(b, ew.cast(b, heads.key, dtype), query.shape[1])
-    product = at.product(b, query, key)
-    capped = at.soft_capped(b, product, node.attr("softcap", 0.0))
+    raw = at.product(b, query, key)
+    capped = at.soft_capped(b, raw, node.attr("softcap", 0.0))
     mask, sight = node.optional(3), _sight(node, heads)
     limit_values(b, node, 6, 1, heads.key.shape[2])
-    added = bias(b, product, mask, sight)
+    added = bias(b, raw, mask, sight)
     if added is None:
-        return [product, capped, capped], None
-    return [product, capped, ew.add(b, capped, ew.cast(b, added, dtype))], seeing(
-        b, added, mask, sight
-    )
+        return [raw, capped, capped], None
+    return [raw, capped, ew.add(b, capped, ew.cast(b, added, dtype))], seeing(b, added, mask, sight)
 
 
 def _sight(node: Node, heads: Heads) -> Sight:
@@ -147,9 +145,7 @@ def flex_attention(b: Builder, node: Node) -> Value:
 
 
 def _modified(b: Builder, node: Node, name: str, x: Value, dtype: str) -> Value:
-    """What the subgraph of that name makes of `x`, which it sees as `dtype`; `x` where there is
-    none.
-    """
+    """`x` as `dtype` through the subgraph of that name; `x` alone where there is none."""
     graph: Any = node.attr(name, None)
     x = ew.cast(b, x, dtype)
     if graph is None:

@@ -70,11 +70,11 @@ def skip_simplified_layer_norm(b: Builder, node: Node) -> list[Value | None]:
     ]
 
 
-def _skipped(b: Builder, node: Node, bias: int) -> Value:
+def _skipped(b: Builder, node: Node, bias_index: int) -> Value:
     _only_first(node)
     total = ew.add(b, node.value(0), node.value(1))
-    given = node.optional(bias)
-    return total if given is None else ew.add(b, total, given)
+    bias = node.optional(bias_index)
+    return total if bias is None else ew.add(b, total, bias)
 
 
 def _only_first(node: Node) -> None:
@@ -94,10 +94,10 @@ def embed_layer_norm(b: Builder, node: Node) -> list[Value | None]:
     ids, positions = node.value(0), node.optional(8)
     words = _embedded(b, node, 2, 0)
     if positions is None:
-        places = layout.strided_slice(b, node.value(3), 0, 0, ids.shape[1], 1)
+        embedded = layout.strided_slice(b, node.value(3), 0, 0, ids.shape[1], 1)
     else:
-        places = _embedded(b, node, 3, 8)
-    total = ew.add(b, words, places)
+        embedded = _embedded(b, node, 3, 8)
+    total = ew.add(b, words, embedded)
     if node.has(1):
         total = ew.add(b, total, _embedded(b, node, 4, 1))
     result = norm.layer_norm(b, total, node.value(5), node.value(6), 2, node.attr("epsilon", 1e-12))

@@ -58,10 +58,10 @@ def branch(b: Builder, node: Node) -> Sequence[Content | None]:
 
 
 def _flat(node: Node, contents: Sequence[Content | None]) -> tuple[list[Value], list[Form]]:
-    given = [content for content in contents if content is not None]
-    if len(given) < len(contents):
+    present = [content for content in contents if content is not None]
+    if len(present) < len(contents):
         node.fail("only run time knows whether an optional value is there", reason="optional")
-    return flattened(given)
+    return flattened(present)
 
 
 @op("Loop")
@@ -83,9 +83,11 @@ def loop(b: Builder, node: Node) -> Sequence[Content | None]:
     stacks = _stacks(b, node, body, restored(state, forms))
 
     def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        held = restored(current[: len(state)], forms)
-        made = node.scope.contents(body, [iteration, Known(np.asarray(True), "bool"), *held])
-        outputs, form = _flat(node, made)
+        current_state = restored(current[: len(state)], forms)
+        contents = node.scope.contents(
+            body, [iteration, Known(np.asarray(True), "bool"), *current_state]
+        )
+        outputs, form = _flat(node, contents)
         if form != [None, *forms, *[None] * scans]:
             node.fail("an iteration makes another kind of value of its state", reason="sequence")
         grown = [
@@ -105,24 +107,24 @@ def _stacked(
 
     def first(index: int) -> list[Value]:
         start = [Known.of(0), Known(np.asarray(True), "bool"), *carried]
-        made = node.scope.contents(body, start)[1 + index]
-        if not isinstance(made, Items) or not made.values:
+        item = node.scope.contents(body, start)[1 + index]
+        if not isinstance(item, Items) or not item.values:
             node.fail("only run time knows how many items a sequence has", reason="sequence")
-        return [made.values[0]]
+        return [item.values[0]]
 
-    found: list[Content | None] = []
+    stacked: list[Content | None] = []
     for index, content in enumerate(carried):
         if not isinstance(content, Items):
-            found.append(content)
+            stacked.append(content)
             continue
         if not content.values:
-            found.append(Stacked(control.empty_stacks(b, partial(first, index))[0]))
+            stacked.append(Stacked(control.empty_stacks(b, partial(first, index))[0]))
             continue
         stack = stack_of(b, content)
         if stack is None:
             node.fail("a loop adds to a sequence whose items differ in shape", reason="sequence")
-        found.append(Stacked(stack))
-    return found
+        stacked.append(Stacked(stack))
+    return stacked
 
 
 def _certain_trips(b: Builder, trips: Value | None, go: Value | None) -> int | None:
@@ -135,7 +137,7 @@ def _certain_trips(b: Builder, trips: Value | None, go: Value | None) -> int | N
 
 
 def _goes_on(body: onnx.GraphProto) -> bool:
-    """Whether the body's condition is always true: a constant, or the condition that came in."""
+    """True if the body's condition is always true: a constant, or the condition that came in."""
     name = body.output[0].name
     producers = {output: proto for proto in body.node for output in proto.output}
     while name in producers and producers[name].op_type == "Identity":
@@ -162,13 +164,13 @@ def _unrolled(
 ) -> list[Content | None]:
     collected: list[list[Value]] = [[] for _ in range(scans)]
     for iteration in range(count):
-        made = node.scope.contents(
+        results = node.scope.contents(
             body, [Known.of(iteration), Known(np.asarray(True), "bool"), *state]
         )
-        (go, *items), _ = _flat(node, [made[0], *made[1 + len(state) :]])
+        (go, *items), _ = _flat(node, [results[0], *results[1 + len(state) :]])
         if control.decided(b, go) is False:
             node.fail("a loop's condition turned false while unrolling", reason="loop")
-        state = made[1 : 1 + len(state)]
+        state = results[1 : 1 + len(state)]
         for column, item in zip(collected, items, strict=True):
             column.append(layout.unsqueeze(b, item, [0]))
     stacks = (
@@ -203,15 +205,18 @@ def scan(b: Builder, node: Node) -> list[Value]:
         _oriented(
             b,
             node.value(states + i),
-            _at(node, "scan_input_axes", i),
-            _at(node, "scan_input_directions", i),
+            _attribute_item(node, "scan_input_axes", i),
+            _attribute_item(node, "scan_input_directions", i),
         )
         for i in range(inputs)
     ]
     results = scan_over(b, node, body, [node.value(i) for i in range(states)], sequences)
     stacked = [
         _restored(
-            b, value, _at(node, "scan_output_axes", i), _at(node, "scan_output_directions", i)
+            b,
+            value,
+            _attribute_item(node, "scan_output_axes", i),
+            _attribute_item(node, "scan_output_directions", i),
         )
         for i, value in enumerate(results[states:])
     ]
@@ -230,9 +235,9 @@ def scan_over(
         columns: list[list[Value]] = []
         for position in range(length):
             items = [_nth(b, sequence, Known.of(position)) for sequence in sequences]
-            made = node.scope.subgraph(body, [*state, *items])
-            state = made[: len(state)]
-            columns.append([layout.unsqueeze(b, item, [0]) for item in made[len(state) :]])
+            results = node.scope.subgraph(body, [*state, *items])
+            state = results[: len(state)]
+            columns.append([layout.unsqueeze(b, item, [0]) for item in results[len(state) :]])
         return [
             *state,
             *(layout.concat(b, list(column), 0) for column in zip(*columns, strict=True)),
@@ -246,16 +251,16 @@ def scan_over(
 
     def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
         items = [_nth(b, sequence, iteration) for sequence in sequences]
-        made = node.scope.subgraph(body, [*current[: len(state)], *items])
+        results = node.scope.subgraph(body, [*current[: len(state)], *items])
         grown = [
             control.push(b, stack, item)
-            for stack, item in zip(current[len(state) :], made[len(state) :], strict=True)
+            for stack, item in zip(current[len(state) :], results[len(state) :], strict=True)
         ]
-        return Known(np.asarray(True), "bool"), [*made[: len(state)], *grown]
+        return Known(np.asarray(True), "bool"), [*results[: len(state)], *grown]
 
-    results = control.loop(b, Known.of(length), None, [*state, *stacks], step)
-    restated = [b.adopt(b.tensor(v).expr, [length, *v.shape[1:]]) for v in results[len(state) :]]
-    return [*results[: len(state)], *restated]
+    outputs = control.loop(b, Known.of(length), None, [*state, *stacks], step)
+    restated = [b.adopt(b.tensor(v).expr, [length, *v.shape[1:]]) for v in outputs[len(state) :]]
+    return [*outputs[: len(state)], *restated]
 
 
 def _nth(b: Builder, sequence: Value, iteration: Value) -> Value:
@@ -263,7 +268,7 @@ def _nth(b: Builder, sequence: Value, iteration: Value) -> Value:
     return layout.take(b, sequence, Indices.computed(iteration, sequence.shape[0]), 0)
 
 
-def _at(node: Node, attribute: str, index: int) -> int:
+def _attribute_item(node: Node, attribute: str, index: int) -> int:
     values = node.attr(attribute, [])
     return int(values[index]) if index < len(values) else 0
 
@@ -303,7 +308,7 @@ def scan_batched(b: Builder, node: Node) -> list[Value]:
     def row(position: Value) -> list[Value]:
         picked = [_nth(b, value, position) for value in values]
         sequences = [
-            _reversed(b, v) if _at(node, "directions", i) else v
+            _reversed(b, v) if _attribute_item(node, "directions", i) else v
             for i, v in enumerate(picked[states:])
         ]
         return scan_over(b, node, body, picked[:states], sequences)

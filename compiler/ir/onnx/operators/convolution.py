@@ -26,17 +26,17 @@ def conv(b: Builder, node: Node) -> Value:
 
 def kernel_of(b: Builder, node: Node, weight: Value) -> tuple[Extent, ...]:
     """The weight's spatial extents, which kernel_shape may restate."""
-    stated: Sequence[int] = node.attr("kernel_shape", None) or ()
+    declared: Sequence[int] = node.attr("kernel_shape", None) or ()
     kernel = weight.shape[2:]
-    if stated and len(stated) != len(kernel):
+    if declared and len(declared) != len(kernel):
         node.fail(
-            f"kernel_shape has {len(stated)} axes, the weight {len(kernel)}", reason="attribute"
+            f"kernel_shape has {len(declared)} axes, the weight {len(kernel)}", reason="attribute"
         )
-    if not stated:
+    if not declared:
         return kernel
     return tuple(
-        b.same(k, s, f"kernel_shape {list(stated)} contradicts the weight's shape")
-        for k, s in zip(kernel, stated, strict=True)
+        b.same(k, s, f"kernel_shape {list(declared)} contradicts the weight's shape")
+        for k, s in zip(kernel, declared, strict=True)
     )
 
 
@@ -61,15 +61,15 @@ def _transposed(
     """
     mode = auto_pad(node)
     extra = node.attr("output_padding", None) or [0] * window.rank
-    stated = node.attr("output_shape", None)
-    if not stated and mode in (AutoPad.NOTSET, AutoPad.VALID):
+    declared = node.attr("output_shape", None)
+    if not declared and mode in (AutoPad.NOTSET, AutoPad.VALID):
         return window, [
             nn_conv.transposed_extent(b, window, axis, extent, extra[axis])
             for axis, extent in enumerate(extents)
         ]
     out = (
-        list(stated)[-window.rank :]
-        if stated
+        list(declared)[-window.rank :]
+        if declared
         else [ex.mul(e, s) for e, s in zip(extents, window.strides, strict=True)]
     )
     before, after = [], []

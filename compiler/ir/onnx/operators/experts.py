@@ -1,4 +1,4 @@
-"""Mixtures of experts of ONNX Runtime's own domain, with weights of floats and of few bits.
+"""Mixtures of experts of ONNX Runtime's own domain, with float and block-wise quantized weights.
 
 What ONNX Runtime's kernels for processors refuse, or compute otherwise than the operator is
 specified, is refused here: nothing could be verified against it.
@@ -66,8 +66,8 @@ def mixture_of_experts(b: Builder, node: Node) -> Value:
 
 @op("QMoE", domain=MICROSOFT)
 def quantized_mixture_of_experts(b: Builder, node: Node) -> Value:
-    """As MoE with weights of 2, 4 or 8 bits, a scale and zero point for each column or for each
-    block of it; they stay packed and are multiplied in float32.
+    """`mixture_of_experts` with weights of 2, 4 or 8 bits, a scale and zero point for each column
+    or each block of it; they stay packed and are multiplied in float32.
 
     A token's shares are the softmax of the chosen experts' scores, whatever
     normalize_routing_weights is, as ONNX Runtime has it; router_weights replace them.
@@ -75,21 +75,21 @@ def quantized_mixture_of_experts(b: Builder, node: Node) -> Value:
     _refuse(node, third=8)
     _refuse_packed(node)
     bits, block = node.attr("expert_weight_bits", 4), node.attr("block_size", 0)
-    # ONNX Runtime rounds what these multiply to 8 bits; floats are nearer to what is meant.
-    rounded = bits == 8 or (bits == 4 and node.attr("accuracy_level", 0) == ROUNDED)
-    b.quantized |= block > 0 and rounded
+    # ONNX Runtime quantizes the tokens to 8 bits here; computing in floats is more accurate.
+    quantizes = bits == 8 or (bits == 4 and node.attr("accuracy_level", 0) == ROUNDED)
+    b.quantized |= block > 0 and quantizes
     numbers, down = (_cube(node, constant(node, index)) for index in (2, 5))
     count, inner = down.shape[0], down.shape[2] * 8 // bits
     depth = numbers.shape[2] * 8 // bits
     first = _packed(node, (2, 3, 4, 11), (count, _wide(node, inner), depth), gated=True)
     second = _packed(node, (5, 6, 7, 12), (count, depth, inner), gated=False)
-    given = node.optional(14)
-    of_chosen = given is None or bool(node.attr("normalize_routing_weights", 0))
-    return _mixture(b, node, first, second, given, of_chosen)
+    router = node.optional(14)
+    of_chosen = router is None or bool(node.attr("normalize_routing_weights", 0))
+    return _mixture(b, node, first, second, router, of_chosen)
 
 
 def _mixture(
-    b: Builder, node: Node, first: Layer, second: Layer, given: Value | None, of_chosen: bool
+    b: Builder, node: Node, first: Layer, second: Layer, router: Value | None, of_chosen: bool
 ) -> Value:
     """The result in the shape and dtype of x."""
     x = node.value(0)
@@ -101,7 +101,7 @@ def _mixture(
         None
         if value is None
         else restate(b, ew.cast(b, value, "float32"), shape, "the experts' scores")
-        for value in (node.value(1), given)
+        for value in (node.value(1), router)
     )
     assert scores is not None
     routes = routing.choose(b, scores, _chosen(node, first.numbers.shape[0]), weights, of_chosen)
@@ -155,7 +155,7 @@ def _refuse_packed(node: Node) -> None:
         node.fail(
             f"weights of the type {kind} are not supported",
             reason="unsupported_dtype",
-            hint="quantise the experts to integers of 4 or 8 bits (quant_type=int)",
+            hint="quantize the experts to integers of 4 or 8 bits (quant_type=int)",
         )
     if node.attr("weights_prepacked", -1) == 1:
         node.fail(
@@ -176,7 +176,7 @@ def _refuse_packed(node: Node) -> None:
             node.fail(
                 f"the scales of input {index} are not supported",
                 reason="unsupported_input",
-                hint="quantise with scales of the weights alone",
+                hint="quantize with scales of the weights alone",
             )
 
 
@@ -193,7 +193,7 @@ def _packed(
         node.fail(
             f"blocks of {block} numbers do not divide a depth of {depth}",
             reason="attribute",
-            hint="quantise with a block_size that divides hidden and intermediate size",
+            hint="quantize with a block_size that divides hidden and intermediate size",
         )
     blocks = depth // block if block > 0 else 1
     numbers = _sized(node, weights, constant(node, weights), (count, rows, depth // each))
@@ -203,9 +203,9 @@ def _packed(
     real = _sized(node, scales, constant(node, scales), of_blocks).reshape(count, rows, blocks)
     zeros = None
     if node.has(points):
-        held = (*of_blocks[:-1], -(-of_blocks[-1] // each))
-        found = parts_of(_sized(node, points, constant(node, points), held), bits)
-        zeros = found[..., : of_blocks[-1]].reshape(count, rows, blocks)
+        shape_of_points = (*of_blocks[:-1], -(-of_blocks[-1] // each))
+        unpacked = parts_of(_sized(node, points, constant(node, points), shape_of_points), bits)
+        zeros = unpacked[..., : of_blocks[-1]].reshape(count, rows, blocks)
     if gated:
         numbers, real = _apart(node, numbers), _apart(node, real)
         zeros = None if zeros is None else _apart(node, zeros)
@@ -236,8 +236,8 @@ def _sized(node: Node, index: int, array: Array, shape: tuple[int | None, ...]) 
 def _bias(node: Node, index: int, shape: tuple[int, int], gated: bool = False) -> Array | None:
     if not node.has(index):
         return None
-    found = _sized(node, index, constant(node, index), shape)
-    return _apart(node, found) if gated else found
+    bias = _sized(node, index, constant(node, index), shape)
+    return _apart(node, bias) if gated else bias
 
 
 def _name(node: Node) -> str:

@@ -71,9 +71,9 @@ def normalizer(b: Builder, node: Node) -> Value:
         case _:
             node.fail(f"norm is {norm!r}, which ONNX does not define", reason="attribute")
 
-    def scaled(value: Any, whole: Any) -> Any:
-        none = tirx.EQ(whole, like(whole, 0))
-        return value / tirx.Select(none, like(whole, 1), whole)
+    def scaled(value: Any, norm_of_row: Any) -> Any:
+        none = tirx.EQ(norm_of_row, like(norm_of_row, 0))
+        return value / tirx.Select(none, like(norm_of_row, 1), norm_of_row)
 
     return pointwise(b, scaled, x, size, name="normalize")
 
@@ -86,18 +86,18 @@ def imputer(b: Builder, node: Node) -> Value:
     name = "imputed_value_floats" if real else "imputed_value_int64s"
     if not node.attr(name, []):
         node.fail(f"rows of {x.dtype} need {name}", reason="attribute")
-    given = (floats if real else integers)(node, name)
-    many = len(given) > 1
+    fills = (floats if real else integers)(node, name)
+    many = len(fills) > 1
     if many:
-        b.require(ex.equal(x.shape[-1], len(given)), f"{name} has one element a feature")
+        b.require(ex.equal(x.shape[-1], len(fills)), f"{name} has one element a feature")
     wanted = node.attr("replaced_value_float" if real else "replaced_value_int64", 0)
 
-    def filled(value: Any, other: Any) -> Any:
+    def filled(value: Any, new: Any) -> Any:
         if real and np.isnan(wanted):
-            return tirx.Select(tirx.isnan(value), other, value)
-        return tirx.Select(tirx.EQ(value, like(value, wanted)), other, value)
+            return tirx.Select(tirx.isnan(value), new, value)
+        return tirx.Select(tirx.EQ(value, like(value, wanted)), new, value)
 
-    fill = Known.of(given if many else given.reshape(()), x.dtype)
+    fill = Known.of(fills if many else fills.reshape(()), x.dtype)
     return pointwise(b, filled, x, fill, name="impute")
 
 

@@ -18,9 +18,9 @@ from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.microsoft_attention import (
     SHARED,
     Parts,
+    attend_biased,
     pieces,
     refuse_others,
-    weighted,
 )
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops.attention import attention as at
@@ -73,7 +73,7 @@ def group_query_attention(b: Builder, node: Node) -> list[Value | None]:
     )
     window = node.attr("local_window_size", -1)
     sight = Sight(0, window - 1 if window > 0 else None, 0, lengths)
-    result = weighted(
+    result = attend_biased(
         b, node, replace(parts, key=keys, value=values), sight, None, node.optional(10), _sink(node)
     )
     return [at.join_heads(b, result), keys, values]

@@ -1,4 +1,4 @@
-"""ONNX operators that read and write at computed places."""
+"""ONNX operators that read and write at computed positions."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def tensor_scatter(b: Builder, node: Node) -> Value:
 def one_hot(b: Builder, node: Node) -> Value:
     """Rows of off values with one on value."""
     depth = node.value(1)
-    whole = depth if not ew.is_float(depth.dtype) else ew.cast(b, depth, "int64")
+    integral = depth if not ew.is_float(depth.dtype) else ew.cast(b, depth, "int64")
     limit_values(b, node, 1, 1, USUAL, usual=True)
-    extent: Extent = b.known_extents(whole, "depth").scalars()[0]
+    extent: Extent = b.known_extents(integral, "depth").scalars()[0]
     return indexing.one_hot(b, node.value(0), extent, node.value(2), node.attr("axis", -1))
 
 

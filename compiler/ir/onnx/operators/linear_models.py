@@ -21,10 +21,10 @@ def _scores(b: Builder, node: Node, count: int) -> Value:
             f"{len(weights)} coefficients do not make {count} rows of features", reason="attribute"
         )
     by_feature = Known.of(weights.reshape(count, -1).T.copy(), "float32")
-    product = linear.matmul(b, rows(b, node, "float32"), by_feature)
+    scores = linear.matmul(b, rows(b, node, "float32"), by_feature)
     if len(offsets) != count:
-        return product
-    return ew.add(b, product, Known.of(offsets, "float32"))
+        return scores
+    return ew.add(b, scores, Known.of(offsets, "float32"))
 
 
 @op("LinearRegressor", domain=DOMAIN)

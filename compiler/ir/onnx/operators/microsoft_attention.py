@@ -60,8 +60,8 @@ def attention(b: Builder, node: Node) -> list[Value | None]:
     sizes = node.attr("qkv_hidden_sizes", [third, third, third])
     parts = Parts(*(at.split_heads(b, piece, heads) for piece in pieces(b, joined, sizes)))
     if node.has(4):
-        halves = [indexing.item(b, node.value(4), 0, i) for i in range(2)]
-        parts = _extended(b, parts, *halves)
+        past = [indexing.item(b, node.value(4), 0, i) for i in range(2)]
+        parts = _extended(b, parts, *past)
     result = _attend(b, node, parts, _padding(b, node, 3, parts), node.optional(5))
     present = None
     if node.wants(1):
@@ -77,7 +77,7 @@ def multi_head_attention(b: Builder, node: Node) -> list[Value | None]:
     values.
     """
     refuse_others(node, 8, _MASKED, 3)
-    parts = Parts(*_given(b, node))
+    parts = Parts(*_heads(b, node))
     if node.has(6) != node.has(7):
         node.fail("past_key and past_value go together", reason="input")
     if node.has(6):
@@ -103,7 +103,7 @@ def refuse_others(node: Node, inputs: int, attributes: Collection[str], outputs:
         )
 
 
-def _given(b: Builder, node: Node) -> list[Value]:
+def _heads(b: Builder, node: Node) -> list[Value]:
     """Query, keys and values as heads, from tensors of their own or packed along the last axis but
     one of [.., heads, 3 or 2, size].
     """
@@ -149,11 +149,11 @@ def _biased(b: Builder, node: Node, inputs: list[Value], heads: int) -> list[Val
     """Each input plus its piece of the bias; the query alone takes the first piece of one that has
     more.
     """
-    given = node.value(3)
+    bias = node.value(3)
     sizes = [x.shape[2] for x in inputs]
     if len(inputs) == 1:
-        sizes.append(b.facts.simplify(ex.sub(given.shape[0], sizes[0])))
-    return [ew.add(b, x, piece) for x, piece in zip(inputs, pieces(b, given, sizes), strict=False)]
+        sizes.append(b.facts.simplify(ex.sub(bias.shape[0], sizes[0])))
+    return [ew.add(b, x, piece) for x, piece in zip(inputs, pieces(b, bias, sizes), strict=False)]
 
 
 def pieces(b: Builder, x: Value, sizes: list[Extent]) -> list[Value]:
@@ -234,12 +234,12 @@ def _attend(
             parts.query.shape[2],
             f"unidirectional attention has {parts.query.shape[2]} queries for {new} new keys",
         )
-    return weighted(
+    return attend_biased(
         b, node, parts, Sight(parts.past, right=0 if backward else None), padding, added
     )
 
 
-def weighted(
+def attend_biased(
     b: Builder,
     node: Node,
     parts: Parts,

@@ -1,4 +1,4 @@
-"""Matrices of few bits of ONNX Runtime's own domain: as weights of a matmul, and as a table."""
+"""Block-wise quantized matrices of ONNX Runtime's own domain, for matmul and gather."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 @op("MatMulNBits", domain=MICROSOFT)
-def matmul_nbits(b: Builder, node: Node) -> Value:
+def matmul_blocks(b: Builder, node: Node) -> Value:
     """A times the transpose of a matrix of 2-, 4- or 8-bit numbers with a scale and zero point a
     block; those of 2 bits are unpacked at import.
     """
@@ -32,7 +32,7 @@ def matmul_nbits(b: Builder, node: Node) -> Value:
         node.fail(
             "group indices (g_idx) are not supported",
             reason="unsupported_input",
-            hint="quantise without act_order",
+            hint="quantize without act_order",
         )
     if node.attr("weight_prepacked", 0):
         node.fail(
@@ -45,9 +45,9 @@ def matmul_nbits(b: Builder, node: Node) -> Value:
         weight = block_matmul.reals(table).astype(np.dtype(x.dtype))
         result = linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype))
     else:
-        rounded = node.attr(LEVEL, 0) == ROUNDED
-        b.rounded |= rounded
-        result = block_matmul.product(b, x, table, rounded)
+        quantizes = node.attr(LEVEL, 0) == ROUNDED
+        b.rounded |= quantizes
+        result = block_matmul.product(b, x, table, quantizes)
     return ew.add(b, result, node.value(5)) if node.has(5) else result
 
 
@@ -59,11 +59,11 @@ def _weights(node: Node) -> Blocks:
     numbers = constant(node, 1).reshape(columns, blocks, -1)
     zeros = None
     if node.has(3):
-        given = constant(node, 3)
+        points = constant(node, 3)
         zeros = (
-            parts_of(given.reshape(columns, -1), bits)[:, :blocks]
-            if given.dtype == np.uint8
-            else given.reshape(columns, blocks).astype(np.float32)
+            parts_of(points.reshape(columns, -1), bits)[:, :blocks]
+            if points.dtype == np.uint8
+            else points.reshape(columns, blocks).astype(np.float32)
         )
     scales = constant(node, 2).reshape(columns, blocks).astype(np.float32)
     return Blocks(bits, block, depth, numbers, scales, zeros)
@@ -91,10 +91,10 @@ def gather_block_quantized(b: Builder, node: Node) -> Value:
 def _table(node: Node, bits: int) -> Blocks:
     """A table of bytes whose rows are cut into blocks."""
     data, scales = constant(node, 0), constant(node, 2).astype(np.float32)
-    block, (columns, held) = node.attr("block_size", 128), data.shape
-    depth, blocks = held * 8 // bits, scales.shape[1]
+    block, (columns, stored) = node.attr("block_size", 128), data.shape
+    depth, blocks = stored * 8 // bits, scales.shape[1]
     padded = np.zeros((columns, blocks * block * bits // 8), np.uint8)
-    padded[:, :held] = data
+    padded[:, :stored] = data
     zeros = None
     if node.has(3):
         zeros = parts_of(constant(node, 3).reshape(columns, -1), bits)[:, :blocks]
@@ -134,6 +134,6 @@ def constant(node: Node, index: int) -> Array:
         node.fail(
             f"input {index} must be a constant",
             reason="unsupported_input",
-            hint="store the quantised weights in the model",
+            hint="store the quantized weights in the model",
         )
     return value.data

@@ -48,10 +48,10 @@ def batch_norm(b: Builder, node: Node) -> list[Value | None]:
 
 def _blend(b: Builder, old: Value, new: Value, momentum: float) -> Value:
     dtype = norm.wide(old.dtype)
-    kept = ew.multiply(b, ew.cast(b, old, dtype), norm.constant(momentum, dtype))
+    part = ew.multiply(b, ew.cast(b, old, dtype), norm.constant(momentum, dtype))
     return ew.cast(
         b,
-        ew.add(b, kept, ew.multiply(b, ew.cast(b, new, dtype), norm.constant(1 - momentum, dtype))),
+        ew.add(b, part, ew.multiply(b, ew.cast(b, new, dtype), norm.constant(1 - momentum, dtype))),
         old.dtype,
     )
 
@@ -158,7 +158,7 @@ def hardmax(b: Builder, node: Node) -> Value:
 
 
 @op("Softmax", "LogSoftmax", "Hardmax")
-def flattened(b: Builder, node: Node) -> Value:
+def softmax_flattened(b: Builder, node: Node) -> Value:
     """Before opset 13: over all axes from `axis` on together."""
     x = node.value(0)
     axis = node.attr("axis", 1)

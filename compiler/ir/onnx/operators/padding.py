@@ -33,13 +33,13 @@ def pad_inputs(b: Builder, node: Node) -> Value:
     axes = node.known_integers(3, "axis", 0, rank - 1).scalars() if node.has(3) else range(rank)
     if not all(isinstance(axis, int) for axis in axes):
         return _open_axes(b, node, x, amounts, axes)
-    places = [layout.axis_of(int(axis), len(x.shape)) for axis in axes]
-    if len(amounts) != 2 * len(places):
-        node.fail(f"{len(amounts)} pads for {len(places)} axes", reason="shape")
+    padded = [layout.axis_of(int(axis), len(x.shape)) for axis in axes]
+    if len(amounts) != 2 * len(padded):
+        node.fail(f"{len(amounts)} pads for {len(padded)} axes", reason="shape")
     before: list[Extent] = [0] * len(x.shape)
     after: list[Extent] = [0] * len(x.shape)
-    for lane, axis in enumerate(places):
-        before[axis], after[axis] = amounts[lane], amounts[lane + len(places)]
+    for lane, axis in enumerate(padded):
+        before[axis], after[axis] = amounts[lane], amounts[lane + len(padded)]
     return pad(b, x, before, after, _mode(node), _fill(b, node))
 
 
@@ -84,8 +84,8 @@ def _open_axes(
     for axis in range(rank):
         for sides, offset in ((before, 0), (after, count)):
             total: Extent = 0
-            for lane, place in enumerate(axes):
-                here = ex.either(ex.equal(place, axis), ex.equal(place, axis - rank))
+            for lane, entry in enumerate(axes):
+                here = ex.either(ex.equal(entry, axis), ex.equal(entry, axis - rank))
                 total = ex.select(here, amounts[lane + offset], total)
             sides.append(b.facts.simplify(total))
     return pad(b, x, before, after, _mode(node), _fill(b, node))

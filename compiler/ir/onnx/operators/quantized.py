@@ -1,4 +1,4 @@
-"""ONNX operators on quantised tensors, also those that ONNX Runtime keeps in its own domain."""
+"""ONNX operators on quantized tensors, also those that ONNX Runtime keeps in its own domain."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ def conv_integer(b: Builder, node: Node) -> Value:
 
 @op("QLinearMatMul", since=10)
 def qlinear_matmul(b: Builder, node: Node) -> Value:
-    """The product of quantised tensors on a third grid."""
+    """The matmul of quantized tensors, quantized by a third scale and zero point."""
     x, x_grid, y, y_grid = node.value(0), grid_of(node, 1), node.value(3), grid_of(node, 4)
     total = integer.matmul(b, x, y, x_grid.zero, y_grid.zero)
-    reals = qt.rescale(
+    values = qt.rescale(
         b, total, x_grid.scale, max(len(x.shape) - 2, 0), y_grid.scale, len(total.shape) - 1
     )
-    return qt.quantize(b, reals, grid_of(node, 6), node.value(7).dtype, "float32")
+    return qt.quantize(b, values, grid_of(node, 6), node.value(7).dtype, "float32")
 
 
 @op("QLinearConv", since=10)
 def qlinear_conv(b: Builder, node: Node) -> Value:
-    """The convolution of quantised tensors on a third grid; the bias is int32, of the product's
-    scale.
+    """The convolution of quantized tensors, quantized by a third scale and zero point; the bias is
+    int32, its scale the product of theirs.
     """
     x, x_grid, weight, weight_grid = (
         node.value(0),
@@ -120,5 +120,5 @@ def qlinear_conv(b: Builder, node: Node) -> Value:
     window = window_of(b, node, x.shape[2:], kernel_of(b, node, weight))
     total = integer.conv(b, x, weight, x_grid.zero, weight_grid.zero, window, node.attr("group", 1))
     total = conv.add_bias(b, total, node.optional(8))
-    reals = qt.rescale(b, total, x_grid.scale, 0, weight_grid.scale, 1)
-    return qt.quantize(b, reals, grid_of(node, 6), node.value(7).dtype, "float32")
+    values = qt.rescale(b, total, x_grid.scale, 0, weight_grid.scale, 1)
+    return qt.quantize(b, values, grid_of(node, 6), node.value(7).dtype, "float32")

@@ -1,4 +1,4 @@
-"""Operators on quantised tensors of ONNX Runtime's own domain: what its quantiser writes."""
+"""Operators on quantized tensors of ONNX Runtime's own domain: what its quantizer writes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from compiler.ir.ops.shape import layout
 
 
 def _real(b: Builder, node: Node, index: int) -> Value:
-    """The quantised input whose scale and zero point follow it, as float32."""
+    """The quantized input whose scale and zero point follow it, as float32."""
     return qt.dequantize(b, node.value(index), grid_of(node, index + 1), "float32")
 
 
-def _quantized(b: Builder, node: Node, reals: Value, scale: int, like: int = 0) -> Value:
-    """On the grid whose scale is that input; without a zero point in the dtype of the
-    input `like`.
+def _quantized(b: Builder, node: Node, values: Value, scale: int, like: int = 0) -> Value:
+    """Floats quantized by the scale in that input and the zero point after it; without one, in the
+    dtype of the input `like`.
     """
     grid = grid_of(node, scale)
     return qt.quantize(
-        b, reals, grid, (node.value(like) if grid.zero is None else grid.zero).dtype, "float32"
+        b, values, grid, (node.value(like) if grid.zero is None else grid.zero).dtype, "float32"
     )
 
 
@@ -138,7 +138,7 @@ def qlinear_where(b: Builder, node: Node) -> Value:
 
 @op("QGemm", domain=MICROSOFT)
 def qgemm(b: Builder, node: Node) -> Value:
-    """alpha * A' B' + C of quantised tensors, C int32 of the product's scale; as float32 where no
+    """alpha * A' B' + C of quantized tensors, C int32 of the product's scale; as float32 where no
     output grid is given.
     """
     x, y = (
@@ -147,26 +147,26 @@ def qgemm(b: Builder, node: Node) -> Value:
     )
     total = integer.matmul(b, x, y, node.optional(2), node.optional(5))
     total = ew.add(b, total, node.value(6)) if node.has(6) else total
-    reals = qt.rescale(b, total, node.value(1), 0, node.value(4), 1)
+    values = qt.rescale(b, total, node.value(1), 0, node.value(4), 1)
     alpha = node.attr("alpha", 1.0)
-    reals = reals if alpha == 1 else ew.multiply(b, reals, constant(alpha, "float32"))
-    return _quantized(b, node, reals, 7) if node.has(7) else reals
+    values = values if alpha == 1 else ew.multiply(b, values, constant(alpha, "float32"))
+    return _quantized(b, node, values, 7) if node.has(7) else values
 
 
 @op("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(b: Builder, node: Node) -> Value:
-    """The product of quantised tensors as floats, plus an optional bias."""
+    """The product of quantized tensors as floats, plus an optional bias."""
     x, y = node.value(0), node.value(1)
     total = integer.matmul(b, x, y, node.optional(4), node.optional(5))
-    reals = qt.rescale(
+    values = qt.rescale(
         b, total, node.value(2), max(len(x.shape) - 2, 0), node.value(3), len(total.shape) - 1
     )
-    return ew.cast(b, _biased(b, node, reals, 6), node.value(2).dtype)
+    return ew.cast(b, _biased(b, node, values, 6), node.value(2).dtype)
 
 
 @op("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(b: Builder, node: Node) -> Value:
-    """Floats, quantised by their own range, times a quantised matrix, plus an optional bias."""
+    """Floats, quantized by their own range, times a quantized matrix, plus an optional bias."""
     x, scale, zero = qt.dynamic(b, node.value(0))
     total = integer.matmul(b, x, node.value(1), zero, node.optional(3))
     return _biased(b, node, qt.rescale(b, total, scale, 0, node.value(2), len(total.shape) - 1), 4)
@@ -178,7 +178,7 @@ def _biased(b: Builder, node: Node, x: Value, index: int) -> Value:
 
 @op("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_quantize_lstm(b: Builder, node: Node) -> Result:
-    """An LSTM of quantised weights, [directions, inputs, 4 * hidden] each, by one scale a direction
+    """An LSTM of quantized weights, [directions, inputs, 4 * hidden] each, by one scale a direction
     or a column. Inputs and states stay reals: ONNX Runtime rounds them to 8 bits before products.
     """
     weights = [_lstm_weights(b, node, index, scale) for index, scale in ((1, 8), (2, 10))]

@@ -30,8 +30,8 @@ def numbers(b: Builder, node: Node) -> Value:
 
 
 @op("Bernoulli", "Multinomial")
-def chosen(b: Builder, node: Node) -> list[Content | None]:
-    """Whatever uniform numbers decide."""
+def choose_at_random(b: Builder, node: Node) -> list[Content | None]:
+    """Indices or bits that uniform numbers decide, by a subgraph of plain operators."""
     nodes = expanded(node.proto, node.value(0).dtype, node.opset)
     assert nodes is not None
     return node.scope.inlined(nodes, node.proto.output)

@@ -99,7 +99,7 @@ def _cells(node: Node, kind: str, directions: int) -> list[Cell]:
     """
     names = node.attr("activations", None) or list(DEFAULTS[kind]) * directions
     alphas, betas = iter(node.attr("activation_alpha", [])), iter(node.attr("activation_beta", []))
-    made = [
+    activations = [
         activation(
             name,
             next(alphas, None) if name.lower() in TAKES_ALPHA else None,
@@ -111,7 +111,7 @@ def _cells(node: Node, kind: str, directions: int) -> list[Cell]:
     return [
         Cell(
             kind,
-            tuple(made[d * each : (d + 1) * each]),
+            tuple(activations[d * each : (d + 1) * each]),
             node.attr("clip", None),
             bool(node.attr("input_forget", 0)),
             bool(node.attr("linear_before_reset", 0)),

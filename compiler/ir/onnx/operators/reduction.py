@@ -25,19 +25,19 @@ def _reduced(b: Builder, node: Node, x: Value, kind: str, keepdims: bool | None 
     """
     if keepdims is None:
         keepdims = bool(node.attr("keepdims", 1))
-    given = node.optional(1)
-    if given is not None and not (isinstance(given, Known) and not given.symbolic):
+    axes = node.optional(1)
+    if axes is not None and not (isinstance(axes, Known) and not axes.symbolic):
         limit_values(b, node, 1, -len(x.shape), len(x.shape) - 1, usual=True)
         noop = bool(node.attr("noop_with_empty_axes", 0))
-        return rd.reduce_at_run_time(b, x, kind, given, keepdims, noop, _MEAN_OF_NONE)
-    axes: list[int]
-    if given is not None:
-        axes = [int(axis) for axis in given.data.reshape(-1).tolist()]  # type: ignore[union-attr]
+        return rd.reduce_at_run_time(b, x, kind, axes, keepdims, noop, _MEAN_OF_NONE)
+    listed: list[int]
+    if axes is not None:
+        listed = [int(axis) for axis in axes.data.reshape(-1).tolist()]  # type: ignore[union-attr]
     else:
-        axes = [int(axis) for axis in node.attr("axes", [])]
-    if not axes:
-        axes = [] if node.attr("noop_with_empty_axes", 0) else list(range(len(x.shape)))
-    return rd.reduce(b, x, kind, axes, keepdims, mean_of_none=_MEAN_OF_NONE)
+        listed = [int(axis) for axis in node.attr("axes", [])]
+    if not listed:
+        listed = [] if node.attr("noop_with_empty_axes", 0) else list(range(len(x.shape)))
+    return rd.reduce(b, x, kind, listed, keepdims, mean_of_none=_MEAN_OF_NONE)
 
 
 def _plain(name: str, kind: str) -> None:

@@ -112,7 +112,7 @@ def _vector(b: Builder, node: Node, index: int, length: int) -> Value | None:
     )
 
 
-def _given(b: Builder, scales: Value | None, roi: Value | None, lanes: int) -> Given:
+def _run_time_inputs(b: Builder, scales: Value | None, roi: Value | None, lanes: int) -> Given:
     return Given(
         None if scales is None else b.tensor(scales), None if roi is None else b.tensor(roi), lanes
     )
@@ -127,14 +127,14 @@ def _by_scales(
             Along(axis, x.shape[axis], _scaled(b, x.shape[axis], scale), scale, lane)
             for lane, (axis, scale) in enumerate(zip(axes, factors, strict=True))
         ]
-        return resize(b, x, plan, _given(b, None, roi, len(axes)), sampling)
+        return resize(b, x, plan, _run_time_inputs(b, None, roi, len(axes)), sampling)
     indexing.check_scales(b, scales, _LARGEST, f"a scale is not above 0 and at most {_LARGEST:.0f}")
     counts = _counts(b, x, axes, b.tensor(scales), 0.0)
     plan = [
         Along(axis, x.shape[axis], want, None, lane)
         for lane, (axis, want) in enumerate(zip(axes, counts, strict=True))
     ]
-    return resize(b, x, plan, _given(b, scales, roi, len(axes)), sampling)
+    return resize(b, x, plan, _run_time_inputs(b, scales, roi, len(axes)), sampling)
 
 
 def _scaled(b: Builder, extent: Extent, scale: float) -> Extent:
@@ -155,9 +155,9 @@ def _counts(b: Builder, x: Value, axes: Sequence[int], scales: Tensor, offset: f
 
     def entry(scale: te.Tensor, lane: Any) -> Any:
         extent: Any = ex.prim(x.shape[axes[-1]])
-        for place in range(len(axes) - 2, -1, -1):
+        for j in range(len(axes) - 2, -1, -1):
             extent = tirx.Select(
-                tirx.EQ(lane, tirx.const(place, "int64")), ex.prim(x.shape[axes[place]]), extent
+                tirx.EQ(lane, tirx.const(j, "int64")), ex.prim(x.shape[axes[j]]), extent
             )
         scaled = tirx.Cast("float32", extent) * scale(lane) + tirx.const(offset, "float32")
         # Neither NaN nor what no axis can have becomes an integer; -1 is refused as an extent.
@@ -193,7 +193,7 @@ def _to_sizes(
     for lane, (axis, want) in enumerate(zip(axes, wanted, strict=True)):
         scale = 1.0 if b.facts.same(want, x.shape[axis]) is True else None
         plan.append(Along(axis, x.shape[axis], want, scale, lane))
-    return resize(b, x, plan, _given(b, None, roi, len(axes)), sampling)
+    return resize(b, x, plan, _run_time_inputs(b, None, roi, len(axes)), sampling)
 
 
 def _one_scale(
@@ -224,4 +224,4 @@ def _one_scale(
         Along(axis, x.shape[axis], want, None, lane, half_up=True)
         for lane, (axis, want) in enumerate(zip(axes, counts, strict=True))
     ]
-    return resize(b, x, plan, _given(b, scales, roi, len(axes)), sampling)
+    return resize(b, x, plan, _run_time_inputs(b, scales, roi, len(axes)), sampling)

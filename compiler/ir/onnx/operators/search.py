@@ -19,8 +19,8 @@ from compiler.ir.shapes.limits import end_of
 def _arg_extreme(b: Builder, node: Node, greatest: bool) -> Value:
     x = node.value(0)
     axis = layout.axis_of(node.attr("axis", 0), len(x.shape))
-    found = sorting.arg_extreme(b, x, axis, greatest, bool(node.attr("select_last_index", 0)))
-    return found if node.attr("keepdims", 1) else layout.squeeze(b, found, [axis])
+    index = sorting.arg_extreme(b, x, axis, greatest, bool(node.attr("select_last_index", 0)))
+    return index if node.attr("keepdims", 1) else layout.squeeze(b, index, [axis])
 
 
 @op("ArgMax")
@@ -55,9 +55,9 @@ def top_k_attribute(b: Builder, node: Node) -> list[Value]:
 @op("Unique", since=11)
 def unique(b: Builder, node: Node) -> list[Value]:
     """Distinct elements or subtensors, with first occurrences, inverse indices and counts."""
-    x, axis = node.value(0), node.attr("axis", None)
-    place = None if axis is None else layout.axis_of(axis, len(x.shape))
-    return list(sorting.unique(b, x, place, bool(node.attr("sorted", 1))))
+    x, declared = node.value(0), node.attr("axis", None)
+    axis = None if declared is None else layout.axis_of(declared, len(x.shape))
+    return list(sorting.unique(b, x, axis, bool(node.attr("sorted", 1))))
 
 
 @op("NonZero", since=9)

@@ -31,30 +31,32 @@ def empty(b: Builder, node: Node) -> Items:
 @op("SequenceInsert", since=11)
 def insert(b: Builder, node: Node) -> Content:
     """One item more, before a position or at the end."""
-    found, item = node.sequence(0), node.value(1)
-    if isinstance(found, Stacked):
+    sequence, item = node.sequence(0), node.value(1)
+    if isinstance(sequence, Stacked):
         if node.has(2):
             node.fail(f"{_LENGTH}; items can be added only at its end", reason="sequence")
-        return Stacked(control.push(b, found.tensor, item))
-    place = _place(node, 2, len(found.values), end=1) if node.has(2) else len(found.values)
-    return Items((*found.values[:place], item, *found.values[place:]))
+        return Stacked(control.push(b, sequence.tensor, item))
+    position = (
+        _position(node, 2, len(sequence.values), end=1) if node.has(2) else len(sequence.values)
+    )
+    return Items((*sequence.values[:position], item, *sequence.values[position:]))
 
 
 @op("SequenceErase", since=11)
 def erase(b: Builder, node: Node) -> Items:
     """All items but one, the last where no position is given."""
     values = _items(node, 0)
-    place = _place(node, 1, len(values)) if node.has(1) else len(values) - 1
-    return Items((*values[:place], *values[place + 1 :]))
+    position = _position(node, 1, len(values)) if node.has(1) else len(values) - 1
+    return Items((*values[:position], *values[position + 1 :]))
 
 
 @op("SequenceAt", since=11)
 def item_at(b: Builder, node: Node) -> Value:
     """The item at a position, which counts from the end where it is negative."""
-    found, position = node.sequence(0), node.value(1)
-    if isinstance(found, Items) and isinstance(position, Known) and not position.symbolic:
-        return found.values[_place(node, 1, len(found.values))]
-    stack = _stacked(b, node, found)
+    sequence, position = node.sequence(0), node.value(1)
+    if isinstance(sequence, Items) and isinstance(position, Known) and not position.symbolic:
+        return sequence.values[_position(node, 1, len(sequence.values))]
+    stack = _stacked(b, node, sequence)
     index = indexing.check(b, layout.reshape(b, position, []), stack.shape[0], "a position")
     return layout.take(b, stack, index, 0)
 
@@ -62,8 +64,8 @@ def item_at(b: Builder, node: Node) -> Value:
 @op("SequenceLength", since=11)
 def length(b: Builder, node: Node) -> Value:
     """How many items there are."""
-    found = node.sequence(0)
-    count = len(found.values) if isinstance(found, Items) else found.tensor.shape[0]
+    sequence = node.sequence(0)
+    count = len(sequence.values) if isinstance(sequence, Items) else sequence.tensor.shape[0]
     return Known.of(count, "int64")
 
 
@@ -99,36 +101,36 @@ def _slices(b: Builder, x: Value, axis: int, extent: ex.Extent, keep: bool) -> C
 @op("ConcatFromSequence", since=11)
 def concat(b: Builder, node: Node) -> Value:
     """The items one behind the other, along an axis that they have or a new one."""
-    found, axis, new = node.sequence(0), node.attr("axis"), bool(node.attr("new_axis", 0))
-    if isinstance(found, Items):
-        if not found.values:
+    sequence, axis, new = node.sequence(0), node.attr("axis"), bool(node.attr("new_axis", 0))
+    if isinstance(sequence, Items):
+        if not sequence.values:
             node.fail("a sequence without items has nothing to concatenate", reason="sequence")
-        axis = layout.axis_of(axis, len(found.values[0].shape) + new)
-        parts = found.values
+        axis = layout.axis_of(axis, len(sequence.values[0].shape) + new)
+        parts = sequence.values
         return layout.concat(
             b, [layout.unsqueeze(b, part, [axis]) for part in parts] if new else parts, axis
         )
-    shape = found.tensor.shape[1:]
+    shape = sequence.tensor.shape[1:]
     axis = layout.axis_of(axis, len(shape) + new)
     order = list(range(1, len(shape) + 1))
     order.insert(axis, 0)
-    moved = layout.transpose(b, found.tensor, order)
+    moved = layout.transpose(b, sequence.tensor, order)
     if new:
         return moved
-    merged = b.facts.simplify(ex.mul(found.tensor.shape[0], shape[axis]))
+    merged = b.facts.simplify(ex.mul(sequence.tensor.shape[0], shape[axis]))
     return layout.reshape(b, moved, [*shape[:axis], merged, *shape[axis + 1 :]])
 
 
 @op("SequenceMap", since=17)
-def mapped(b: Builder, node: Node) -> list[Content]:
+def map_items(b: Builder, node: Node) -> list[Content]:
     """The body, once an item; an input that is no sequence is the same for all."""
     body: onnx.GraphProto = node.attr("body")
     inputs = [node.content(index) for index in range(len(node.inputs))]
     count = len(_items(node, 0))
     columns: list[list[Value]] = [[] for _ in body.output]
     for index in range(count):
-        made = node.scope.subgraph(body, [_nth(node, content, index) for content in inputs])
-        for column, value in zip(columns, made, strict=True):
+        results = node.scope.subgraph(body, [_nth(node, content, index) for content in inputs])
+        for column, value in zip(columns, results, strict=True):
             column.append(value)
     return [Items(tuple(column)) for column in columns]
 
@@ -149,7 +151,7 @@ def optional(b: Builder, node: Node) -> list[Content | None]:
 
 @op("OptionalHasElement", since=15)
 def has_element(b: Builder, node: Node) -> Value:
-    """Whether the input is there, which import knows."""
+    """True if the input is there, which import knows."""
     return Known(np.asarray(node.has(0)), "bool")
 
 
@@ -162,30 +164,30 @@ def get_element(b: Builder, node: Node) -> Content:
 
 
 def _items(node: Node, index: int) -> tuple[Value, ...]:
-    found = node.sequence(index)
-    if isinstance(found, Stacked):
+    sequence = node.sequence(index)
+    if isinstance(sequence, Stacked):
         node.fail(_LENGTH, reason="sequence", hint="fix the axis that decides it with --dim")
-    return found.values
+    return sequence.values
 
 
-def _place(node: Node, index: int, count: int, end: int = 0) -> int:
+def _position(node: Node, index: int, count: int, end: int = 0) -> int:
     """A position among `count` as a number from 0 up; end: 1 where the one behind the last is
     allowed.
     """
-    place = node.known_integers(index, "position").scalars()[0]
-    if not isinstance(place, int):
+    position = node.known_integers(index, "position").scalars()[0]
+    if not isinstance(position, int):
         node.fail(
             "only run time knows the position in the sequence",
             reason="sequence",
             hint="fix the input that decides it with --const",
         )
-    if not -count <= place < count + end:
-        node.fail(f"there is no position {place} in a sequence of {count}", reason="sequence")
-    return place if place >= 0 else place + count
+    if not -count <= position < count + end:
+        node.fail(f"there is no position {position} in a sequence of {count}", reason="sequence")
+    return position if position >= 0 else position + count
 
 
-def _stacked(b: Builder, node: Node, found: Items | Stacked) -> Value:
-    stack = found.tensor if isinstance(found, Stacked) else stack_of(b, found)
+def _stacked(b: Builder, node: Node, sequence: Items | Stacked) -> Value:
+    stack = sequence.tensor if isinstance(sequence, Stacked) else stack_of(b, sequence)
     if stack is None:
         node.fail(
             "only run time knows the position, and the items differ in shape", reason="sequence"

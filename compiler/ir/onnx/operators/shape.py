@@ -68,11 +68,11 @@ def cast_like(b: Builder, node: Node) -> Value:
 
 
 def _cast(b: Builder, node: Node, dtype: str) -> Value:
-    rounding = node.attr("round_mode", "up")
-    if rounding not in ("up", "down", "nearest"):
-        node.fail(f"there is no rounding {rounding!r}", reason="attribute")
+    mode = node.attr("round_mode", "up")
+    if mode not in ("up", "down", "nearest"):
+        node.fail(f"there is no rounding {mode!r}", reason="attribute")
     saturate = bool(node.attr("saturate", 1))
-    return small_types.cast(b, node.value(0), dtype, saturate=saturate, rounding=rounding)
+    return small_types.cast(b, node.value(0), dtype, saturate=saturate, rounding=mode)
 
 
 @op("Shape")
@@ -99,8 +99,8 @@ def axes_of(node: Node, index: int, rank: int) -> list[Extent] | None:
     return node.known_integers(index, "axis", -rank, rank - 1).scalars()
 
 
-def settled(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
-    """Whether all of them are integers known at import."""
+def are_known(values: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
+    """Tell whether all of them are integers that import knows."""
     return all(isinstance(value, int) for value in values)
 
 
@@ -133,9 +133,13 @@ def resolve_shape(
     if sum(flag is not False for flag in unknown) > 1:
         number = ex.total(ex.select(flag, 1, 0) for flag in unknown)
         b.require(ex.less_equal(number, 1), "Reshape: more than one extent is -1")
-    given = [ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)]
-    whole, rest = (f.simplify(ex.product(factors)) for factors in _cancelled(b, have, given))
-    left = _quotient(b, whole, rest)
+    factors_of_target = [
+        ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)
+    ]
+    total, rest = (
+        f.simplify(ex.product(factors)) for factors in _cancelled(b, have, factors_of_target)
+    )
+    left = _quotient(b, total, rest)
     return [
         f.simplify(ex.select(flag, left, extent))
         for flag, extent in zip(unknown, extents, strict=True)
@@ -148,26 +152,24 @@ def _cancelled(
     """The factors of a quotient without those on both sides: TVM does not see that a sum divides
     its multiples.
     """
-    left, kept = list(above), []
+    left, remaining = list(above), []
     for factor in below:
-        place = next(
+        match = next(
             (index for index, other in enumerate(left) if b.facts.same(factor, other) is True), None
         )
-        if place is None:
-            kept.append(factor)
+        if match is None:
+            remaining.append(factor)
         else:
-            left.pop(place)
-    return left, kept
+            left.pop(match)
+    return left, remaining
 
 
-def _quotient(b: Builder, whole: Extent, rest: Extent) -> Extent:
-    """whole // rest; both sides of a Select are evaluated, so the divisor is kept from
-    being zero.
-    """
+def _quotient(b: Builder, total: Extent, rest: Extent) -> Extent:
+    """total // rest; both sides of a Select are evaluated, so the divisor must not be 0."""
     if b.facts.same(rest, 0) is True:
         return 0
     divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
-    return b.facts.simplify(ex.floordiv(whole, divisor))
+    return b.facts.simplify(ex.floordiv(total, divisor))
 
 
 def _maybe(b: Builder, condition: ex.Scalar) -> ex.Scalar:
@@ -185,24 +187,24 @@ def transpose(b: Builder, node: Node) -> Value:
 @op("Unsqueeze")
 def unsqueeze(b: Builder, node: Node) -> Value:
     """Axes of extent 1 inserted."""
-    given = axes_of(node, 1, len(node.value(0).shape) + 1)
-    if given is None:
+    positions = axes_of(node, 1, len(node.value(0).shape) + 1)
+    if positions is None:
         node.fail("axes are required", reason="input")
     return (
-        layout.unsqueeze(b, node.value(0), given)
-        if settled(given)
-        else axes.unsqueeze(b, node.value(0), given)
+        layout.unsqueeze(b, node.value(0), positions)
+        if are_known(positions)
+        else axes.unsqueeze(b, node.value(0), positions)
     )
 
 
 @op("Squeeze")
 def squeeze(b: Builder, node: Node) -> Value:
     """Axes of extent 1 removed."""
-    given = axes_of(node, 1, len(node.value(0).shape))
+    positions = axes_of(node, 1, len(node.value(0).shape))
     return (
-        layout.squeeze(b, node.value(0), given)
-        if given is None or settled(given)
-        else axes.squeeze(b, node.value(0), given)
+        layout.squeeze(b, node.value(0), positions)
+        if positions is None or are_known(positions)
+        else axes.squeeze(b, node.value(0), positions)
     )
 
 
@@ -258,14 +260,14 @@ def slice_attributes(b: Builder, node: Node) -> Value:
 def _slice(
     b: Builder,
     node: Node,
-    given: list[Extent] | None,
+    declared: list[Extent] | None,
     starts: list[Extent],
     ends: list[Extent],
     steps: list[Extent],
 ) -> Value:
     value = node.value(0)
-    along: list[Extent] = list(range(len(starts))) if given is None else given
-    if not settled(along) or any(b.facts.decide(ex.greater(step, 0)) is None for step in steps):
+    along: list[Extent] = list(range(len(starts))) if declared is None else declared
+    if not are_known(along) or any(b.facts.decide(ex.greater(step, 0)) is None for step in steps):
         return axes.slice_along(b, value, along, starts, ends, steps)
     for axis, start, end, step in zip(along, starts, ends, steps, strict=True):
         value = layout.strided_slice(b, value, axis, start, end, step)
@@ -295,8 +297,8 @@ def constant_of_shape(b: Builder, node: Node) -> Value:
         else Known(np.zeros(1, np.float32), "float32")
     )
     extents = node.known_extents(0, "extent").scalars()
-    held = small_types.stored(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
-    return small_types.typed(broadcast.expand(b, held, extents, "fill"), fill.dtype)
+    element = small_types.stored(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
+    return small_types.typed(broadcast.expand(b, element, extents, "fill"), fill.dtype)
 
 
 @op("Range", since=11)
@@ -315,10 +317,10 @@ def arange(b: Builder, node: Node) -> Value:
         return Known(np.arange(start, limit, delta, dtype=np.dtype(dtype)), dtype)
     count = _count(b, start, limit, delta)
 
-    def at(i: Any) -> Any:
+    def number_at(i: Any) -> Any:
         return (ex.prim(start) + i * ex.prim(delta)).astype(dtype)
 
-    return b.te(lambda: te.compute([ex.prim(count)], at, name="range"), name="range")
+    return b.te(lambda: te.compute([ex.prim(count)], number_at, name="range"), name="range")
 
 
 def _count(b: Builder, start: Extent, limit: Extent, delta: Extent) -> Extent:

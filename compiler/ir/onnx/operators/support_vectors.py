@@ -30,10 +30,10 @@ from compiler.ir.shapes import extents as ex
 
 
 def _kernel(node: Node) -> Kernel:
-    name, given = node.attr("kernel_type", "LINEAR"), floats(node, "kernel_params")
-    if name not in KernelKind.__members__ or len(given) not in (0, 3):
+    name, numbers = node.attr("kernel_type", "LINEAR"), floats(node, "kernel_params")
+    if name not in KernelKind.__members__ or len(numbers) not in (0, 3):
         node.fail("kernel_type or kernel_params is not as ONNX defines it", reason="attribute")
-    gamma, offset, degree = (float(value) for value in given) if len(given) else (0.0, 0.0, 0.0)
+    gamma, offset, degree = (float(value) for value in numbers) if len(numbers) else (0.0, 0.0, 0.0)
     return Kernel(KernelKind[name], gamma, offset, degree)
 
 
@@ -52,10 +52,10 @@ def _data(b: Builder, node: Node, features: int) -> Value:
 
 
 def _required(node: Node, name: str, least: int) -> np.ndarray[Any, Any]:
-    found = floats(node, name)
-    if len(found) < max(least, 1):
-        node.fail(f"{name} has {len(found)} elements, {least} are needed", reason="attribute")
-    return found.astype(np.float32)
+    values = floats(node, name)
+    if len(values) < max(least, 1):
+        node.fail(f"{name} has {len(values)} elements, {least} are needed", reason="attribute")
+    return values.astype(np.float32)
 
 
 @op("SVMRegressor", domain=DOMAIN)
@@ -69,8 +69,8 @@ def svm_regressor(b: Builder, node: Node) -> Value:
         weights = weights[:count]
     else:
         near = _data(b, node, len(weights))
-    product = linear.matmul(b, near, Known.of(weights[:, None], "float32"))
-    values = ew.add(b, product, Known.of(offset, "float32"))
+    total = linear.matmul(b, near, Known.of(weights[:, None], "float32"))
+    values = ew.add(b, total, Known.of(offset, "float32"))
     if not node.attr("one_class", 0):
         return values
     inside = ew.compare(b, values, Known.of(np.zeros((), np.float32)), "greater")

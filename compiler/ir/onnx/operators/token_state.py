@@ -71,8 +71,8 @@ def linear_attention(b: Builder, node: Node) -> list[Value | None]:
     result, state = token_state.linear_attention(
         b, query, key, value, past, decay, beta, node.attr("scale", 0.0)
     )
-    kept = x.dtype if past is None else node.value(3).dtype
-    return [ew.cast(b, join_heads(b, result), x.dtype), ew.cast(b, state, kept)]
+    state_dtype = x.dtype if past is None else node.value(3).dtype
+    return [ew.cast(b, join_heads(b, result), x.dtype), ew.cast(b, state, state_dtype)]
 
 
 def _one_state(node: Node) -> None:
@@ -173,15 +173,15 @@ def causal_conv_with_state(b: Builder, node: Node) -> list[Value | None]:
     result, state = token_state.causal_conv(b, x, weight, node.optional(2), past, dilation)
     if activation != "none":
         result = programs.in_float(b, lambda item: fn.swish(item, 1.0), result, name="swish")
-    made = [ew.cast(b, result, x.dtype), state]
-    return [_as_given(b, node, value) for value in made]
+    outputs = [ew.cast(b, result, x.dtype), state]
+    return [_as_given(b, node, value) for value in outputs]
 
 
-def _channels_first(b: Builder, node: Node, place: int, channels: Extent) -> Value:
+def _channels_first(b: Builder, node: Node, index: int, channels: Extent) -> Value:
     """An input as [batch, channels, tokens]; with `channels_last` it is [batch, tokens, *parts],
     where the parts together are the channels.
     """
-    x = node.value(place)
+    x = node.value(index)
     if not node.attr("channels_last", 0):
         return x
     batch, length = x.shape[:2]

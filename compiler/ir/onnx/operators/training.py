@@ -138,14 +138,14 @@ def _stepped(
     count, rest = divmod(len(node.inputs) - 2, groups)
     if rest:
         node.fail(f"the tensors do not come in {groups} lists of one length", reason="input")
-    made: list[Value | None] = []
+    outputs: list[Value | None] = []
     for update in updates:
         for index in range(count):
             state = _agreeing(b, [node.value(2 + group * count + index) for group in range(groups)])
-            made.append(
+            outputs.append(
                 pw.pointwise(b, update, rate, step, *state, name=node.proto.op_type.lower())
             )
-    return made
+    return outputs
 
 
 def _agreeing(b: Builder, values: list[Value]) -> list[Value]:

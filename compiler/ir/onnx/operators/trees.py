@@ -48,8 +48,8 @@ def tree_ensemble(b: Builder, node: Node) -> Value:
             hint="export raw scores and follow them with Softmax or Sigmoid",
         )
     x = rows(b, node)
-    found = trees.ensemble(b, x, _forest(node), node.attr("n_targets", 1), Aggregate(aggregate))
-    return ew.cast(b, sc.transformed(b, found.values, codes[post]), node.value(0).dtype)
+    votes = trees.ensemble(b, x, _forest(node), node.attr("n_targets", 1), Aggregate(aggregate))
+    return ew.cast(b, sc.transformed(b, votes.values, codes[post]), node.value(0).dtype)
 
 
 @op("TreeEnsembleRegressor", domain=DOMAIN)
@@ -63,8 +63,8 @@ def tree_ensemble_regressor(b: Builder, node: Node) -> Value:
         node.fail(f"base_values has {len(base)} elements for {targets} targets", reason="attribute")
     x = rows(b, node)
     added = Known.of(base, x.dtype) if len(base) else None
-    found = trees.ensemble(b, x, forest_of(node, "target"), targets, Aggregate[name], added)
-    return sc.transformed(b, ew.cast(b, found.values, "float32"), post_transform(node))
+    votes = trees.ensemble(b, x, forest_of(node, "target"), targets, Aggregate[name], added)
+    return sc.transformed(b, ew.cast(b, votes.values, "float32"), post_transform(node))
 
 
 @op("TreeEnsembleClassifier", domain=DOMAIN)
@@ -74,7 +74,7 @@ def tree_ensemble_classifier(b: Builder, node: Node) -> list[Value | None]:
     if not labels:
         node.fail("the classifier names no classes", reason="attribute")
     forest = forest_of(node, "class")
-    found = trees.ensemble(b, rows(b, node), forest, len(labels), Aggregate.SUM)
+    votes = trees.ensemble(b, rows(b, node), forest, len(labels), Aggregate.SUM)
     base = floats(node, "base_values")
     if len(base) > len(labels):
         node.fail(
@@ -87,7 +87,7 @@ def tree_ensemble_classifier(b: Builder, node: Node) -> list[Value | None]:
         bool((floats(node, "class_weights") >= 0).all()),
         len(np.unique(integers(node, "class_ids"))) == 1,
     )
-    label, values = classify(b, found, classes)
+    label, values = classify(b, votes, classes)
     return [labels.named(node, label), values]
 
 
@@ -99,8 +99,8 @@ def _forest(node: Node) -> Forest:
     splits = numpy_helper.to_array(node.attr("nodes_splits"))
     weights = numpy_helper.to_array(node.attr("leaf_weights"))
     missing = node.attr("nodes_missing_value_tracks_true", []) or [0] * count
-    given = (len(integers(node, "nodes_featureids")), len(splits), len(missing))
-    if given != (count,) * len(given) or len(weights) != leaves:
+    lengths = (len(integers(node, "nodes_featureids")), len(splits), len(missing))
+    if lengths != (count,) * len(lengths) or len(weights) != leaves:
         node.fail("the lists of nodes or of leaves differ in length", reason="attribute")
     members, first = _sets(node, codes.tolist())
     return Forest(
@@ -121,14 +121,14 @@ def _forest(node: Node) -> Forest:
 
 def _ways(node: Node, side: str, count: int, leaves: int) -> np.ndarray[Any, Any]:
     """Where each node's branch of that side leads: leaves are numbered on from the nodes."""
-    places = integers(node, f"nodes_{side}nodeids")
+    targets = integers(node, f"nodes_{side}nodeids")
     leaf = integers(node, f"nodes_{side}leafs").astype(bool)
-    if not len(places) == len(leaf) == count:
+    if not len(targets) == len(leaf) == count:
         node.fail("the lists of nodes differ in length", reason="attribute")
     limits = np.where(leaf, leaves, count)
-    if ((places < 0) | (places >= limits)).any():
+    if ((targets < 0) | (targets >= limits)).any():
         node.fail("a node of a tree leads nowhere", reason="attribute")
-    return np.where(leaf, places + count, places)
+    return np.where(leaf, targets + count, targets)
 
 
 def _sets(node: Node, codes: Sequence[int]) -> tuple[np.ndarray[Any, Any], list[int]]:

@@ -74,30 +74,34 @@ def reciprocal(b: Builder, node: Node) -> Value:
     return ew.divide(b, _scalar(x, 1), x)
 
 
-def _rounding(name: str, scalar: Callable[[Any], Any], fold: Callable[[Any], Any]) -> None:
+def _integral(name: str, scalar: Callable[[Any], Any], fold: Callable[[Any], Any]) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         x = node.value(0)
         return ew.unary(
-            b, x, getattr(relax.op, name.lower()), numpy=fold, symbolic=lambda v: _whole(v, scalar)
+            b,
+            x,
+            getattr(relax.op, name.lower()),
+            numpy=fold,
+            symbolic=lambda v: _integral_extent(v, scalar),
         )
 
     handler.__doc__ = f"{name}, elementwise; of a float made from an integer, that integer."
 
 
-def _whole(item: Any, scalar: Callable[[Any], Any]) -> Any:
+def _integral_extent(item: Any, scalar: Callable[[Any], Any]) -> Any:
     if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
         return item
     return scalar(item) if isinstance(item, PrimExpr) else item
 
 
-_rounding("Floor", tirx.floor, np.floor)
-_rounding("Ceil", tirx.ceil, np.ceil)
+_integral("Floor", tirx.floor, np.floor)
+_integral("Ceil", tirx.ceil, np.ceil)
 
 
 @op("Round", since=11)
-def rounded(b: Builder, node: Node) -> Value:
-    """To the nearest integer, halves to even."""
+def round_half_even(b: Builder, node: Node) -> Value:
+    """The nearest integer, halves to even."""
     x = node.value(0)
     if isinstance(x, Known) and not x.symbolic:
         return Known(np.rint(x.data), x.dtype)
@@ -119,19 +123,21 @@ def sign(b: Builder, node: Node) -> Value:
     """-1, 0 or 1; NaN for NaN."""
     x = node.value(0)
 
-    def at(v: Any) -> Any:
+    def sign_of(v: Any) -> Any:
         zero, one = tirx.const(0, x.dtype), tirx.const(1, x.dtype)
         below = tirx.const(0, x.dtype) if x.dtype.startswith("uint") else tirx.const(-1, x.dtype)
         return tirx.Select(v > zero, one, tirx.Select(v < zero, below, v))
 
     if isinstance(x, Known) and not x.symbolic:
         return Known(np.sign(x.data), x.dtype)
-    return b.te(lambda p: te.compute(p.shape, lambda *i: at(p(*i)), name="sign"), x, name="sign")
+    return b.te(
+        lambda p: te.compute(p.shape, lambda *i: sign_of(p(*i)), name="sign"), x, name="sign"
+    )
 
 
 @op("IsNaN", since=9)
 def isnan(b: Builder, node: Node) -> Value:
-    """Whether each element is NaN."""
+    """True where an element is NaN."""
     x = node.value(0)
     return b.te(
         lambda p: te.compute(
@@ -146,21 +152,27 @@ def isnan(b: Builder, node: Node) -> Value:
 
 @op("IsInf", since=10)
 def isinf(b: Builder, node: Node) -> Value:
-    """Whether each element is an infinity of a detected sign."""
+    """True where an element is an infinity of a detected sign."""
     x = node.value(0)
     positive, negative = node.attr("detect_positive", 1), node.attr("detect_negative", 1)
 
-    def at(v: Any) -> Any:
-        found = [
+    def is_detected(v: Any) -> Any:
+        matches = [
             tirx.EQ(v, tirx.const(sign_, x.dtype))
             for wanted, sign_ in ((positive, float("inf")), (negative, float("-inf")))
             if wanted
         ]
         return (
-            tirx.Or(*found) if len(found) == 2 else found[0] if found else tirx.const(False, "bool")
+            tirx.Or(*matches)
+            if len(matches) == 2
+            else matches[0]
+            if matches
+            else tirx.const(False, "bool")
         )
 
-    return b.te(lambda p: te.compute(p.shape, lambda *i: at(p(*i)), name="isinf"), x, name="isinf")
+    return b.te(
+        lambda p: te.compute(p.shape, lambda *i: is_detected(p(*i)), name="isinf"), x, name="isinf"
+    )
 
 
 @op("Clip", since=6)

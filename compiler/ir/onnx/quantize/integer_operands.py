@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 def with_integers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with products of integers wherever both operands are dequantised bytes, the right
+    """The model with products of integers wherever both operands are dequantized bytes, the right
     one a constant; itself where it has none.
     """
     writer = _Writer(model)
@@ -40,7 +40,7 @@ def with_integers(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class _Bytes:
-    """A dequantised tensor: the names of its integers and of their zero point, "" without one;
+    """A dequantized tensor: the names of its integers and of their zero point, "" without one;
     their scale.
     """
 

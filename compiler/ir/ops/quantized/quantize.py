@@ -26,7 +26,7 @@ from compiler.ir.shapes.extents import Extent
 from relaxd.contract.dims.tensors import storage_of
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
-"""What reals are quantised to, beside the types of `compiler.ir.formats`."""
+"""What reals are quantized to, beside the types of `compiler.ir.formats`."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _limits(dtype: str) -> tuple[int, int]:
         raise ImportFailed(
             f"quantising to {dtype} is not supported",
             reason="unsupported_dtype",
-            hint=f"quantise to one of {', '.join((*INTEGERS, *WIDTHS, *FLOATS))}",
+            hint=f"quantize to one of {', '.join((*INTEGERS, *WIDTHS, *FLOATS))}",
         )
     info = np.iinfo(np.dtype(dtype))
     return int(info.min), int(info.max)
