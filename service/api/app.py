@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from relaxd.errors import RelaxdError
+from relaxd.http.origins import SameOrigin
 from service.api import audit, health, jobs, models, oci, overview, page, storage, tenancy
 from service.api.access import Access, RequestMetrics
 from service.api.audit import Auditor
@@ -20,7 +21,6 @@ from service.api.board import Board
 from service.api.context import jobs_of
 from service.api.cors import PullsFromPages
 from service.api.openapi import describe
-from service.api.origins import SameOrigin
 from service.api.rates import Rates
 from service.api.respond import respond
 from service.api.scopes import authorize
@@ -68,7 +68,8 @@ def create_app(services: Services) -> FastAPI:
         Authentication, gate=Gate(core, services.verify), rates=Rates(core), auditor=Auditor(core)
     )
     origins = frozenset(services.settings.allowed_origins.split())
-    app.add_middleware(SameOrigin, allowed=origins)
+    hint = "name the origin in RELAXD_ALLOWED_ORIGINS on the server if it may send requests"
+    app.add_middleware(SameOrigin, respond=respond, allowed=origins, hint=hint)
     # Before signing in: a browser asks without the page's token, and a page reads refusals too.
     app.add_middleware(PullsFromPages, origins=tuple(services.settings.pull_origins.split()))
     app.add_middleware(Access, metrics=RequestMetrics(app.state.registry), tracer=core.tracer)

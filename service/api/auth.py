@@ -1,7 +1,5 @@
 """Signing in: every request but health checks has a principal, or is answered with 401."""
 
-import base64
-import binascii
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -11,9 +9,11 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relaxd.http.credentials import read_credential
+from relaxd.http.errors import Unauthorized
 from service.api import page
 from service.api.audit import Auditor
-from service.api.errors import TooManyRequests, Unauthorized
+from service.api.errors import TooManyRequests
 from service.api.rates import Rates
 from service.api.respond import respond
 from service.errors import DatabaseUnavailable
@@ -21,7 +21,6 @@ from service.identity import Principal
 from service.usecases.tenants.entering import Gate
 
 OPEN = frozenset({"/healthz", "/readyz"})
-LONGEST_CREDENTIAL = 16 << 10
 THREADS = 16
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class Authentication:
         if scope["type"] != "http" or _is_open(scope["path"]):
             return await self.app(scope, receive, send)
         request = Request(scope, receive)
-        credential = _credential(request.headers.get("Authorization", ""))
+        credential = read_credential(request.headers.get("Authorization", ""))
         try:
             principal = await self._enter(credential)
         except (DatabaseUnavailable, TooManyRequests) as refusal:
@@ -119,20 +118,3 @@ class Authentication:
 
 def _is_open(path: str) -> bool:
     return path in OPEN or page.serves(path)
-
-
-def _credential(header: str) -> str:
-    """The token of the header, empty for none that could be one."""
-    scheme, _, value = header.partition(" ")
-    if len(value) > LONGEST_CREDENTIAL:
-        return ""
-    match scheme.lower():
-        case "bearer":
-            return value.strip()
-        case "basic":
-            try:
-                decoded = base64.b64decode(value.strip(), validate=True)
-                return decoded.partition(b":")[2].decode()
-            except (binascii.Error, ValueError):
-                return ""
-    return ""

@@ -7,17 +7,14 @@ from starlette.requests import Request
 
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
-from service.api.bodies import read_limited
-from service.api.errors import UnsupportedMediaType
+from relaxd.http.bodies import JSON_TYPE, check_json, count_values, read_limited
 from service.api.wire import JobIn, RequestIn
 from service.settings import Settings
 
-JSON_TYPE = "application/json"
 JOB_CONTENT = {JSON_TYPE: {"schema": {"$ref": "#/components/schemas/JobIn"}}}
 """What `read_job` reads, as OpenAPI describes it."""
 SMALL = 4096
 """Bytes of a document that is parsed in less time than it takes to hand it to a thread."""
-SEPARATORS = (b",", b":", b"[", b"{")
 
 Document = TypeVar("Document", bound=RequestIn)
 
@@ -26,12 +23,9 @@ async def read_job(request: Request, settings: Settings) -> tuple[str, CompileRe
     """The digest of the model and the request of a JobIn document; raises ApiError,
     DeclarationError, ValidationError.
     """
-    kind = media_type(request)
-    if kind != JSON_TYPE:
-        raise UnsupportedMediaType(
-            f"the body is {kind or 'of no declared type'}", hint=f"send {JSON_TYPE}"
-        )
-    body = read_limited(request, settings.max_request_bytes, "RELAXD_MAX_REQUEST_BYTES")
+    check_json(request)
+    hint = "raise RELAXD_MAX_REQUEST_BYTES on the server"
+    body = read_limited(request, settings.max_request_bytes, hint)
     data = b"".join([chunk async for chunk in body])
     document, declared = await read_request(JobIn, data, settings)
     return document.model, declared
@@ -46,17 +40,12 @@ async def read_request(
     return await run_in_threadpool(_parse, kind, data, settings)
 
 
-def media_type(request: Request) -> str:
-    """The Content-Type without its parameters, in lower case."""
-    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
 def _parse(
     kind: type[Document], data: bytes, settings: Settings
 ) -> tuple[Document, CompileRequest]:
-    # A value costs up to a hundred times its bytes once it is parsed and found wrong. Every value
-    # but the first follows a separator, and those inside texts count too: they may be axes.
-    values = sum(map(data.count, SEPARATORS))
+    # A value costs up to a hundred times its bytes once it is parsed and found wrong. Those inside
+    # texts may be axes.
+    values = count_values(data)
     if values > settings.max_request_values:
         raise DeclarationError(
             f"the request has {values} values, the limit is {settings.max_request_values}",

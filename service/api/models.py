@@ -6,9 +6,10 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from relaxd.contract.request import CompileRequest
+from relaxd.http.bodies import JSON_TYPE, media_type
+from relaxd.http.errors import UnsupportedMediaType
 from service.api.context import UseJobs, UseServices, UseWatch
-from service.api.documents import JOB_CONTENT, JSON_TYPE, media_type, read_job
-from service.api.errors import UnsupportedMediaType
+from service.api.documents import JOB_CONTENT, read_job
 from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.wire import TargetList
 from service.jobs import Jobs

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from relaxd.http.errors import MEDIA_TYPE
 from service.api.auth import OPEN
 from service.api.examples import ANSWERS, BODIES
-from service.api.problems import MEDIA_TYPE
 from service.api.refusals import refusals
 from service.api.wire import EventOut, JobIn, ProblemOut, RequestIn
 

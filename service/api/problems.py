@@ -24,16 +24,15 @@ from artifacts.errors import (
 from compiler.errors import CompileError, UnknownTarget
 from relaxd.contract.failures import Failure
 from relaxd.errors import BundleError, DeclarationError, RelaxdError
-from service.api.errors import (
+from relaxd.http.errors import (
+    TYPE_PREFIX,
     ApiError,
     BodyTooLarge,
-    Forbidden,
     ForeignOrigin,
-    MalformedForm,
-    TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
 )
+from service.api.errors import Forbidden, MalformedForm, TooManyRequests
 from service.errors import (
     ChoreTaken,
     DatabaseUnavailable,
@@ -55,8 +54,6 @@ from service.errors import (
     UnknownToken,
 )
 
-MEDIA_TYPE = "application/problem+json"
-TYPE_PREFIX = "urn:relaxd:problem:"
 RETRY_AFTER_S = 2
 """What is away mostly restarts."""
 

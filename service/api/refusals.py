@@ -15,16 +15,16 @@ from artifacts.errors import (
 )
 from compiler.errors import UnknownTarget
 from relaxd.errors import BundleError, DeclarationError, RelaxdError
-from service.api.errors import (
+from relaxd.http.errors import (
+    MEDIA_TYPE,
+    TYPE_PREFIX,
     BodyTooLarge,
-    Forbidden,
     ForeignOrigin,
-    MalformedForm,
-    TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
 )
-from service.api.problems import MEDIA_TYPE, TYPE_PREFIX, kind_of
+from service.api.errors import Forbidden, MalformedForm, TooManyRequests
+from service.api.problems import kind_of
 from service.errors import (
     ChoreTaken,
     DatabaseUnavailable,

@@ -4,7 +4,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from relaxd.contract.text import sanitize
-from service.api.problems import MEDIA_TYPE, Problem, problem_of
+from relaxd.http.errors import MEDIA_TYPE
+from service.api.problems import Problem, problem_of
 
 OCI_CODES = {
     401: "UNAUTHORIZED",

@@ -16,9 +16,10 @@ from relaxd.contract.model_tar import START, ModelTar, is_tar, pieces_of_tar
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.text import clean
 from relaxd.errors import DeclarationError
-from service.api.bodies import read_limited
-from service.api.documents import media_type, read_request
-from service.api.errors import BodyTooLarge, MalformedForm, UnsupportedMediaType
+from relaxd.http.bodies import media_type, read_limited
+from relaxd.http.errors import BodyTooLarge, UnsupportedMediaType
+from service.api.documents import read_request
+from service.api.errors import MalformedForm
 from service.api.wire import RequestIn
 from service.settings import Settings
 
@@ -91,7 +92,9 @@ async def receive(request: Request, settings: Settings) -> AsyncIterator[Form]:
     _check_charset(request)
     parser = MultiPartParser(
         request.headers,
-        read_limited(request, settings.max_model_bytes, "RELAXD_MAX_MODEL_BYTES"),
+        read_limited(
+            request, settings.max_model_bytes, "raise RELAXD_MAX_MODEL_BYTES on the server"
+        ),
         max_files=3,
         max_fields=3,
         max_part_size=settings.max_request_bytes,
@@ -155,7 +158,7 @@ async def _text(part: UploadFile | str | None, limit: int) -> bytes:
         return (part or "").encode()
     data: bytes = await part.read(limit + 1)
     if len(data) > limit:
-        raise BodyTooLarge(limit, "RELAXD_MAX_REQUEST_BYTES")
+        raise BodyTooLarge(limit, "raise RELAXD_MAX_REQUEST_BYTES on the server")
     return data
 
 

@@ -15,12 +15,12 @@ import structlog
 import uvicorn
 import uvloop
 
+from relaxd.http import descriptors
+from relaxd.http.connections import protocol
 from service.api.app import create_app
 from service.bootstrap import Services, build
 from service.errors import ServiceError
 from service.observability import logs, metrics
-from service.processes import descriptors
-from service.processes.connections import protocol
 from service.processes.supervisor import Supervisor
 from service.settings import Settings, read_settings
 from service.workers.scratch import Workshop

@@ -18,7 +18,7 @@ import pytest
 
 from artifacts.store import hex_of
 from relaxd.contract.canonical import digest_of
-from service.processes.connections import TimedProtocol
+from relaxd.http.connections import TimedProtocol
 from service.settings import Settings
 from tests.robustness import roles
 from tests.robustness.row import Outcome, Row, Run

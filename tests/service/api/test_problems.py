@@ -4,7 +4,7 @@ import pytest
 
 from artifacts.errors import BlobCorrupt, StorageFailed
 from relaxd.errors import RelaxdError
-from service.api import errors as api_errors
+from relaxd.http.errors import ApiError
 from service.api.problems import KINDS, problem_of
 from service.errors import DatabaseUnavailable, UnknownJob
 
@@ -24,7 +24,7 @@ def _subclasses(base: type[Any]) -> set[type[Any]]:
 
 @pytest.mark.parametrize(
     "kind",
-    sorted(_subclasses(api_errors.ApiError), key=str),
+    sorted(_subclasses(ApiError), key=str),
     ids=lambda kind: kind.__name__,
 )
 def test_every_error_of_the_api_is_the_clients(kind: type[Exception]) -> None:

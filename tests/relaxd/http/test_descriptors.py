@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from service.processes import descriptors
+from relaxd.http import descriptors
 
 RAISED = """
 import resource
-from service.processes.descriptors import raise_limit
+from relaxd.http.descriptors import raise_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, {hard}))
 print(raise_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.processes.connections import TimedProtocol
+from relaxd.http.connections import TimedProtocol
 
 PATIENCE_S = 0.5
 BIG = 64 << 20
@@ -200,3 +200,44 @@ def wait_for_room(port: int, request: bytes) -> None:
                 return
         time.sleep(0.05)
     pytest.fail("the place that the first left was not given to anyone")
+
+
+class Graceless(TimedProtocol):
+    most, grace_s = 3, 0.2
+
+
+def test_connections_on_which_nobody_asks_keep_nobody_out() -> None:
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    with serving(Graceless) as port:
+        address = ("127.0.0.1", port)
+        kept = socket.create_connection(address, timeout=30)
+        kept.sendall(request)
+        assert is_answered(kept).startswith(b"HTTP/1.1 200 ")
+        silent = [socket.create_connection(address, timeout=30) for _ in range(2)]
+        silent[1].sendall(b"GET / HT")
+        time.sleep(2 * Graceless.grace_s)
+        with socket.create_connection(address, timeout=30) as client:
+            client.sendall(request)
+            assert is_answered(client).startswith(b"HTTP/1.1 200 ")
+        assert rest(silent[0]) == b""
+        kept.sendall(request)
+        assert is_answered(kept).startswith(b"HTTP/1.1 200 ")
+        for client in (kept, *silent):
+            client.close()
+
+
+class Terse(TimedProtocol):
+    most = 1
+    document = staticmethod(lambda refusal: ("text/plain", refusal.code.encode()))
+
+
+def test_a_server_has_its_own_documents() -> None:
+    with serving(Terse) as port:
+        address = ("127.0.0.1", port)
+        with socket.create_connection(address, timeout=30) as first:
+            first.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            is_answered(first)
+            with socket.create_connection(address, timeout=30) as second:
+                answer = rest(second)
+        assert b"Content-Type: text/plain\r\n" in answer
+        assert answer.endswith(b"http.too_many_connections")

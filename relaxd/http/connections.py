@@ -5,12 +5,13 @@ headers, bodies and readers.
 import asyncio
 import json
 import time
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.api.problems import MEDIA_TYPE, TYPE_PREFIX
+from relaxd.http.errors import MEDIA_TYPE, TYPE_PREFIX
 
 LINGER_S = 5.0
 """For so long the rest of a body is thrown away once the answer is sent."""
@@ -20,43 +21,43 @@ LINGER_AWAY_S = 1.0
 """So many connections that were turned away may read their answer, and for so long."""
 
 
-def _answer(status: int, code: str, title: str, detail: str, **headers: str) -> list[Any]:
-    """The events of an answer after which the connection closes."""
-    problem = {
-        "type": f"{TYPE_PREFIX}{code}",
-        "title": title,
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "retryable": True,
-    }
-    body = json.dumps(problem).encode()
-    fields = [
-        ("Content-Type", MEDIA_TYPE),
-        ("Content-Length", str(len(body))),
-        ("Connection", "close"),
-        *headers.items(),
-    ]
-    return [
-        h11.Response(status_code=status, headers=fields),
-        h11.Data(data=body),
-        h11.EndOfMessage(),
-    ]
+@dataclass(frozen=True)
+class Refusal:
+    """What a connection is told before it is closed."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-TOO_SLOW = _answer(
+TOO_SLOW = Refusal(
     408,
     "http.request_timeout",
     "The request came too slowly",
     "the request did not arrive in time",
 )
-TOO_MANY = _answer(
+TOO_MANY = Refusal(
     503,
     "http.too_many_connections",
     "The service has too many connections",
     "the service has as many connections open as it takes",
-    **{"Retry-After": "1"},
+    (("Retry-After", "1"),),
 )
+
+
+def problem(refusal: Refusal) -> tuple[str, bytes]:
+    """The media type and the body of a problem document, as RFC 9457 describes it."""
+    document = {
+        "type": f"{TYPE_PREFIX}{refusal.code}",
+        "title": refusal.title,
+        "status": refusal.status,
+        "detail": refusal.detail,
+        "code": refusal.code,
+        "retryable": True,
+    }
+    return MEDIA_TYPE, json.dumps(document).encode()
 
 
 class TimedProtocol(H11Protocol):
@@ -66,13 +67,17 @@ class TimedProtocol(H11Protocol):
     A connection beyond `most` is answered 503 whatever it asks, and closed. One that waits for
     its next request is kept for `kept_s`, which is longer than HTTP clients and proxies keep theirs
     (5 s to 90 s by default): whoever closes first must not be the one that a request is sent to.
-    Where half of `most` are open, it is kept for `crowded_s`.
+    Where half of `most` are open, it is kept for `crowded_s`. Where all are, the one that has
+    waited longest for a header makes room, unless it came within `grace_s`: connections on which
+    nobody asks anything keep nobody out. `document` makes the body of what the server refuses here.
     """
 
     patience_s = 30.0
     least_rate = 1024
     most = 4096
     kept_s, crowded_s = 95.0, 5.0
+    grace_s = 1.0
+    document: Callable[[Refusal], tuple[str, bytes]] = staticmethod(problem)
 
     _timer: asyncio.TimerHandle | None = None
     _phase: str | None = None
@@ -84,10 +89,31 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first header."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.most and not self._has_made_room():
             self._turn_away()
         else:
             self._check()
+
+    def _has_made_room(self) -> bool:
+        """Close the connection that has waited longest for a header; False where none has waited
+        for long.
+        """
+        before = time.monotonic() - self.grace_s
+        silent = [
+            other
+            for other in self.connections
+            if isinstance(other, TimedProtocol)
+            and other._phase == "header"
+            and other._since <= before
+            and not other.transport.is_closing()
+        ]
+        if not silent:
+            return False
+        oldest = min(silent, key=lambda other: other._since)
+        # Of those that are turned away or end, none counts any more.
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
 
     def _turn_away(self) -> None:
         """Answer before the request has come, and hear no more than the client's end: closing with
@@ -186,8 +212,21 @@ class TimedProtocol(H11Protocol):
         self._write(TOO_SLOW)
         self.transport.close()
 
-    def _write(self, answer: list[Any]) -> None:
-        self.transport.write(b"".join(self.conn.send(event) or b"" for event in answer))
+    def _write(self, refusal: Refusal) -> None:
+        """Answer; the connection has to be closed behind it."""
+        kind, body = self.document(refusal)
+        headers = [
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+            *refusal.headers,
+        ]
+        events = (
+            h11.Response(status_code=refusal.status, headers=headers),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -195,6 +234,9 @@ class TimedProtocol(H11Protocol):
             self._timer = None
 
 
-def protocol(most: int) -> type[TimedProtocol]:
-    """The protocol of a process that takes so many connections."""
-    return type("LimitedProtocol", (TimedProtocol,), {"most": most})
+def protocol(
+    most: int, document: Callable[[Refusal], tuple[str, bytes]] = problem
+) -> type[TimedProtocol]:
+    """The protocol of a process that takes so many connections, and refuses more by `document`."""
+    members = {"most": most, "document": staticmethod(document)}
+    return type("LimitedProtocol", (TimedProtocol,), members)

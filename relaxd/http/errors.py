@@ -1,0 +1,58 @@
+"""Errors about a request as such."""
+
+from relaxd.errors import RelaxdError
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:relaxd:problem:"
+
+
+class ApiError(RelaxdError):
+    """Base of the errors about a request as such."""
+
+    code = "http.bad_request"
+
+
+class BodyTooLarge(ApiError):
+    """The body is larger than the server takes."""
+
+    code = "http.body_too_large"
+
+    def __init__(self, limit: int, hint: str) -> None:
+        super().__init__(f"the body is larger than {limit} bytes", hint=hint, limit=limit)
+
+
+class UnsupportedMediaType(ApiError):
+    """The body has a Content-Type that the endpoint does not read."""
+
+    code = "http.unsupported_media_type"
+
+
+class ForeignOrigin(ApiError):
+    """A page of another origin made a browser send the request."""
+
+    code = "http.foreign_origin"
+
+    def __init__(self, origin: str, hint: str) -> None:
+        super().__init__(
+            f"the request comes from a page of {origin[:200]}, which is not this service",
+            hint=hint,
+        )
+
+
+class ForeignHost(ApiError):
+    """The request asks for a host that is not this server, as a page does whose name was bound to
+    the server's address.
+    """
+
+    code = "http.foreign_host"
+
+    def __init__(self, host: str, hint: str) -> None:
+        super().__init__(
+            f"the request is for {host[:200] or 'no host'}, not this server", hint=hint
+        )
+
+
+class Unauthorized(ApiError):
+    """The request carries no token, or a wrong one."""
+
+    code = "http.unauthorized"
