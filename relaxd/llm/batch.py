@@ -94,7 +94,13 @@ class Batch:
             self._begun = True
         done = self._slots.length(slot)
         piece = sequence[done : done + self._piece]
-        logits = self._slots.extend(slot, piece)
+        try:
+            logits = self._slots.extend(slot, piece)
+        except Exception as error:
+            generation.fail(failure_of(error))
+            self._slots.end(slot)
+            self._entering = None
+            return
         if done + len(piece) < len(sequence):
             return
         self._take(generation, logits, self._room(slot))
@@ -112,7 +118,11 @@ class Batch:
             for generation, draft in zip(self._running, draft_tokens, strict=True)
         ]
         before = [self._slots.length(slot) for slot in range(len(rows))]
-        logits = self._slots.step(rows)
+        try:
+            logits = self._slots.step(rows)
+        except Exception:
+            self._step_each()
+            return
         for slot, generation in enumerate(self._running):
             accepted = self._keep(
                 generation, draft_tokens[slot], logits[slot], self._slots.capacity - before[slot]
@@ -123,8 +133,21 @@ class Batch:
         # A sequence that has ended must not be preempted.
         self.drop()
 
+    def _step_each(self) -> None:
+        """Give every running sequence its next token by a call of its own, behind a call for all
+        that failed: the sequences at fault end by their errors, the others go on.
+        """
+        for slot, generation in enumerate(self._running):
+            try:
+                logits = self._slots.extend(slot, generation.tokens[-1:])
+            except Exception as error:
+                generation.fail(failure_of(error))
+            else:
+                self._take(generation, logits, self._room(slot))
+        self.drop()
+
     def fail(self, error: RelaxdError) -> None:
-        """End all sequences with an error."""
+        """End all sequences with an error: one of the batch's own, which is no sequence's."""
         for generation in self:
             if generation.finish is None:
                 generation.fail(error)
@@ -158,8 +181,8 @@ class Batch:
         """Choose the next token of a sequence; None where an error of its own ended it."""
         try:
             return generation.take(logits, room)
-        except RelaxdError as error:
-            generation.fail(error)
+        except Exception as error:
+            generation.fail(failure_of(error))
             return None
 
     def _leave(self, slot: int) -> None:
@@ -180,6 +203,13 @@ class Batch:
     def _room(self, slot: int) -> int:
         """The number of tokens that fit after the next one."""
         return self._slots.capacity - self._slots.length(slot)
+
+
+def failure_of(error: Exception) -> RelaxdError:
+    """The error that ends a completion."""
+    if isinstance(error, RelaxdError):
+        return error
+    return RelaxdError(f"the engine failed: {type(error).__name__}: {error}")
 
 
 def _yields(generation: Generation, priority: int) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
-from relaxd.errors import CapacityError, ClosedError, InputError, OverloadError, RelaxdError
-from relaxd.llm.batch import Batch
+from relaxd.errors import CapacityError, ClosedError, InputError, OverloadError
+from relaxd.llm.batch import Batch, failure_of
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.matching import Grammars, Matcher
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
-from relaxd.llm.slots import most_rows, slots_of
+from relaxd.llm.slots import most_rows, slots_of, vocabulary_of
 from relaxd.llm.speculation import Speculation, make_speculator
 from relaxd.llm.text import TOKENIZER, Text
 from relaxd.llm.waiting import Waiting
@@ -25,6 +25,8 @@ from relaxd.loading import load
 _PROMPT_PIECE = 128
 _GREEDY = Sampling()
 _LONGEST_WAIT = 60
+_MOST_BYTES = 4
+"""Of a character in UTF-8."""
 
 
 class Engine:
@@ -54,6 +56,7 @@ class Engine:
         self.text = text
         slots = Prefixes(slots_of(model, sequences, capacity), share=sharing)
         self._capacity, self._sequences = slots.capacity, slots.count
+        self._vocabulary = vocabulary_of(model)
         self._piece = min(piece, most_rows(model) or piece)
         speculator = None if speculate is None else make_speculator(model, slots, speculate, draft)
         self._batch = Batch(slots, self._piece, speculator)
@@ -143,12 +146,7 @@ class Engine:
         """
         on_token = _renamed(on_token, heard)
         self.check_load()
-        tokens = self._text().encode(prompt) if isinstance(prompt, str) else list(prompt)
-        if not tokens:
-            raise InputError("the prompt is empty")
-        if len(tokens) >= self.capacity:
-            # There has to be a place for the answer's first token.
-            raise CapacityError(len(tokens) + 1, self.capacity)
+        tokens = self._tokens(prompt)
         if sampling.stop:
             self._text()
         ends = self.text.ends if self.text else frozenset()
@@ -174,6 +172,9 @@ class Engine:
         """Begins the assistant's answer to a conversation; raises as `generate` does."""
         on_token = _renamed(on_token, heard)
         self.check_load()
+        if len(messages) > self.capacity:
+            raise CapacityError(len(messages), self.capacity)
+        self._check_bytes([str(text) for message in messages for text in message.values()])
         return self.generate(self._text().chat(messages), sampling, on_token, priority=priority)
 
     def close(self) -> None:
@@ -198,6 +199,36 @@ class Engine:
             )
         return self.text
 
+    def _tokens(self, prompt: str | Sequence[int]) -> list[int]:
+        """The tokens of a prompt; raises InputError, CapacityError."""
+        if isinstance(prompt, str):
+            self._check_bytes([prompt])
+            prompt = self._text().encode(prompt)
+        if not len(prompt):
+            raise InputError("the prompt is empty", field="prompt")
+        if len(prompt) >= self.capacity:
+            # There has to be a place for the answer's first token.
+            raise CapacityError(len(prompt) + 1, self.capacity)
+        for position, token in enumerate(prompt):
+            if not 0 <= token < self._vocabulary:
+                raise InputError(
+                    f"the prompt's token {position} is none of the model's",
+                    hint=f"they are 0 to {self._vocabulary - 1}",
+                    field="prompt",
+                )
+        return list(prompt)
+
+    def _check_bytes(self, texts: Sequence[str]) -> None:
+        """Raise CapacityError for texts of which the bytes alone say that they do not fit: before
+        they are tokenized, which takes a hundred times their memory.
+        """
+        longest = self._text().longest_token
+        if sum(map(len, texts)) * _MOST_BYTES <= self.capacity * longest:
+            return
+        size = sum(len(text.encode(errors="replace")) for text in texts)
+        if size > self.capacity * longest:
+            raise CapacityError(math.ceil(size / longest), self.capacity)
+
     def _matcher(self, sampling: Sampling) -> Matcher | None:
         if sampling.grammar is None:
             return None
@@ -217,10 +248,8 @@ class Engine:
                 self._batch.drop()
                 self._batch.read()
                 self._batch.step()
-            except RelaxdError as error:
-                self._batch.fail(error)
             except Exception as error:
-                self._batch.fail(RelaxdError(f"the engine failed: {type(error).__name__}: {error}"))
+                self._batch.fail(failure_of(error))
         for generation in (*self._batch, *self._waiting):
             if generation.finish is None:
                 generation.end(Finish.CANCELLED)

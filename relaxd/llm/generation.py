@@ -1,5 +1,6 @@
 """One answer as it comes into being: its pieces of text, why it ended, and how long it took."""
 
+import logging
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,8 @@ from relaxd.errors import RelaxdError
 from relaxd.llm.matching import Matcher
 from relaxd.llm.sampling import Sampler, Sampling
 from relaxd.llm.text import Text
+
+logger = logging.getLogger(__name__)
 
 
 class Finish(StrEnum):
@@ -130,7 +133,7 @@ class Generation:
             self._end(Finish.LENGTH, token, self._held)
         else:
             sure = len(self._held) - pending(self._held, self.sampling.stop)
-            self._on_token(Piece(self._held[:sure], token))
+            self._send(Piece(self._held[:sure], token))
             self._held = self._held[sure:]
         return token
 
@@ -146,11 +149,19 @@ class Generation:
     def fail(self, error: RelaxdError) -> None:
         """Ends the answer by an error, which the listener raises."""
         self.finish = Finish.CANCELLED
-        self._on_token(Piece(finish=self.finish, error=error))
+        self._send(Piece(finish=self.finish, error=error))
 
     def _end(self, finish: Finish, token: int | None, text: str) -> None:
         self.finish = finish
-        self._on_token(Piece(text, token, finish))
+        self._send(Piece(text, token, finish))
+
+    def _send(self, piece: Piece) -> None:
+        try:
+            self._on_token(piece)
+        except Exception:
+            # In the engine's thread: it must not end the completions of others.
+            logger.exception("the listener of a completion failed, the completion is cancelled")
+            self._cancelled = True
 
 
 class Ahead:

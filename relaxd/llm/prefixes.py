@@ -69,8 +69,14 @@ class Prefixes:
         return logits
 
     def step(self, tokens: list[list[int]]) -> list[Logits]:
-        """See `Slots.step`."""
-        logits = self._slots.step(tokens)
+        """See `Slots.step`; where it raises, every slot holds what it held."""
+        try:
+            logits = self._slots.step(tokens)
+        except BaseException:
+            # Where each sequence is a call of its own, the first ones have taken their tokens.
+            for slot, cached in enumerate(self._cached):
+                self._slots.truncate(slot, len(cached))
+            raise
         for cached, own in zip(self._cached, tokens, strict=False):
             cached += own
         return logits

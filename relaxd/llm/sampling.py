@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from relaxd.errors import InputError
+from relaxd.errors import ExecutionError, InputError
 from relaxd.llm.grammar import Grammar
 
 _MOST_STOPS = 16
+_LONGEST_STOP = 1000
+_LEAST_TEMPERATURE = 1e-100
+"""Below it, logits that are divided by it may overflow."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,14 @@ class Sampling:
             (0 <= self.temperature <= 100, "temperature must be 0 to 100"),
             (self.top_k >= 0, "top_k must be at least 0"),
             (0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
-            (self.seed is None or self.seed >= 0, "seed must be at least 0"),
+            (self.seed is None or 0 <= self.seed < 1 << 64, "seed must have 64 bits"),
             (self.max_tokens is None or self.max_tokens > 0, "max_tokens must be at least 1"),
             (len(self.stop) <= _MOST_STOPS, f"there are more than {_MOST_STOPS} stops"),
             (all(self.stop), "a stop is empty"),
+            (
+                all(len(stop) <= _LONGEST_STOP for stop in self.stop),
+                f"a stop has more than {_LONGEST_STOP} characters",
+            ),
         ):
             if not holds:
                 raise InputError(what)
@@ -71,11 +78,15 @@ class Sampler:
 def probabilities(
     logits: np.ndarray[Any, Any], sampling: Sampling
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The tokens that may be chosen, the most probable first, and their probabilities."""
-    logits = logits.astype(np.float64) / sampling.temperature
+    """The tokens that may be chosen, the most probable first, and their probabilities; raises
+    ExecutionError where no logit is finite.
+    """
+    logits = logits.astype(np.float64) / max(sampling.temperature, _LEAST_TEMPERATURE)
     count = min(sampling.top_k or len(logits), len(logits))
     tokens = np.argpartition(-logits, count - 1)[:count]
     tokens = tokens[np.isfinite(logits[tokens])]
+    if not len(tokens):
+        raise ExecutionError("the model's logits are not finite")
     tokens = tokens[np.lexsort((tokens, -logits[tokens]))]
     powers = np.exp(logits[tokens] - logits[tokens[0]])
     chances = powers / powers.sum()

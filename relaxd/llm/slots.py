@@ -85,6 +85,14 @@ def logits_of(model: Model) -> TensorSpec:
     return output
 
 
+def vocabulary_of(model: Model) -> int:
+    """The number of the model's tokens, or the greatest of a token's type where it is open."""
+    try:
+        return logits_of(model).shape[2].evaluate({})
+    except KeyError:
+        return np.iinfo(np.int32).max
+
+
 _DEFAULT = 8
 _LOGITS = "logits"
 

@@ -50,6 +50,13 @@ class Text:
         named = self._tokenizer.token_to_id(self._special("eos_token") or "")
         return frozenset(tokens | ({named} - {None}))
 
+    @cached_property
+    def longest_token(self) -> int:
+        """The most bytes of text that a token stands for: those of the longest one as the
+        vocabulary writes it, where no byte takes less than one.
+        """
+        return max((len(word.encode()) for word in self._tokenizer.get_vocab()), default=1)
+
     @property
     def serialized(self) -> str:
         """The tokenizer's JSON text."""
@@ -65,7 +72,9 @@ class Text:
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Tokens of a text; special: with what the tokenizer puts around every text."""
-        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+        # By the function for batches: it lets other threads run, and computes no offsets.
+        encodings = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)
+        return list(encodings[0].ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""

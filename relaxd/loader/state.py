@@ -79,13 +79,18 @@ class State:
         [entries, tokens], or arrays by name where the model takes more than tokens.
 
         Raises CapacityError where they do not fit, InputError for inputs that the model does not
-        admit; then nothing changes.
+        admit, ExecutionError where the library failed; then nothing changes.
         """
         inputs = self._named(tokens)
         entries, rows = self._extents(inputs)
         before = self._lengths[first : first + entries]
         total = self._checked_total(before, entries, rows)
-        outputs = self._call(first, entries)({**inputs, **self._fill_inputs(before, rows, total)})
+        call = self._call(first, entries)
+        try:
+            outputs = call({**inputs, **self._fill_inputs(before, rows, total)})
+        except BaseException:
+            self._clear(first, before.tolist(), rows)
+            raise
         before += rows
         return outputs
 
@@ -133,9 +138,7 @@ class State:
         have = int(self._lengths[entry])
         if not 0 <= length <= have:
             raise InputError(f"entry {entry} has {have} tokens, it cannot be cut to {length}")
-        # Other entries' calls read these rows and weigh them by 0, which a NaN would outlive.
-        for buffer in self._buffers.values():
-            buffer[entry, :, length:have] = 0
+        self._clear(entry, [length], have - length)
         self._lengths[entry] = length
 
     def copy(
@@ -179,6 +182,14 @@ class State:
         `name`: a view.
         """
         return self._buffers[name][entry, :, : self._lengths[entry]]
+
+    def _clear(self, first: int, lengths: list[int], rows: int) -> None:
+        """Zero so many rows behind the tokens of the entries from `first` on: other entries' calls
+        read these rows and weigh them by 0, which a NaN would outlive.
+        """
+        for buffer in self._buffers.values():
+            for entry, length in enumerate(lengths, first):
+                buffer[entry, :, length : length + rows] = 0
 
     def _checked(self, capacity: int | None) -> int:
         dims = {dim.name: dim for dim in self._model.dims}

@@ -190,7 +190,7 @@ def test_clients_at_once(client: "openai.OpenAI") -> None:
         ({"max_tokens": 0}, "run.input", None),
         ({"temperature": -1}, "run.input", None),
         ({"prompt": "a" * 100}, "context_length_exceeded", None),
-        ({"prompt": ""}, "run.input", None),
+        ({"prompt": ""}, "run.input", "prompt"),
         ({"extra_body": {"response_format": {"type": "xml"}}}, "run.input", "response_format"),
         (
             {"extra_body": {"response_format": regex("(")}},
