@@ -183,6 +183,9 @@ class Engine:
             self._closed = True
             self._changed.notify_all()
         self._thread.join()
+        with self._compiling:
+            if self._grammars is not None:
+                self._grammars.close()
 
     def __enter__(self) -> "Engine":
         return self

@@ -1,73 +1,120 @@
 """Which tokens may come next in an answer that follows a grammar, by llguidance."""
 
+import os
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 
-from relaxd.errors import GrammarError
-from relaxd.llm.grammar import Grammar, Syntax
+from relaxd.errors import GrammarError, OverloadError
+from relaxd.llm.grammar import Grammar
+from relaxd.llm.grammar_process import GrammarProcess, Limits, compile_grammar
 from relaxd.llm.text import Text
 
 _MOST_CACHED = 32
-_SPACE = r"(\n {0,32}| )?"
-"""Between the parts of a JSON text. Models that may write any space write nothing else for ever."""
+_MOST_BYTES = 256 << 20
+"""Of all grammars that are kept, by what compiling them took."""
+_AT_ONCE = 4
+_LONGEST_MESSAGE = 500
+_NICE = 10
+_LIMITS = Limits()
 
 
 class Grammars:
-    """Grammars over the tokens of one tokenizer; may be used from any thread."""
+    """Grammars over the tokens of one tokenizer; may be used from any thread. A grammar is compiled
+    in a process of its own first, within limits.
+    """
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, limits: Limits = _LIMITS) -> None:
+        ends = sorted(text.ends)
         try:
-            self._tokenizer = LLTokenizer(text.serialized, eos_token=sorted(text.ends) or None)
+            self._tokenizer = LLTokenizer(text.serialized, eos_token=ends or None)
         except ValueError as error:
             raise GrammarError(
                 f"grammars cannot be matched with this tokenizer: {error}",
                 hint="it must decode tokens by ByteLevel or ByteFallback",
             ) from error
-        self._cache: OrderedDict[Grammar, LLMatcher] = OrderedDict()
+        self._limits = limits
+        self._process = GrammarProcess(text.serialized, ends, limits)
+        self._places = threading.BoundedSemaphore(_AT_ONCE)
+        # One thread, which is behind those that compute tokens.
+        self._compiler = ThreadPoolExecutor(1, "relaxd-grammar", _lower_priority)
+        self._cache: OrderedDict[Grammar, tuple[LLMatcher, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def matcher(self, grammar: Grammar) -> "Matcher":
-        """Follows a grammar from its start; raises GrammarError for one that cannot be read."""
+        """Follows a grammar from its start; raises GrammarError for one that cannot be read or
+        takes too much, OverloadError where too many are compiled.
+        """
         with self._lock:
             cached = self._cache.pop(grammar, None)
         if cached is None:
             # Without the lock: a large schema takes a second.
-            cached = self._compiled(grammar)
+            cached = self._compile(grammar)
         with self._lock:
             self._cache[grammar] = cached
-            while len(self._cache) > _MOST_CACHED:
+            while len(self._cache) > _MOST_CACHED or (
+                len(self._cache) > 1 and sum(size for _, size in self._cache.values()) > _MOST_BYTES
+            ):
                 self._cache.popitem(last=False)
-            return Matcher(cached.deep_copy())
+            return Matcher(cached[0].deep_copy())
 
-    def _compiled(self, grammar: Grammar) -> LLMatcher:
+    def close(self) -> None:
+        """End the process and the thread that compile."""
+        self._process.close()
+        self._compiler.shutdown(cancel_futures=True)
+
+    def _compile(self, grammar: Grammar) -> tuple[LLMatcher, int]:
+        """A matcher, and the bytes that compiling it took."""
+        if not self._places.acquire(timeout=self._limits.wall_s):
+            raise OverloadError(
+                f"{_AT_ONCE} grammars are being compiled", hint="try again later", retry_after=1
+            )
         try:
-            matcher = LLMatcher(self._tokenizer, _source(grammar), log_level=0)
-        except ValueError as error:
-            raise _refused(grammar, str(error)) from error
+            size = self._try(grammar)
+            return self._compiler.submit(self._compile_here, grammar).result(), size
+        finally:
+            self._places.release()
+
+    def _try(self, grammar: Grammar) -> int:
+        result = self._process.try_grammar(grammar.syntax.value, grammar.definition)
+        if result is None:
+            limits = self._limits
+            raise _refused(
+                grammar,
+                f"compiling it takes more than {limits.cpu_s} s or {limits.memory_bytes >> 20} MiB,"
+                " or its rules are nested too deeply",
+                hint="make it smaller",
+            )
+        if "busy" in result:
+            raise OverloadError(
+                f"no process to compile the grammar: {result['busy']}", retry_after=1
+            )
+        if "error" in result:
+            raise _refused(grammar, result["error"])
+        return int(result["bytes"])
+
+    def _compile_here(self, grammar: Grammar) -> LLMatcher:
+        matcher = compile_grammar(self._tokenizer, grammar.syntax.value, grammar.definition)
         if matcher.is_error():
             raise _refused(grammar, matcher.get_error())
         return matcher
 
 
-def _source(grammar: Grammar) -> str:
-    match grammar.syntax:
-        case Syntax.JSON_SCHEMA:
-            return LLMatcher.grammar_from_json_schema(
-                grammar.definition, overrides={"whitespace_pattern": _SPACE}
-            )
-        case Syntax.REGEX:
-            return LLMatcher.grammar_from_regex(grammar.definition)
-        case Syntax.LARK:
-            return LLMatcher.grammar_from_lark(grammar.definition)
+def _lower_priority() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
-def _refused(grammar: Grammar, why: str) -> GrammarError:
+def _refused(grammar: Grammar, why: str, hint: str | None = None) -> GrammarError:
+    why = why.strip()
+    if len(why) > _LONGEST_MESSAGE:
+        # It quotes the grammar.
+        why = f"{why[:_LONGEST_MESSAGE]}..."
     return GrammarError(
-        f"the {grammar.syntax.value.replace('_', ' ')} cannot be followed: {why.strip()}"
+        f"the {grammar.syntax.value.replace('_', ' ')} cannot be followed: {why}", hint=hint
     )
 
 

@@ -2,15 +2,19 @@
 
 import json
 import re
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from relaxd.errors import GrammarError, InputError
+from relaxd.errors import GrammarError, InputError, OverloadError
 from relaxd.llm import Sampling
 from relaxd.llm.generation import Finish, Generation
 from relaxd.llm.grammar import MAX_DEFINITION, Grammar
+from relaxd.llm.grammar_process import Limits
 from relaxd.llm.matching import Grammars
 from relaxd.llm.text import Text
 from tests.relaxd.llm.models import END, LETTERS, WORDS, tokenizer
@@ -130,3 +134,73 @@ def test_a_tokenizer_that_is_not_of_bytes(tmp_path: Path) -> None:
 def test_a_grammar_of_any_size() -> None:
     with pytest.raises(InputError, match="256 KiB"):
         Grammar.regex("a" * (MAX_DEFINITION + 1))
+
+
+CHAINED = "start: r0\n" + "".join(f"r{i}: r{i + 1}\n" for i in range(4000)) + 'r4000: "a"'
+HOSTILE = {
+    "chained rules": Grammar.lark(CHAINED),
+    "optional letters": Grammar.regex("a?" * 117_000),
+    "words": Grammar.regex(r"\w?" * 60_000),
+    "alternatives in a schema": Grammar.schema(
+        {"type": "string", "pattern": "^(" + "a?" * 100_000 + ")$"}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_grammars_that_take_too_much_are_refused(text: Text, name: str) -> None:
+    """Compiled here, the first ends the process, and the others take gigabytes."""
+    grammars = Grammars(text, Limits(cpu_s=1, memory_bytes=128 << 20))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(GrammarError, match="more than 1 s or 128 MiB"):
+        grammars.matcher(HOSTILE[name])
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 64 << 10
+    assert count_admitted(grammars, Grammar.regex("ab"), "a") == "b"
+    grammars.close()
+
+
+def test_a_grammar_is_tried_beside_one_that_takes_long(text: Text) -> None:
+    grammars = Grammars(text, Limits(cpu_s=2, memory_bytes=1 << 30))
+    grammars.matcher(Grammar.regex("b"))
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(grammars.matcher, HOSTILE["optional letters"])
+        assert grammars.matcher(Grammar.regex("a"))
+        assert not slow.done()
+        assert isinstance(slow.exception(), GrammarError)
+    grammars.close()
+
+
+def test_too_many_grammars_at_once(text: Text) -> None:
+    grammars = Grammars(text, Limits(wall_s=0.01))
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(grammars._places)
+        with pytest.raises(OverloadError, match="4 grammars are being compiled"):
+            grammars.matcher(Grammar.regex("a"))
+
+
+def test_the_process_that_tries_grammars_starts_again(text: Text) -> None:
+    grammars = Grammars(text)
+    for letter in "abc":
+        grammars.matcher(Grammar.regex(letter))
+        process = grammars._process._end.peek()[2][0]
+        process.kill()
+        process.wait()
+    grammars.close()
+    assert process.returncode is not None
+
+
+def test_grammars_that_are_kept_have_a_size(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    grammars = Grammars(text)
+    monkeypatch.setattr(grammars, "_try", lambda grammar: 100 << 20)
+    for letter in "abcd":
+        grammars.matcher(Grammar.regex(letter))
+    assert [grammar.definition for grammar in grammars._cache] == ["c", "d"]
+    grammars.close()
+
+
+def test_a_message_quotes_a_part_of_a_grammar(text: Text) -> None:
+    with pytest.raises(GrammarError) as caught:
+        Grammars(text).matcher(Grammar.regex("a" * 100_000 + "("))
+    assert len(str(caught.value)) < 600
