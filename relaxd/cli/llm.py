@@ -69,12 +69,33 @@ def llm_command(
     ] = None,
     threads: Threads = None,
     port_file: PortFile = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="RELAXD_API_KEY",
+            help="The key that requests must carry as `Authorization: Bearer KEY`. Prefer the "
+            "variable: others on this machine can read a command line.",
+            show_default="none is asked for",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name by which clients may ask for this server where there is no key, beside "
+            "addresses and localhost; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="The number of clients that may be connected.")
+    ] = 1024,
 ) -> None:
     """Serve a language model, compiled with an in-place KV cache, to clients of the OpenAI API.
 
     Compile the model with the option `state=lifted`. The server answers /v1/chat/completions,
-    /v1/completions, /v1/models and, for Prometheus, /metrics. It has no access control: anyone who
-    reaches the address can use it.
+    /v1/completions, /v1/models and, for Prometheus, /metrics. Without --api-key, anyone who reaches
+    the address can use it.
 
     The bundle of a GGUF file or a Hugging Face folder includes its tokenizer; --tokenizer overrides
     it.
@@ -100,4 +121,6 @@ def llm_command(
             speculate=speculate,
             draft=draft,
             threads=threads,
+            access=serving.Access(key=api_key or None, hosts=frozenset(allow_host or ())),
+            max_connections=max_connections,
         )

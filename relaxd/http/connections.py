@@ -89,31 +89,31 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first header."""
         super().connection_made(transport)
-        if len(self.connections) > self.most and not self._has_made_room():
+        if len(self.connections) > self.most and self._is_one_too_many():
             self._turn_away()
         else:
             self._check()
 
-    def _has_made_room(self) -> bool:
-        """Close the connection that has waited longest for a header; False where none has waited
-        for long.
+    def _is_one_too_many(self) -> bool:
+        """True if all places are taken, and no connection was closed for this one: the one that
+        has waited longest for a header is, if that is long.
         """
-        before = time.monotonic() - self.grace_s
-        silent = [
+        served = [
             other
             for other in self.connections
-            if isinstance(other, TimedProtocol)
-            and other._phase == "header"
-            and other._since <= before
-            and not other.transport.is_closing()
+            if isinstance(other, TimedProtocol) and not other._is_turned_away
         ]
-        if not silent:
+        if len(served) <= self.most:
             return False
+        before = time.monotonic() - self.grace_s
+        silent = [other for other in served if other._phase == "header" and other._since <= before]
+        if not silent:
+            return True
         oldest = min(silent, key=lambda other: other._since)
-        # Of those that are turned away or end, none counts any more.
+        # It ends later, and must not count until then.
         self.connections.discard(oldest)
         oldest.transport.abort()
-        return True
+        return False
 
     def _turn_away(self) -> None:
         """Answer before the request has come, and hear no more than the client's end: closing with

@@ -52,6 +52,18 @@ class ForeignHost(ApiError):
         )
 
 
+class AmbiguousLength(ApiError):
+    """The request states its length in two ways, of which another server may follow the other."""
+
+    code = "http.ambiguous_length"
+
+
+class HeadersTooLarge(ApiError):
+    """The headers are larger than the server takes."""
+
+    code = "http.headers_too_large"
+
+
 class Unauthorized(ApiError):
     """The request carries no token, or a wrong one."""
 

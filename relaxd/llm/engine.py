@@ -108,6 +108,11 @@ class Engine:
         return self._capacity
 
     @property
+    def longest_prompt(self) -> int | None:
+        """The most bytes of a prompt, of which more do not fit; None without a tokenizer."""
+        return None if self.text is None else self.capacity * self.text.longest_token
+
+    @property
     def load(self) -> tuple[int, int]:
         """How many requests are answered, and how many wait."""
         with self._changed:

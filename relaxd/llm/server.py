@@ -4,29 +4,66 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from relaxd.errors import InputError, OverloadError, RelaxdError
+from relaxd.errors import OverloadError, RelaxdError
+from relaxd.http.credentials import KeyRequired
+from relaxd.http.framing import CheckedHead
+from relaxd.http.origins import KnownHost, SameOrigin
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Finish, Generation, Piece
+from relaxd.llm.lanes import Bodies, Lane
 from relaxd.llm.metrics import LlmMetrics
-from relaxd.llm.wire import Answer, Asked, failure, read_request
+from relaxd.llm.wire import Answer, Asked, failure, read_document, read_request
 
 MAX_BODY = 8 << 20
+ALL_BODIES = 64 << 20
+_BESIDE = 1 << 20
+"""Bytes of a body beside its prompt."""
+_ESCAPED = 6
+"""The most bytes of JSON for one of a prompt."""
+_PER_TOKEN = 8
+"""Bytes of JSON, or values, for a token."""
+_VALUES = 1 << 16
+_LARGE = 64 << 10
+"""Of a body that is tokenized behind others of its size."""
 _DONE = "data: [DONE]\n\n"
+_OPEN = frozenset({"/healthz"})
 
 
-def create_app(engine: Engine, name: str) -> Starlette:
+@dataclass(frozen=True)
+class Access:
+    """Who may use the endpoint. key: what a request has to carry, None for anyone who asks for the
+    server by an address, as `localhost` or by one of `hosts`.
+    """
+
+    key: str | None = None
+    hosts: frozenset[str] = frozenset()
+
+
+_ANYONE = Access()
+
+
+def create_app(engine: Engine, name: str, access: Access = _ANYONE) -> Starlette:
     """The ASGI app; `name` is what the endpoint calls its model. The engine stays the caller's to
     close.
     """
     endpoint = _Endpoint(engine, name)
+    respond = endpoint.refuse
+    if access.key is not None:
+        entrance = Middleware(KeyRequired, respond=respond, key=access.key, open_paths=_OPEN)
+    else:
+        hint = "name it with --allow-host, or ask for a key"
+        entrance = Middleware(KnownHost, respond=respond, hosts=access.hosts, hint=hint)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", endpoint.chat, methods=["POST"]),
@@ -34,6 +71,11 @@ def create_app(engine: Engine, name: str) -> Starlette:
             Route("/v1/models", endpoint.models),
             Route("/metrics", endpoint.show_metrics),
             Route("/healthz", endpoint.health),
+        ],
+        middleware=[
+            Middleware(CheckedHead, respond=respond),
+            Middleware(SameOrigin, respond=respond, hint="pages of other servers may not ask"),
+            entrance,
         ],
         exception_handlers={HTTPException: _refuse},
     )
@@ -56,15 +98,16 @@ class _Listening:
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[Piece] = asyncio.Queue()
 
-    async def begin(self, engine: Engine, want: Asked) -> None:
-        """Begins the answer; raises as the engine does."""
-        # In a thread: others wait while a long prompt is encoded.
-        self.generation = await asyncio.to_thread(self._begin, engine, want)
-
-    def _begin(self, engine: Engine, want: Asked) -> Generation:
+    def begin(self, engine: Engine, want: Asked) -> None:
+        """Begins the answer; raises as the engine does. Not in the event loop: others wait while a
+        long prompt is encoded.
+        """
         if want.messages is not None:
-            return engine.chat(want.messages, want.sampling, self._hear, priority=want.priority)
-        return engine.generate(want.prompt or "", want.sampling, self._hear, priority=want.priority)
+            begun = engine.chat(want.messages, want.sampling, self._hear, priority=want.priority)
+        else:
+            prompt = want.prompt or ""
+            begun = engine.generate(prompt, want.sampling, self._hear, priority=want.priority)
+        self.generation = begun
 
     def _hear(self, piece: Piece) -> None:
         # The loop may be closed by the time that the engine notices.
@@ -90,6 +133,20 @@ class _Endpoint:
         self._engine = engine
         self._name = name
         self._metrics = LlmMetrics(engine)
+        self._bodies = Bodies(_longest_body(engine), ALL_BODIES)
+        self._most_values = _VALUES + _PER_TOKEN * engine.capacity
+        self._quick = Lane("plain", 4, 1024)
+        self._large = Lane("large", 1, 16)
+        self._with_grammar = Lane("grammar", 4, 64)
+
+    def refuse(self, request: Request, error: RelaxdError) -> Response:
+        """The answer of an error, which is counted."""
+        self._metrics.count_refusal(error.code)
+        status, document = failure(error)
+        response = JSONResponse(document, status)
+        if isinstance(error, OverloadError):
+            response.headers["Retry-After"] = str(error.retry_after)
+        return response
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
@@ -114,21 +171,29 @@ class _Endpoint:
 
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         try:
-            want = read_request(await _body(request), chat=chat)
-            listening = _Listening()
-            await listening.begin(self._engine, want)
-            answer = Answer(self._name, chat=chat)
-            if want.stream:
-                stream = self._stream(listening, answer, want)
-                return StreamingResponse(stream, media_type="text/event-stream")
+            async with self._bodies.read(request) as body:
+                want = read_request(read_document(body, self._most_values), chat=chat)
+                listening = _Listening()
+                lane = self._lane(want, len(body))
+                await lane.run(partial(listening.begin, self._engine, want))
+            answer, stream, usage = Answer(self._name, chat=chat), want.stream, want.usage
+            # The prompt is not kept for as long as its answer takes.
+            del want, body
+            if stream:
+                events = self._stream(listening, answer, usage=usage)
+                return StreamingResponse(events, media_type="text/event-stream")
             return await self._complete(request, listening, answer)
         except RelaxdError as error:
-            self._metrics.count_refusal(error.code)
-            return _failed(error)
+            return self.refuse(request, error)
         except ClientDisconnect:
             # It left within its own request: nobody reads what is returned.
             self._metrics.count_refusal(Finish.CANCELLED)
             return Response(status_code=400)
+
+    def _lane(self, want: Asked, size: int) -> Lane:
+        if want.sampling.grammar is not None:
+            return self._with_grammar
+        return self._large if size > _LARGE else self._quick
 
     async def _complete(self, request: Request, listening: _Listening, answer: Answer) -> Response:
         """The answer at once; a client that leaves ends it."""
@@ -146,7 +211,7 @@ class _Endpoint:
             gone.cancel()
 
     async def _stream(
-        self, listening: _Listening, answer: Answer, want: Asked
+        self, listening: _Listening, answer: Answer, *, usage: bool
     ) -> AsyncIterator[str]:
         """The answer's pieces as server-sent events; the server closes this where the client
         leaves.
@@ -158,7 +223,7 @@ class _Endpoint:
             async for piece in listening:
                 if piece.text or piece.finish is not None:
                     yield _event(answer.part(generation, piece.text, last=piece.finish is not None))
-            if want.usage:
+            if usage:
                 yield _event(answer.usage(generation))
             yield _DONE
         except RelaxdError as error:
@@ -168,22 +233,10 @@ class _Endpoint:
             self._metrics.count_completion(generation)
 
 
-def _failed(error: RelaxdError) -> Response:
-    status, document = failure(error)
-    retry = {"Retry-After": str(error.retry_after)} if isinstance(error, OverloadError) else None
-    return JSONResponse(document, status, retry)
-
-
-async def _body(request: Request) -> Any:
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY:
-            raise InputError(f"the body has more than {MAX_BODY >> 20} MiB")
-    try:
-        return json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"the body is no JSON: {error}") from error
+def _longest_body(engine: Engine) -> int:
+    """More bytes than a request has whose prompt fits."""
+    prompt = max(_ESCAPED * (engine.longest_prompt or 0), _PER_TOKEN * engine.capacity)
+    return min(MAX_BODY, _BESIDE + prompt)
 
 
 async def _gone(request: Request) -> None:

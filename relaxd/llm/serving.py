@@ -1,14 +1,23 @@
 """Runs the endpoint until a signal ends it."""
 
+import ipaddress
 import socket
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
 
 from relaxd.errors import InputError
+from relaxd.http import descriptors
+from relaxd.http.connections import protocol
 from relaxd.llm.engine import Engine
-from relaxd.llm.server import create_app
+from relaxd.llm.server import Access, create_app
 from relaxd.llm.speculation import Speculation
+from relaxd.llm.wire import refuse_connection
+
+_BACKLOG = 1024
 
 
 def serve(
@@ -25,10 +34,19 @@ def serve(
     speculate: str | None,
     draft: Path | None,
     threads: int | None,
+    access: Access,
+    max_connections: int,
 ) -> None:
     """Load the bundle, listen, and answer until SIGINT or SIGTERM; raises InputError for an address
     that cannot be had.
     """
+    access = replace(access, hosts=access.hosts | {address[0]})
+    if access.key is None and not _is_loopback(address[0]):
+        print(
+            f"relaxd llm: it asks for no key, and others can reach {address[0]}; set RELAXD_API_KEY"
+            " or listen on 127.0.0.1",
+            file=sys.stderr,
+        )
     with Engine.open(
         bundle,
         tokenizer,
@@ -40,14 +58,34 @@ def serve(
         speculate=None if speculate is None else Speculation.parse(speculate),
         draft=draft,
     ) as engine:
-        app = create_app(engine, name or engine.model.manifest.name)
+        app = create_app(engine, name or engine.model.manifest.name, access)
         listening = _listening(address)
         host, port = listening.getsockname()[:2]
         print(f"relaxd llm: http://{host}:{port}/v1", flush=True)
         if port_file is not None:
             port_file.write_text(str(port))
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5)
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(config_of(app, max_connections)).run(sockets=[listening])
+
+
+def config_of(app: Starlette, max_connections: int) -> uvicorn.Config:
+    """The server's settings: deadlines, and as many connections as there are descriptors for."""
+    possible = descriptors.connections(descriptors.raise_limit())
+    return uvicorn.Config(
+        app,
+        http=protocol(min(max_connections, possible), refuse_connection),
+        log_level="warning",
+        lifespan="off",
+        ws="none",
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=5,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _listening(address: tuple[str, int]) -> socket.socket:
@@ -56,6 +94,8 @@ def _listening(address: tuple[str, int]) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
+        # Whoever reads the port may connect before the server accepts.
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise InputError(

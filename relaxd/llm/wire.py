@@ -1,11 +1,13 @@
 """OpenAI's documents: what a request asks for, and how answers and errors look."""
 
+import json
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from relaxd.contract.text import sanitize
 from relaxd.errors import (
     CapacityError,
     ClosedError,
@@ -14,9 +16,23 @@ from relaxd.errors import (
     OverloadError,
     RelaxdError,
 )
+from relaxd.http.bodies import JSON_TYPE, count_values
+from relaxd.http.connections import Refusal
+from relaxd.http.errors import (
+    ApiError,
+    BodyTooLarge,
+    ForeignHost,
+    ForeignOrigin,
+    HeadersTooLarge,
+    Unauthorized,
+    UnsupportedMediaType,
+)
 from relaxd.llm.generation import Generation
 from relaxd.llm.grammar import Grammar, Syntax
 from relaxd.llm.sampling import Sampling
+
+_DEEPEST = 100
+_GREATEST = (1 << 63) - 1
 
 _REFUSED: dict[str, tuple[Any, ...]] = {
     "n": (1, None),
@@ -49,6 +65,53 @@ class Asked:
     def chat(self) -> bool:
         """True if the prompt is a conversation."""
         return self.messages is not None
+
+
+def read_document(data: bytes, most_values: int) -> Any:
+    """The JSON document of a body; raises InputError for one that is none, has more values, is
+    nested deeply, or has texts or numbers that cannot be sent on.
+    """
+    # A value costs up to a hundred times its bytes once it is parsed.
+    if (values := count_values(data)) > most_values:
+        raise InputError(f"the body has {values} values, the limit is {most_values}")
+    try:
+        document = json.loads(data.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the body is no JSON: {error}") from error
+    _check(document)
+    return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check(document: Any) -> None:
+    """Level by level, as a document may be nested more deeply than functions can be."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        containers = [value for value in level if isinstance(value, list | dict)]
+        texts = [value for value in level if isinstance(value, str)]
+        texts += [name for value in containers if isinstance(value, dict) for name in value]
+        if not all(map(_is_text, texts)):
+            raise InputError("a text of the body has half of a surrogate pair")
+        if not containers:
+            return
+        level = [
+            item
+            for value in containers
+            for item in (value.values() if isinstance(value, dict) else value)
+            if isinstance(item, str | list | dict)
+        ]
+    raise InputError(f"the body is nested more than {_DEEPEST} times")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_request(document: Any, *, chat: bool) -> Asked:
@@ -145,6 +208,8 @@ def _typed(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
     value = document.get(name)
     if value is not None and type(value) not in kinds:
         raise InputError(f"{name} must be {' or '.join(k.__name__ for k in kinds)}", field=name)
+    if type(value) is int and not -_GREATEST <= value <= _GREATEST:
+        raise InputError(f"{name} must have 64 bits", field=name)
     return value
 
 
@@ -210,13 +275,40 @@ def usage(generation: Generation) -> dict[str, Any]:
 
 def failure(error: RelaxdError) -> tuple[int, dict[str, Any]]:
     """The status and the document of an error."""
-    status, kind = 500, "server_error"
-    if isinstance(error, InputError | CapacityError):
-        status, kind = 400, "invalid_request_error"
-    elif isinstance(error, ClosedError):
-        status = 503
-    elif isinstance(error, OverloadError):
-        status, kind = 429, "rate_limit_error"
-    code = "context_length_exceeded" if isinstance(error, CapacityError) else error.code
+    status, kind = next(
+        ((status, kind) for known, status, kind in _STATUSES if isinstance(error, known)),
+        (500, "server_error"),
+    )
+    code = next((code for known, code in _CODES if isinstance(error, known)), error.code)
     param = "response_format" if isinstance(error, GrammarError) else error.details.get("field")
-    return status, {"error": {"message": str(error), "type": kind, "code": code, "param": param}}
+    # What a message quotes is the client's, and may not even be text.
+    return status, sanitize(_problem(str(error), kind, code, param))
+
+
+def refuse_connection(refusal: Refusal) -> tuple[str, bytes]:
+    """The media type and the body of what a connection is told before it is closed."""
+    document = _problem(refusal.detail, "server_error", refusal.code, None)
+    return JSON_TYPE, json.dumps(document).encode()
+
+
+def _problem(message: str, kind: str, code: str, param: object) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "code": code, "param": param}}
+
+
+_STATUSES: tuple[tuple[type[RelaxdError], int, str], ...] = (
+    (InputError, 400, "invalid_request_error"),
+    (CapacityError, 400, "invalid_request_error"),
+    (ClosedError, 503, "server_error"),
+    (OverloadError, 429, "rate_limit_error"),
+    (BodyTooLarge, 413, "invalid_request_error"),
+    (UnsupportedMediaType, 415, "invalid_request_error"),
+    (HeadersTooLarge, 431, "invalid_request_error"),
+    (Unauthorized, 401, "authentication_error"),
+    (ForeignOrigin, 403, "permission_error"),
+    (ForeignHost, 403, "permission_error"),
+    (ApiError, 400, "invalid_request_error"),
+)
+"""The first class that fits decides, so a class stands before its bases."""
+
+_CODES = ((CapacityError, "context_length_exceeded"), (Unauthorized, "invalid_api_key"))
+"""Where OpenAI's clients know an error by a name of their own."""

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-import uvicorn
 
 from relaxd.llm import Engine, Speculation
 from relaxd.llm.server import create_app
-from relaxd.llm.serving import _listening
+from tests.relaxd.llm.endpoints import serving
 from tests.relaxd.llm.models import LETTERS, greedy
 from tests.support import plain_http
 
@@ -35,25 +34,18 @@ SCHEMA: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def address(language_models: dict[str, Path]) -> Iterator[str]:
-    with Engine.open(
-        language_models["filled"],
-        language_models["tokenizer"],
-        sequences=2,
-        waiting=3,
-        threads=1,
-        speculate=Speculation.parse("ngram:4"),
-    ) as engine:
-        app = create_app(engine, MODEL)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-        sock = _listening(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
-            sock.close()
+    with (
+        Engine.open(
+            language_models["filled"],
+            language_models["tokenizer"],
+            sequences=2,
+            waiting=3,
+            threads=1,
+            speculate=Speculation.parse("ngram:4"),
+        ) as engine,
+        serving(create_app(engine, MODEL)) as url,
+    ):
+        yield url
 
 
 @pytest.fixture
@@ -214,7 +206,8 @@ def test_refusals(
     "body", [b"{", b"[]", b"{}", b'{"messages": []}', b'{"messages": [{"content": "a"}]}']
 )
 def test_bodies_that_are_no_requests(address: str, body: bytes) -> None:
-    result = plain_http.post(f"{address}/v1/chat/completions", content=body)
+    headers = {"Content-Type": "application/json"}
+    result = plain_http.post(f"{address}/v1/chat/completions", content=body, headers=headers)
     assert result.status_code == 400
     assert result.json()["error"]["type"] == "invalid_request_error"
 
@@ -241,7 +234,8 @@ def test_a_client_that_leaves_within_its_request(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = httpx.URL(address)
-    head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{"
+    fields = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 99"
+    head = f"POST /v1/completions HTTP/1.1\r\n{fields}\r\n\r\n{{"
     before = plain_http.get(f"{address}/metrics").text
     with socket.create_connection((url.host, url.port)) as connection:
         connection.sendall(head.encode())
@@ -301,7 +295,7 @@ def ask_app(app: Any, path: str, document: Any) -> httpx.Response:
 
     async def post() -> httpx.Response:
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.post(path, json=document)
 
     return asyncio.run(post())
