@@ -1,1 +1,1 @@
-"""What HTTP servers share: the service's API, and the endpoint of a language model."""
+"""Parts that HTTP servers share: the service's API, and the endpoint of a language model."""

@@ -23,7 +23,7 @@ LINGER_AWAY_S = 1.0
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a connection is told before it is closed."""
+    """An answer of the server itself, behind which the connection closes."""
 
     status: int
     code: str
@@ -95,7 +95,7 @@ class TimedProtocol(H11Protocol):
             self._check()
 
     def _is_one_too_many(self) -> bool:
-        """True if all places are taken, and no connection was closed for this one: the one that
+        """True if `most` are open, and no connection was closed for this one: the one that
         has waited longest for a header is, if that is long.
         """
         served = [

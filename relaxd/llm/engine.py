@@ -12,6 +12,7 @@ from pathlib import Path
 from relaxd.errors import CapacityError, ClosedError, InputError, OverloadError
 from relaxd.llm.batch import Batch, failure_of
 from relaxd.llm.generation import Finish, Generation, Piece
+from relaxd.llm.grammar import Grammar
 from relaxd.llm.matching import Grammars, Matcher
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
@@ -111,6 +112,10 @@ class Engine:
     def longest_prompt(self) -> int | None:
         """The most bytes of a prompt, of which more do not fit; None without a tokenizer."""
         return None if self.text is None else self.capacity * self.text.longest_token
+
+    def has_compiled(self, grammar: Grammar) -> bool:
+        """True if the grammar is compiled, so that a completion with it begins at once."""
+        return self._grammars is not None and grammar in self._grammars
 
     @property
     def load(self) -> tuple[int, int]:

@@ -30,7 +30,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Limits:
-    """What compiling one grammar may take. stack_bytes: less than a thread has, so that what passes
+    """Limits of compiling one grammar. stack_bytes: less than a thread has, so that what passes
     on trial passes elsewhere.
     """
 

@@ -17,6 +17,8 @@ from relaxd.llm.text import Text
 _MOST_CACHED = 32
 _MOST_BYTES = 256 << 20
 """Of all grammars that are kept, by what compiling them took."""
+_LARGEST_CACHED = 32 << 20
+"""A larger one would push out those of others."""
 _AT_ONCE = 4
 _LONGEST_MESSAGE = 500
 _NICE = 10
@@ -50,17 +52,23 @@ class Grammars:
         takes too much, OverloadError where too many are compiled.
         """
         with self._lock:
-            cached = self._cache.pop(grammar, None)
-        if cached is None:
-            # Without the lock: a large schema takes a second.
-            cached = self._compile(grammar)
+            cached = self._cache.get(grammar)
+        # Without the lock: a large schema takes a second.
+        matcher, size = self._compile(grammar) if cached is None else cached
         with self._lock:
-            self._cache[grammar] = cached
-            while len(self._cache) > _MOST_CACHED or (
-                len(self._cache) > 1 and sum(size for _, size in self._cache.values()) > _MOST_BYTES
+            if size <= _LARGEST_CACHED:
+                self._cache[grammar] = matcher, size
+                self._cache.move_to_end(grammar)
+            while (
+                len(self._cache) > _MOST_CACHED
+                or sum(size for _, size in self._cache.values()) > _MOST_BYTES
             ):
                 self._cache.popitem(last=False)
-            return Matcher(cached[0].deep_copy())
+            return Matcher(matcher.deep_copy())
+
+    def __contains__(self, grammar: Grammar) -> bool:
+        with self._lock:
+            return grammar in self._cache
 
     def close(self) -> None:
         """End the process and the thread that compile."""

@@ -191,7 +191,8 @@ class _Endpoint:
             return Response(status_code=400)
 
     def _lane(self, want: Asked, size: int) -> Lane:
-        if want.sampling.grammar is not None:
+        grammar = want.sampling.grammar
+        if grammar is not None and not self._engine.has_compiled(grammar):
             return self._with_grammar
         return self._large if size > _LARGE else self._quick
 

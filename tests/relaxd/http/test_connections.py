@@ -210,9 +210,9 @@ def test_connections_on_which_nobody_asks_keep_nobody_out() -> None:
     request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
     with serving(Graceless) as port:
         address = ("127.0.0.1", port)
-        kept = socket.create_connection(address, timeout=30)
-        kept.sendall(request)
-        assert is_answered(kept).startswith(b"HTTP/1.1 200 ")
+        served = socket.create_connection(address, timeout=30)
+        served.sendall(request)
+        assert is_answered(served).startswith(b"HTTP/1.1 200 ")
         silent = [socket.create_connection(address, timeout=30) for _ in range(2)]
         silent[1].sendall(b"GET / HT")
         time.sleep(2 * Graceless.grace_s)
@@ -220,9 +220,9 @@ def test_connections_on_which_nobody_asks_keep_nobody_out() -> None:
             client.sendall(request)
             assert is_answered(client).startswith(b"HTTP/1.1 200 ")
         assert rest(silent[0]) == b""
-        kept.sendall(request)
-        assert is_answered(kept).startswith(b"HTTP/1.1 200 ")
-        for client in (kept, *silent):
+        served.sendall(request)
+        assert is_answered(served).startswith(b"HTTP/1.1 200 ")
+        for client in (served, *silent):
             client.close()
 
 

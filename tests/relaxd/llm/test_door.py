@@ -1,4 +1,4 @@
-"""What the endpoint refuses before it does any work, and that others are served meanwhile."""
+"""Requests that the endpoint refuses before it does any work; others are served meanwhile."""
 
 import json
 import socket
@@ -47,7 +47,7 @@ def answer_to(prompt: str, count: int) -> str:
 
 
 def post(address: str, document: Any, **headers: str) -> httpx.Response:
-    """What the endpoint answers to a document, or to the bytes of a body."""
+    """Send a document, or the bytes of a body."""
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     fields = {"Content-Type": "application/json", **headers}
     return plain_http.post(f"{address}/v1/completions", content=body, headers=fields, timeout=120)
@@ -99,8 +99,8 @@ def test_hosts_of_this_server(address: str, engine: Engine) -> None:
 
 def test_a_key(engine: Engine) -> None:
     with serving(create_app(engine, "tiny", Access(key="s3cret"))) as url:
-        for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer s3cre"}):
-            refused = post(url, ASKED, **given)
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer s3cre"}):
+            refused = post(url, ASKED, **headers)
             assert (refused.status_code, code_of(refused)) == (401, "invalid_api_key")
             assert refused.headers["WWW-Authenticate"].startswith("Bearer")
         assert plain_http.get(f"{url}/metrics").status_code == 401
@@ -155,7 +155,7 @@ def test_fields_of_other_types_or_sizes(address: str, field: str, value: Any) ->
 
 @pytest.mark.parametrize("token", [64, 258, -1, -300, 2**31, 2**63, 2**70])
 def test_one_bad_token_ends_no_other_answer(address: str, token: int) -> None:
-    """As 15 of 40 were ended by it before."""
+    """Before, it ended 15 of 40 answers."""
     prompts = [letters * 2 for letters in "abcdefghij" * 4]
     with ThreadPoolExecutor(16) as pool:
         honest = [

@@ -96,7 +96,7 @@ def test_shared_prefixes_stay(engine: Engine, kind: str) -> None:
 def test_a_member_of_a_step_that_fails_is_dropped_alone(
     engine: Engine, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a library fails on one sequence's token: here on one that no other has."""
+    """Fail every call with a token that one sequence alone has."""
     common = {token for prompt in OTHERS for token in (*prompt, *greedy(kind, prompt, TOKENS))}
     prompt, poison, position = find_poison(kind, common)
     step = State.step

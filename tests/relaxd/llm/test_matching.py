@@ -193,10 +193,16 @@ def test_the_process_that_tries_grammars_starts_again(text: Text) -> None:
 
 def test_grammars_that_are_kept_have_a_size(text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
     grammars = Grammars(text)
-    monkeypatch.setattr(grammars, "_try", lambda grammar: 100 << 20)
-    for letter in "abcd":
+    monkeypatch.setattr(grammars, "_try", lambda grammar: 30 << 20)
+    for letter in "abcdefghij":
         grammars.matcher(Grammar.regex(letter))
-    assert [grammar.definition for grammar in grammars._cache] == ["c", "d"]
+    assert [grammar.definition for grammar in grammars._cache] == [*"cdefghij"]
+    grammars.matcher(Grammar.regex("c"))
+    monkeypatch.setattr(grammars, "_try", lambda grammar: 33 << 20)
+    grammars.matcher(Grammar.regex("k"))
+    assert [grammar.definition for grammar in grammars._cache] == [*"defghijc"]
+    assert Grammar.regex("c") in grammars
+    assert Grammar.regex("k") not in grammars
     grammars.close()
 
 

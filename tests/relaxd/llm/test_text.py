@@ -1,6 +1,7 @@
 """Tokenizers and templates of conversations."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,22 @@ def test_texts_and_tokens(tmp_path: Path) -> None:
     assert text.ends == {END}
     stream = text.stream()
     assert "".join(stream.step(token) for token in text.encode("one, two")) == "one, two"
+
+
+def test_a_long_text_lets_other_threads_run(tmp_path: Path) -> None:
+    text, ended, turns = Text(tokenizer(tmp_path)), threading.Event(), 0
+
+    def encode() -> None:
+        assert len(text.encode("hello there " * 50_000)) == 600_000
+        ended.set()
+
+    thread = threading.Thread(target=encode)
+    thread.start()
+    while not ended.wait(0.005):
+        turns += 1
+    thread.join()
+    # Of a thread that was kept waiting, the first wait ends with the text.
+    assert turns > 3
 
 
 def test_ends_of_every_file(tmp_path: Path) -> None:
