@@ -77,7 +77,7 @@ def create_app(engine: Engine, name: str, access: Access = _ANYONE) -> Starlette
             Middleware(SameOrigin, respond=respond, hint="pages of other servers may not ask"),
             entrance,
         ],
-        exception_handlers={HTTPException: _refuse},
+        exception_handlers={HTTPException: _refuse, Exception: endpoint.fail},
     )
 
 
@@ -189,6 +189,10 @@ class _Endpoint:
             # It left within its own request: nobody reads what is returned.
             self._metrics.count_refusal(Finish.CANCELLED)
             return Response(status_code=400)
+
+    async def fail(self, request: Request, error: Exception) -> Response:
+        """The answer of an error that nothing foresees, which the server logs."""
+        return self.refuse(request, RelaxdError("an unexpected error; the server's log has it"))
 
     def _lane(self, want: Asked, size: int) -> Lane:
         grammar = want.sampling.grammar

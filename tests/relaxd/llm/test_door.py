@@ -332,3 +332,15 @@ def test_slow_grammars_hold_up_no_others(
         check_served(address)
         go.set()
         assert {answer.result().status_code for answer in waiting} == {200}
+
+
+def test_an_error_that_nothing_foresees(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(create_app(engine, "tiny")) as url:
+        with monkeypatch.context() as patched:
+            patched.setattr(engine, "generate", lambda *_, **__: {}["a secret"])
+            answer = post(url, ASKED)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
+        assert "secret" not in answer.text
+        check_served(url)
