@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,16 @@ def storage_errors(what: str, *, absence: bool = True) -> Iterator[None]:
         raise StorageFailed(
             f"{what}: {error}", hint="check the disk and the permissions, then try again"
         ) from error
+
+
+def check_room(folder: Path, amount: int, reserve: int) -> None:
+    """Raise StoreFull where so many bytes more would leave fewer than `reserve` free on the
+    folder's disk.
+    """
+    with storage_errors(f"cannot look at the disk of {folder}"):
+        free = shutil.disk_usage(folder).free
+    if free - amount < reserve:
+        raise StoreFull(f"the disk of {folder} has no room left", hint=MAKE_ROOM)
 
 
 @contextmanager

@@ -9,15 +9,20 @@ from artifacts.errors import StoreFull
 from artifacts.files import MAKE_ROOM
 from artifacts.store import CHUNK, Blob, BlobStore, ListedBlob
 
+STEP = 16 << 20
+"""Bytes of a large blob that are counted at a time."""
+
 
 class Usage(Protocol):
     """How much all the store's writers together have stored; an estimate is enough."""
 
-    def bytes(self) -> int:
-        """Bytes in the store."""
+    def take(self, amount: int, most: int) -> bool:
+        """Count bytes that are about to be stored, unless that makes more than `most` in all;
+        whether they were. No two writers get the same room.
+        """
 
     def add(self, amount: int) -> None:
-        """Count the bytes of a new blob."""
+        """Count bytes, or give some back (a negative amount)."""
 
 
 @dataclass(frozen=True)
@@ -34,30 +39,18 @@ class LimitedStore:
     def put(self, data: bytes | Iterable[bytes], expected: str | None = None) -> Blob:
         """Implement BlobStore.put."""
         chunks = [data] if isinstance(data, bytes) else data
-        blob = self.inner.put(self._metered(chunks), expected)
-        if blob.new and self.quota is not None:
-            self.usage.add(blob.size)
+        share, stored = _Share(self), 0
+        try:
+            blob = self.inner.put(share.metered(chunks), expected)
+            stored = blob.size if blob.new else 0
+        finally:
+            share.settle(stored)
         return blob
 
     def put_file(self, path: Path, expected: str | None = None) -> Blob:
         """Implement BlobStore.put_file."""
         with open(path, "rb") as file:
             return self.put(iter(lambda: file.read(CHUNK), b""), expected)
-
-    def _metered(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        room = self._room()
-        for chunk in chunks:
-            if room is not None:
-                room -= len(chunk)
-                if room < 0:
-                    raise StoreFull("the store has no room left", hint=MAKE_ROOM)
-            yield chunk
-
-    def _room(self) -> int | None:
-        rooms = [] if self.quota is None else [self.quota - self.usage.bytes()]
-        free = self.inner.free()
-        rooms += [] if free is None else [free - self.reserve]
-        return min(rooms, default=None)
 
     def has(self, digest: str) -> bool:
         """Implement BlobStore.has."""
@@ -98,3 +91,43 @@ class LimitedStore:
     def free(self) -> int | None:
         """Implement BlobStore.free."""
         return self.inner.free()
+
+
+@dataclass
+class _Share:
+    """What one blob takes of the store while it is written."""
+
+    store: LimitedStore
+    _taken: int = 0
+
+    def metered(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """The chunks, each once there is room for it; raises StoreFull."""
+        size = 0
+        for chunk in chunks:
+            size += len(chunk)
+            # Looked at anew for each chunk: others write at the same time.
+            free = self.store.inner.free()
+            if free is not None and free - len(chunk) < self.store.reserve:
+                raise _no_room()
+            self._take(size)
+            yield chunk
+
+    def _take(self, size: int) -> None:
+        quota, missing = self.store.quota, size - self._taken
+        if quota is None or missing <= 0:
+            return
+        ahead = STEP if size > STEP else 0
+        for amount in dict.fromkeys((missing + ahead, missing)):
+            if self.store.usage.take(amount, quota):
+                self._taken += amount
+                return
+        raise _no_room()
+
+    def settle(self, stored: int) -> None:
+        """Count what was stored in place of what was taken."""
+        if self.store.quota is not None and stored != self._taken:
+            self.store.usage.add(stored - self._taken)
+
+
+def _no_room() -> StoreFull:
+    return StoreFull("the store has no room left", hint=MAKE_ROOM)

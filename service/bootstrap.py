@@ -17,6 +17,7 @@ from service.adapters.oidc import verifier
 from service.adapters.signing import signer
 from service.adapters.store_usage import limit_store
 from service.core import Compiler, Core
+from service.db import recovery
 from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.errors import TracesUnavailable
@@ -62,7 +63,8 @@ def build(
     tracer = _tracer(settings, process)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     db = Database(settings.database)
-    upgrade(db)
+    with recovery.borrow(settings):
+        upgrade(db)
     app = celery_app(settings)
     core = Core(
         settings=settings,

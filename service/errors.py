@@ -191,6 +191,21 @@ class QuotaExceeded(StoreFull):
         )
 
 
+class TooManyUploads(ServiceError):
+    """The tenant has as many uploads under way as it may."""
+
+    code = "tenant.uploads"
+    retry_after_s = 10
+
+    def __init__(self, tenant: str, limit: int) -> None:
+        super().__init__(
+            f"tenant {tenant} may have {limit} uploads under way at a time",
+            hint="finish or delete some; one that nobody goes on with ends by itself. An operator "
+            "raises RELAXD_MAX_UPLOADS",
+            limit=limit,
+        )
+
+
 class QueueFull(ServiceError):
     """The tenant has as many builds queued as it may."""
 

@@ -13,6 +13,8 @@ from artifacts.store import FRESH_S
 from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from service.errors import InvalidSettings
 
+MOST_RECOVERY = 16 << 20
+"""Several times what SQLite's log grows to before it is written back."""
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:-]+")
 
 
@@ -66,6 +68,10 @@ class Settings(BaseSettings):
     """
     max_model_bytes: int = Field(default=4 << 30, gt=0)
     """The largest upload."""
+    max_uploads: int = Field(default=256, gt=0)
+    """Uploads under `/v2/` that a tenant may have under way at a time."""
+    upload_s: float = Field(default=3600, ge=60)
+    """How long an upload stays that nobody goes on with."""
     max_connections: int = Field(default=4096, gt=0)
     """How many clients may be connected to one API process."""
     max_request_bytes: int = Field(default=1 << 20, gt=0)
@@ -97,7 +103,9 @@ class Settings(BaseSettings):
     store_quota_mb: int | None = Field(default=None, gt=0)
     """The most that the store may hold; without one, no limit."""
     store_reserve_mb: int = Field(default=64, ge=0)
-    """What the store's disk is to keep free."""
+    """What uploads and the store leave free on their disks, and new jobs half of it. Where the job
+    database is SQLite, a quarter of it more, 16 MiB at the most, is set aside for making room.
+    """
     store_patience_s: float = Field(default=600, ge=0)
     """How long a build waits for a store that is full or away."""
     signing_key: Path | None = None
@@ -137,6 +145,17 @@ class Settings(BaseSettings):
     def grace_s(self) -> float:
         """`gc_grace_s`, or more where a build may take longer."""
         return max(self.gc_grace_s, 2 * self.job_timeout_s)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """`store_reserve_mb` in bytes."""
+        return self.store_reserve_mb << 20
+
+    @property
+    def recovery_bytes(self) -> int:
+        """Bytes set aside on the disk of an embedded job database for making room."""
+        embedded = self.database.startswith("sqlite")
+        return min(MOST_RECOVERY, self.reserve_bytes // 4) if embedded else 0
 
     @property
     def upload_dir(self) -> Path:

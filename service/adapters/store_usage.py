@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from artifacts.quota import LimitedStore
 from artifacts.store import Artifacts
@@ -15,17 +15,22 @@ _MINE = counters.c.name == STORE_BYTES
 
 @dataclass(frozen=True)
 class CountedUsage:
-    """`artifacts.quota.Usage` in the job database; raises DatabaseUnavailable."""
+    """`artifacts.quota.Usage` in the job database, an estimate: what the last collection counted,
+    and what came since. Raises DatabaseUnavailable.
+    """
 
     db: Database
 
-    def bytes(self) -> int:
-        """The estimate: what the last collection counted, and what came since."""
-        with self.db.read() as connection:
-            return int(connection.execute(select(counters.c.value).where(_MINE)).scalar_one())
+    def take(self, amount: int, most: int) -> bool:
+        """See `Usage.take`."""
+        room = counters.c.value + amount <= most
+        with self.db.write() as connection:
+            values = {"value": counters.c.value + amount}
+            taken = connection.execute(update(counters).where(_MINE, room).values(values))
+            return taken.rowcount == 1
 
     def add(self, amount: int) -> None:
-        """Count a new blob."""
+        """See `Usage.add`."""
         with self.db.write() as connection:
             values = {"value": counters.c.value + amount}
             connection.execute(update(counters).where(_MINE).values(values))
@@ -34,5 +39,5 @@ class CountedUsage:
 def limit_store(store: Artifacts, settings: Settings, db: Database) -> Artifacts:
     """The store with the quota and the reserve of the settings."""
     quota = None if settings.store_quota_mb is None else settings.store_quota_mb << 20
-    reserve = settings.store_reserve_mb << 20
-    return replace(store, blobs=LimitedStore(store.blobs, CountedUsage(db), quota, reserve))
+    blobs = LimitedStore(store.blobs, CountedUsage(db), quota, settings.reserve_bytes)
+    return replace(store, blobs=blobs)

@@ -20,6 +20,7 @@ from service.api.auth import Authentication
 from service.api.board import Board
 from service.api.context import jobs_of
 from service.api.cors import PullsFromPages
+from service.api.oci_sessions import Bounds, Sessions
 from service.api.openapi import describe
 from service.api.rates import Rates
 from service.api.respond import respond
@@ -27,6 +28,7 @@ from service.api.scopes import authorize
 from service.api.watching import Watch
 from service.bootstrap import Services
 from service.usecases.readiness import Readiness
+from service.usecases.store.reserving import Uploads
 from service.usecases.tenants.entering import Gate
 
 CLIENT_CLOSED_REQUEST = 499
@@ -49,11 +51,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.watch = Watch(services.jobs.of(None))
     app.state.board = Board(services.jobs.of)
     app.state.registry = CollectorRegistry()
-    registry = oci.router(
-        lambda request: jobs_of(request).store,
-        services.settings.upload_dir,
-        max_bytes=services.settings.max_model_bytes,
-    )
+    registry = oci.router(lambda request: jobs_of(request).store, _sessions(services))
     own = (jobs, overview, models, storage, tenancy, audit, health)
     for router in (*(module.router for module in own), registry):
         app.include_router(router, dependencies=[Depends(authorize)])
@@ -76,6 +74,12 @@ def create_app(services: Services) -> FastAPI:
     secured = services.settings.token is not None or services.verify is not None
     app.openapi = lambda: describe(app, secured=secured)  # type: ignore[method-assign]
     return app
+
+
+def _sessions(services: Services) -> Sessions:
+    settings = services.settings
+    bounds = Bounds(settings.max_model_bytes, settings.reserve_bytes, settings.upload_s)
+    return Sessions(settings.upload_dir, bounds, Uploads(services.core))
 
 
 async def _answer(request: Request, error: Exception) -> JSONResponse:

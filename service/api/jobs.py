@@ -82,7 +82,7 @@ async def compile_model(
     whatever its outcome.
     """
     change = change_by(request, status=202)
-    async with receive(request, services.settings) as form:
+    async with receive(request, services.core) as form:
 
         def store_and_submit() -> Job:
             sent = form.store(jobs.store.blobs)

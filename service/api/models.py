@@ -12,8 +12,8 @@ from service.api.context import UseJobs, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, read_job
 from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.wire import TargetList
+from service.bootstrap import Services
 from service.jobs import Jobs
-from service.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["models"])
 
@@ -40,19 +40,19 @@ async def inspect(
 
     The model comes as a form, as in /v1/compile, or by digest in a JSON document, as in /v1/jobs.
     """
-    model, declared = await _subject(request, jobs, services.settings)
+    model, declared = await _subject(request, jobs, services)
     job = await run_in_threadpool(jobs.inspect, model, declared)
     return {"model": model, **jobs.report(await watch.wait_for(job, wait), wait)}
 
 
-async def _subject(request: Request, jobs: Jobs, settings: Settings) -> tuple[str, CompileRequest]:
+async def _subject(request: Request, jobs: Jobs, services: Services) -> tuple[str, CompileRequest]:
     kind = media_type(request)
     if kind == FORM_TYPE:
-        async with receive(request, settings) as form:
+        async with receive(request, services.core) as form:
             upload = await run_in_threadpool(form.store, jobs.store.blobs)
         return upload.model, upload.request
     if kind == JSON_TYPE:
-        return await read_job(request, settings)
+        return await read_job(request, services.settings)
     raise UnsupportedMediaType(
         f"the body is {kind or 'of no declared type'}", hint=f"send {FORM_TYPE} or application/json"
     )

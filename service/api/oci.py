@@ -4,8 +4,6 @@ Content is shared by all repositories of a tenant, which are namespaces for tags
 Nothing is deleted over HTTP.
 """
 
-from pathlib import Path
-
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
@@ -16,17 +14,13 @@ from service.api.oci_errors import RegistryRoute
 from service.api.oci_names import Repository, StoreOf
 from service.api.oci_sessions import Sessions
 
-MAX_BLOB = 16 << 30
 
-
-def router(store_of: StoreOf, upload_dir: Path, *, max_bytes: int = MAX_BLOB) -> APIRouter:
-    """Every endpoint over the store as whoever asks sees it; uploads under way are kept in
-    `upload_dir`, and blobs limited to `max_bytes`.
-    """
+def router(store_of: StoreOf, sessions: Sessions) -> APIRouter:
+    """Every endpoint over the store as whoever asks sees it; `sessions` keeps uploads under way."""
     routes = APIRouter()
     routes.include_router(described.router(store_of))
     routes.include_router(_blobs(store_of))
-    routes.include_router(oci_uploads.router(store_of, Sessions(upload_dir, max_bytes)))
+    routes.include_router(oci_uploads.router(store_of, sessions))
     routes.include_router(oci_manifests.router(store_of))
     return routes
 

@@ -21,6 +21,7 @@ from artifacts.errors import (
 )
 from relaxd.errors import RelaxdError
 from service.api.problems import retry_headers
+from service.errors import TooManyUploads
 
 
 class Code(StrEnum):
@@ -92,6 +93,11 @@ def translate(error: StoreError) -> RegistryError:
     return RegistryError(code, error.message, status, headers, hint=error.hint, **error.details)
 
 
+def _too_many(error: TooManyUploads) -> RegistryError:
+    status, headers = HTTPStatus.TOO_MANY_REQUESTS, {"Retry-After": str(error.retry_after_s)}
+    return RegistryError(Code.TOOMANYREQUESTS, error.message, status, headers, hint=error.hint)
+
+
 class RegistryRoute(APIRoute):
     """A route whose errors leave as OCI error documents."""
 
@@ -104,6 +110,8 @@ class RegistryRoute(APIRoute):
                 return await handler(request)
             except RegistryError as error:
                 return error.response()
+            except TooManyUploads as error:
+                return _too_many(error).response()
             except StoreError as error:
                 return translate(error).response()
 

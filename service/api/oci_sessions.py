@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
@@ -16,25 +17,40 @@ import anyio.to_thread
 from starlette.requests import ClientDisconnect
 
 from artifacts.errors import DigestMismatch, StorageFailed
-from artifacts.files import storage_errors
+from artifacts.files import check_room, storage_errors
 from artifacts.store import CHUNK, Blob, BlobStore
 from relaxd.contract.canonical import digest_of
 from service.api.oci_errors import Code, RegistryError
 from service.identity import DEFAULT
+from service.usecases.store.holdings import draw_on
+from service.usecases.store.reserving import Reservation, Uploads
 
 IDENTIFIER = re.compile(r"[0-9a-f]{32}")
-FORGOTTEN_S = 24 * 3600
 SWEEP_S = 60
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits of every session: the largest blob in bytes, the bytes that the disk keeps free, and
+    the seconds for which a session stays that nobody writes to.
+    """
+
+    max_bytes: int
+    reserve: int = 0
+    idle_s: float = 3600
 
 
 class Sessions:
     """Upload sessions in a folder; each is written by one request at a time, whichever process
-    serves it. Those of another tenant are unknown.
+    serves it. Those of another tenant are unknown. What they hold counts for the tenant's quota.
     """
 
-    def __init__(self, folder: Path, max_bytes: int, tenant: str = DEFAULT) -> None:
+    def __init__(
+        self, folder: Path, bounds: Bounds, uploads: Uploads, tenant: str = DEFAULT
+    ) -> None:
         self._folder = folder
-        self._max_bytes = max_bytes
+        self._bounds = bounds
+        self._uploads = uploads
         self._tenant = tenant
         self._swept = -math.inf
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,24 +59,33 @@ class Sessions:
         """The sessions of another tenant."""
         if tenant == self._tenant:
             return self
-        return Sessions(self._folder, self._max_bytes, tenant)
+        return Sessions(self._folder, self._bounds, self._uploads, tenant)
 
-    def start(self) -> str:
-        """A new session's identifier; now and again sweeps those that nobody has written to for a
-        day. Raises StorageFailed.
+    def start(self, size: int = 0) -> str:
+        """A new session's identifier, for a blob of that size if it is known; now and again sweeps
+        those that nobody goes on with. Raises StorageFailed, QuotaExceeded, TooManyUploads.
         """
         identifier = uuid.uuid4().hex
         with storage_errors(f"cannot begin an upload in {self._folder}"):
             if time.monotonic() - self._swept >= SWEEP_S:
                 self._swept = time.monotonic()
                 for path in self._folder.iterdir():
-                    _remove_forgotten(path)
-            self._path(identifier).touch(exist_ok=False)
+                    _remove_forgotten(path, self._bounds.idle_s)
+        path = self._path(identifier)
+        check_room(self._folder, size, self._bounds.reserve)
+        self._reservation(path).begin(size)
+        with storage_errors(f"cannot begin an upload in {self._folder}"):
+            path.touch(exist_ok=False)
         return identifier
+
+    def _reservation(self, path: Path, size: int = 0) -> Reservation:
+        return self._uploads.reservation(self._tenant, path.name, size)
 
     def forget(self, identifier: str) -> None:
         """End the session, if there is one."""
-        self._path(identifier).unlink(missing_ok=True)
+        path = self._path(identifier)
+        path.unlink(missing_ok=True)
+        self._reservation(path).end()
 
     def size(self, identifier: str) -> int:
         """Bytes received so far; raises BLOB_UPLOAD_UNKNOWN."""
@@ -72,7 +97,7 @@ class Sessions:
     def discard(self, identifier: str) -> None:
         """End the session; raises BLOB_UPLOAD_UNKNOWN."""
         self.size(identifier)
-        self._path(identifier).unlink(missing_ok=True)
+        self.forget(identifier)
 
     @asynccontextmanager
     async def writing(self, identifier: str) -> AsyncIterator[BinaryIO]:
@@ -101,34 +126,44 @@ class Sessions:
     async def append(self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None) -> int:
         """Add the body to a session being written; the session's size after it.
 
-        A body that is too large, not of the length announced, or that the disk does not take leaves
-        the session as it was; raises RegistryError, StorageFailed. A connection that breaks leaves
+        A body that is too large, not of the length announced, or for which the disk or the tenant
+        has no room leaves the session as it was; raises RegistryError, StorageFailed,
+        QuotaExceeded. A connection that breaks leaves
         what had arrived, for the client to go on from.
         """
         start = file.tell()
+        reserved = self._reservation(Path(file.name), start)
         try:
-            return await self._append(file, body, length, start)
+            return await self._append(file, body, length, reserved)
         except StorageFailed:
             await anyio.to_thread.run_sync(_cut, file, start)
             raise
+        finally:
+            await anyio.to_thread.run_sync(reserved.settle, os.fstat(file.fileno()).st_size)
 
     async def _append(
-        self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None, start: int
+        self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None, reserved: Reservation
     ) -> int:
-        size = start
+        size = start = file.tell()
         pending = bytearray()
+        if length is not None:
+            await anyio.to_thread.run_sync(self._expect, start, length, reserved)
+
+        async def write() -> None:
+            await anyio.to_thread.run_sync(self._write, file, bytes(pending), size, reserved)
+            pending.clear()
+
         try:
             async for chunk in body:
                 pending += chunk
                 size += len(chunk)
-                if size > self._max_bytes:
+                if size > self._bounds.max_bytes:
                     await anyio.to_thread.run_sync(file.truncate, start)
-                    raise _too_large(self._max_bytes)
+                    raise _too_large(self._bounds.max_bytes)
                 if len(pending) >= CHUNK:
-                    await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
-                    pending.clear()
+                    await write()
         except ClientDisconnect:
-            await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
+            await write()
             raise RegistryError(
                 Code.BLOB_UPLOAD_INVALID, f"the connection broke after {size - start} bytes"
             ) from None
@@ -136,24 +171,39 @@ class Sessions:
             await anyio.to_thread.run_sync(file.truncate, start)
             raise RegistryError(
                 Code.SIZE_INVALID,
-                f"Content-Range announces {length} bytes, the body has {size - start}",
+                f"{length} bytes are announced, the body has {size - start}",
             )
-        await anyio.to_thread.run_sync(_write_all, file, bytes(pending))
+        await write()
         return size
+
+    def _expect(self, start: int, length: int, reserved: Reservation) -> None:
+        """Have room for so many bytes more before they come."""
+        if start + length > self._bounds.max_bytes:
+            raise _too_large(self._bounds.max_bytes)
+        reserved.cover(start + length, is_all=True)
+        check_room(self._folder, length, self._bounds.reserve)
+
+    def _write(self, file: BinaryIO, data: bytes, size: int, reserved: Reservation) -> None:
+        """Add the data to a session, which has `size` bytes then."""
+        if data:
+            reserved.cover(size)
+            check_room(self._folder, len(data), self._bounds.reserve)
+            _write_all(file, data)
 
     def store(self, identifier: str, blobs: BlobStore, digest: str) -> Blob:
         """Move a complete session into the store; raises DigestMismatch, after which the session is
         over too.
         """
         path = self._path(identifier)
+        reserved = self._reservation(path, self.size(identifier))
         try:
-            blob = blobs.put_file(path, digest)
+            blob = draw_on(reserved, blobs).put_file(path, digest)
         except FileNotFoundError:
             raise _unknown(identifier) from None
         except DigestMismatch:
-            path.unlink(missing_ok=True)
+            self.forget(identifier)
             raise
-        path.unlink(missing_ok=True)
+        self.forget(identifier)
         return blob
 
     def _path(self, identifier: str) -> Path:
@@ -182,9 +232,9 @@ def _cut(file: BinaryIO, size: int) -> None:
         file.truncate(size)
 
 
-def _remove_forgotten(path: Path) -> None:
+def _remove_forgotten(path: Path, idle_s: float) -> None:
     try:
-        if time.time() - path.stat().st_mtime > FORGOTTEN_S:
+        if time.time() - path.stat().st_mtime > idle_s:
             path.unlink()
     except FileNotFoundError:  # another process was first
         return

@@ -32,13 +32,15 @@ def router(store_of: StoreOf, shared: Sessions) -> APIRouter:
             return _created(name, mount)
         if digest is not None:
             hex_of(digest)
-        upload = await anyio.to_thread.run_sync(sessions.start)
+        announced = _announced_size(request) if digest is not None else None
+        upload = await anyio.to_thread.run_sync(sessions.start, announced or 0)
         if digest is None:
             return _accepted(name, upload, 0)
         try:
             return await _finish(blobs, sessions, name, upload, digest, request)
         finally:
-            sessions.forget(upload)  # the client was never told of it, so it cannot go on
+            # The client was never told of it, so it cannot go on.
+            await anyio.to_thread.run_sync(sessions.forget, upload)
 
     @routes.get("/v2/{name:path}/blobs/uploads/{upload}")
     def status(name: Repository, upload: str, request: Request) -> Response:
@@ -68,13 +70,18 @@ async def _append(sessions: Sessions, name: str, upload: str, request: Request) 
         )
 
 
+def _announced_size(request: Request) -> int | None:
+    length = request.headers.get("Content-Length", "")
+    return int(length) if re.fullmatch(r"\d{1,15}", length) else None
+
+
 def _announced_length(request: Request, name: str, upload: str, size: int) -> int | None:
-    """The chunk's length by its Content-Range, None without one; raises 416 when the chunk does not
-    follow what is here.
+    """The chunk's length by its Content-Range or Content-Length, None without one; raises 416 when
+    the chunk does not follow what is here.
     """
     header = request.headers.get("Content-Range")
     if header is None:
-        return None
+        return _announced_size(request)
     match = CONTENT_RANGE.fullmatch(header.strip())
     if not match or int(match[2]) < int(match[1]):
         raise RegistryError(

@@ -1,16 +1,19 @@
 """Multipart forms streamed to disk and on into the blob store, never whole in memory."""
 
 import io
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import anyio.to_thread
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from artifacts.files import storage_errors
+from artifacts.files import check_room, storage_errors
 from artifacts.store import CHUNK, BlobStore
 from relaxd.contract.model_tar import START, ModelTar, is_tar, pieces_of_tar
 from relaxd.contract.request import CompileRequest
@@ -20,8 +23,12 @@ from relaxd.http.bodies import media_type, read_limited
 from relaxd.http.errors import BodyTooLarge, UnsupportedMediaType
 from service.api.documents import read_request
 from service.api.errors import MalformedForm
+from service.api.scopes import principal_of
 from service.api.wire import RequestIn
+from service.core import Core
 from service.settings import Settings
+from service.usecases.store.holdings import draw_on
+from service.usecases.store.reserving import Reservation
 
 MODEL, REQUEST, SAMPLES = "model", "request", "samples"
 LONGEST_NAME = 255
@@ -68,12 +75,13 @@ class Form:
     model: UploadFile
     samples: UploadFile | None
     request: CompileRequest
+    reserved: Reservation
 
     def store(self, blobs: BlobStore) -> Upload:
         """Put the files into the store; to be called off the event loop. Raises StoreError, and
         DeclarationError for a tar without a model.
         """
-        declared = self.request
+        declared, blobs = self.request, draw_on(self.reserved, blobs)
         if self.samples:
             declared = replace(declared, samples=_store(self.samples, blobs))
         name = clean(self.model.filename or "")[:LONGEST_NAME]
@@ -81,35 +89,62 @@ class Form:
 
 
 @asynccontextmanager
-async def receive(request: Request, settings: Settings) -> AsyncIterator[Form]:
-    """The form of a request, for as long as its files are needed; raises ApiError,
-    DeclarationError, ValidationError.
+async def receive(request: Request, core: Core) -> AsyncIterator[Form]:
+    """The form of a request, for as long as its files are needed, which count for the tenant's
+    quota meanwhile; raises ApiError, DeclarationError, ValidationError, StoreFull.
     """
+    settings = core.settings
     if media_type(request) != FORM_TYPE:
         raise UnsupportedMediaType(
             "the body is not a form", hint=f"send {FORM_TYPE}, as curl does: -F model=@model.onnx"
         )
     _check_charset(request)
+    reserved = Reservation(core, principal_of(request).tenant)
+    body = read_limited(
+        request, settings.max_model_bytes, "raise RELAXD_MAX_MODEL_BYTES on the server"
+    )
     parser = MultiPartParser(
         request.headers,
-        read_limited(
-            request, settings.max_model_bytes, "raise RELAXD_MAX_MODEL_BYTES on the server"
-        ),
+        _metered(body, reserved, settings.reserve_bytes),
         max_files=3,
         max_fields=3,
         max_part_size=settings.max_request_bytes,
     )
     try:
+        form = await _parse(parser)
+        try:
+            model, samples, declared = await _read(dict(form.multi_items()), settings)
+            yield Form(model, samples, declared, reserved)
+        finally:
+            await form.close()
+    finally:
+        await anyio.to_thread.run_sync(reserved.end)
+
+
+async def _parse(parser: MultiPartParser) -> FormData:
+    try:
         with storage_errors("cannot keep the upload"):
-            form = await parser.parse()
+            return await parser.parse()
     except MultiPartException as error:
         raise MalformedForm(
             error.message, hint="as curl sends it: -F model=@model.onnx -F 'request={...}'"
         ) from error
-    try:
-        yield await _read(dict(form.multi_items()), settings)
-    finally:
-        await form.close()
+
+
+async def _metered(
+    body: AsyncGenerator[bytes, None], reserved: Reservation, reserve: int
+) -> AsyncGenerator[bytes, None]:
+    """The body, each part once there is room for it; up to a chunk stays in memory, and is counted
+    when it is stored.
+    """
+    size, folder = 0, Path(tempfile.gettempdir())
+    async for part in body:
+        size += len(part)
+        if size > MultiPartParser.spool_max_size:
+            check_room(folder, len(part), reserve)
+            if not reserved.covers(size):
+                await anyio.to_thread.run_sync(reserved.cover, size)
+        yield part
 
 
 def _check_charset(request: Request) -> None:
@@ -122,7 +157,9 @@ def _check_charset(request: Request) -> None:
         )
 
 
-async def _read(parts: dict[str, UploadFile | str], settings: Settings) -> Form:
+async def _read(
+    parts: dict[str, UploadFile | str], settings: Settings
+) -> tuple[UploadFile, UploadFile | None, CompileRequest]:
     for name in parts:
         if name not in (MODEL, REQUEST, SAMPLES):
             raise DeclarationError(
@@ -137,7 +174,7 @@ async def _read(parts: dict[str, UploadFile | str], settings: Settings) -> Form:
         )
     text = await _text(parts.get(REQUEST), settings.max_request_bytes)
     _, declared = await read_request(RequestIn, text or b"{}", settings)
-    return Form(model, _file(parts, SAMPLES), declared)
+    return model, _file(parts, SAMPLES), declared
 
 
 def _file(parts: dict[str, UploadFile | str], name: str) -> UploadFile | None:

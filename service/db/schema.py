@@ -205,3 +205,16 @@ holdings = Table(
     Column("held_at", Seconds, nullable=False),
     Index("ix_holdings_digest", "digest"),
 )
+
+# What tenants have under way: it counts for their quotas before it is stored. A row whose owner
+# died is over at `held_until`.
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("tenant", String(40), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("is_upload", Boolean, nullable=False),
+    Column("held_until", Seconds, nullable=False),
+    Index("ix_reservations_tenant", "tenant"),
+)

@@ -19,6 +19,7 @@ from relaxd.http import descriptors
 from relaxd.http.connections import protocol
 from service.api.app import create_app
 from service.bootstrap import Services, build
+from service.db import recovery
 from service.errors import ServiceError
 from service.observability import logs, metrics
 from service.processes.supervisor import Supervisor
@@ -67,6 +68,7 @@ def serve(
         )
     with _listen(host, port) as listener:
         services = build(settings, process="relaxd-api")
+        recovery.set_aside(settings)
         shop = Workshop(settings.work_dir, f"api-{os.getpid()}")
         metrics.gather(services.metrics, shop.folder)
         address = ListenAddress(host, listener.getsockname()[1], port_file)

@@ -6,6 +6,7 @@ import structlog
 
 from artifacts.errors import StoreError
 from service.core import Core
+from service.db import recovery
 from service.domain import Collection
 from service.errors import ChoreTaken, DatabaseUnavailable
 from service.identity import DEFAULT
@@ -22,8 +23,8 @@ class _ShuttingDown(Exception):
 
 
 def tidy_until(shutdown: threading.Event, core: Core) -> None:
-    """Look now and then whether a collection is due, of which one runs at a time among all workers;
-    survives a store or a database that is away.
+    """Look now and then whether a collection is due, of which one runs at a time among all workers,
+    and whether space is set aside for a full disk; survives a store or a database that is away.
     """
 
     def check() -> None:
@@ -31,6 +32,7 @@ def tidy_until(shutdown: threading.Event, core: Core) -> None:
             raise _ShuttingDown
 
     while not shutdown.wait(min(LOOK_S, core.settings.gc_s or LOOK_S)):
+        recovery.set_aside(core.settings)
         try:
             if collecting.is_due(core):
                 _note(core, collecting.run(core, check=check))

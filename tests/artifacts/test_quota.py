@@ -11,8 +11,11 @@ from relaxd.contract.canonical import digest_of
 class Counted:
     used: int = 0
 
-    def bytes(self):
-        return self.used
+    def take(self, amount, most):
+        if self.used + amount > most:
+            return False
+        self.used += amount
+        return True
 
     def add(self, amount):
         self.used += amount
@@ -44,3 +47,38 @@ def test_the_disk_keeps_its_reserve(blobs, monkeypatch, tmp_path):
     with pytest.raises(StoreFull):
         limited.put_file(tmp_path / "large")
     assert limited.put(b"1234").new
+
+
+def test_writers_at_once_share_the_room_between_them(blobs):
+    usage = Counted()
+    limited = LimitedStore(blobs, usage, quota=5)
+    refused = []
+
+    def beside():
+        """The chunks of a blob, while another blob is put."""
+        yield b"12"
+        with pytest.raises(StoreFull) as raised:
+            limited.put(b"abcd")
+        refused.append(raised)
+        yield b"345"
+
+    assert limited.put(beside()).new
+    assert refused
+    assert usage.used == 5
+    with pytest.raises(StoreFull):
+        limited.put(b"x")
+    assert usage.used == 5, "what was refused is not counted"
+
+
+def test_the_disk_is_looked_at_anew_for_every_chunk(blobs, monkeypatch):
+    limited = LimitedStore(blobs, Counted(), reserve=10)
+    free = [100]
+    monkeypatch.setattr(type(blobs), "free", lambda store: free[0])
+
+    def beside():
+        yield b"12"
+        free[0] = 12  # what another writer left
+        yield b"345"
+
+    with pytest.raises(StoreFull):
+        limited.put(beside())

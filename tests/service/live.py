@@ -23,6 +23,7 @@ from compiler.targets import registry
 from service.adapters.celery_doorbell import celery_app
 from service.adapters.oidc import verifier
 from service.adapters.signing import signer
+from service.adapters.store_usage import limit_store
 from service.api.app import create_app
 from service.bootstrap import Services
 from service.core import Compiler, Core
@@ -87,7 +88,8 @@ def services_over(
         copy_sqlite(file)
     db = Database(chosen.database)
     upgrade(db)
-    store, sign = open_store(chosen.store), partial(signer, chosen)
+    store = limit_store(open_store(chosen.store), chosen, db)
+    sign = partial(signer, chosen)
     core = Core(chosen, db, store, compiler, doorbell, time.time, sign, tracer)
     metrics, verify = CollectorRegistry(), verifier(chosen)
     services = Services(chosen, core, Jobs(core), celery_app(chosen), metrics, verify)

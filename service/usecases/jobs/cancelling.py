@@ -4,7 +4,7 @@ from sqlalchemy import select, update
 
 from relaxd.contract.states import State
 from service.core import Core
-from service.db import records
+from service.db import records, recovery
 from service.db.schema import builds
 from service.domain import Job
 from service.usecases.builds.ending import CANCELLED
@@ -16,8 +16,9 @@ _AT_A_TIME = 50
 
 def cancel(core: Core, job_id: str, tenant: str | None = None) -> Job:
     """See `Jobs.cancel`; a job of one tenant, or of any."""
-    while _cancel_some(core, job_id, tenant):
-        pass
+    with recovery.borrow(core.settings):
+        while _cancel_some(core, job_id, tenant):
+            pass
     return watching.get(core, job_id, tenant)
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from artifacts.collection import Limits, Report, collect
 from service.core import Core
+from service.db import recovery
 from service.db.schema import STORE_BYTES, builds, jobs
 from service.domain import Collection
 from service.usecases import auditing, chores, counting
@@ -24,12 +25,12 @@ def run(
     core: Core, *, dry_run: bool = False, check: Callable[[], None] = lambda: None
 ) -> Collection:
     """Expire jobs, pins and uploads, and remove what nothing needs any more; safe beside everything
-    else. `check` is called between steps and may raise to end early. Raises ChoreTaken while
-    another process collects, StorageFailed, DatabaseUnavailable.
+    else, and possible on a full disk. `check` is called between steps and may raise to end early.
+    Raises ChoreTaken while another process collects, StorageFailed, DatabaseUnavailable.
     """
     if dry_run:
         return _run(core, check, dry_run=True)
-    with chores.turn(core, chores.GC) as turn:
+    with recovery.borrow(core.settings), chores.turn(core, chores.GC) as turn:
 
         def beat() -> None:
             check()

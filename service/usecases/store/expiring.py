@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, delete, false, func, select
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import builds, events, jobs
+from service.usecases.store import reserving
 
 BATCH = 20
 """Jobs removed in one transaction, which others wait for."""
@@ -54,18 +55,20 @@ def _expire_batch(core: Core) -> int:
 
 
 def abandoned_uploads(core: Core, *, dry_run: bool) -> int:
-    """Remove the uploads to this data folder that nobody has written to for the grace period; how
+    """Remove the uploads to this data folder that nobody has written to for `upload_s`; how
     many.
     """
     folder = core.settings.upload_dir
-    count = 0
+    names = []
     for path in folder.iterdir() if folder.is_dir() else ():
         with suppress(FileNotFoundError):  # it has just ended
-            if path.stat().st_mtime < core.clock() - core.settings.grace_s:
-                count += 1
+            if path.stat().st_mtime < core.clock() - core.settings.upload_s:
+                names.append(path.name)
                 if not dry_run:
                     os.unlink(path)
-    return count
+    if not dry_run:
+        reserving.expire(core, names)
+    return len(names)
 
 
 def corrupt_blobs(core: Core, *, dry_run: bool) -> int:

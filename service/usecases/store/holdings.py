@@ -7,6 +7,7 @@ gives `default` all that nobody holds. What a deleted tenant held alone is nobod
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -35,9 +36,9 @@ from relaxd.contract.canonical import digest_of
 from service.core import Core
 from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
 from service.db.transaction import Transaction
-from service.errors import QuotaExceeded
 from service.identity import DEFAULT, bundles_of
 from service.usecases.store.naming import JobTags
+from service.usecases.store.reserving import Reservation
 
 _BATCH = 500
 
@@ -59,9 +60,6 @@ _IS_HELD = select(
         holdings.c.tenant == bindparam("tenant"), holdings.c.digest == bindparam("digest")
     )
 )
-_ROOM = select(tenants.c.stored_limit, tenants.c.stored_bytes).where(
-    tenants.c.name == bindparam("tenant")
-)
 
 
 def view(core: Core, tenant: str) -> Artifacts:
@@ -77,8 +75,12 @@ def view(core: Core, tenant: str) -> Artifacts:
     )
 
 
-def hold(core: Core, tenant: str, sizes: Mapping[str, int]) -> None:
-    """Let the tenant read the blobs of these digests, and count their bytes as its own."""
+def hold(
+    core: Core, tenant: str, sizes: Mapping[str, int], reserved: Reservation | None = None
+) -> None:
+    """Let the tenant read the blobs of these digests, and count their bytes as its own, no longer
+    as `reserved`.
+    """
     for start in range(0, len(sizes), _BATCH):
         part = dict(islice(sizes.items(), start, start + _BATCH))
         missing = {digest: part[digest] for digest in part.keys() - _readable(core, tenant, part)}
@@ -86,6 +88,8 @@ def hold(core: Core, tenant: str, sizes: Mapping[str, int]) -> None:
             try:
                 with core.writing() as tx:
                     _insert(tx, tenant, missing)
+                    if reserved is not None:
+                        reserved.draw(tx, sum(missing.values()))
                 break
             except IntegrityError:  # another request held one of them meanwhile
                 missing = {
@@ -191,18 +195,30 @@ def release(core: Core, digests: Iterable[str], before: float) -> None:
             tx.connection.execute(delete(holdings).where(lost))
 
 
-def _room(core: Core, tenant: str) -> int | None:
-    with core.reading() as tx:
-        row = tx.connection.execute(_ROOM, {"tenant": tenant}).one_or_none()
-    return None if row is None or row.stored_limit is None else row.stored_limit - row.stored_bytes
+def draw_on(reserved: Reservation, blobs: BlobStore) -> BlobStore:
+    """The tenant's view of the blobs, in which what is put is counted by the reservation; a store
+    that is no tenant's stays as it is.
+    """
+    return replace(blobs, reserved=reserved) if isinstance(blobs, TenantBlobs) else blobs
+
+
+def _metered(chunks: Iterable[bytes], reserved: Reservation) -> Iterator[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        reserved.cover(size)
+        yield chunk
 
 
 @dataclass(frozen=True)
 class TenantBlobs:
-    """The blob store of `core` as one tenant sees it."""
+    """The blob store of `core` as one tenant sees it; `reserved` counts what is put until it is
+    stored, by default a reservation for each blob.
+    """
 
     core: Core
     tenant: str
+    reserved: Reservation | None = None
 
     @property
     def _inner(self) -> BlobStore:
@@ -213,7 +229,22 @@ class TenantBlobs:
         if isinstance(data, bytes) and self._keeps(expected or digest_of(data)):
             return self._inner.put(data, expected)
         chunks = [data] if isinstance(data, bytes) else data
-        return self._keep(self._inner.put(self._metered(chunks, expected), expected))
+        if expected is not None and is_held(self.core, self.tenant, expected):
+            return self._keep(self._inner.put(data, expected))
+        with self._reserving() as reserved:
+            stored = self._inner.put(_metered(chunks, reserved), expected)
+            return self._keep(stored, reserved)
+
+    @contextmanager
+    def _reserving(self) -> Iterator[Reservation]:
+        if self.reserved is not None:
+            yield self.reserved
+            return
+        reserved = Reservation(self.core, self.tenant)
+        try:
+            yield reserved
+        finally:
+            reserved.end()
 
     def _keeps(self, digest: str) -> bool:
         """True if the tenant holds the blob, which is touched first: no collection takes it any
@@ -226,19 +257,9 @@ class TenantBlobs:
         with open(path, "rb") as file:
             return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
-    def _keep(self, blob: Blob) -> Blob:
-        hold(self.core, self.tenant, {blob.digest: blob.size})
+    def _keep(self, blob: Blob, reserved: Reservation | None = None) -> Blob:
+        hold(self.core, self.tenant, {blob.digest: blob.size}, reserved)
         return blob
-
-    def _metered(self, chunks: Iterable[bytes], expected: str | None) -> Iterator[bytes]:
-        known = expected is not None and is_held(self.core, self.tenant, expected)
-        room = None if known else _room(self.core, self.tenant)
-        for chunk in chunks:
-            if room is not None:
-                room -= len(chunk)
-                if room < 0:
-                    raise QuotaExceeded(self.tenant)
-            yield chunk
 
     def has(self, digest: str) -> bool:
         """See BlobStore.has."""

@@ -7,6 +7,7 @@ from sqlalchemy import Row, bindparam, func, select
 
 from relaxd.contract.states import State
 from service.core import Core
+from service.db import recovery
 from service.db.schema import builds, tenants
 from service.errors import QueueFull, QuotaExceeded, UnknownTenant
 from service.usecases.store import holdings
@@ -49,8 +50,10 @@ def admission_status(core: Core, tenant: str, model: str) -> AdmissionStatus:
 
 def admit(core: Core, status: AdmissionStatus, count: int) -> None:
     """Raise QuotaExceeded where the tenant stores as much as it may, or QueueFull where `count`
-    builds more would be more than it may have queued, or UnknownTenant where it was deleted.
+    builds more would be more than it may have queued, or UnknownTenant where it was deleted, or
+    StoreFull where the database's disk has no room for jobs.
     """
+    recovery.require_room(core.settings)
     tenant, row = status.tenant, status.row
     if row is None:
         raise UnknownTenant(tenant)

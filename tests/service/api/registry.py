@@ -14,8 +14,36 @@ from artifacts import open_store
 from artifacts.documents import BUNDLE, EMPTY, MANIFEST, TITLE
 from relaxd.errors import RelaxdError
 from service.api.oci import router
+from service.api.oci_sessions import Bounds, Sessions
 from service.api.respond import respond
 from service.identity import ANYONE
+from service.usecases.store.reserving import Reservation, Uploads
+
+
+class Uncounted(Reservation):
+    """Counts nothing, and needs no database."""
+
+    def begin(self, size) -> None:
+        pass
+
+    def cover(self, size, *, is_all=False) -> None:
+        pass
+
+    def settle(self, size) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+class Unlimited(Uploads):
+    """The reservations of tenants that have no limits."""
+
+    def __init__(self) -> None:
+        pass
+
+    def reservation(self, tenant, name, size=0) -> Reservation:
+        return Uncounted(None, tenant, name)
 
 
 def sha256(data: bytes) -> str:
@@ -36,9 +64,8 @@ class SignedIn:
 def create_app(folder: Path, max_bytes: int = 1 << 30, store: str | Path | None = None) -> FastAPI:
     app = FastAPI()
     app.state.store = open_store(store or folder / "store")
-    app.include_router(
-        router(lambda request: app.state.store, folder / "uploads", max_bytes=max_bytes)
-    )
+    sessions = Sessions(folder / "uploads", Bounds(max_bytes), Unlimited())
+    app.include_router(router(lambda request: app.state.store, sessions))
     app.add_middleware(SignedIn)
     for kind in (RelaxdError, HTTPException):
         app.add_exception_handler(kind, respond)

@@ -16,9 +16,9 @@ from starlette.requests import ClientDisconnect
 from artifacts.errors import StoreFull
 from service.api import oci_sessions
 from service.api.oci_errors import RegistryError
-from service.api.oci_sessions import FORGOTTEN_S, Sessions
+from service.api.oci_sessions import Bounds, Sessions
 from tests.e2e.deployment import until
-from tests.service.api.registry import error_code, push_blob, serving, sha256
+from tests.service.api.registry import Unlimited, error_code, push_blob, serving, sha256
 from tests.service.live import Live
 
 DATA = bytes(range(250)) * 4
@@ -249,7 +249,7 @@ def test_two_writers_of_one_upload_do_not_mix(client, tmp_path):
 
 
 def test_a_broken_connection_leaves_what_had_arrived(tmp_path):
-    sessions = Sessions(tmp_path, 10_000)
+    sessions = Sessions(tmp_path, Bounds(10_000), Unlimited())
     upload = sessions.start()
 
     async def breaks():
@@ -268,7 +268,7 @@ def test_a_broken_connection_leaves_what_had_arrived(tmp_path):
 def test_forgotten_uploads_are_swept(client, tmp_path, monkeypatch):
     monkeypatch.setattr(oci_sessions, "SWEEP_S", 0)
     forgotten, alive = start(client), start(client)
-    long_ago = time.time() - FORGOTTEN_S - 60
+    long_ago = time.time() - Bounds(0).idle_s - 60
     os.utime(tmp_path / "uploads" / forgotten.rpartition("/")[2], (long_ago, long_ago))
     start(client)
     assert client.get(forgotten).status_code == 404

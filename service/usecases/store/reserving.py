@@ -1,0 +1,150 @@
+"""Reservations: what a tenant has under way counts for its quota from the first byte, so that no
+number of requests at once stores more than it may.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sqlalchemy import ColumnElement, Select, delete, func, insert, select, update
+
+from service.core import Core
+from service.db.schema import reservations, tenants
+from service.db.transaction import Transaction
+from service.errors import QuotaExceeded, TooManyUploads
+
+STEP = 16 << 20
+"""The most that is reserved ahead of what has come: each reservation is a write to the database."""
+
+
+@dataclass
+class Reservation:
+    """Bytes of a tenant's that are under way. They are counted in the database where the tenant has
+    a quota, and uploads always, since their number is limited.
+
+    size: bytes counted so far. Without a sign of its owner for `upload_s` a reservation is over.
+    """
+
+    core: Core
+    tenant: str
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    is_upload: bool = False
+    size: int = 0
+    _written_at: float | None = None
+
+    def cover(self, size: int, *, is_all: bool = False) -> None:
+        """Count `size` bytes in all, if that many are not counted already, and prolong the
+        reservation; raises QuotaExceeded, with what was counted before.
+
+        is_all: no more will come; else some are counted ahead.
+        """
+        if self.covers(size):
+            return
+        if not self._is_counted:
+            size += STEP
+        else:
+            with self.core.writing() as tx:
+                size = self._grow(tx, size, ahead=0 if is_all else STEP)
+        self.size, self._written_at = size, self.core.clock()
+
+    def covers(self, size: int) -> bool:
+        """True if `cover` has nothing to do."""
+        written = self._written_at
+        if written is None or self.core.clock() > written + self.core.settings.upload_s / 2:
+            return False
+        return size <= self.size
+
+    def begin(self, size: int) -> None:
+        """Count an upload of so many bytes, as far as they are known; raises TooManyUploads,
+        QuotaExceeded, the latter also where the tenant stores as much as it may.
+        """
+        with self.core.writing() as tx:
+            self.size = self._grow(tx, max(1, size), ahead=0)
+            most = self.core.settings.max_uploads
+            uploads = _living(tx, self.tenant).where(reservations.c.is_upload)
+            if len(tx.connection.execute(uploads.limit(most + 1)).all()) > most:
+                raise TooManyUploads(self.tenant, most)
+        self._written_at = self.core.clock()
+
+    def settle(self, size: int) -> None:
+        """Count `size` bytes and none ahead."""
+        if size < self.size and self._written_at is not None and self._is_counted:
+            with self.core.writing() as tx:
+                self.draw(tx, self.size - size)
+
+    def draw(self, tx: Transaction, amount: int) -> None:
+        """Count `amount` bytes no longer, which the transaction counts as stored."""
+        self.size = max(0, self.size - amount)
+        if self._written_at is not None and self._is_counted:
+            tx.connection.execute(update(reservations).where(self._is_mine).values(size=self.size))
+
+    def end(self) -> None:
+        """Count nothing any more."""
+        if self.is_upload or (self._written_at is not None and self._is_counted):
+            with self.core.writing() as tx:
+                tx.connection.execute(delete(reservations).where(self._is_mine))
+
+    @cached_property
+    def _is_counted(self) -> bool:
+        if self.is_upload:
+            return True
+        limit = select(tenants.c.stored_limit).where(tenants.c.name == self.tenant)
+        with self.core.reading() as tx:
+            return tx.connection.execute(limit).scalar_one_or_none() is not None
+
+    @property
+    def _is_mine(self) -> ColumnElement[bool]:
+        return reservations.c.id == self.id
+
+    def _grow(self, tx: Transaction, size: int, *, ahead: int) -> int:
+        """Write the reservation; the bytes that it counts from now on."""
+        size = max(size, self.size)
+        room = self._room(tx)
+        if room is not None and size > room:
+            raise QuotaExceeded(self.tenant)
+        # A part of what is left only: others upload at the same time.
+        size += ahead if room is None else min(ahead, (room - size) // 8)
+        values = {"size": size, "held_until": tx.now + self.core.settings.upload_s}
+        mine = update(reservations).where(self._is_mine).values(values)
+        if not tx.connection.execute(mine).rowcount:
+            row = {"id": self.id, "tenant": self.tenant, "is_upload": self.is_upload, **values}
+            tx.connection.execute(insert(reservations).values(row))
+        return size
+
+    def _room(self, tx: Transaction) -> int | None:
+        """Bytes that the tenant may have under this reservation, None for any number; others that
+        reserve wait from here on.
+        """
+        limits = select(tenants.c.stored_limit, tenants.c.stored_bytes)
+        mine = limits.where(tenants.c.name == self.tenant).with_for_update()
+        row = tx.connection.execute(mine).one_or_none()
+        if row is None or row.stored_limit is None:
+            return None
+        living = _living(tx, self.tenant).where(~self._is_mine).subquery()
+        others = tx.connection.execute(select(func.sum(living.c.size))).scalar_one()
+        return int(row.stored_limit - row.stored_bytes - (others or 0))
+
+
+def _living(tx: Transaction, tenant: str) -> Select[int]:
+    return select(reservations.c.size).where(
+        reservations.c.tenant == tenant, reservations.c.held_until > tx.now
+    )
+
+
+def expire(core: Core, names: Sequence[str] = ()) -> None:
+    """Forget reservations whose owners have died, and those of uploads of these names."""
+    with core.writing() as tx:
+        over = (reservations.c.held_until <= tx.now) | reservations.c.id.in_(names)
+        tx.connection.execute(delete(reservations).where(over))
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """The reservations of uploads, each by the name of its file."""
+
+    core: Core
+
+    def reservation(self, tenant: str, name: str, size: int = 0) -> Reservation:
+        """That of an upload of which so many bytes have come."""
+        return Reservation(self.core, tenant, name, is_upload=True, size=size)
