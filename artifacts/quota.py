@@ -41,7 +41,7 @@ class LimitedStore:
         chunks = [data] if isinstance(data, bytes) else data
         share, stored = _Share(self), 0
         try:
-            blob = self.inner.put(share.metered(chunks), expected)
+            blob = self.inner.put(share.meter(chunks), expected)
             stored = blob.size if blob.new else 0
         finally:
             share.settle(stored)
@@ -95,12 +95,12 @@ class LimitedStore:
 
 @dataclass
 class _Share:
-    """What one blob takes of the store while it is written."""
+    """The room that one blob takes of the store while it is written."""
 
     store: LimitedStore
     _taken: int = 0
 
-    def metered(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def meter(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """The chunks, each once there is room for it; raises StoreFull."""
         size = 0
         for chunk in chunks:

@@ -99,15 +99,26 @@ class NotFinished(ServiceError):
 
 
 class DatabaseUnavailable(ServiceError):
-    """The job database does not answer, or was busy for too long; trying again may help."""
+    """The job database does not answer, was busy for too long, or takes no writes; trying again may
+    help.
+    """
 
     code = "database.unavailable"
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, hint: str | None = None) -> None:
         super().__init__(
-            f"the job database does not answer: {why.strip()}",
-            hint="check RELAXD_DATABASE_URL and that the server runs",
+            f"the job database does not answer as it should: {why.strip()}",
+            hint=hint or "check RELAXD_DATABASE_URL and that the server runs",
         )
+
+
+class DatabaseDamaged(DatabaseUnavailable):
+    """The job database's files are not those of a database any more."""
+
+    code = "database.damaged"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, "restore the database from a backup, docs/howto/run-the-service.md")
 
 
 class ChoreTaken(ServiceError):

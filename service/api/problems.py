@@ -35,6 +35,7 @@ from relaxd.http.errors import (
 from service.api.errors import Forbidden, MalformedForm, TooManyRequests
 from service.errors import (
     ChoreTaken,
+    DatabaseDamaged,
     DatabaseUnavailable,
     IdempotencyConflict,
     InspectionFailed,
@@ -96,6 +97,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (TargetNotServed, Kind(HTTPStatus.CONFLICT, "No running worker compiles for the target")),
     (OpenService, Kind(HTTPStatus.CONFLICT, "Nobody has to sign in")),
     (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
+    (DatabaseDamaged, Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "The job database is damaged")),
     (
         DatabaseUnavailable,
         Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The job database is not available", retryable=True),

@@ -3,21 +3,20 @@
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, text
-from sqlalchemy.exc import (
-    DBAPIError,
-    DisconnectionError,
-    InterfaceError,
-    OperationalError,
-    TimeoutError,
-)
+from sqlalchemy import URL, Connection, Engine, Executable, create_engine, event, make_url, text
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, TimeoutError
 
-from service.errors import DatabaseUnavailable
+from service.db.failures import classify, is_read_only
+from service.errors import DatabaseUnavailable, InvalidSettings
 
 BUSY_S = 30
 CONNECT_S = 10
+WRITE_S = 5
+"""How long a database that works takes for a small write at the most."""
 IDLE_S = 1.0
 """A connection that nobody used for as long is tried before it is used."""
 
@@ -26,7 +25,8 @@ class Database:
     """Transactions on one database; safe to use from several threads and processes."""
 
     def __init__(self, url: str) -> None:
-        self.url = make_url(url)
+        """Connect to nothing yet; raises InvalidSettings for a URL of another kind."""
+        self.url = _parse(url)
         self._embedded = self.url.get_backend_name() == "sqlite"
         self._engine = _sqlite(url) if self._embedded else _server(url)
         transactions = {} if self._embedded else {"isolation_level": "READ COMMITTED"}
@@ -52,14 +52,43 @@ class Database:
         """Do what `write` does, for one statement: on a server it needs no transaction."""
         return self.write() if self._embedded else self.read()
 
-    def ping(self) -> None:
-        """Raise DatabaseUnavailable unless the database answers."""
-        with self.read() as connection:
-            connection.execute(select(text("1")))
+    def check_writable(self, write: Executable) -> None:
+        """Raise DatabaseUnavailable unless the database does the write, and within WRITE_S."""
+        with _translated(), self._prober.begin() as connection:
+            if not self._embedded:
+                connection.execute(text(f"SET LOCAL statement_timeout = '{WRITE_S}s'"))
+            connection.execute(write)
+
+    @cached_property
+    def _prober(self) -> Engine:
+        # SQLite waits for a lock as long as its connection was made to.
+        if not self._embedded:
+            return self._writer
+        prober = _sqlite(self.url, busy_s=WRITE_S, pool_size=1)
+        return prober.execution_options(writes=True)
 
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+        if "_prober" in vars(self):
+            self._prober.dispose()
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise _unknown_kind("the text is no URL") from None
+    kind = parsed.get_backend_name()
+    if kind not in ("sqlite", "postgresql", "postgres"):
+        raise _unknown_kind(f"{kind}:// is no kind of database that relaxd works on")
+    return parsed
+
+
+def _unknown_kind(why: str) -> InvalidSettings:
+    return InvalidSettings(
+        f"RELAXD_DATABASE_URL: {why}", hint="use postgresql://USER:PASSWORD@HOST/NAME, or none"
+    )
 
 
 def _server(url: str) -> Engine:
@@ -90,11 +119,19 @@ def _server(url: str) -> Engine:
             except engine.dialect.loaded_dbapi.Error as error:
                 raise DisconnectionError from error  # the pool makes a new one
 
+    @event.listens_for(engine, "handle_error")
+    def leave(context: ExceptionContext) -> None:
+        # The next connection may lead to the server that was made the primary.
+        if is_read_only(context.original_exception):
+            context.is_disconnect = True
+
     return engine
 
 
-def _sqlite(url: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_size=10, max_overflow=30)
+def _sqlite(url: str | URL, busy_s: int = BUSY_S, pool_size: int = 10) -> Engine:
+    engine = create_engine(
+        url, connect_args={"timeout": busy_s}, pool_size=pool_size, max_overflow=30
+    )
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
@@ -116,9 +153,8 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        # A server that goes away in the middle of a query makes errors of other kinds, too.
-        if isinstance(error, (OperationalError, InterfaceError)) or error.connection_invalidated:
-            raise DatabaseUnavailable(str(error.orig)) from error
-        raise
+        if (known := classify(error)) is None:
+            raise
+        raise known from error
     except TimeoutError as error:
         raise DatabaseUnavailable(str(error)) from error

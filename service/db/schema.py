@@ -141,6 +141,8 @@ ENDED = "ended_"
 CACHED = "cached"
 TENANTS_DELETED = "tenants_deleted"
 """The counter of tenants that were deleted; the first deletion makes it."""
+FLOOR_ROW = "schema_floor"
+"""The counter that `service.db.upgrade` keeps: the oldest revision whose release works here."""
 
 counters = Table(
     "counters",

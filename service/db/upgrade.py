@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, inspect, select, text
 
 from service.db.engine import Database
-from service.db.schema import counters
+from service.db.schema import FLOOR_ROW, counters
 from service.errors import DatabaseTooNew
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ FLOOR = 2
 that release's statements fail raises it: what is to be dropped is first no longer used, for one
 release.
 """
-_FLOOR_ROW = "schema_floor"
 
 
 def config(connection: Connection | None = None) -> Config:
@@ -72,7 +71,7 @@ def _current(connection: Connection) -> str | None:
 def _check_usable(connection: Connection, revision: str, head: str) -> None:
     floor = None
     if inspect(connection).has_table(counters.name):
-        floor = connection.scalar(select(counters.c.value).where(counters.c.name == _FLOOR_ROW))
+        floor = connection.scalar(select(counters.c.value).where(counters.c.name == FLOOR_ROW))
     if floor is None or _number(head) < floor:
         raise DatabaseTooNew(revision, head)
 
@@ -83,6 +82,6 @@ def _number(revision: str) -> int:
 
 
 def _write_floor(connection: Connection) -> None:
-    row = counters.c.name == _FLOOR_ROW
+    row = counters.c.name == FLOOR_ROW
     if not connection.execute(counters.update().where(row).values(value=FLOOR)).rowcount:
-        connection.execute(counters.insert().values(name=_FLOOR_ROW, value=FLOOR))
+        connection.execute(counters.insert().values(name=FLOOR_ROW, value=FLOOR))

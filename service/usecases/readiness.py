@@ -4,14 +4,19 @@ import math
 import threading
 import time
 
+from sqlalchemy import update
+
 from artifacts.errors import StoreError
 from artifacts.files import storage_errors, temporary
 from service.core import Core
+from service.db.schema import FLOOR_ROW, counters
 from service.errors import ServiceError
 
 REMEMBERED_S = 5.0
 """Anyone may ask, and finding out writes to the disk."""
 PROBE = b"written to learn whether the store takes anything"
+_WRITE = update(counters).where(counters.c.name == FLOOR_ROW).values(value=counters.c.value)
+"""Of a row that nobody else writes."""
 
 
 class Readiness:
@@ -36,7 +41,7 @@ class Readiness:
 
     def _find_out(self) -> Exception | None:
         try:
-            self._core.db.ping()
+            self._core.db.check_writable(_WRITE)
             self._core.store.blobs.put(PROBE)
             self._write_to_data_dir()
         except (ServiceError, StoreError) as error:

@@ -106,6 +106,29 @@ def postgres_server() -> Iterator[str]:
 
 
 @contextmanager
+def read_only(url: str) -> Iterator[None]:
+    """While the block lasts, the database takes no writes, as on a primary that became a replica.
+    Connections from before are gone.
+    """
+    name = url.rpartition("/")[2]
+
+    def change(statement: str) -> None:
+        with psycopg.connect(url, autocommit=True) as operator:
+            operator.execute("SET default_transaction_read_only = off")
+            operator.execute(f'ALTER DATABASE "{name}" {statement}')
+            others = "pid <> pg_backend_pid() AND datname = current_database()"
+            operator.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"
+            )
+
+    change("SET default_transaction_read_only = on")
+    try:
+        yield
+    finally:
+        change("RESET default_transaction_read_only")
+
+
+@contextmanager
 def fresh_database(admin_url: str, name: str, template: str = "template1") -> Iterator[str]:
     """URL of a new database of the cluster, a copy of the template, dropped at the end."""
     with psycopg.connect(admin_url, autocommit=True) as connection:

@@ -50,7 +50,7 @@ def test_a_database_that_is_away_is_no_readiness(
         raise DatabaseUnavailable("gone")
 
     monkeypatch.setattr(readiness, "REMEMBERED_S", 0)
-    monkeypatch.setattr(type(api.services.core.db), "ping", lambda self: away())
+    monkeypatch.setattr(type(api.services.core.db), "check_writable", lambda self, write: away())
     answer = api.http.get("/readyz")
     assert (answer.status_code, answer.json()["retryable"]) == (503, True)
     assert api.http.get("/healthz").status_code == 200

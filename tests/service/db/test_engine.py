@@ -81,7 +81,7 @@ def test_sqlite_is_durable_and_in_wal_mode(tmp_path):
 def test_a_database_that_is_away_is_told_by_name(url):
     db = Database(url.format(port=free_port()))
     with pytest.raises(DatabaseUnavailable) as away:
-        db.ping()
+        db.check_writable(text("SELECT 1"))
     assert "RELAXD_DATABASE_URL" in away.value.hint
 
 

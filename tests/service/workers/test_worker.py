@@ -1,3 +1,6 @@
+from contextlib import ExitStack
+from threading import Timer
+
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
@@ -8,6 +11,7 @@ from service.domain import Kind
 from service.errors import DatabaseUnavailable
 from service.usecases.builds import claiming, fleet
 from service.workers.worker import Worker
+from tests.service.servers import read_only
 
 
 @pytest.fixture
@@ -152,3 +156,26 @@ def test_a_worker_ends_without_its_database(core, registry, monkeypatch):
     monkeypatch.setattr(fleet, "depart", depart)
     worker.close()
     assert not worker.scratch.exists()
+
+
+def test_a_build_in_hand_outlives_a_database_that_turns_read_only(
+    core, jobs, model, compiler, worker, database
+):
+    if database == "sqlite":
+        pytest.skip("only a server fails over")
+    url = core.db.url.render_as_string(False)
+    job, ended = jobs.submit(model, CompileRequest()), []
+
+    def behaviour(cancelled):
+        until = ExitStack()
+        until.enter_context(read_only(url))
+        worker.sweep_until_drained(alive=lambda: len(ended) < 1 and not ended.append(1))
+        with pytest.raises(DatabaseUnavailable):
+            jobs.submit(model, CompileRequest(targets=("aarch64",)))
+        assert jobs.get(job.id).state is State.RUNNING, "it can still be read"
+        Timer(1.5, until.close).start()  # the build ends before
+
+    compiler.behaviour = behaviour
+    worker.answer(job.builds[0].id)
+    assert jobs.get(job.id).state is State.SUCCEEDED
+    assert len(compiler.jobs) == 1, "no second attempt"
