@@ -11,7 +11,12 @@ from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
 from artifacts.store import Artifacts
-from service.adapters.celery_doorbell import CeleryDoorbell, celery_app
+from service.adapters.celery_doorbell import (
+    RING_S,
+    BackgroundDoorbell,
+    CeleryDoorbell,
+    celery_app,
+)
 from service.adapters.compiler import ChildCompiler
 from service.adapters.oidc import verifier
 from service.adapters.signing import signer
@@ -41,6 +46,8 @@ class Services:
     celery: Celery
     metrics: CollectorRegistry
     verify: Verify | None = None
+    ringing: Celery | None = None
+    """The application that the doorbell is rung with."""
 
     @property
     def store(self) -> Artifacts:
@@ -52,6 +59,8 @@ class Services:
         self.core.tracer.close()
         self.core.db.close()
         self.celery.close()
+        if self.ringing is not None:
+            self.ringing.close()
 
 
 def build(
@@ -65,13 +74,14 @@ def build(
     db = Database(settings.database)
     with recovery.borrow(settings):
         upgrade(db)
-    app = celery_app(settings)
+    app, ringing = celery_app(settings), celery_app(settings, patience_s=RING_S)
+    doorbell = CeleryDoorbell(ringing)
     core = Core(
         settings=settings,
         db=db,
         store=limit_store(open_store(settings.store), settings, db),
         compiler=compiler or ChildCompiler(),
-        doorbell=CeleryDoorbell(app),
+        doorbell=doorbell if settings.broker_url is None else BackgroundDoorbell(doorbell),
         clock=time.time,
         signer=partial(signer, settings),
         tracer=tracer,
@@ -79,7 +89,7 @@ def build(
     metrics = CollectorRegistry()
     metrics.register(JobCollector(core))
     metrics.register(StoreCollector(core))
-    return Services(settings, core, Jobs(core), app, metrics, verifier(settings))
+    return Services(settings, core, Jobs(core), app, metrics, verifier(settings), ringing)
 
 
 def _tracer(settings: Settings, process: str) -> Tracer:

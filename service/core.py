@@ -26,9 +26,13 @@ from service.tracing import NO_TRACER, Tracer
 class Doorbell(Protocol):
     """Notifies some worker that a build waits; a ring may be lost or arrive twice."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the last ring did not reach the broker; None where it did."""
+
     def ring(self, build_id: str, capability: str) -> None:
         """Ring for a build that asks for that capability; never raises for a broker that
-        is away.
+        is away, nor waits for one.
         """
 
 

@@ -1,10 +1,16 @@
 """Follows a job of a service until it ends."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from relaxd.cli.progress import BuildProgress
 from relaxd.client import JobEvent, JobHandle
 from relaxd.contract.states import State
+from relaxd.errors import RelaxdError
+
+LOOK_S = 2.0
+"""Seconds between two looks at why a build is still queued."""
 
 
 def _nothing(target: str) -> None:
@@ -23,15 +29,42 @@ def follow(
     on_finished: gets each target as soon as its build has ended. Raises WaitTimeout after `timeout`
     seconds.
     """
-    with BuildProgress([build["target"] for build in job.builds]) as progress:
-        for build in job.refresh().builds:
-            if build["state"] == State.QUEUED and build.get("note"):
-                progress.say(build["target"], f"queued: {build['note']}")
+    targets = [build["target"] for build in job.builds]
+    with BuildProgress(targets) as progress, _explain_waits(job, progress):
         for event in job.events(timeout=timeout):
             _show(event, progress, verbose)
             if event.type == "build.finished" and event.target is not None:
                 on_finished(event.target)
     return job.refresh().wait()
+
+
+@contextmanager
+def _explain_waits(job: JobHandle, progress: BuildProgress) -> Iterator[None]:
+    """Say why builds are queued, at once and when that changes, until none of them is any more."""
+    ended = threading.Event()
+
+    def show() -> None:
+        reported: dict[str, str] = {}
+        while True:
+            with suppress(RelaxdError):  # whoever follows the events meets it, too
+                queued = [b for b in job.read()["builds"] if b["state"] == State.QUEUED]
+                if not queued:
+                    return
+                for build in queued:
+                    target, note = build["target"], build.get("note")
+                    if note and reported.get(target) != note and not ended.is_set():
+                        reported[target] = note
+                        progress.say(target, f"queued: {note}")
+            if ended.wait(LOOK_S):
+                return
+
+    thread = threading.Thread(target=show, name="why-queued", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _show(event: JobEvent, progress: BuildProgress, verbose: bool) -> None:

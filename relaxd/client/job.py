@@ -118,6 +118,11 @@ class JobHandle:
             f"{self.id}` stops it",
         )
 
+    def read(self) -> dict[str, Any]:
+        """The job's document as it now stands; leaves `document` as it is."""
+        document: dict[str, Any] = self._transport.json("GET", self.path)
+        return document
+
     def cancel(self) -> "JobHandle":
         """Stop queued and running builds; a job that is over stays as it is."""
         self.document = self._transport.json("POST", f"{self.path}:cancel")

@@ -102,6 +102,11 @@ class WorkerMetrics:
             "Builds taken from workers that fell silent.",
             registry=registry,
         )
+        self.dropped = Counter(
+            "relaxd_messages_dropped",
+            "Messages of the broker that were no rings of a doorbell.",
+            registry=registry,
+        )
         self.rung_again = Counter(
             "relaxd_doorbells_repeated", "Doorbells rung again.", registry=registry
         )

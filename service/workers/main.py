@@ -14,7 +14,8 @@ from prometheus_client import start_http_server
 
 from compiler.isolation import zygote
 from compiler.isolation.linux import cgroups, privileges
-from service.adapters.celery_doorbell import TASK, queues_of
+from service.adapters.celery_doorbell import queues_of
+from service.adapters.messages import TASK
 from service.bootstrap import Services, build
 from service.observability import logs
 from service.settings import Settings

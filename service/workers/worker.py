@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from service.adapters.messages import take_dropped
 from service.core import Core
 from service.domain import Claim, Kind
 from service.errors import DatabaseUnavailable
@@ -104,6 +105,7 @@ class Worker:
             self._sandbox.value,
             self._keys,
         )
+        self._metrics.dropped.inc(take_dropped())
         self._metrics.reclaimed.inc(sweeping.reclaim(self._core))
         self._metrics.rung_again.inc(
             sweeping.ring_again(self._core, self.capabilities, self._slots - len(self._busy))

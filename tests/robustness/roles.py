@@ -37,6 +37,8 @@ def dying_api(settings: Settings, log: Path, port_file: Path) -> None:
 
 
 class _Deathbell:
+    trouble = None
+
     def __init__(self, app: object) -> None:
         pass
 

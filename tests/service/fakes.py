@@ -49,6 +49,7 @@ class FakeDoorbell:
 
     rings: list[str] = field(default_factory=list)
     silent: bool = False
+    trouble: str | None = None
 
     def ring(self, build_id: str, capability: str) -> None:
         if not self.silent:

@@ -48,6 +48,7 @@ class QueueDoorbell:
     """Hands rings to the thread that stands in for a worker."""
 
     rings: "queue.Queue[str | None]" = field(default_factory=queue.Queue)
+    trouble: str | None = None
 
     def ring(self, build_id: str, target: str) -> None:
         self.rings.put(build_id)

@@ -107,7 +107,7 @@ def _annotated(core: Core, annotated: list[Job]) -> list[Job]:
         replace(
             job,
             builds=tuple(
-                replace(build, note=_note(build, able), position=positions_of.get(build.id))
+                replace(build, note=_note(core, build, able), position=positions_of.get(build.id))
                 for build in job.builds
             ),
         )
@@ -115,7 +115,7 @@ def _annotated(core: Core, annotated: list[Job]) -> list[Job]:
     ]
 
 
-def _note(build: Build, able: frozenset[str]) -> str | None:
+def _note(core: Core, build: Build, able: frozenset[str]) -> str | None:
     if build.state is not State.QUEUED:
         return None
     if build.waiting_on:
@@ -127,4 +127,6 @@ def _note(build: Build, able: frozenset[str]) -> str | None:
         return (
             f"no running worker compiles for {build.target}; the running ones compile for {others}"
         )
+    if core.doorbell.trouble:
+        return "the message broker does not answer, so no worker hears of the build until it does"
     return None

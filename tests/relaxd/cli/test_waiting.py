@@ -10,6 +10,7 @@ import pytest
 
 from compiler.errors import CompileCancelled
 from compiler.targets import resolve
+from relaxd.cli import following
 from relaxd.client import transport
 from service.domain import Kind
 from service.usecases.builds import fleet
@@ -90,3 +91,19 @@ def test_what_is_done_is_pulled_when_the_time_is_up(
     assert ended.code == 1
     assert "x86-64-v2: succeeded" in ended.err
     assert "cancelled" in ended.out
+
+
+def test_a_job_that_waits_for_the_broker_says_so(
+    served: Any, model: str, api: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce(api, "x86-64-v3")
+    doorbell = api.services.core.doorbell
+    monkeypatch.setattr(following, "LOOK_S", 0.05)
+    monkeypatch.setattr(doorbell, "ring", lambda build_id, capability: None)
+    monkeypatch.setattr(doorbell, "trouble", None)
+    timer = threading.Timer(0.5, lambda: setattr(doorbell, "trouble", "refused"))
+    timer.start()
+    ended = served("compile", model, "--target", "x86-64-v3", "--timeout", "2")
+    timer.join()
+    assert ended.code == 1
+    assert ended.err.count("x86-64-v3: queued: the message broker does not answer") == 1
