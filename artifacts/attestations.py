@@ -14,7 +14,8 @@ from artifacts.documents import (
     read_document,
 )
 from artifacts.oci import REPOSITORY
-from artifacts.store import Artifacts, BlobStore
+from artifacts.referrers import referrers_of_type
+from artifacts.store import Artifacts
 from relaxd.contract.bundle import profile
 from relaxd.provenance.envelope import ARTIFACT as PROVENANCE_ARTIFACT
 from relaxd.provenance.envelope import MEDIA_TYPE as DSSE
@@ -46,6 +47,8 @@ SBOM = Kind("application/vnd.relaxd.sbom.v1+json", "application/spdx+json", "sbo
 PROFILE = Kind(profile.ARTIFACT, profile.MEDIA_TYPE, profile.FILENAME)
 
 _MOST_READ = 32
+_LARGEST = 64 << 10
+"""Of the manifest of one document, in bytes."""
 
 
 def read_attached(
@@ -55,21 +58,24 @@ def read_attached(
     artifact; no more than a few, and none above `largest` bytes: anyone may attach more.
     """
     documents: dict[str, bytes] = {}
-    for digest in store.references.referrers(repository, bundle):
-        if not is_complete(store.blobs, digest):
+    for digest in referrers_of_type(store, repository, bundle, kind.artifact_type):
+        if len(documents) == _MOST_READ:
+            break
+        if store.blobs.size(digest) > _LARGEST or not is_complete(store.blobs, digest):
             continue
         document = read_document(store.blobs, digest)
-        if document.artifact_type != kind.artifact_type or len(document.layers) != 1:
-            continue
-        if document.layers[0].size <= largest and len(documents) < _MOST_READ:
+        if len(document.layers) == 1 and document.layers[0].size <= largest:
             documents[digest] = store.blobs.read(document.layers[0].digest)
     return documents
 
 
-def is_attestation(blobs: BlobStore, digest: str) -> bool:
-    """True if the manifest is that of such a document, and in the store with all its parts."""
-    types = {kind.artifact_type for kind in (PROVENANCE, SBOM, PROFILE)}
-    return is_complete(blobs, digest) and read_document(blobs, digest).artifact_type in types
+def list_attestations(store: Artifacts, bundle: str, repository: str) -> list[str]:
+    """Digests of the artifacts of all kinds that refer to the bundle in a repository, and that are
+    in the store with all their parts.
+    """
+    types = [kind.artifact_type for kind in (PROVENANCE, SBOM, PROFILE)]
+    listed = referrers_of_type(store, repository, bundle, *types)
+    return [digest for digest in listed if is_complete(store.blobs, digest)]
 
 
 def attach(

@@ -212,6 +212,7 @@ class _Sweep:
             self._report.removed_records += 1
             if not self._report.dry_run:
                 references.forget(repository, subject, digest)
+                references.forget_descriptor(digest)
                 self._keep_ready(digest, partial(references.refer, repository, subject, digest))
 
     def _keep_ready(self, digest: str, write_again: Callable[[], object]) -> None:

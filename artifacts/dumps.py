@@ -4,6 +4,7 @@ from pathlib import Path
 
 from artifacts.documents import Descriptor, is_complete, read_document
 from artifacts.oci import REPOSITORY, Published, bundle_files, publish_files
+from artifacts.referrers import referrers_of_type
 from artifacts.store import Artifacts
 
 DUMP = "application/vnd.relaxd.dump.v1"
@@ -24,10 +25,9 @@ def publish_dump(
 
 def dump_of(store: Artifacts, bundle: str, repository: str = REPOSITORY) -> Published | None:
     """The dump of a bundle, if one is in the store with all its files."""
-    for digest in store.references.referrers(repository, bundle):
+    for digest in referrers_of_type(store, repository, bundle, DUMP):
         if is_complete(store.blobs, digest):
             document = read_document(store.blobs, digest)
-            if document.artifact_type == DUMP:
-                size = sum(layer.size for layer in bundle_files(document).values())
-                return Published(digest, size, f"{repository}@{digest}")
+            size = sum(layer.size for layer in bundle_files(document).values())
+            return Published(digest, size, f"{repository}@{digest}")
     return None

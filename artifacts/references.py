@@ -1,7 +1,8 @@
 """Tags, and which manifests refer to which: the mutable names of an OCI registry."""
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from artifacts.store import Records, hex_of
 from relaxd.contract.canonical import is_digest
@@ -81,6 +82,24 @@ class References:
         """Note that manifest `digest` names `subject` as its subject; raises InvalidDigest."""
         self._records.set(f"{_referrers(repository, subject)}/{hex_of(digest)}", digest)
 
+    def note_descriptor(self, digest: str, descriptor: Mapping[str, Any]) -> None:
+        """Keep the descriptor of a manifest that refers to another; raises InvalidDigest."""
+        self._records.set(_descriptor(digest), json.dumps(descriptor, sort_keys=True))
+
+    def descriptor(self, digest: str) -> dict[str, Any] | None:
+        """The descriptor that was noted, or None; a record that holds none counts as absent."""
+        record = self._records.get(_descriptor(digest))
+        try:
+            noted = json.loads(record.value) if record else None
+        except (ValueError, RecursionError):
+            return None
+        return noted if isinstance(noted, dict) and noted.get("digest") == digest else None
+
+    def forget_descriptor(self, digest: str) -> None:
+        """Undo `note_descriptor`."""
+        if record := self._records.get(_descriptor(digest)):
+            self._records.remove(_descriptor(digest), record.value)
+
     def referrers(self, repository: str, subject: str) -> list[str]:
         """Digests of the manifests that name the subject, sorted; raises InvalidDigest."""
         return [f"sha256:{name}" for name in self._records.names(_referrers(repository, subject))]
@@ -90,6 +109,11 @@ class References:
 # repository.
 def _tags(repository: str) -> str:
     return f"references/{repository}/_tags"
+
+
+def _descriptor(digest: str) -> str:
+    name = hex_of(digest)
+    return f"descriptors/{name[:2]}/{name}"
 
 
 def _referrers(repository: str, subject: str) -> str:

@@ -1,36 +1,36 @@
 """Manifests, tags and referrers."""
 
+import json
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
-import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from artifacts.documents import (
-    INDEX,
-    MAX_MANIFEST,
-    Descriptor,
-    Document,
-    keep,
-    parse,
-    read_document,
-)
-from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidDigest, InvalidManifest
+from artifacts.documents import INDEX, MAX_MANIFEST, Document, keep, parse
+from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidManifest
 from artifacts.oci import JOB_TAG
+from artifacts.referrers import MOST_REFERRERS, describe, descriptor_of
 from artifacts.store import Artifacts
-from relaxd.contract.canonical import is_digest
+from relaxd.contract.canonical import digest_of, is_digest
+from service.api.lanes import Lanes
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_errors import Code, RegistryError, RegistryRoute
 from service.api.oci_names import Repository, StoreOf, check_reference, manifest_path
 from service.api.scopes import principal_of
 from service.identity import bundles_of
+from service.usecases.store.holdings import look_up
+
+PAGE, PAGE_BYTES = 100, 1 << 20
+"""Referrers of one answer, and about the most bytes of them."""
 
 
 def router(store_of: StoreOf) -> APIRouter:
     """Endpoints end-3, 7, 8 and 12 of the distribution spec."""
     routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
+    lanes = Lanes()
 
     @routes.api_route("/v2/{name:path}/manifests/{reference}", methods=["GET", "HEAD"])
     def pull(name: Repository, reference: str, request: Request) -> Response:
@@ -52,12 +52,12 @@ def router(store_of: StoreOf) -> APIRouter:
     @routes.put("/v2/{name:path}/manifests/{reference}")
     async def push(name: Repository, reference: str, request: Request) -> Response:
         check_reference(reference)
-        _check_free(name, reference, principal_of(request).tenant)
+        tenant = principal_of(request).tenant
+        _check_free(name, reference, tenant)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         data = await _body(request)
-        return await anyio.to_thread.run_sync(
-            _push, store_of(request), name, reference, content_type, data
-        )
+        push = partial(_push, store_of(request), name, reference, content_type, data)
+        return await lanes.run(tenant, push)
 
     @routes.get("/v2/{name:path}/tags/list")
     def tags(
@@ -77,27 +77,40 @@ def router(store_of: StoreOf) -> APIRouter:
         return JSONResponse({"name": name, "tags": shown}, headers=headers)
 
     @routes.get("/v2/{name:path}/referrers/{digest}")
-    def referrers(
+    async def referrers(
         name: Repository,
         digest: str,
         request: Request,
         artifactType: str | None = None,  # noqa: N803 (the spec's name)
+        last: str = "",
     ) -> Response:
-        artifacts = store_of(request)
-        listed = [
-            _referrer(artifacts, page) for page in artifacts.references.referrers(name, digest)
-        ]
-        manifests = [
-            entry for entry in listed if entry and artifactType in (None, entry.get("artifactType"))
-        ]
-        headers = {"OCI-Filters-Applied": "artifactType"} if artifactType else {}
-        return JSONResponse(
-            {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests},
-            headers=headers,
-            media_type=INDEX,
-        )
+        tenant = principal_of(request).tenant
+        page = partial(_referrers, store_of(request), name, digest, artifactType, last)
+        return await lanes.run(tenant, page)
 
     return routes
+
+
+def _referrers(
+    artifacts: Artifacts, name: str, digest: str, artifact_type: str | None, last: str
+) -> Response:
+    """One page: it ends after PAGE referrers or PAGE_BYTES, and links to the next."""
+    waiting = [each for each in artifacts.references.referrers(name, digest) if each > last]
+    manifests: list[dict[str, Any]] = []
+    size, seen = 0, ""
+    for seen in waiting[:PAGE]:
+        entry = describe(artifacts, seen)
+        if entry and artifact_type in (None, entry.get("artifactType")):
+            manifests.append(entry)
+            size += len(json.dumps(entry))
+        if size > PAGE_BYTES:
+            break
+    headers = {"OCI-Filters-Applied": "artifactType"} if artifact_type else {}
+    if waiting and seen != waiting[-1]:
+        rest = {"last": seen} | ({"artifactType": artifact_type} if artifact_type else {})
+        headers["Link"] = f'</v2/{name}/referrers/{digest}?{urlencode(rest)}>; rel="next"'
+    document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
+    return JSONResponse(document, headers=headers, media_type=INDEX)
 
 
 def _check_free(name: str, reference: str, tenant: str) -> None:
@@ -158,43 +171,48 @@ def _push(
             Code.MANIFEST_INVALID,
             f"Content-Type is {content_type}; the manifest is {document.media_type}",
         )
+    digest = digest_of(data)
+    descriptor = descriptor_of(document, digest, len(data)) if document.subject else {}
+    if document.subject:
+        _check_referrers(artifacts, name, document.subject.digest, digest)
     _check_blobs(artifacts, document)
-    digest = artifacts.blobs.put(data, expected=reference if is_digest(reference) else None).digest
+    artifacts.blobs.put(data, expected=reference if is_digest(reference) else None)
     if not is_digest(reference):
         artifacts.references.tag(name, reference, digest)
     headers = {"Location": manifest_path(name, digest), "Docker-Content-Digest": digest}
     if document.subject:
+        artifacts.references.note_descriptor(digest, descriptor)
         artifacts.references.refer(name, document.subject.digest, digest)
         headers["OCI-Subject"] = document.subject.digest
     return Response(status_code=HTTPStatus.CREATED, headers=headers)
 
 
+def _check_referrers(artifacts: Artifacts, name: str, subject: str, digest: str) -> None:
+    """Raise RegistryError for one more manifest than may refer to the subject."""
+    listed = artifacts.references.referrers(name, subject)
+    if len(listed) >= MOST_REFERRERS and digest not in listed:
+        raise RegistryError(
+            Code.DENIED,
+            f"{len(listed)} manifests refer to {subject} in {name} already",
+            HTTPStatus.FORBIDDEN,
+            hint="push it to another repository, or with another subject",
+        )
+
+
 def _check_blobs(artifacts: Artifacts, document: Document) -> None:
     """Checks that every blob of a manifest is stored, at its size, before the manifest is."""
-    for part in (*document.blobs, *document.children):
-        if not artifacts.blobs.touch(part.digest):
+    parts = (*document.blobs, *document.children)
+    announcements = dict.fromkeys((part.digest, part.size) for part in parts)
+    blobs = look_up(artifacts.blobs, [digest for digest, _ in announcements])
+    for digest, announced in announcements:
+        if not blobs.touch(digest):
             raise RegistryError(
                 Code.MANIFEST_BLOB_UNKNOWN,
-                f"the manifest refers to {part.digest}, which is not here",
+                f"the manifest refers to {digest}, which is not here",
                 hint="push it first",
             )
-        if (size := artifacts.blobs.size(part.digest)) != part.size:
+        if (size := blobs.size(digest)) != announced:
             raise RegistryError(
                 Code.SIZE_INVALID,
-                f"the manifest gives {part.digest} {part.size} bytes, it has {size}",
+                f"the manifest gives {digest} {announced} bytes, it has {size}",
             )
-
-
-def _referrer(artifacts: Artifacts, digest: str) -> dict[str, Any] | None:
-    """The referrer's descriptor; None for one that has been lost since, or that could not be sent:
-    it must not hide the others.
-    """
-    try:
-        document = read_document(artifacts.blobs, digest)
-        size = artifacts.blobs.size(digest)
-    except (BlobNotFound, BlobCorrupt, InvalidDigest, InvalidManifest):
-        return None
-    descriptor = Descriptor(document.media_type, digest, size, document.annotations)
-    return descriptor.to_json() | (
-        {"artifactType": document.artifact_type} if document.artifact_type else {}
-    )

@@ -7,6 +7,7 @@ import structlog
 from artifacts.attestations import PROFILE, PROVENANCE, SBOM, attach
 from artifacts.documents import is_complete, read_document
 from artifacts.oci import ACTION_KEY, REPOSITORY, bundle_files
+from artifacts.referrers import referrers_of_type
 from relaxd.provenance.envelope import open_envelope, seal
 from relaxd.provenance.errors import SigningFailed, TrustError
 from relaxd.provenance.keys import PublicKey, Signer
@@ -75,7 +76,7 @@ def is_signed(core: Core, bundle: str, repository: str, key: PublicKey) -> bool:
     """True if the key has signed the bundle, in an attestation of the repository."""
     return any(
         _names(core, referrer, bundle, key)
-        for referrer in core.store.references.referrers(repository, bundle)
+        for referrer in referrers_of_type(core.store, repository, bundle, PROVENANCE.artifact_type)
     )
 
 
@@ -85,7 +86,7 @@ def _names(core: Core, referrer: str, bundle: str, key: PublicKey) -> bool:
     if not is_complete(blobs, referrer):
         return False
     document = read_document(blobs, referrer)
-    if document.artifact_type != PROVENANCE.artifact_type or len(document.layers) != 1:
+    if len(document.layers) != 1:
         return False
     try:
         statement = open_envelope(blobs.read(document.layers[0].digest), {key.id: key})

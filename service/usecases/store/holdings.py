@@ -6,7 +6,7 @@ it may read everything, so that what the store held before stays readable; makin
 gives `default` all that nobody holds. What a deleted tenant held alone is nobody's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from artifacts.attestations import is_attestation
+from artifacts.attestations import list_attestations
 from artifacts.documents import is_complete, keep, read_document
 from artifacts.errors import BlobNotFound
 from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, ListedBlob, hex_of
@@ -157,9 +157,8 @@ def give(core: Core, tenant: str, digest: str, attested_in: str | None = None) -
     blobs, references = core.store.blobs, core.store.references
     own = bundles_of(tenant)
     if attested_in not in (None, own):
-        for referrer in references.referrers(str(attested_in), digest):
-            if is_attestation(blobs, referrer):
-                references.refer(own, digest, referrer)
+        for referrer in list_attestations(core.store, digest, str(attested_in)):
+            references.refer(own, digest, referrer)
     sizes = _reach(blobs, digest)
     for referrer in references.referrers(own, digest):
         # A referrer that is lost must not keep the bundle from its tenant.
@@ -202,6 +201,18 @@ def draw_on(reserved: Reservation, blobs: BlobStore) -> BlobStore:
     return replace(blobs, reserved=reserved) if isinstance(blobs, TenantBlobs) else blobs
 
 
+def look_up(blobs: BlobStore, digests: Sequence[str]) -> BlobStore:
+    """The tenant's view of the blobs, which has asked for all these digests at once whether the
+    tenant may read them; a store that is no tenant's stays as it is. For one request.
+    """
+    if not isinstance(blobs, TenantBlobs):
+        return blobs
+    known: set[str] = set()
+    for start in range(0, len(digests), _BATCH):
+        known |= _readable(blobs.core, blobs.tenant, digests[start : start + _BATCH])
+    return replace(blobs, known=frozenset(known))
+
+
 def _metered(chunks: Iterable[bytes], reserved: Reservation) -> Iterator[bytes]:
     size = 0
     for chunk in chunks:
@@ -219,6 +230,8 @@ class TenantBlobs:
     core: Core
     tenant: str
     reserved: Reservation | None = None
+    known: frozenset[str] = frozenset()
+    """Blobs of which it was found out that the tenant holds them."""
 
     @property
     def _inner(self) -> BlobStore:
@@ -268,7 +281,7 @@ class TenantBlobs:
     def touch(self, digest: str) -> bool:
         """See BlobStore.touch."""
         hex_of(digest)
-        return holds(self.core, self.tenant, digest) and self._inner.touch(digest)
+        return self._may_read(digest) and self._inner.touch(digest)
 
     def size(self, digest: str) -> int:
         """See BlobStore.size."""
@@ -285,9 +298,12 @@ class TenantBlobs:
         self._check(digest)
         return self._inner.open(digest, start, end)
 
+    def _may_read(self, digest: str) -> bool:
+        return digest in self.known or holds(self.core, self.tenant, digest)
+
     def _check(self, digest: str) -> None:
         hex_of(digest)
-        if not holds(self.core, self.tenant, digest):
+        if not self._may_read(digest):
             raise BlobNotFound(digest)
 
     def listing(self) -> Iterator[ListedBlob]:

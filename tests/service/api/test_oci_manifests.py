@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from artifacts.documents import BUNDLE, INDEX, MANIFEST, MAX_MANIFEST
+from artifacts import referrers
+from artifacts.documents import BUNDLE, INDEX, MANIFEST, MAX_MANIFEST, read_document
+from service.api import oci_manifests
 from tests.service.api.registry import (
     error_code,
     manifest_of,
@@ -240,3 +242,62 @@ def test_a_tag_that_holds_no_digest_is_no_tag(client):
     client.app.state.store.references._records.set("references/relaxd/test/_tags/v1", "nonsense")
     answer = client.get("/v2/relaxd/test/manifests/v1")
     assert (answer.status_code, error_code(answer)) == (404, "MANIFEST_UNKNOWN")
+
+
+def refer(client, subject, number, **more):
+    """Push a manifest that refers to the subject; its digest."""
+    referring = {"mediaType": MANIFEST, "digest": subject, "size": len(manifest_of(LAYERS))}
+    return push_bundle(client, {"note": b"%d" % number}, subject=referring, **more)
+
+
+def test_referrers_come_in_pages_and_none_is_parsed_for_them(client, monkeypatch):
+    subject = push_bundle(client, LAYERS)
+    digests = [refer(client, subject, number) for number in range(5)]
+
+    def fail(*arguments):
+        raise AssertionError("a manifest was parsed")
+
+    monkeypatch.setattr(referrers, "read_document", fail)
+    monkeypatch.setattr(oci_manifests, "PAGE", 2)
+    where, listed, pages = f"/v2/relaxd/test/referrers/{subject}?artifactType={BUNDLE}", [], 0
+    while where:
+        answer = client.get(where)
+        assert answer.headers["OCI-Filters-Applied"] == "artifactType"
+        listed += [entry["digest"] for entry in answer.json()["manifests"]]
+        where, pages = answer.links.get("next", {}).get("url"), pages + 1
+    assert (listed, pages) == (sorted(digests), 3)
+    monkeypatch.setattr(oci_manifests, "PAGE_BYTES", 0)
+    answer = client.get(f"/v2/relaxd/test/referrers/{subject}")
+    assert len(answer.json()["manifests"]) == 1, "large descriptors make short pages"
+    assert "next" in answer.links
+
+
+def test_what_an_earlier_release_noted_is_described_once(client, monkeypatch):
+    subject = push_bundle(client, LAYERS)
+    digest = refer(client, subject, 1)
+    client.app.state.store.references.forget_descriptor(digest)
+    where, parsed = f"/v2/relaxd/test/referrers/{subject}", []
+    usual = read_document
+    monkeypatch.setattr(
+        referrers, "read_document", lambda *read: parsed.append(read) or usual(*read)
+    )
+    for _ in range(3):
+        assert [each["digest"] for each in client.get(where).json()["manifests"]] == [digest]
+    assert len(parsed) == 1
+
+
+def test_referrers_are_limited_in_number_and_size(client, monkeypatch):
+    monkeypatch.setattr(oci_manifests, "MOST_REFERRERS", 2)
+    subject = push_bundle(client, LAYERS)
+    refer(client, subject, 1)
+    second = refer(client, subject, 2)
+    referring = {"mediaType": MANIFEST, "digest": subject, "size": len(manifest_of(LAYERS))}
+    push_blob(client, b"3")
+    third = manifest_of({"note": b"3"}, subject=referring)
+    answer = push_manifest(client, third)
+    assert (answer.status_code, error_code(answer)) == (403, "DENIED")
+    assert refer(client, subject, 2) == second, "one that is there may be pushed again"
+    assert push_manifest(client, third, name="relaxd/other").status_code == 201
+    wordy = manifest_of({"note": b"3"}, subject=referring, annotations={"note": "x" * (70 << 10)})
+    answer = push_manifest(client, wordy, name="relaxd/other")
+    assert (answer.status_code, error_code(answer)) == (400, "MANIFEST_INVALID")

@@ -6,10 +6,12 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event
 
 from artifacts.documents import MANIFEST
 from relaxd.contract.canonical import digest_of
 from service.identity import DEFAULT, Scope
+from service.usecases.store import holdings
 from service.usecases.tenants import tenants, tokens
 from tests.service.tenancy import OPERATOR, House, compile_model, house
 
@@ -312,3 +314,25 @@ def test_an_operator_deletes_a_tenant(guarded: House) -> None:
     entries = operator.get("/v1/audit").json()["entries"]
     (entry,) = (e for e in entries if e["action"] == "tenant.delete" and e["outcome"] == "done")
     assert (entry["subject"], entry["detail"]["jobs"]) == ("gone", 1)
+
+
+def test_a_manifest_of_many_layers_asks_the_database_a_few_times(guarded: House) -> None:
+    client, core = guarded.client("a"), guarded.core
+    sizes = {digest_of(b"%d" % number): len(b"%d" % number) for number in range(1000)}
+    for number in range(1000):
+        core.store.blobs.put(b"%d" % number)
+    core.store.blobs.put(b"{}")
+    holdings.hold(core, "a", sizes | {digest_of(b"{}"): 2})
+    layers = [{"mediaType": "x/y", "digest": d, "size": size} for d, size in sizes.items()]
+    config = {"mediaType": "application/json", "digest": digest_of(b"{}"), "size": 2}
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers * 4}
+    statements: list[str] = []
+    event.listen(
+        core.db._engine, "before_cursor_execute", lambda *call: statements.append(call[2])
+    )
+    answer = client.put("/v2/a/many/manifests/v1", json=manifest, headers=MANIFEST_TYPE)
+    assert answer.status_code == 201, answer.text
+    assert 0 < len(statements) < 40
+    lacking = {**manifest, "layers": [*layers, {**layers[0], "digest": UNKNOWN}]}
+    answer = client.put("/v2/a/many/manifests/v2", json=lacking, headers=MANIFEST_TYPE)
+    assert answer.status_code == 400
