@@ -24,7 +24,7 @@ from relaxd.client.pull import (
     targets_of,
 )
 from relaxd.client.reference import BUNDLES, JobReference, parse
-from relaxd.client.transport import Transport
+from relaxd.client.transport import LARGEST_MODEL, Transport
 from relaxd.client.upload import MODELS, Model, Samples, name_of, upload_model, upload_samples
 from relaxd.contract.bundle.manifest import FILENAME
 from relaxd.contract.bundle.report import Report as BuildReport
@@ -237,7 +237,9 @@ class Client(Administration):
     def model(self, digest: str) -> bytes:
         """The bytes of an uploaded model or of its samples; raises PullError for damaged ones."""
         content = self._transport.request(
-            "GET", f"/v2/{self._transport.repository(MODELS)}/blobs/{digest}"
+            "GET",
+            f"/v2/{self._transport.repository(MODELS)}/blobs/{digest}",
+            limit=LARGEST_MODEL,
         ).content
         if digest_of(content) != digest:
             raise PullError(f"the content does not match {digest}", hint="try again")

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,34 +87,30 @@ def _asked(helper: str, host: str) -> tuple[str, str] | None:
         return None
 
 
-class RegistryAuth(httpx.Auth):
+class RegistryAuth:
     """Answers a registry's challenge: Basic with the credentials, Bearer with a token that the
-    realm gives for them, or for nobody where there are none.
+    realm gives for them, or for nobody where there are none. For answers of that registry only:
+    where it redirects, nobody is given credentials, and a realm is not followed elsewhere.
+
+    `header` is the Authorization that the registry took last, None before it asked for one.
     """
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._header: str | None = None
+        self.header: str | None = None
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """The request, and once more with what the registry asks for."""
-        if self._header:
-            request.headers["Authorization"] = self._header
-        response = yield request
-        kind, _, rest = response.headers.get("WWW-Authenticate", "").partition(" ")
-        if response.status_code != httpx.codes.UNAUTHORIZED or not kind:
-            return
-        known = credentials(self._host)
-        if kind.lower() == "basic" and known:
-            self._header = _basic(known)
+    def answer(self, refusal: httpx.Response, ask: Callable[[httpx.Request], bytes]) -> bool:
+        """True if there is an answer to the challenge, which is `header` then; `ask` sends a
+        request to the realm and gives the body of its answer.
+        """
+        kind, _, rest = refusal.headers.get("WWW-Authenticate", "").partition(" ")
+        known = credentials(self._host) if kind else None
+        if kind.lower() == "basic":
+            self.header = _basic(known) if known else None
         elif kind.lower() == "bearer":
             asked = dict(_CHALLENGE.findall(rest))
-            answer = yield self._token_request(asked, known, request.url.scheme)
-            answer.read()
-            self._header = _bearer(answer)
-        if self._header:
-            request.headers["Authorization"] = self._header
-            yield request
+            self.header = _bearer(ask(self._token_request(asked, known, refusal.url.scheme)))
+        return bool(kind) and self.header is not None
 
     def _token_request(
         self, asked: dict[str, str], known: tuple[str, str] | None, scheme: str
@@ -135,10 +131,12 @@ def _basic(known: tuple[str, str]) -> str:
     return "Basic " + base64.b64encode(":".join(known).encode()).decode()
 
 
-def _bearer(answer: httpx.Response) -> str | None:
+def _bearer(content: bytes) -> str | None:
     try:
-        document = answer.json()
-    except ValueError:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
         return None
-    token = document.get("token") or document.get("access_token")
-    return f"Bearer {token}" if answer.is_success and token else None
+    match document:
+        case {"token": str(token)} | {"access_token": str(token)} if token:
+            return f"Bearer {token}"
+    return None

@@ -152,7 +152,7 @@ class JobHandle:
                         yield event
                 if not deadline.passed:
                     continue
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 failures += 1
                 if failures == ATTEMPTS and not deadline.passed:
                     raise self._transport.translate(error) from error

@@ -28,6 +28,8 @@ INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 TARGET = "org.relaxd.target"
 MAX_REFERRERS = 64
 """How many signed statements of one bundle are fetched."""
+MAX_PAGES = 16
+"""Of a registry's list of referrers."""
 
 Report = Callable[[int, int], None]
 
@@ -207,7 +209,8 @@ def _referring(
             case [{"mediaType": str(kind), "digest": str(blob), "size": int(size)}] if (
                 kind == media_type and is_digest(blob) and 0 < size <= largest
             ):
-                content = transport.request("GET", f"/v2/{name}/blobs/{blob}").content
+                where = f"/v2/{name}/blobs/{blob}"
+                content = transport.request("GET", where, limit=size).content
                 if digest_of(content) == blob:
                     documents[digest] = content
     return documents
@@ -243,12 +246,17 @@ def _referrers(transport: Transport, name: str, bundle: str, artifact: str) -> l
         )
     if not answer.is_success:
         return []
-    listed = _document(answer.content, f"the list of referrers of {bundle}").get("manifests")
-    digests = []
-    for entry in listed if isinstance(listed, list) else ():
-        match entry:
-            case {"digest": str(digest), "artifactType": str(kind)} if kind == artifact:
-                digests.append(digest)
+    digests: list[str] = []
+    for _ in range(MAX_PAGES):
+        listed = _document(answer.content, f"the list of referrers of {bundle}").get("manifests")
+        for entry in listed if isinstance(listed, list) else ():
+            match entry:
+                case {"digest": str(digest), "artifactType": str(kind)} if kind == artifact:
+                    digests.append(digest)
+        following = answer.links.get("next", {}).get("url")
+        if following is None or len(digests) >= MAX_REFERRERS:
+            break
+        answer = transport.request("GET", following)
     return digests
 
 
@@ -270,7 +278,8 @@ def content_of(transport: Transport, name: str, manifest: dict[str, Any], filena
     """A small file of a bundle, checked against its digest; raises PullError."""
     for layer in _layers(manifest):
         if layer.path.as_posix() == filename:
-            content = transport.request("GET", f"/v2/{name}/blobs/{layer.digest}").content
+            where = f"/v2/{name}/blobs/{layer.digest}"
+            content = transport.request("GET", where, limit=layer.size).content
             if digest_of(content) != layer.digest:
                 raise PullError(
                     f"{filename}: the content does not match {layer.digest}", hint="try again"
@@ -302,7 +311,7 @@ def _fetch(
     for attempt in range(ATTEMPTS):
         try:
             return download.go_on(report)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             if attempt == ATTEMPTS - 1:
                 raise transport.translate(error) from error
             time.sleep(FIRST_PAUSE * 2**attempt)

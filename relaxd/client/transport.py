@@ -5,17 +5,24 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from relaxd.errors import ServerError, ServerUnreachable
+
+if TYPE_CHECKING:
+    from relaxd.client.credentials import RegistryAuth
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 BUSY = frozenset({429, 502, 503, 504})
 ATTEMPTS = 4
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 30.0
+LARGEST = 64 << 20
+"""Of a document, in bytes."""
+LARGEST_MODEL = 64 << 30
+MOST_REDIRECTS = 5
 HOME = "relaxd"
 """The namespace of whoever signs in to no service, or to one without tenants."""
 
@@ -32,6 +39,10 @@ def _certificates() -> ssl.SSLContext:
 class Transport:
     """A service at `url`; `timeout` is in seconds, for connecting and between two chunks of an
     answer.
+
+    The token, and the credentials of `auth`, are sent to that scheme, host and port only, whatever
+    an answer names. Redirects of a registry, which has `auth`, are followed for GET and HEAD,
+    MOST_REDIRECTS at a time, and never from https to http; those of a service are not.
     """
 
     def __init__(
@@ -40,9 +51,10 @@ class Transport:
         *,
         token: str | None = None,
         timeout: float = 30.0,
-        auth: httpx.Auth | None = None,
+        auth: "RegistryAuth | None" = None,
     ) -> None:
         self.url = url.rstrip("/")
+        self._auth = auth
         self._signs_in = bool(token)
         self._namespace: str | None = None
         self.timeout = timeout
@@ -54,8 +66,6 @@ class Transport:
                 base_url=self.url,
                 headers=headers,
                 timeout=timeout,
-                auth=auth,
-                follow_redirects=auth is not None,
                 verify=_certificates() if url.startswith("https") or auth else _NO_CERTIFICATES,
             )
             if self._http.base_url.scheme not in ("http", "https"):
@@ -90,9 +100,15 @@ class Transport:
         self._http.close()
 
     def request(
-        self, method: str, path: str, *, accept: frozenset[int] = frozenset(), **options: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        accept: frozenset[int] = frozenset(),
+        limit: int = LARGEST,
+        **options: Any,
     ) -> httpx.Response:
-        """The answer, if its status is a success or in `accept`.
+        """The answer, if its status is a success or in `accept`; of `limit` bytes at the most.
 
         Lost connections and busy servers are retried where repeating is safe: idempotent methods,
         and a POST that carries an Idempotency-Key; after the pause that the server asks for, if it
@@ -104,8 +120,8 @@ class Transport:
             last = attempt == ATTEMPTS - 1
             pause = FIRST_PAUSE * 2**attempt
             try:
-                response = self._http.request(method, path, **options)
-            except httpx.TransportError as error:
+                response = self._read(self._open(method, path, **options), limit)
+            except httpx.RequestError as error:
                 if last or not (repeatable or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error) from error
             else:
@@ -130,21 +146,93 @@ class Transport:
         """An answer whose body is read as it comes; no retries; httpx.TransportError once the body
         has begun to flow.
         """
-        with self._http.stream(method, path, **options) as response:
-            if not response.is_success:
-                response.read()
-            yield _checked(response, frozenset())
+        response = self._open(method, path, **options)
+        try:
+            yield response if response.is_success else _checked(self._read(response), frozenset())
+        finally:
+            response.close()
 
-    def _unreachable(self, error: httpx.TransportError) -> ServerUnreachable:
+    def _open(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer, of which the body is still to be read, after redirects."""
+        try:
+            request = self._http.build_request(method, path, **options)
+        except httpx.InvalidURL as error:
+            raise self._odd(f"it names the URL {path[:200]!r}") from error
+        for _ in range(MOST_REDIRECTS + 1):
+            response = self._send_bound(request)
+            following = response.next_request
+            if self._auth is None or following is None or method not in ("GET", "HEAD"):
+                return response
+            response.close()
+            if following.url.scheme not in ("https", request.url.scheme):
+                raise self._odd(f"it redirects from {request.url.scheme} to {following.url.scheme}")
+            request = following
+        raise self._odd(f"it redirects more than {MOST_REDIRECTS} times")
+
+    def _send_bound(self, request: httpx.Request) -> httpx.Response:
+        """The answer to one request, signed in where it goes to this service or registry."""
+        if _origin(request.url) != _origin(httpx.URL(self.url)):
+            request.headers.pop("Authorization", None)
+            return self._send(request)
+        if self._auth is None:
+            return self._send(request)
+        if self._auth.header:
+            request.headers["Authorization"] = self._auth.header
+        response = self._send(request)
+        if response.status_code != httpx.codes.UNAUTHORIZED:
+            return response
+        if not self._auth.answer(response, self._ask_realm):
+            return response
+        response.close()
+        request.headers["Authorization"] = str(self._auth.header)
+        return self._send(request)
+
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        return self._http.send(request, stream=True, auth=None, follow_redirects=False)
+
+    def _ask_realm(self, request: httpx.Request) -> bytes:
+        answer = self._read(self._send(request))
+        return answer.content if answer.is_success else b""
+
+    def _read(self, response: httpx.Response, limit: int = LARGEST) -> httpx.Response:
+        """The answer with its body; raises ServerUnreachable for one that is larger."""
+        content = bytearray()
+        try:
+            for chunk in response.iter_bytes():
+                content += chunk
+                if len(content) > limit:
+                    raise self._odd(f"its answer has more than {limit} bytes")
+        finally:
+            response.close()
+        headers = [
+            (name, value)
+            for name, value in response.headers.multi_items()
+            if name not in ("content-encoding", "content-length", "transfer-encoding")
+        ]
+        status, request = response.status_code, response.request
+        return httpx.Response(status, headers=headers, content=bytes(content), request=request)
+
+    def _odd(self, what: str) -> ServerUnreachable:
+        return ServerUnreachable(
+            f"{self.url} does not answer like a relaxd service or a registry: {what}",
+            hint="check the URL, and who answers there",
+        )
+
+    def _unreachable(self, error: httpx.RequestError) -> ServerUnreachable:
         why = str(error) or type(error).__name__
         return ServerUnreachable(
             f"no answer from {self.url}: {why}",
             hint="start one with `relaxd serve`, or check the URL",
         )
 
-    def translate(self, error: httpx.TransportError) -> ServerUnreachable:
+    def translate(self, error: httpx.RequestError) -> ServerUnreachable:
         """The typed error for a connection lost while streaming."""
         return self._unreachable(error)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    ports = {"http": 80, "https": 443}
+    return url.scheme, url.host, url.port or ports.get(url.scheme)
 
 
 def asked_pause(headers: Mapping[str, str]) -> float:
