@@ -47,8 +47,8 @@ class Candidate:
     def chosen(self, target: Target) -> Iterator[None]:
         """Kernels are built with this candidate's choices."""
         unit = VectorUnit.of(target)
-        if self.together is not None:
-            unit = replace(unit, unroll=self.together)
+        if self.unroll is not None:
+            unit = replace(unit, unroll=self.unroll)
         width = None if self.vectors is None else self.vectors * unit.lanes(32)
         changed: dict[str, Any] = {_UNIT: lambda target: unit, _TILING: self._tiling}
         if width is not None:

@@ -13,7 +13,7 @@ from tvm.ir.prim import expr as prim
 
 from benchmarks.kernels.case import Arithmetic
 from benchmarks.kernels.ceilings import Read
-from compiler.passes.cpu.shared.bfloats import add_product, vector_at, with_instructions
+from compiler.passes.cpu.shared.bfloats import add_dot, load_vector, with_instructions
 from compiler.profile.peaks import multiply_adds
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
@@ -83,8 +83,8 @@ def _step_of(
     if arithmetic is Arithmetic.BFLOAT16:
         if unit.bfloat16_dot is None:
             return None
-        return lambda sums, given, i: add_product(
-            sums, i * lanes, vector_at(given, const(0), lanes), load(given, [const(0)]), lanes
+        return lambda sums, given, i: add_dot(
+            sums, i * lanes, load_vector(given, const(0), lanes), load(given, [const(0)]), lanes
         ), 2
     found = [one for one in unit.integer_dots if one.adds and one.intrinsic]
     if not found or found[0].scalar:
@@ -93,7 +93,7 @@ def _step_of(
 
     def add(sums: Any, given: Any, i: int) -> None:
         place = prim.Ramp(const(i * lanes), const(1), lanes)
-        numbers = vector_at(given, const(0), lanes)
+        numbers = load_vector(given, const(0), lanes)
         both = [tirx.reinterpret(f"int8x{group * lanes}", numbers) for _ in range(2)]
         total = load(sums, [place])
         made = tirx.call_llvm_pure_intrin(f"int32x{lanes}", intrinsic, total, *both)

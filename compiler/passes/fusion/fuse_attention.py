@@ -266,4 +266,4 @@ def _suits(match: Attention) -> bool:
     if not same or depth is None or width is None or not 1 < depth <= 256 or not 0 < width <= 256:
         return False
     # Where sums have one order, and of pairs, rows are cut into equal vectors.
-    return not (match.steady or match.rounded) or depth % 8 == width % 8 == 0
+    return not (match.steady or match.is_bfloat16) or depth % 8 == width % 8 == 0

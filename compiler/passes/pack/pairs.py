@@ -1,4 +1,4 @@
-"""Packs the weights of matmuls and convolutions whose operands are rounded to bfloat16."""
+"""Packs the weights of matmuls and convolutions whose operands are cast_to_bfloat16 to bfloat16."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler.passes.cpu.families.matmul.pairs import STAGE, weight_at
-from compiler.passes.cpu.shared.bfloats import HELD, rounded
+from compiler.passes.cpu.shared.bfloats import PAIR_DTYPE, cast_to_bfloat16
 from compiler.passes.cpu.shared.register_tile import panel_width, panel_widths
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import (
@@ -57,7 +57,7 @@ def pack_pairs(runs: Sequence[Array], width: int) -> Array:
         numbers[index, :depth, :columns] = bits_of_bfloats(run)
     words = numbers[:, 0::2] | numbers[:, 1::2] << np.uint32(16)
     panelled = words.reshape(len(runs) * part, panels, width).transpose(1, 0, 2)
-    return np.ascontiguousarray(panelled).view(HELD)
+    return np.ascontiguousarray(panelled).view(PAIR_DTYPE)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _pair_matmul(left: Any, panels: Any, columns: int) -> Any:
     return te.compute(
         (*lead, tirx.IntImm("int64", columns)),
         lambda *index: te.sum(
-            rounded(left(*index[:-1], k))
+            cast_to_bfloat16(left(*index[:-1], k))
             * weight_at(panels, index[-1] // width, k, 0, index[-1] % width),
             axis=k,
         ),
@@ -181,7 +181,7 @@ def _pair_conv(data: Any, panels: Any, columns: int, window: Window, joined: boo
         tap = where[0] if joined else where[0] * width + where[1]
         value = window.read(data, n, y, x, kh, kw, c % channels if joined else c)
         weight = weight_at(panels, o // panel, c, tap * part, o % panel)
-        return te.sum(rounded(value) * weight, axis=[*where, c])
+        return te.sum(cast_to_bfloat16(value) * weight, axis=[*where, c])
 
     return te.compute(
         (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),

@@ -19,7 +19,7 @@ from compiler.build import build
 from compiler.codegen.generate import generate
 from compiler.ir.onnx.quantize.kv_cache import round_caches
 from compiler.isolation.messages import CompileJob
-from compiler.passes.cpu.shared.halves import widened
+from compiler.passes.cpu.shared.float16 import convert_float16
 from compiler.passes.manager import lower
 from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.run.native import run_step
@@ -261,7 +261,9 @@ def _widened(halves: np.ndarray, unit: VectorUnit, target: Any) -> np.ndarray:
     count = tirx.IntImm("int64", len(halves))
 
     def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute([count], lambda i: widened(data(i).astype("float32"), unit), name="y")
+        return te.compute(
+            [count], lambda i: convert_float16(data(i).astype("float32"), unit), name="y"
+        )
 
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType([count], "float16"))

@@ -1,1 +1,1 @@
-"""What several kernel families share: tiles, loop nests, reductions, tasks."""
+"""Parts of several kernel families: tiles, loop nests, reductions, tasks."""

@@ -1,7 +1,7 @@
-"""Numbers of bfloat16 in kernels: float32 rounded to it, and sums of products of pairs.
+"""bfloat16 operands of kernels: casts from float32, and dot products of two at a time.
 
-With an instruction for pairs, numbers are held in 16 bits each and are multiplied two at a time;
-without one, as float32 that bfloat16 holds exactly.
+With a bfloat16 dot product instruction values are stored in 16 bits each; without one, as float32
+that bfloat16 represents exactly.
 """
 
 from collections.abc import Callable
@@ -14,20 +14,20 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, store, vectorize
 from compiler.tir.exprs import Expr, const, load
 
-HELD = "int32"
-"""What holds a pair."""
+PAIR_DTYPE = "int32"
+"""The dtype that two bfloat16 are reinterpreted as."""
 
-_PRODUCT = "relaxd_pair_product"
+_DOT = "relaxd_pair_product"
 _ROUND = "relaxd_round"
 
 
-def rounded(value: Expr) -> Expr:
-    """The float32 rounded to bfloat16, which `operand_of` finds again."""
+def cast_to_bfloat16(value: Expr) -> Expr:
+    """The float32 value rounded to bfloat16; `operand_of` is the inverse."""
     return value.astype("bfloat16").astype("float32")
 
 
-def is_rounded(value: Any) -> bool:
-    """Whether `rounded` made the value."""
+def is_bfloat16_cast(value: Any) -> bool:
+    """True if `cast_to_bfloat16` returned the value."""
     return (
         isinstance(value, prim.Cast)
         and isinstance(value.value, prim.Cast)
@@ -36,81 +36,81 @@ def is_rounded(value: Any) -> bool:
 
 
 def operand_of(value: Any) -> Expr:
-    """What `rounded` was given."""
+    """The argument of the call of `cast_to_bfloat16` that returned the value."""
     return value.value.value
 
 
-def held_as(unit: VectorUnit) -> str:
-    """The dtype of numbers that `store_rounded` writes."""
+def storage_dtype(unit: VectorUnit) -> str:
+    """The dtype that `store_bfloat16` writes."""
     return "float32" if unit.bfloat16_dot is None else "uint16"
 
 
-def store_rounded(
-    target: Any, place: Expr, width: int, unit: VectorUnit, value: Callable[[Expr], Expr]
+def store_bfloat16(
+    target: Any, index: Expr, width: int, unit: VectorUnit, value: Callable[[Expr], Expr]
 ) -> None:
-    """target[place + lane] = the nearest bfloat16 of `value(lane)` for `width` lanes, even ones
-    where two are equally near.
+    """Emit target[index + lane] = `value(lane)` rounded to bfloat16, ties to even, for `width`
+    lanes.
     """
     if unit.bfloat16_dot is None:
         with vectorize(width) as lane:
-            store(target, _nearest(value(lane)), place + lane)
+            store(target, _round_to_nearest(value(lane)), index + lane)
         return
     # By way of a buffer, which LLVM turns into a register: the instruction takes whole vectors.
     piece = alloc([width], "float32", "piece")
     with vectorize(width) as lane:
         store(piece, value(lane), lane)
-    whole = load(piece, [_lanes_from(const(0), width)])
-    made = tirx.call_pure_extern(_vector_of("uint16", width), f"{_ROUND}{width}", whole)
-    emit(tirx.BufferStore(target, made, [_lanes_from(place, width)]))
+    floats = load(piece, [_lanes_from(const(0), width)])
+    bits = tirx.call_pure_extern(_vector_of("uint16", width), f"{_ROUND}{width}", floats)
+    emit(tirx.BufferStore(target, bits, [_lanes_from(index, width)]))
 
 
-def _nearest(value: Expr) -> Expr:
-    """The float32 that bfloat16 holds exactly and that is nearest."""
-    whole = "uint32"
-    bits = tirx.reinterpret(whole, value)
-    odd = (bits >> tirx.const(16, whole)) & tirx.const(1, whole)
-    near = bits + tirx.const(0x7FFF, whole) + odd
+def _round_to_nearest(value: Expr) -> Expr:
+    """The nearest float32 that bfloat16 represents exactly, ties to even."""
+    u32 = "uint32"
+    bits = tirx.reinterpret(u32, value)
+    odd = (bits >> tirx.const(16, u32)) & tirx.const(1, u32)
+    near = bits + tirx.const(0x7FFF, u32) + odd
     # Rounding might carry a NaN into the sign.
-    near = tirx.Select(value == value, near, tirx.const(0x7FC00000, whole))
-    return tirx.reinterpret("float32", near & tirx.const(0xFFFF0000, whole))
+    near = tirx.Select(value == value, near, tirx.const(0x7FC00000, u32))
+    return tirx.reinterpret("float32", near & tirx.const(0xFFFF0000, u32))
 
 
-def pair_at(numbers: Any, place: Expr) -> Expr:
-    """Two neighbours of `store_rounded` as one integer."""
-    return tirx.reinterpret(HELD, load(numbers, [_lanes_from(place, 2)]))
+def load_pair(numbers: Any, index: Expr) -> Expr:
+    """Two neighbouring values that `store_bfloat16` wrote, as one integer."""
+    return tirx.reinterpret(PAIR_DTYPE, load(numbers, [_lanes_from(index, 2)]))
 
 
-def vector_at(buffer: Any, place: Expr, lanes: int) -> Expr:
-    """As many elements of the buffer as there are lanes."""
-    return load(buffer, [_lanes_from(place, lanes)])
+def load_vector(buffer: Any, index: Expr, lanes: int) -> Expr:
+    """A vector of `lanes` elements of the buffer from `index` on."""
+    return load(buffer, [_lanes_from(index, lanes)])
 
 
-def add_product(acc: Any, place: int, vector: Expr, pair: Expr, lanes: int) -> None:
-    """Adds to acc[place + lane] the product of lane's pair of `vector` and the one `pair`."""
-    where = _lanes_from(const(place), lanes)
-    total = load(acc, [where])
-    both = prim.Broadcast(pair, lanes)
-    result = tirx.call_pure_extern(_vector_of("float32", lanes), _PRODUCT, total, vector, both)
-    emit(tirx.BufferStore(acc, result, [where]))
+def add_dot(acc: Any, index: int, vector: Expr, pair: Expr, lanes: int) -> None:
+    """Emit acc[index + lane] += the dot product of the lane's pair in `vector` and `pair`."""
+    lane_indices = _lanes_from(const(index), lanes)
+    total = load(acc, [lane_indices])
+    pairs = prim.Broadcast(pair, lanes)
+    result = tirx.call_pure_extern(_vector_of("float32", lanes), _DOT, total, vector, pairs)
+    emit(tirx.BufferStore(acc, result, [lane_indices]))
 
 
 def with_instructions(body: Any, unit: VectorUnit) -> Any:
-    """The kernel with the functions that it calls: TIR has no bfloat16 in vectors that LLVM
-    takes.
+    """Attach the functions that the kernel calls, as LLVM IR: LLVM takes no vectors of bfloat16
+    from TIR.
     """
     if unit.bfloat16_dot is None:
         return body
     lanes = unit.lanes(32)
     widths = [1 << power for power in range(lanes.bit_length())]
-    code = "".join([_product_code(unit.bfloat16_dot, lanes), *map(_rounding_code, widths)])
+    code = "".join([_dot_code(unit.bfloat16_dot, lanes), *map(_cast_code, widths)])
     return tirx.AttrStmt(const(0), "pragma_import_llvm", code, body)
 
 
-def _product_code(intrinsic: str, lanes: int) -> str:
+def _dot_code(intrinsic: str, lanes: int) -> str:
     floats, integers, pairs = f"<{lanes} x float>", f"<{lanes} x i32>", f"<{2 * lanes} x bfloat>"
     return f"""
 declare {floats} @{intrinsic}({floats}, {pairs}, {pairs})
-define {floats} @{_PRODUCT}({floats} %total, {integers} %left, {integers} %right) alwaysinline {{
+define {floats} @{_DOT}({floats} %total, {integers} %left, {integers} %right) alwaysinline {{
   %x = bitcast {integers} %left to {pairs}
   %y = bitcast {integers} %right to {pairs}
   %sum = call {floats} @{intrinsic}({floats} %total, {pairs} %x, {pairs} %y)
@@ -119,15 +119,15 @@ define {floats} @{_PRODUCT}({floats} %total, {integers} %left, {integers} %right
 """
 
 
-def _rounding_code(width: int) -> str:
-    """One instruction where there is one for pairs."""
-    floats, narrow, bits = (
+def _cast_code(width: int) -> str:
+    """A function that casts `width` float32; one instruction where there are dot products."""
+    floats, bfloats, bits = (
         kind if width == 1 else f"<{width} x {kind}>" for kind in ("float", "bfloat", "i16")
     )
     return f"""
 define {bits} @{_ROUND}{width}({floats} %value) alwaysinline {{
-  %near = fptrunc {floats} %value to {narrow}
-  %bits = bitcast {narrow} %near to {bits}
+  %near = fptrunc {floats} %value to {bfloats}
+  %bits = bitcast {bfloats} %near to {bits}
   ret {bits} %bits
 }}
 """
@@ -137,5 +137,5 @@ def _vector_of(dtype: str, lanes: int) -> str:
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
-def _lanes_from(place: Expr, lanes: int) -> Expr:
-    return place if lanes == 1 else prim.Ramp(place, const(1), lanes)
+def _lanes_from(index: Expr, lanes: int) -> Expr:
+    return index if lanes == 1 else prim.Ramp(index, const(1), lanes)

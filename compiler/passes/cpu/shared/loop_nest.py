@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.shared.lanes import folded, whole
+from compiler.passes.cpu.shared.lanes import reduce_lanes, vector_index
 from compiler.passes.cpu.shared.patterns import (
     at_lane,
     follows_patterns,
@@ -22,7 +22,7 @@ from compiler.passes.cpu.shared.patterns import (
     read_patterns,
 )
 from compiler.passes.cpu.shared.strands import strands_of
-from compiler.passes.cpu.shared.vectorizable import is_scalar, vectorizable
+from compiler.passes.cpu.shared.vectorizable import is_scalar, is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import across, alloc, blocks, let, nest, serial, store, vectorize
 from compiler.tir.exprs import (
@@ -53,20 +53,22 @@ addition, and what is read of a row is as many cache lines in a row.
 """
 
 CHUNK = 128
-"""Most places of a sum of columns that are added one after the other: the error of a sum grows with
-its terms, and a channel of an image has a hundred thousand.
+"""Terms of a sum of columns that one accumulator adds up at most: the rounding error of a sum grows
+with its terms, and a channel of an image has a hundred thousand.
 """
 
 ROOMY = 32
-"""Registers that hold several vectors of a row, as they are made side by side, and the constants of
-a polynomial.
+"""Registers of a vector unit that hold several vectors of a row, computed side by side, beside the
+constants of a polynomial.
 """
 
 
 @dataclass(frozen=True)
 class Combine:
-    """How a reduction combines: `node` makes the expression of an accumulator and a value, an
-    expression class or an extreme that keeps NaN; `term` is what each step adds.
+    """The operation of a reduction.
+
+    node: builds the expression of an accumulator and a term, an expression class or an extreme that
+    keeps NaN; term: the value that each step combines.
     """
 
     node: Callable[[Expr, Expr], Expr]
@@ -78,9 +80,9 @@ class Combine:
             return init
         return tirx.const(0 if self.node is prim.Add else 1, dtype)
 
-    def into(self, buffer: Any, at: Table, *where: Expr | int) -> None:
-        """Combine an element of the buffer with the term at `at`."""
-        store(buffer, self.node(load(buffer, where), substitute(self.term, at)), *where)
+    def into(self, buffer: Any, position: Table, *indices: Expr | int) -> None:
+        """Emit the combination of an element of the buffer with the term at a position."""
+        store(buffer, self.node(load(buffer, indices), substitute(self.term, position)), *indices)
 
 
 def combine_of(stage: Stage) -> Combine | None:
@@ -126,7 +128,7 @@ def _writes_whole_vectors(stage: Stage, axis: Axis) -> bool:
 
 
 def is_short(axis: Axis) -> bool:
-    """Whether the axis is known to fill no vector."""
+    """True if the axis is known to be too short for a vector."""
     extent = as_int(axis.extent)
     return extent is not None and extent < 4
 
@@ -138,7 +140,7 @@ def spatial_vector_axis(stage: Stage) -> Axis | None:
     for axis in reversed(stage.spatial):
         if is_short(axis):
             continue
-        if _writes_whole_vectors(stage, axis) and vectorizable(stage.value, axis.var):
+        if _writes_whole_vectors(stage, axis) and is_vectorizable(stage.value, axis.var):
             return axis
     return None
 
@@ -150,12 +152,12 @@ def vector_axis(stage: Stage, unit: VectorUnit) -> Axis | None:
     column, lanes = spatial_vector_axis(stage), lanes_for(stage, unit)
     if column is not None:
         return column
-    kept = [node for node in nodes(stage.value, into_loads=False) if not _in_patterns(node)]
+    others = [node for node in nodes(stage.value, into_loads=False) if not _in_patterns(node)]
     for axis in reversed(stage.spatial):
         if (
             not is_short(axis)
             and _writes_whole_vectors(stage, axis)
-            and not any(is_scalar(node, axis.var) for node in kept)
+            and not any(is_scalar(node, axis.var) for node in others)
             and follows_patterns(stage.value, axis.var, lanes)
         ):
             return axis
@@ -168,18 +170,18 @@ def _in_patterns(node: Expr) -> bool:
 
 def _reduced_vector_axis(stage: Stage, term: Expr) -> Axis | None:
     for axis in reversed(stage.reduced):
-        if vectorizable(term, axis.var) and not is_short(axis):
+        if is_vectorizable(term, axis.var) and not is_short(axis):
             return axis
     return None
 
 
-def write(stage: Stage, value: Expr, at: Table) -> None:
-    """Store the value as the stage's result where its axes are `at`."""
-    store(stage.buffer, value, substitute(stage.indices[0], at))
+def store_result(stage: Stage, value: Expr, position: Table) -> None:
+    """Emit the store of the stage's result at a position of its axes."""
+    store(stage.buffer, value, substitute(stage.indices[0], position))
 
 
 def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> None:
-    """Emit the stage over the axes that `bound` leaves, in one thread; offsets are flat."""
+    """Emit the stage over the axes that `bound` does not fix, in one thread; offsets are flat."""
     known = bound or {}
     free = [axis for axis in stage.axes if axis.var not in known]
     if stage.init is not None and stage.reduced:
@@ -187,22 +189,24 @@ def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> No
         return
     column = vector_axis(stage, unit)
     strands = strands_of(stage) if column is None else None
-    if strands is not None and not any(axis.var in known for axis in strands.given):
-        for at in nest(strands.others(free), known):
+    if strands is not None and not any(axis.var in known for axis in strands.replaced):
+        for position in nest(strands.others(free), known):
             for start, width in blocks(strands.axis.extent, lanes_for(stage, unit), "strand"):
-                strands.emit(stage, at, start, width)
+                strands.emit(stage, position, start, width)
         return
     if column is None or column.var in known:
-        for at in nest(free, known):
-            write(stage, substitute(stage.value, at), at)
+        for position in nest(free, known):
+            store_result(stage, substitute(stage.value, position), position)
         return
-    for at in nest([axis for axis in free if axis is not column], known):
+    for position in nest([axis for axis in free if axis is not column], known):
         for start, width in blocks(column.extent, lanes_for(stage, unit), column.var.name):
-            first = {**at, column.var: start}
-            patterns = read_patterns(stage.value, column.var, first, width)
+            begin = {**position, column.var: start}
+            patterns = read_patterns(stage.value, column.var, begin, width)
             with vectorize(width) as lane:
-                here = {**at, column.var: start + lane}
-                write(stage, at_lane(stage.value, patterns, lane, here), here)
+                lane_position = {**position, column.var: start + lane}
+                store_result(
+                    stage, at_lane(stage.value, patterns, lane, lane_position), lane_position
+                )
 
 
 def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Table) -> None:
@@ -214,26 +218,26 @@ def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Tab
     reduced = [axis for axis in free if axis.reduce]
     if combine is None:
         # Such as `any`, whose operation has no vector form here.
-        for at in nest(spatial, known):
-            write(stage, substitute(stage.init, at), at)
-            for inner in nest(reduced, at):
-                write(stage, substitute(stage.value, inner), inner)
+        for position in nest(spatial, known):
+            store_result(stage, substitute(stage.init, position), position)
+            for term_position in nest(reduced, position):
+                store_result(stage, substitute(stage.value, term_position), term_position)
         return
     column = spatial_vector_axis(stage.map_value(combine.term))
     # Neighbouring results first, since they need no combining of lanes at the end.
     if column is not None and column.var not in known:
         lanes = lanes_for(stage, unit)
-        most = _columns_together(column, lanes, unit)
-        for at in nest([axis for axis in spatial if axis is not column], known):
+        most = _block_width(column, lanes, unit)
+        for position in nest([axis for axis in spatial if axis is not column], known):
             for first, width in blocks(column.extent, most):
-                _reduce_columns(stage, combine, (column, first, width), lanes, reduced, at)
+                _reduce_columns(stage, combine, (column, first, width), lanes, reduced, position)
         return
     along = _reduced_vector_axis(stage, combine.term)
-    for at in nest(spatial, known):
+    for position in nest(spatial, known):
         if along is None:
-            _reduce_point(stage, combine, reduced, at)
+            _reduce_point(stage, combine, reduced, position)
         else:
-            _reduce_row(stage, combine, along, reduced, unit, at)
+            _reduce_row(stage, combine, along, reduced, unit, position)
 
 
 def most_vectors(unit: VectorUnit) -> int:
@@ -241,14 +245,14 @@ def most_vectors(unit: VectorUnit) -> int:
     return unit.registers // 2
 
 
-def _columns_together(column: Axis, lanes: int, unit: VectorUnit) -> int:
+def _block_width(column: Axis, lanes: int, unit: VectorUnit) -> int:
     extent = as_int(column.extent)
     if extent is None:
         # The rest of an unknown number is taken singly, so blocks of that are single vectors.
         return lanes
-    whole = extent % lanes == 0 and extent <= most_vectors(unit) * lanes
-    # Three vectors of a large image took half as long again as two and then one.
-    return max(extent, VECTORS * lanes) if whole else VECTORS * lanes
+    fits = extent % lanes == 0 and extent <= most_vectors(unit) * lanes
+    # On a large image, blocks of three vectors took 1.5 times as long as two and then one.
+    return max(extent, VECTORS * lanes) if fits else VECTORS * lanes
 
 
 def _reduce_columns(
@@ -257,88 +261,96 @@ def _reduce_columns(
     columns: tuple[Axis, Expr, int],
     lanes: int,
     reduced: list[Axis],
-    at: Table,
+    position: Table,
 ) -> None:
     """Neighbouring results, (axis, first, width), side by side in vector registers."""
     column, first, width = columns
     lanes, dtype = min(lanes, width), dtype_of(stage.value)
     acc = alloc([width], dtype, "acc")
     for lane in across(width, lanes):
-        store(acc, substitute(stage.init, {**at, column.var: first + lane}), lane)
+        store(acc, substitute(stage.init, {**position, column.var: first + lane}), lane)
 
-    def emit(into: Any, places: Iterator[Table]) -> None:
-        for inner in places:
+    def emit(into: Any, positions: Iterator[Table]) -> None:
+        for term_position in positions:
             for lane in across(width, lanes):
-                combine.into(into, {**inner, column.var: first + lane}, lane)
+                combine.into(into, {**term_position, column.var: first + lane}, lane)
 
-    if _sums_many(combine, dtype, reduced):
-        for places in _chunks(reduced, at):
+    if _has_many_terms(combine, dtype, reduced):
+        for positions in _chunk_positions(reduced, position):
             part = alloc([width], dtype, "part")
             for lane in across(width, lanes):
                 store(part, 0, lane)
-            emit(part, places)
+            emit(part, positions)
             for lane in across(width, lanes):
                 store(acc, load(acc, [lane]) + load(part, [lane]), lane)
     else:
-        emit(acc, nest(reduced, at))
+        emit(acc, nest(reduced, position))
     for lane in across(width, lanes):
-        write(stage, load(acc, [lane]), {**at, column.var: first + lane})
+        store_result(stage, load(acc, [lane]), {**position, column.var: first + lane})
 
 
-def _sums_many(combine: Combine, dtype: str, reduced: list[Axis]) -> bool:
-    """Whether more floats may be added than a chunk has."""
+def _has_many_terms(combine: Combine, dtype: str, reduced: list[Axis]) -> bool:
+    """True if there may be more floats to add than a chunk has."""
     terms = as_int(multiply_extents([axis.extent for axis in reduced]))
     return combine.node is prim.Add and "float" in dtype and (terms is None or terms > CHUNK)
 
 
-def _chunks(reduced: list[Axis], at: Table) -> Iterator[Iterator[Table]]:
-    """Of each chunk of a reduction its places: some along the first axis, by all along the rest."""
+def _chunk_positions(reduced: list[Axis], position: Table) -> Iterator[Iterator[Table]]:
+    """The positions of each chunk of a reduction: some along the first axis, all along the rest."""
     first, *rest = reduced
-    behind = as_int(multiply_extents([axis.extent for axis in rest]))
-    size = max(CHUNK // max(behind, 1), 1) if behind is not None else 1
+    inner_terms = as_int(multiply_extents([axis.extent for axis in rest]))
+    size = max(CHUNK // max(inner_terms, 1), 1) if inner_terms is not None else 1
     with serial(tirx.ceildiv(first.extent, const(size)), "chunk") as chunk:
         begin = let("begin", chunk * size)
         count = let("count", tirx.min(first.extent - begin, size))
         part = Axis(tirx.Var(first.var.name, "int64"), count, reduce=True)
-        yield ({**inner, first.var: begin + inner[part.var]} for inner in nest([part, *rest], at))
+        yield (
+            {**inside, first.var: begin + inside[part.var]}
+            for inside in nest([part, *rest], position)
+        )
 
 
-def _reduce_point(stage: Stage, combine: Combine, reduced: list[Axis], at: Table) -> None:
+def _reduce_point(stage: Stage, combine: Combine, reduced: list[Axis], position: Table) -> None:
     """One result, element by element."""
     total = alloc([1], dtype_of(stage.value), "total")
-    store(total, substitute(stage.init, at), 0)
-    for inner in nest(reduced, at):
-        combine.into(total, inner, 0)
-    write(stage, load(total, [0]), at)
+    store(total, substitute(stage.init, position), 0)
+    for term_position in nest(reduced, position):
+        combine.into(total, term_position, 0)
+    store_result(stage, load(total, [0]), position)
 
 
-def emit_reduced_as_made(made: Stage, stage: Stage, unit: VectorUnit) -> bool:
-    """Emit a row and its reduction in one loop, so that the row is not read again for it; False,
-    with nothing emitted, where the second stage is no such reduction or registers are too few.
-    Either is computed in the order in which it would be alone.
+def emit_with_reduction(producer: Stage, stage: Stage, unit: VectorUnit) -> bool:
+    """Emit a stage that produces a row and a stage that reduces it in one loop, so that the row is
+    not read again; return False, with nothing emitted, where `stage` is no such reduction or
+    registers are too few. Both compute in the order that they have in loops of their own.
     """
     combine = combine_of(stage) if stage.init is not None else None
-    if combine is None or made.init is not None or len(made.axes) != 1 or len(stage.axes) != 1:
+    if (
+        combine is None
+        or producer.init is not None
+        or len(producer.axes) != 1
+        or len(stage.axes) != 1
+    ):
         return False
-    (column,), (along,) = made.axes, stage.axes
+    (axis,), (along,) = producer.axes, stage.axes
     term = combine.term
     if (
         not along.reduce
         or not isinstance(term, tvm.ir.TensorLoad)
-        or not term.source.same_as(made.buffer)
-        or not tvm_ffi.structural_equal(along.extent, column.extent)
+        or not term.source.same_as(producer.buffer)
+        or not tvm_ffi.structural_equal(along.extent, axis.extent)
         or not tvm_ffi.structural_equal(
-            substitute(term.indices[0], {along.var: column.var}), made.indices[0]
+            substitute(term.indices[0], {along.var: axis.var}), producer.indices[0]
         )
-        or spatial_vector_axis(made) is not column
-        or lanes_for(made, unit) != lanes_for(stage, unit)
+        or spatial_vector_axis(producer) is not axis
+        or lanes_for(producer, unit) != lanes_for(stage, unit)
         or is_short(along)
         or (
             unit.registers < ROOMY and _reduction_width(stage, along, unit) > lanes_for(stage, unit)
         )
     ):
         return False
-    _reduce_row(stage, combine, along, [along], unit, {}, made)
+    _reduce_row(stage, combine, along, [along], unit, {}, producer)
     return True
 
 
@@ -348,42 +360,42 @@ def _reduce_row(
     along: Axis,
     reduced: list[Axis],
     unit: VectorUnit,
-    at: Table,
-    made: Stage | None = None,
+    position: Table,
+    producer: Stage | None = None,
 ) -> None:
     """One result: a vector of partial results along `along`, combined at the end, then the rest.
 
-    made: a stage of one axis whose results are what is reduced, if they are computed in this loop.
+    producer: a stage of one axis whose results are reduced, if they are computed in this loop.
     """
     dtype, width = dtype_of(stage.value), _reduction_width(stage, along, unit)
     lanes = min(width, lanes_for(stage, unit))
     total = alloc([1], dtype, "total")
     partial = alloc([width], dtype, "partial")
-    init = substitute(stage.init, at)
+    init = substitute(stage.init, position)
     for lane in across(width, lanes):
         store(partial, combine.identity(init, dtype), lane)
     # Partial results outlive the outer axes of the reduction: they are combined once, not once for
     # each row of it.
     outer = [axis for axis in reduced if axis is not along]
     full = along.extent // width
-    for inner in nest(outer, at):
+    for term_position in nest(outer, position):
         with serial(full, "block") as block:
             for lane in across(width, lanes):
-                if made is not None:
-                    here = {made.axes[0].var: block * width + lane}
-                    write(made, substitute(made.value, here), here)
-                combine.into(partial, {**inner, along.var: block * width + lane}, lane)
-    if made is not None:
-        for start, few in blocks(along.extent - full * width, lanes):
-            with vectorize(few) as lane:
-                here = {made.axes[0].var: full * width + start + lane}
-                write(made, substitute(made.value, here), here)
-    vectors = [load(partial, [whole(lanes, first)]) for first in range(0, width, lanes)]
-    store(total, combine.node(init, folded(vectors, combine.node, dtype)), 0)
-    for inner in nest(outer, at):
+                if producer is not None:
+                    lane_position = {producer.axes[0].var: block * width + lane}
+                    store_result(producer, substitute(producer.value, lane_position), lane_position)
+                combine.into(partial, {**term_position, along.var: block * width + lane}, lane)
+    if producer is not None:
+        for start, lanes_left in blocks(along.extent - full * width, lanes):
+            with vectorize(lanes_left) as lane:
+                lane_position = {producer.axes[0].var: full * width + start + lane}
+                store_result(producer, substitute(producer.value, lane_position), lane_position)
+    vectors = [load(partial, [vector_index(lanes, first)]) for first in range(0, width, lanes)]
+    store(total, combine.node(init, reduce_lanes(vectors, combine.node, dtype)), 0)
+    for term_position in nest(outer, position):
         with serial(along.extent - full * width, "rest") as i:
-            combine.into(total, {**inner, along.var: full * width + i}, 0)
-    write(stage, load(total, [0]), at)
+            combine.into(total, {**term_position, along.var: full * width + i}, 0)
+    store_result(stage, load(total, [0]), position)
 
 
 def _reduction_width(stage: Stage, along: Axis, unit: VectorUnit) -> int:

@@ -13,9 +13,9 @@ AHEAD = 4096
 """Bytes by which prefetches run ahead of the steps that read weights once."""
 
 
-def prefetch_ahead(weights: Any, first: Expr, width: int, together: int) -> Callable[[Expr], None]:
-    """What to do before each group of `together` steps, where few rows read weights once, as fast
-    as memory delivers them: prefetch what a later group reads.
+def prefetch_ahead(weights: Any, first: Expr, width: int, unroll: int) -> Callable[[Expr], None]:
+    """A callback for `steps` that prefetches, before each group of `unroll` steps, what a later
+    group reads: for few rows, which read weights once and wait for memory.
 
     first: where in `weights` the steps begin, each a row of `width` elements. The hardware's own
     prefetches begin anew at each page of 4 KiB.
@@ -23,8 +23,8 @@ def prefetch_ahead(weights: Any, first: Expr, width: int, together: int) -> Call
     size = _size(weights)
 
     def between(group: Expr) -> None:
-        begin = first + group * (width * together) + AHEAD // size
-        for line in range(0, width * together, LINE // size):
+        begin = first + group * (width * unroll) + AHEAD // size
+        for line in range(0, width * unroll, LINE // size):
             prefetch(weights, begin + line, level=1)
 
     return between
@@ -33,8 +33,8 @@ def prefetch_ahead(weights: Any, first: Expr, width: int, together: int) -> Call
 def prefetch_between(
     unit: VectorUnit, weights: Any, panel: Expr, width: int, depth: Expr, tile: Expr, tiles: int
 ) -> Callable[[Expr], None]:
-    """What to do before each group of steps of tile number `tile`: prefetch its share of a panel,
-    so that `tiles` tiles prefetch all of it.
+    """A callback for `steps` that prefetches a share of a panel before each group of steps of tile
+    number `tile`, so that `tiles` tiles prefetch all of it.
 
     panel: where in `weights` the panel begins, `depth` rows of `width` elements.
 

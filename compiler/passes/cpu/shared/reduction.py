@@ -1,5 +1,4 @@
-"""Programs around one reduction: the stage that combines, and what is done to each of its results
-afterwards.
+"""Programs around one reduction: the stage that combines, and its epilogue.
 
 Fusion puts a bias, an activation or a residual behind a matmul or a convolution as stages of their
 own. Here they become one expression of each accumulator, computed while it is in a register.
@@ -14,8 +13,8 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.shared.loop_nest import Combine, combine_of
-from compiler.passes.cpu.shared.sharing import place_of
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.sharing import position_of
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import LINE
 from compiler.tir.building import let_all, prefetch, store
 from compiler.tir.exprs import (
@@ -37,7 +36,7 @@ from compiler.tir.stages import Axis, Program, Stage
 
 @dataclass(frozen=True)
 class Output:
-    """`value` goes to `target`, a flat load of the place."""
+    """One result: `value` is stored where `target`, a flat load, reads."""
 
     target: Any
     value: Expr
@@ -45,10 +44,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done to each result of a reduction, for which the values of `outputs` read the
-    one-element buffer `total`.
+    """Elementwise work on each result of a reduction.
 
-    in_order: whether all that is read and written walks the rows as if they were one axis.
+    total: a buffer of one element, which stands for the result in the values of `outputs`;
+    in_order: True if all loads and stores walk the rows as if they were one axis.
     """
 
     total: Any
@@ -56,28 +55,28 @@ class Epilogue:
     in_order: bool = False
 
     def over(self, rows: Sequence[Axis]) -> "Epilogue":
-        """The same for a kernel that numbers these rows."""
+        """The epilogue of a kernel that numbers these rows."""
         sides = [side for out in self.outputs for side in (out.target, out.value)]
         in_order = bool(rows) and all(mergeable(*pair, sides) for pair in pairwise(rows))
         return replace(self, in_order=in_order)
 
     def rows_at(self, rows: Sequence[Axis], index: Expr) -> Table:
-        """Emit variables for where each axis of the rows, those of `over`, stands at row number
-        `index`, for what is done here alone: rows in order take no divisions.
+        """Emit variables for the position of row number `index` along each axis of the rows, which
+        are those of `over`; for the epilogue alone, as rows in order take no divisions.
         """
         if not self.in_order:
-            return let_all(place_of(rows, index))
+            return let_all(position_of(rows, index))
         *outer, last = (axis.var for axis in rows)
         return {**dict.fromkeys(outer, const(0)), **let_all({last: index})}
 
     def in_vectors(self, var: Any) -> bool:
-        """Whether neighbouring values of `var` can be done in one vector."""
+        """True if neighbouring values of `var` can be computed in one vector."""
         return all(
-            vectorizable(side, var) for out in self.outputs for side in (out.value, out.target)
+            is_vectorizable(side, var) for out in self.outputs for side in (out.value, out.target)
         )
 
     def reads_beside(self, column: Any) -> list[Any]:
-        """What the outputs read beside the result, element for element along `column`."""
+        """The loads beside that of the result that are contiguous along `column`."""
         return [
             read
             for out in self.outputs
@@ -85,38 +84,36 @@ class Epilogue:
             if not read.source.same_as(self.total) and as_int(stride(read.indices[0], column)) == 1
         ]
 
-    def prefetch(self, column: Any, count: int, at: Table, level: int = 1) -> None:
-        """Prefetch `count` elements of what each row reads beside the result, from the place `at`
-        on.
+    def prefetch(self, column: Any, count: int, position: Table, level: int = 1) -> None:
+        """Emit prefetches of `count` elements from a position on of what each row reads beside the
+        result.
         """
-        rows = [var for var in at if not var.same_as(column)]
+        rows = [var for var in position if not var.same_as(column)]
         for read in self.reads_beside(column):
-            # What all rows read alike is in the cache.
+            # What all rows read is in the cache.
             if not any(uses(read.indices[0], var) for var in rows):
                 continue
-            first = substitute(read.indices[0], at)
+            first = substitute(read.indices[0], position)
             for line in range(0, count, LINE // (bits_of(dtype_of(read)) // 8)):
                 prefetch(read.source, first + line, level=level)
 
-    def prefetch_results(self, at: Table, count: int, level: int = 1) -> None:
-        """Prefetch where `count` results are stored, from the place `at` on."""
+    def prefetch_results(self, position: Table, count: int, level: int = 1) -> None:
+        """Emit prefetches of the memory that `count` results from a position on are stored to."""
         for out in self.outputs:
-            first = substitute(out.target.indices[0], at)
+            first = substitute(out.target.indices[0], position)
             for line in range(0, count, LINE // (bits_of(dtype_of(out.target)) // 8)):
                 prefetch(out.target.source, first + line, level=level, write=True)
 
-    def store(self, result: Expr, at: Table) -> None:
-        """Emit every output of `result`, the axes being `at`."""
+    def store(self, result: Expr, position: Table) -> None:
+        """Emit the stores of all outputs of `result`, which is at a position of the axes."""
         for out in self.outputs:
-            value = replace_loads(out.value, self.total, result, at)
-            store(out.target.source, value, substitute(out.target.indices[0], at))
+            value = replace_loads(out.value, self.total, result, position)
+            store(out.target.source, value, substitute(out.target.indices[0], position))
 
 
 @dataclass(frozen=True)
 class Anchored:
-    """The reduction as it stands in the program, how it combines, and the later stages over its
-    axes, flat.
-    """
+    """A reduction as it is in the program, its operation, and the later stages over its axes."""
 
     anchor: Stage
     combine: Combine
@@ -125,8 +122,8 @@ class Anchored:
 
 
 def read_anchored(program: Program) -> Anchored | None:
-    """The program as a reduction followed by elementwise stages at the same place, None if it is
-    none.
+    """The program as a reduction followed by elementwise stages at the same position, None if it
+    is none.
     """
     anchor = _anchor(program)
     combine = None if anchor is None else combine_of(anchor)
@@ -141,7 +138,7 @@ def read_anchored(program: Program) -> Anchored | None:
             return None
         later.append(moved)
     if any(anchor.buffer.same_as(out) for out in program.outputs):
-        # The plain result is wanted as well as what the later stages make of it.
+        # The result itself is an output, beside those of the later stages.
         later.insert(0, replace(anchor, axes=anchor.spatial, value=load(total, [0]), init=None))
     # The value of a later stage is in memory, not in a register: only the accumulator is.
     if any(_reads(stage, other.buffer) for stage in later for other in later):
@@ -156,10 +153,10 @@ def read_anchored(program: Program) -> Anchored | None:
 
 def _anchor(program: Program) -> Stage | None:
     """The one reduction of a program, if it is its first stage and stores without rearranging."""
-    found = [stage for stage in program.stages if stage.init is not None]
-    if len(found) != 1 or not program.stages[0].buffer.same_as(found[0].buffer):
+    reductions = [stage for stage in program.stages if stage.init is not None]
+    if len(reductions) != 1 or not program.stages[0].buffer.same_as(reductions[0].buffer):
         return None
-    anchor = found[0]
+    anchor = reductions[0]
     plain = len(anchor.indices) == len(anchor.spatial) and all(
         index.same_as(axis.var) for index, axis in zip(anchor.indices, anchor.spatial, strict=True)
     )
@@ -167,7 +164,7 @@ def _anchor(program: Program) -> Stage | None:
 
 
 def _reads(stage: Stage, buffer: Any) -> bool:
-    return any(one.source.same_as(buffer) for one in loads(stage.value))
+    return any(read.source.same_as(buffer) for read in loads(stage.value))
 
 
 def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
@@ -196,29 +193,28 @@ def _at_anchor(stage: Stage, anchor: Stage, total: Any) -> Stage | None:
 
 
 def _anchor_axes(stage: Stage, anchor: Stage) -> Table | None:
-    """The anchor's axis for each axis of the stage, by where the stage reads the anchor's result.
-
-    None where the places that it reads differ from each other, or from its own place.
+    """The anchor's axis for each axis of the stage, by the indices at which the stage reads the
+    anchor's result; None where its loads have different indices, or other ones than its own.
     """
     table: Table = {}
-    for one in loads(stage.value):
-        if not one.source.same_as(anchor.buffer):
+    for read in loads(stage.value):
+        if not read.source.same_as(anchor.buffer):
             continue
-        for index, axis in zip(one.indices, anchor.axes, strict=False):
+        for index, axis in zip(read.indices, anchor.axes, strict=False):
             own = isinstance(index, tvm.ir.Var) and any(
                 index.same_as(other.var) for other in stage.axes
             )
             if own and table.setdefault(index, axis.var).same_as(axis.var):
                 continue
-            # A constant index is its own place along an axis of extent 1 alone.
+            # A constant is an index of its own only along an axis of extent 1.
             if own or as_int(index) is None or as_int(axis.extent) != 1:
                 return None
     return table
 
 
 def _same_extents(stage: Stage, anchor: Stage, table: Table) -> bool:
-    """Whether each axis of the stage has the extent of the anchor's axis that `table` puts in its
-    place.
+    """True if each axis of the stage has the extent of the anchor's axis that `table` replaces it
+    by.
     """
     extents, analyzer = {axis.var: axis.extent for axis in anchor.axes}, tvm.sym.Analyzer()
     return all(

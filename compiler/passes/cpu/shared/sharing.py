@@ -1,6 +1,4 @@
-"""The places of a result as tasks: extents computed once, every axis from the number of a place,
-tasks shared out among threads where there is enough to do.
-"""
+"""The positions of a result as tasks, shared out among threads where there is enough to do."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,31 +29,31 @@ _OPERATIONS = {
 
 
 def extents_of(axes: Sequence[Axis]) -> list[Expr]:
-    """Of each axis, in order."""
+    """The extents of the axes, in order."""
     return [axis.extent for axis in axes]
 
 
-def computed_once(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The axes with their extents in variables: LLVM takes long over the divisions in them."""
+def bind_extents(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """Emit variables for the extents of the axes: LLVM takes long over the divisions in them."""
     return tuple(replace(axis, extent=let_opaque("extent", axis.extent)) for axis in axes)
 
 
-def place_of(axes: Sequence[Axis], index: Expr) -> Table:
-    """Where each axis stands at place number `index`, the last axis counting fastest."""
+def position_of(axes: Sequence[Axis], index: Expr) -> Table:
+    """The index along each axis of position number `index`; the last axis counts fastest."""
     return dict(zip([axis.var for axis in axes], unfuse(index, extents_of(axes)), strict=True))
 
 
-def share_places(
-    axes: Sequence[Axis], parts: Expr, worth: Expr | bool
+def share_positions(
+    axes: Sequence[Axis], parts: Expr, parallel_if: Expr | bool
 ) -> Iterator[tuple[Table, Expr]]:
-    """(place, part) for every place of the axes and every part below `parts`: one task each, in
-    parallel if `worth` holds.
+    """(position, part) for every position of the axes and every part below `parts`: one task each,
+    in parallel if `parallel_if` holds.
     """
     extents = [*extents_of(axes), parts]
-    for task in share_out(multiply_extents(extents), worth):
-        # Parts count fastest, so that neighbouring tasks of a thread share a place.
-        *place, part = unfuse(task, extents)
-        yield let_all(dict(zip([axis.var for axis in axes], place, strict=True))), part
+    for task in share_out(multiply_extents(extents), parallel_if):
+        # Parts count fastest, so that neighbouring tasks of a thread share a position.
+        *position, part = unfuse(task, extents)
+        yield let_all(dict(zip([axis.var for axis in axes], position, strict=True))), part
 
 
 def operations(expr: Expr) -> int:
@@ -68,8 +66,8 @@ def operations(expr: Expr) -> int:
     return own + sum(map(operations, children(expr)))
 
 
-def worth_sharing(*stages: Stage) -> Expr:
-    """Whether the operations of all the stages, over their extents, are worth other threads."""
+def is_parallel_profitable(*stages: Stage) -> Expr:
+    """The condition that all stages together have enough operations for several threads."""
     total: Expr = const(0)
     for stage in stages:
         each = min(operations(stage.value), MOST_OPERATIONS)

@@ -1,4 +1,4 @@
-"""Which values can be computed for neighbouring places in one vector."""
+"""Tests for values that can be computed for neighbouring positions in one vector."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ _VECTOR_CALLS = frozenset(f"tirx.{name}" for name in (
 ))  # fmt: skip
 
 
-def vectorizable(value: Expr, var: Any) -> bool:
-    """Whether `value` can be computed for neighbouring values of `var` in one vector, every access
-    a whole or a single element.
+def is_vectorizable(value: Expr, var: Any) -> bool:
+    """True if `value` can be computed for neighbouring values of `var` in one vector: every load is
+    contiguous or the same for all lanes.
     """
     return not any(is_scalar(node, var) for node in nodes(value))
 
 
 def is_scalar(node: Expr, var: Any) -> bool:
-    """Whether the node alone keeps neighbouring values of `var` from one vector."""
+    """True if this node makes `value` of `is_vectorizable` need one lane at a time."""
     if isinstance(node, tvm.ir.TensorLoad):
         # A vector of booleans is a bit each in LLVM, but a byte each in memory.
         return as_int(stride(node.indices[0], var)) not in (0, 1) or dtype_of(node) == "bool"

@@ -26,7 +26,7 @@ from compiler.passes.cpu.families.attention.parts import Parts, emit_sum, width_
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
 from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
-from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_places
+from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_positions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,
@@ -90,12 +90,12 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
     # By parts as well as by groups: a single sequence has few groups, and all threads have to read.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     some = let_opaque("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
-    for at, task in share_places(group.batch, count * some, work >= WORTH_SHARING):
+    for at, task in share_positions(group.batch, count * some, work >= WORTH_SHARING):
         first, part = let_opaque("query", task % some * QUERIES), let_opaque("part", task // some)
         queries = (first, let_opaque("queries", tirx.min(QUERIES, m - first)))
         _emit_part(attention, unit, group, let_all_opaque(at), queries, part, parts)
     adding = rows * count * attention.head_width
-    for at, row in share_places(attention.batch, m, adding >= PARALLEL_WORK):
+    for at, row in share_positions(attention.batch, m, adding >= PARALLEL_WORK):
         emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
 
 
@@ -110,7 +110,7 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
     count = let_opaque("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     tasks = tirx.ceildiv(m, TASK_QUERIES)
-    for at, task in share_places(group.batch, tasks, work >= PARALLEL_FLOPS):
+    for at, task in share_positions(group.batch, tasks, work >= PARALLEL_FLOPS):
         at, first = let_all_opaque(at), let_opaque("query", task * TASK_QUERIES)
         queries = (first, let_opaque("queries", tirx.min(TASK_QUERIES, m - first)))
 

@@ -32,7 +32,7 @@ from compiler.passes.cpu.families.attention.rows import (
 )
 from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
 from compiler.passes.cpu.shared.register_tile import least, rows_for
-from compiler.passes.cpu.shared.sharing import computed_once, extents_of, share_places
+from compiler.passes.cpu.shared.sharing import bind_extents, extents_of, share_positions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,
@@ -87,7 +87,7 @@ def begun(attention: Attention) -> Attention:
     for stmt in attention.prelude:
         emit(stmt)
     axes = (*attention.batch, attention.row, attention.column)
-    *batch, row, column = computed_once(axes)
+    *batch, row, column = bind_extents(axes)
     return replace(attention, batch=tuple(batch), row=row, column=column)
 
 
@@ -114,7 +114,7 @@ def _emit_heads(attention: Attention, unit: VectorUnit) -> None:
     heads, m = multiply_extents(extents_of(attention.batch)), attention.row.extent
     each = rows_of_task(heads, m, sizes_of(unit)[-1])
     worth = worth_sharing(attention, 2)
-    for at, part in share_places(attention.batch, tirx.ceildiv(m, each), worth):
+    for at, part in share_positions(attention.batch, tirx.ceildiv(m, each), worth):
         first = let_opaque("first", part * each)
         count = let_opaque("count", tirx.min(each, m - first))
         # LLVM does not move divisions by what might be 0 out of loops that might not be entered.

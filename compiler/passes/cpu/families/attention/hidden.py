@@ -17,7 +17,7 @@ from compiler.passes.cpu.families.attention.groups import Group
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scores import lanes_of
 from compiler.passes.cpu.families.attention.softmax import columns, pairwise
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, let_opaque, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load, loads, replace_loads, substitute, uses
@@ -108,7 +108,7 @@ def emit_seen(
     last one; bound: as `emit_bound` gives it, None where -inf alone hides a column.
     """
     column = attention.column
-    lanes = unit.lanes(32) if vectorizable(mask.value, column.var) else 1
+    lanes = unit.lanes(32) if is_vectorizable(mask.value, column.var) else 1
     ends = alloc([lanes + 1], "int32", "ends")
     starts = alloc([lanes + 1], "int32", "starts")
     for slot in range(lanes + 1):

@@ -8,8 +8,8 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.program import STAGES, STEADY
 from compiler.passes.cpu.families.family import Declined
-from compiler.passes.cpu.shared.bfloats import is_rounded, operand_of
-from compiler.passes.cpu.shared.halves import widened
+from compiler.passes.cpu.shared.bfloats import is_bfloat16_cast, operand_of
+from compiler.passes.cpu.shared.float16 import convert_float16
 from compiler.passes.cpu.shared.loop_nest import combine_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir import byte_rows
@@ -102,7 +102,7 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
     flat, analyzer = Flattener.of(program), analyzer_for((*axes, *scores.reduced))
     # The other stages have axes of their own: everything is read over those of the scores.
     at_scores = _onto((*summed.spatial[:-1], *summed.reduced), axes)
-    term, paired = _term(scores), is_rounded(_term(scores).a)
+    term, paired = _term(scores), is_bfloat16_cast(_term(scores).a)
     weight, weighed = _sides(stages)
     query, key, value = (operand_of(side) if paired else side for side in (term.a, term.b, weighed))
     value = substitute(value, at_scores)
@@ -115,8 +115,8 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         depth=scores.reduced[0],
         width=width,
         query=flat.value(query, analyzer),
-        key=widened(key, unit),
-        value=widened(value, unit),
+        key=convert_float16(key, unit),
+        value=convert_float16(value, unit),
         changed=flat.value(_changed(stages, axes, total), analyzer),
         total=total,
         target=flat.value(_target(output, summed, (*batch, row, width)), analyzer),

@@ -12,8 +12,8 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.panels import panel_of
-from compiler.passes.cpu.shared.bfloats import HELD, held_as, store_rounded
-from compiler.passes.cpu.shared.square import transposed
+from compiler.passes.cpu.shared.bfloats import PAIR_DTYPE, storage_dtype, store_bfloat16
+from compiler.passes.cpu.shared.square import transpose_square
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, blocks, emit, let, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load, substitute
@@ -38,8 +38,8 @@ class PairHead:
     def of(cls, attention: Attention, unit: VectorUnit, at: Table, padded: Expr) -> "PairHead":
         """Emit room for the keys and values."""
         columns = columns_of(attention, unit)
-        keys = alloc([padded * (attention.head_depth // 2)], HELD, "keys", "global")
-        values = alloc([padded * (columns // 2)], HELD, "values", "global")
+        keys = alloc([padded * (attention.head_depth // 2)], PAIR_DTYPE, "keys", "global")
+        values = alloc([padded * (columns // 2)], PAIR_DTYPE, "values", "global")
         return cls(attention, unit, at, padded, keys, values)
 
     @property
@@ -67,7 +67,7 @@ def store_row(head: PairHead, target: Any, begin: Expr, value: Expr, place: Tabl
         def here(lane: Expr, start: Expr = start) -> Expr:
             return substitute(value, {**place, depth.var: start + lane})
 
-        store_rounded(target, begin + start, width, unit, here)
+        store_bfloat16(target, begin + start, width, unit, here)
 
 
 def pack_keys(head: PairHead) -> None:
@@ -79,7 +79,7 @@ def pack_keys(head: PairHead) -> None:
     # What fills a row up is in squares, but not stored.
     room = 2 * -(-head.pairs // lanes) * lanes
     with serial(tirx.ceildiv(n, panel), "panel") as p, serial(panel // lanes, "part") as part:
-        rows = alloc([lanes * room], held_as(unit), "rows")
+        rows = alloc([lanes * room], storage_dtype(unit), "rows")
         with serial(lanes, "line") as line:
             index = tirx.min(p * panel + part * lanes + line, n - 1)
             place = {**head.at, attention.column.var: let("column", index)}
@@ -102,9 +102,9 @@ def _turn_square(head: PairHead, rows: Any, first: Expr, count: int, begin: Expr
     def part_of(line: int, start: int, some: int) -> Expr:
         place = const(line * room) + (first + start) * 2
         part = load(rows, [prim.Ramp(place, const(1), 2 * some)])
-        return tirx.reinterpret(f"{HELD}x{some}", part)
+        return tirx.reinterpret(f"{PAIR_DTYPE}x{some}", part)
 
-    for i, row in enumerate(transposed(HELD, lanes, part_of)[:count]):
+    for i, row in enumerate(transpose_square(PAIR_DTYPE, lanes, part_of)[:count]):
         place = begin + (first + i) * panel
         emit(tirx.BufferStore(head.keys, row, [prim.Ramp(place, const(1), lanes)]))
 
@@ -124,15 +124,15 @@ def _pack_pair(head: PairHead, pair: Expr, whole_pair: bool) -> None:
     attention, unit = head.attention, head.unit
     width, column = attention.width.var, attention.column.var
     for start, lanes in blocks(attention.head_width, unit.lanes(32), "column"):
-        halves = [alloc([lanes], held_as(unit), name) for name in ("lower", "upper")]
+        halves = [alloc([lanes], storage_dtype(unit), name) for name in ("lower", "upper")]
         for half in range(2 if whole_pair else 1):
 
             def value(lane: Expr, start: Expr = start, half: int = half) -> Expr:
                 place = {**head.at, column: pair * 2 + half, width: start + lane}
                 return substitute(attention.real_value, place)
 
-            store_rounded(halves[half], const(0), lanes, unit, value)
+            store_bfloat16(halves[half], const(0), lanes, unit, value)
         with vectorize(lanes) as lane:
-            lower, upper = (load(half, [lane]).astype(HELD) for half in halves)
-            both = lower | upper << tirx.const(16, HELD) if whole_pair else lower
+            lower, upper = (load(half, [lane]).astype(PAIR_DTYPE) for half in halves)
+            both = lower | upper << tirx.const(16, PAIR_DTYPE) if whole_pair else lower
             store(head.values, both, pair * head.columns + start + lane)

@@ -27,13 +27,13 @@ from compiler.passes.cpu.families.attention.rounded_rows import (
     round_weights,
 )
 from compiler.passes.cpu.shared.bfloats import (
-    add_product,
-    held_as,
-    pair_at,
-    vector_at,
+    add_dot,
+    load_pair,
+    load_vector,
+    storage_dtype,
     with_instructions,
 )
-from compiler.passes.cpu.shared.sharing import extents_of, share_places
+from compiler.passes.cpu.shared.sharing import extents_of, share_positions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,
@@ -62,7 +62,7 @@ def emit_paired(attention: Attention, unit: VectorUnit) -> Stmt:
         heads, m = multiply_extents(extents_of(known.batch)), known.row.extent
         each = rows_of_task(heads, m, ROWS)
         worth = worth_sharing(known, 1)
-        for at, part in share_places(known.batch, tirx.ceildiv(m, each), worth):
+        for at, part in share_positions(known.batch, tirx.ceildiv(m, each), worth):
             first = let_opaque("first", part * each)
             count = let_opaque("count", tirx.min(each, m - first))
             _emit_head(known, unit, let_all_opaque(at), first, count)
@@ -75,7 +75,7 @@ def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, c
     padded = let_opaque("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
     head = PairHead.of(attention, unit, at, padded)
     scores = alloc([padded * ROWS], "float32", "scores", "global")
-    weights = alloc([padded * ROWS], held_as(unit), "weights", "global")
+    weights = alloc([padded * ROWS], storage_dtype(unit), "weights", "global")
     pack_keys(head)
     pack_values(head)
     with serial(tirx.ceildiv(count, ROWS), "rows") as block:
@@ -91,7 +91,7 @@ def _emit_rows(head: PairHead, first: Expr, scores: Any, weights: Any) -> None:
     # Clamped rows are computed and written twice, which is cheaper than a mask in every loop.
     indices = [fresh(f"row{i}", tirx.min(first + i, row.extent - 1)) for i in range(ROWS)]
     places = [{**head.at, row.var: index} for index in indices]
-    queries = alloc([ROWS * depth], held_as(head.unit), "queries")
+    queries = alloc([ROWS * depth], storage_dtype(head.unit), "queries")
     for i, place in enumerate(places):
         store_row(head, queries, const(i * depth), attention.query, place)
     for i in range(ROWS):
@@ -146,11 +146,11 @@ def _emit_step(
     """Add to row i of `acc` the vectors from `begin` on by the pair at `starts[i]`."""
     lanes, width = head.unit.lanes(32), int(acc.shape[0]) // len(starts)
     firsts = range(0, width, lanes)
-    found = [vector_at(vectors, begin + first, lanes) for first in firsts]
+    found = [load_vector(vectors, begin + first, lanes) for first in firsts]
     for i, start in enumerate(starts):
-        pair = pair_at(numbers, start)
+        pair = load_pair(numbers, start)
         for first, vector in zip(firsts, found, strict=True):
-            add_product(acc, i * width + first, vector, pair, lanes)
+            add_dot(acc, i * width + first, vector, pair, lanes)
 
 
 def _weigh_values(head: PairHead, rows: ScoreRows) -> None:

@@ -12,9 +12,9 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.rows import is_ragged, pieces
-from compiler.passes.cpu.shared.lanes import whole
-from compiler.passes.cpu.shared.square import transposed
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.lanes import vector_index
+from compiler.passes.cpu.shared.square import transpose_square
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, let, serial, store, vectorize
 from compiler.tir.exprs import Expr, Table, const, load, substitute
@@ -31,7 +31,7 @@ def pack_keys(attention: Attention, unit: VectorUnit, at: Table, keys: Any) -> N
     """
     panel, lanes, depth = panel_of(unit), unit.lanes(32), attention.head_depth
     in_squares = depth % lanes == 0 or is_ragged(depth)
-    in_squares &= vectorizable(attention.real_key, attention.depth.var)
+    in_squares &= is_vectorizable(attention.real_key, attention.depth.var)
     size = lanes if in_squares and lanes > 1 else 1
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
         with serial(panel // size, "part") as part:
@@ -70,7 +70,7 @@ def _turn_square(
             with vectorize(width) as lane:
                 at = {**places[line], attention.depth.var: k + (first + start) + lane}
                 store(part, substitute(attention.real_key, at), const(start) + lane)
-        return load(part, [whole(count)])
+        return load(part, [vector_index(count)])
 
-    for i, row in enumerate(transposed("float32", lanes, part_of)[:size]):
+    for i, row in enumerate(transpose_square("float32", lanes, part_of)[:size]):
         emit(tirx.BufferStore(keys, row, [prim.Ramp(begin + i * panel, const(1), lanes)]))

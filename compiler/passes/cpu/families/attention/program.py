@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from compiler.passes.cpu.shared.bfloats import rounded
+from compiler.passes.cpu.shared.bfloats import cast_to_bfloat16
 from compiler.tir import byte_rows
 
 STAGES = tuple(
@@ -91,10 +91,12 @@ class Access:
         value = data(*row, last)
         return value if str(data.dtype) == "float32" else value.astype("float32")
 
-    def read_rounded(self, data: Any, indices: Sequence[Any]) -> Any:
+    def read_bfloat16(self, data: Any, indices: Sequence[Any]) -> Any:
         """As `read`, multiplied by the factor and rounded to bfloat16."""
         value = self.read(data, indices)
-        return rounded(value if self.factor == 1 else value * tirx.const(self.factor, "float32"))
+        return cast_to_bfloat16(
+            value if self.factor == 1 else value * tirx.const(self.factor, "float32")
+        )
 
     def extents(self, shape: Sequence[Any]) -> list[Any]:
         """The extents of the view, given those of the tensor: TE renames the dims."""
@@ -140,7 +142,7 @@ class Attention:
     v: Access
     changes: tuple[Change, ...]
     order: tuple[int, ...]
-    rounded: bool = False
+    is_bfloat16: bool = False
     steady: bool = False
     safe: bool = False
 
@@ -161,7 +163,7 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     *batch, m, depth = found.q.extents(q.shape)
     n, width = found.k.extents(k.shape)[-1], found.v.extents(v.shape)[-1]
     d = te.reduce_axis((0, depth), name="d")
-    read = Access.read_rounded if found.rounded else Access.read
+    read = Access.read_bfloat16 if found.is_bfloat16 else Access.read
     scores = te.compute(
         (*batch, m, n),
         lambda *at: te.sum(
@@ -188,10 +190,10 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
 
     # The greatest power of a row is 1, so that its sum is 0 or NaN only where its softmax is NaN.
     def weight(*at: Any) -> Any:
-        value = powers(*at) / total(*at[:-1]) if found.rounded else powers(*at)
+        value = powers(*at) / total(*at[:-1]) if found.is_bfloat16 else powers(*at)
         if found.safe:
             value = tirx.Select(total(*at[:-1]) > 0, value, tirx.const(0, "float32"))
-        return rounded(value) if found.rounded else value
+        return cast_to_bfloat16(value) if found.is_bfloat16 else value
 
     def divisor(*at: Any) -> Any:
         value = total(*at)
@@ -208,7 +210,7 @@ def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
     # Dividing the result takes e divisions a row, dividing the powers would take n.
     def output(*at: Any) -> Any:
         place = [index for _, index in sorted(zip(found.order, at, strict=True))]
-        return summed(*place) if found.rounded else summed(*place) / divisor(*place[:-1])
+        return summed(*place) if found.is_bfloat16 else summed(*place) / divisor(*place[:-1])
 
     extents = (*batch, m, width)
     return te.compute(

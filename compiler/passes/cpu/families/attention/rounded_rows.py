@@ -23,8 +23,8 @@ from compiler.passes.cpu.families.attention.softmax import (
     halved,
     is_undefined,
 )
-from compiler.passes.cpu.shared.bfloats import store_rounded
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.bfloats import store_bfloat16
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, let, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, load
@@ -65,7 +65,7 @@ class ScoreRows:
     @property
     def in_vectors(self) -> bool:
         """Whether scores are changed in vectors: not by a mask that is chosen by the column."""
-        return vectorizable(self.attention.changed, self.attention.column.var)
+        return is_vectorizable(self.attention.changed, self.attention.column.var)
 
     def begin(self, vector: Expr, row: int) -> Expr:
         """Where a row's scores or weights by a vector of keys begin."""
@@ -107,7 +107,7 @@ def round_weights(rows: ScoreRows) -> None:
             def weight(lane: Expr, begin: Expr = begin, i: int = i) -> Expr:
                 return load(rows.scores, [begin + lane]) * load(rows.inverses, [i])
 
-            store_rounded(rows.weights, begin, lanes, rows.unit, weight)
+            store_bfloat16(rows.weights, begin, lanes, rows.unit, weight)
 
 
 def _add_up_powers(rows: ScoreRows, whole: Expr) -> None:

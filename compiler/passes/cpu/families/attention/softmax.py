@@ -14,7 +14,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.match import Attention
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, let, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load
@@ -53,7 +53,7 @@ def softmax_rows(
     """
     column, n, lanes = attention.column.var, attention.column.extent, unit.lanes(32)
     # A mask that is chosen by the column has no vector form; the powers always have one.
-    in_vectors = vectorizable(attention.changed, column)
+    in_vectors = is_vectorizable(attention.changed, column)
     accs = [accumulators(lanes + 1, float("-inf")) for _ in rows]
     for strip, lane, slot in columns(n, lanes, in_vectors):
         for row, acc in zip(rows, accs, strict=True):

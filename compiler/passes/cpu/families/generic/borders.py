@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tvm import tirx
 
 from compiler.passes.cpu.shared.loop_nest import emit_stage
-from compiler.passes.cpu.shared.sharing import extents_of, place_of
+from compiler.passes.cpu.shared.sharing import extents_of, position_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import let_all, let_opaque, otherwise, share_out, when
 from compiler.tir.conditions import Limits, conjuncts, limits_along
@@ -66,7 +66,7 @@ def emit_bordered(borders: Borders, worth: Expr, unit: VectorUnit) -> None:
     axis, stage = borders.axis, borders.inside
     outer = stage.axes[: stage.axes.index(axis)]
     for task in share_out(multiply_extents(extents_of(outer)), worth):
-        at = let_all(place_of(outer, task))
+        at = let_all(position_of(outer, task))
         with when(
             tirx.all(*(substitute(row, at) for row in borders.rows)) if borders.rows else True
         ):

@@ -24,8 +24,8 @@ from compiler.passes.cpu.families.generic.match import (
 )
 from compiler.passes.cpu.shared.loop_nest import (
     VECTORS,
-    emit_reduced_as_made,
     emit_stage,
+    emit_with_reduction,
     lanes_for,
     most_vectors,
     spatial_vector_axis,
@@ -33,9 +33,9 @@ from compiler.passes.cpu.shared.loop_nest import (
 )
 from compiler.passes.cpu.shared.sharing import (
     extents_of,
-    place_of,
-    share_places,
-    worth_sharing,
+    is_parallel_profitable,
+    position_of,
+    share_positions,
 )
 from compiler.passes.cpu.shared.strands import Strands, strands_of
 from compiler.targets.vector_unit import VectorUnit
@@ -95,7 +95,7 @@ def _emit_rows(
 
     strips: whether the axis behind the rows is shared out too, in strips of vectors of its results.
     """
-    first, worth = program.stages[0].axes, worth_sharing(*program.stages)
+    first, worth = program.stages[0].axes, is_parallel_profitable(*program.stages)
     extents = extents_of(first[:rows])
     if not strips:
         total, together = multiply_extents(extents), _rows_together(program, rows)
@@ -173,7 +173,7 @@ def _emit_long_row(stages: Sequence[Stage], unit: VectorUnit) -> None:
     rest = list(stages)
     while rest:
         stage = rest.pop(0)
-        if rest and emit_reduced_as_made(stage, rest[0], unit):
+        if rest and emit_with_reduction(stage, rest[0], unit):
             rest.pop(0)
         else:
             emit_stage(stage, unit)
@@ -250,7 +250,7 @@ def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any], row: Expr) -
 
 def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
     """Emit the flat stage with its outer axes shared out over the threads."""
-    worth = worth_sharing(stage)
+    worth = is_parallel_profitable(stage)
     pieces, split = pieces_of(stage)
     if split is not None:
         _emit_pieces(stage, pieces, split, worth, unit)
@@ -296,23 +296,23 @@ def _emit_pieces(
             emit_parallel(piece, unit)
         return
     for task in share_out(multiply_extents(extents_of(outer)), worth):
-        at = place_of(outer, task)
+        at = position_of(outer, task)
         for piece in pieces:
             emit_stage(piece, unit, at)
 
 
 def _emit_strands(stage: Stage, strands: Strands, worth: Expr, unit: VectorUnit) -> None:
     """Emit a stage of strands, in tasks of up to STRIP places of each."""
-    outer, (along, *_) = strands.others(stage.axes), strands.given
+    outer, (along, *_) = strands.others(stage.axes), strands.replaced
     length = as_int(along.extent)
     whole = strands.axis is not along or (length is not None and length <= STRIP)
     if whole and outer:
         for task in share_out(multiply_extents(extents_of(outer)), worth):
-            emit_stage(stage, unit, place_of(outer, task))
+            emit_stage(stage, unit, position_of(outer, task))
     elif whole:
         emit_stage(stage, unit)
     else:
-        for at, strip in share_places(outer, tirx.ceildiv(along.extent, STRIP), worth):
+        for at, strip in share_positions(outer, tirx.ceildiv(along.extent, STRIP), worth):
             start = strip * STRIP
             count = let("count", tirx.min(STRIP, along.extent - start))
             emit_stage(_part(stage, along, start, count), unit, at)
@@ -333,9 +333,9 @@ def _emit_places(
     along, size = inner
     if along is None or (as_int(along.extent) or size + 1) <= size:
         for task in share_out(multiply_extents(extents_of(outer)), worth):
-            emit_stage(stage, unit, place_of(outer, task))
+            emit_stage(stage, unit, position_of(outer, task))
         return
-    for at, strip in share_places(outer, tirx.ceildiv(along.extent, size), worth):
+    for at, strip in share_positions(outer, tirx.ceildiv(along.extent, size), worth):
         start = strip * size
         count = let("count", tirx.min(size, along.extent - start))
         emit_stage(_part(stage, along, start, count), unit, at)
@@ -364,9 +364,9 @@ def _emit_reduced_strips(
     for size in _by_places(multiply_extents(extents), _strip_sizes((stage,), column, unit)):
         if size is None:
             for task in share_out(multiply_extents(extents), worth):
-                emit_stage(stage, unit, place_of(outer, task))
+                emit_stage(stage, unit, position_of(outer, task))
             continue
-        for at, part in share_places(outer, const(require_int(column.extent) // size), worth):
+        for at, part in share_positions(outer, const(require_int(column.extent) // size), worth):
             emit_stage(_part(stage, column, part * size, const(size)), unit, at)
 
 

@@ -61,8 +61,8 @@ def _emit_task(
     sums = alloc([size], "float32", "sums", "global")
     with serial(tiling.places) as r:
         # Places past the end are clamped, so that all tiles are whole; they are not written back.
-        at = conv.at(tirx.min(first + r, m - 1))
-        store(bases, substitute(conv.place, at), r)
+        at = conv.emit_position(tirx.min(first + r, m - 1))
+        store(bases, substitute(conv.origin, at), r)
     count = tirx.min(tiling.places, m - first)
     panels = some_of(tiling.total, tiling.share, panel)
     # Panels outside and tiles inside: a panel is read from L2 once, then from L1 for each tile.

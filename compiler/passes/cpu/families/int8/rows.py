@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.int8.layout import Layout
-from compiler.passes.cpu.shared.lanes import shuffled
+from compiler.passes.cpu.shared.lanes import shuffle
 from compiler.tir.building import alloc, blocks, emit, serial, store, strips, vectorize
 from compiler.tir.exprs import Expr, const, dtype_of, load, substitute
 
@@ -41,7 +41,7 @@ def gather_rows(layout: Layout, rows: Rows, first: Expr, count: Expr) -> None:
     """Emit the rows from number `first` on, each with its whole window."""
     conv = layout.conv
     with serial(count, "row") as r:
-        place = substitute(conv.place, conv.at(first + r))
+        place = substitute(conv.origin, conv.emit_position(first + r))
         to = r * layout.length
         if rows.shifts is None:
             shift = None
@@ -103,7 +103,7 @@ def _pack_bytes(layout: Layout, groups: Any, place: Expr, to: Expr) -> None:
             load(layout.conv.source, [place + (whole * group + number)]) for number in range(rest)
         ]
         zeros = [tirx.const(0, dtype_of(layout.conv.source))] * (group - rest)
-        last = shuffled([*singles, *zeros], range(group))
+        last = shuffle([*singles, *zeros], range(group))
         store(groups, _words(layout, last, 1), to + whole)
 
 

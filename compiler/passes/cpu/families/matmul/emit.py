@@ -17,10 +17,10 @@ from tvm import tirx
 from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.families.matmul.panel import Block, at_once, emit_panel, few_rows
-from compiler.passes.cpu.shared.bfloats import held_as, with_instructions
+from compiler.passes.cpu.shared.bfloats import storage_dtype, with_instructions
 from compiler.passes.cpu.shared.register_tile import panel_columns
-from compiler.passes.cpu.shared.sharing import computed_once, extents_of
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.sharing import bind_extents, extents_of
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,
@@ -55,7 +55,7 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in matmul.contraction.prelude:
             emit(stmt)
-        rows = computed_once(matmul.contraction.rows)
+        rows = bind_extents(matmul.contraction.rows)
         known = replace(matmul, contraction=replace(matmul.contraction, rows=rows))
         m = let_opaque("m", multiply_extents(extents_of(rows)))
         # From two blocks on, tasks lie in the order of the rows: a thread has the same rows from
@@ -215,7 +215,7 @@ def _emit_block(
     results = None if at_once(matmul, unit) else alloc([size], "float32", "sums", scope)
     left = None
     if not matmul.in_place:
-        kind, each = (held_as(unit), 2) if matmul.paired else ("float32", 1)
+        kind, each = (storage_dtype(unit), 2) if matmul.paired else ("float32", 1)
         left = alloc([tiling.block_rows * tiling.kc * each], kind, "left", "global")
     block = Block(matmul, unit, m, first, count, base, results, left)
     if matmul.several and matmul.paired:
@@ -274,7 +274,7 @@ def _emit_outputs(block: Block, p: Expr, row: Expr, at: Table) -> None:
     epilogue, column = block.matmul.contraction.epilogue, block.matmul.contraction.column.var
     nr, place = block.matmul.tiling.nr, block.place(p, row)
     # Whatever was fused behind the matmul; where it has no vector form it runs column by column.
-    vectors = all(vectorizable(out.value, column) for out in epilogue.outputs)
+    vectors = all(is_vectorizable(out.value, column) for out in epilogue.outputs)
     lanes = block.unit.lanes(32) if vectors else 1
     for lane in panel_columns(block.base + p, block.matmul.columns, nr, lanes):
         result = load(block.results, [place + lane])

@@ -8,9 +8,9 @@ every panel, so the innermost loops see neither strides nor conditions.
 from typing import Any
 
 from compiler.passes.cpu.families.matmul.match import Matmul
-from compiler.passes.cpu.shared.bfloats import store_rounded
-from compiler.passes.cpu.shared.sharing import place_of
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.bfloats import store_bfloat16
+from compiler.passes.cpu.shared.sharing import position_of
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import blocks, let_all, otherwise, serial, store, strips, when
 from compiler.tir.exprs import Expr, Table, is_choice, substitute, uses
@@ -35,11 +35,11 @@ def gather_rows(
     contraction, run, kc = matmul.contraction, matmul.run, matmul.tiling.kc
     each = 2 if matmul.paired else 1
     with serial(count, "row") as row:
-        at = let_all(place_of(contraction.rows, first + row))
-        # Without `hide_count` LLVM unrolls this loop where the length is known, and takes seconds.
+        at = let_all(position_of(contraction.rows, first + row))
+        # Without `hidden` LLVM unrolls this loop where the length is known, which takes it seconds.
         with serial(hide_count(length // run, count), "position") as position:
             # The run may lie anywhere in memory; only within it are channels contiguous.
-            window = place_of(contraction.reduce[:-1], start // run + position)
+            window = position_of(contraction.reduce[:-1], start // run + position)
             begin = (row * kc + position * run) * each
             _copy_run(matmul, unit, left, begin, {**at, **window})
 
@@ -60,7 +60,7 @@ def _copy_run(matmul: Matmul, unit: VectorUnit, left: Any, begin: Expr, at: Tabl
 
 def _copy(matmul: Matmul, value: Expr, unit: VectorUnit, left: Any, begin: Expr, at: Table) -> None:
     inner = matmul.contraction.reduce[-1]
-    lanes = unit.lanes(32) if vectorizable(value, inner.var) else 1
+    lanes = unit.lanes(32) if is_vectorizable(value, inner.var) else 1
     if not matmul.paired:
         for j in strips(inner.extent, lanes, inner.var.name):
             store(left, substitute(value, {**at, inner.var: j}), begin + j)
@@ -70,7 +70,7 @@ def _copy(matmul: Matmul, value: Expr, unit: VectorUnit, left: Any, begin: Expr,
         def here(lane: Expr, start: Expr = start) -> Expr:
             return substitute(value, {**at, inner.var: start + lane})
 
-        store_rounded(left, begin + start, width, unit, here)
+        store_bfloat16(left, begin + start, width, unit, here)
     extent = matmul.contraction.inner_run
     if extent % 2:
         # The second of the last pair meets a zero of the weights, but might be a NaN.
@@ -83,4 +83,4 @@ def _guarded(value: Expr, inner: Axis) -> bool:
     """
     if not is_choice(value) or uses(value.args[0], inner.var):
         return False
-    return all(vectorizable(side, inner.var) for side in value.args[1:])
+    return all(is_vectorizable(side, inner.var) for side in value.args[1:])

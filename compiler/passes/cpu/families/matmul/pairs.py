@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.cpu.shared.bfloats import HELD, add_product, pair_at, vector_at
+from compiler.passes.cpu.shared.bfloats import PAIR_DTYPE, add_dot, load_pair, load_vector
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import across, steps, store
 from compiler.tir.exprs import Expr, const, load
@@ -24,7 +24,9 @@ _UPPER = -(1 << 16)
 def weight_at(panels: Any, panel: Expr, k: Expr, first: Expr | int, lane: Expr) -> Expr:
     """Number `k` of a run whose pairs begin at row `first` of the panel, as float32."""
     pair = panels[panel, first + k // 2, lane]
-    shifted = tirx.Select(k % 2 == 0, pair << tirx.const(16, HELD), pair & tirx.const(_UPPER, HELD))
+    shifted = tirx.Select(
+        k % 2 == 0, pair << tirx.const(16, PAIR_DTYPE), pair & tirx.const(_UPPER, PAIR_DTYPE)
+    )
     return tirx.reinterpret("float32", shifted)
 
 
@@ -56,11 +58,11 @@ def _emit_one(
     """One step by one instruction for each vector."""
     lanes, (numbers, starts) = unit.lanes(32), left
     firsts = range(0, width, lanes)
-    weights = [vector_at(right[0], right[1] + first, lanes) for first in firsts]
+    weights = [load_vector(right[0], right[1] + first, lanes) for first in firsts]
     for row, start in enumerate(starts):
-        pair = pair_at(numbers, (start + k) * 2)
+        pair = load_pair(numbers, (start + k) * 2)
         for first, weight in zip(firsts, weights, strict=True):
-            add_product(acc, row * width + first, weight, pair, lanes)
+            add_dot(acc, row * width + first, weight, pair, lanes)
 
 
 def _emit_two(
@@ -72,7 +74,11 @@ def _emit_two(
         for row, start in enumerate(starts):
             for lane in across(width, unit.lanes(32)):
                 pair = load(right[0], [right[1] + lane])
-                bits = pair & tirx.const(_UPPER, HELD) if odd else pair << tirx.const(16, HELD)
+                bits = (
+                    pair & tirx.const(_UPPER, PAIR_DTYPE)
+                    if odd
+                    else pair << tirx.const(16, PAIR_DTYPE)
+                )
                 weight = tirx.reinterpret("float32", bits)
                 number = load(numbers, [(start + k) * 2 + odd])
                 place = const(row * width) + lane

@@ -20,7 +20,7 @@ from compiler.passes.cpu.families.matmul.pairs import emit_steps
 from compiler.passes.cpu.shared.chunks import add_chunk, chunk_length, emit_chunks
 from compiler.passes.cpu.shared.prefetching import prefetch_ahead, prefetch_between
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
-from compiler.passes.cpu.shared.sharing import extents_of, place_of
+from compiler.passes.cpu.shared.sharing import extents_of, position_of
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import (
     across,
@@ -94,7 +94,7 @@ class Block:
             inside = tirx.min(row + i, self.count - 1) if twice else row + i
             return inside * self.matmul.tiling.kc
         contraction, index = self.matmul.contraction, self.first + row + i
-        place = place_of(contraction.rows, tirx.min(index, self.m - 1) if clamped else index)
+        place = position_of(contraction.rows, tirx.min(index, self.m - 1) if clamped else index)
         at = {**place, contraction.reduce[0].var: const(0)}
         return substitute(contraction.left.indices[0], at) + start
 

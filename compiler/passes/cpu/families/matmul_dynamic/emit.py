@@ -25,7 +25,7 @@ from compiler.passes.cpu.shared.chunks import (
     over_positions,
 )
 from compiler.passes.cpu.shared.register_tile import least, register_tile
-from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places
+from compiler.passes.cpu.shared.sharing import extents_of, position_of, share_positions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
@@ -83,7 +83,7 @@ def _strips_of_lines(contraction: Contraction, m: Expr, height: int) -> Iterator
     """The rows of every task: places of a line, the last ones moved back until they end with it."""
     *outer, line = contraction.rows
     strips, worth = tirx.ceildiv(line.extent, height), _worth_threads(contraction, m)
-    for at, strip in share_places([*contraction.batch, *outer], strips, worth):
+    for at, strip in share_positions([*contraction.batch, *outer], strips, worth):
         first = let("place", tirx.min(strip * height, line.extent - height))
         yield [{**at, line.var: first + i} for i in range(height)]
 
@@ -92,7 +92,7 @@ def _strips(contraction: Contraction, m: Expr, height: int) -> Iterator[list[Tab
     """The rows of every task, `height` of them; past the last one it is the last one again."""
     # Strips of one matrix follow each other, while its right side is in the cache.
     strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
-    for at, strip in share_places(contraction.batch, strips, worth):
+    for at, strip in share_positions(contraction.batch, strips, worth):
         yield [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
 
 
@@ -147,7 +147,7 @@ def _worth_threads(contraction: Contraction, m: Expr) -> Expr:
 
 def _row(contraction: Contraction, index: Expr, m: Expr, i: int) -> Table:
     """The place of row number `index`, or of the last one past the end, as variables."""
-    place = place_of(contraction.rows, tirx.min(index, m - 1))
+    place = position_of(contraction.rows, tirx.min(index, m - 1))
     # The divisions in a place are done here, once, and not at every step of the depth.
     return {var: fresh(f"{var.name}_{i}", value) for var, value in place.items()}
 

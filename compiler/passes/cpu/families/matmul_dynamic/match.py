@@ -2,7 +2,7 @@
 
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.families.matmul.match import Contraction, read_contraction
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int
 from compiler.tir.flat import stride
@@ -18,7 +18,7 @@ def match_matmul_dynamic(program: Program, unit: VectorUnit) -> Contraction | De
     # Vectors of columns are read from the right side as they lie, without a shuffle.
     if as_int(stride(contraction.right.indices[0], column)) != 1:
         return Declined("its right side is not contiguous along the columns")
-    if not all(vectorizable(out.value, column) for out in contraction.epilogue.outputs):
+    if not all(is_vectorizable(out.value, column) for out in contraction.epilogue.outputs):
         return Declined("its epilogue cannot be computed in vectors of columns")
     if not contraction.rows:
         return Declined("it has no rows that share its right side")

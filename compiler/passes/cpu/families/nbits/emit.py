@@ -36,7 +36,7 @@ from compiler.passes.cpu.families.nbits.tiles import (
 )
 from compiler.passes.cpu.families.nbits.vectors import Vectors
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
-from compiler.passes.cpu.shared.sharing import computed_once, extents_of
+from compiler.passes.cpu.shared.sharing import bind_extents, extents_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
@@ -78,7 +78,7 @@ def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in nbits.prelude:
             emit(stmt)
-        axes = computed_once(nbits.rows)
+        axes = bind_extents(nbits.rows)
         known = replace(nbits, rows=axes)
         m = let_opaque("m", multiply_extents(extents_of(axes)))
         left = rounded_rows(known, unit, m) if nbits.form.rounded else float_rows(known, unit, m)

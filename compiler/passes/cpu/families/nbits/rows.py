@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.nbits.match import NBits, middle_of, product_of
-from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, place_of
+from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, position_of
 from compiler.targets.architecture import IntegerDot
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -148,7 +148,7 @@ def blocks_of(whole: int, rest: int, size: int) -> Iterator[tuple[Expr, int]]:
 
 def _place(nbits: NBits, row: Expr) -> Expr:
     """Where the row begins in memory."""
-    return substitute(nbits.place, let_all(place_of(nbits.rows, row)))
+    return substitute(nbits.place, let_all(position_of(nbits.rows, row)))
 
 
 def rounded_rows(nbits: NBits, unit: VectorUnit, m: Expr) -> Rounded | Floats:

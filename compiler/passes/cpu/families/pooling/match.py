@@ -12,7 +12,7 @@ from tvm.ir.prim import expr as prim
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.loop_nest import Combine, is_short
 from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.conditions import conjuncts, slack_of
 from compiler.tir.exprs import (
@@ -154,7 +154,9 @@ def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
     """Whether a tap and everything after it works on neighbouring channels at once."""
     # Three colours do not fill a vector: such images are left to the generic kernel.
     last = anchored.anchor.spatial[-1].var.same_as(channels.var) and not is_short(channels)
-    return last and vectorizable(term, channels.var) and anchored.epilogue.in_vectors(channels.var)
+    return (
+        last and is_vectorizable(term, channels.var) and anchored.epilogue.in_vectors(channels.var)
+    )
 
 
 def _by_axis(

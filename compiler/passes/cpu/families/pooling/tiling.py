@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from tvm import tirx
 
 from compiler.passes.cpu.families.pooling.match import Window
-from compiler.passes.cpu.shared.sharing import extents_of, place_of, share_places, worth_sharing
+from compiler.passes.cpu.shared.sharing import (
+    extents_of,
+    is_parallel_profitable,
+    position_of,
+    share_positions,
+)
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import let, let_all, let_opaque, serial, share_out
 from compiler.tir.exprs import Expr, Table, const, either, require_int
@@ -51,11 +56,11 @@ def blocks_of_rows(
     rows that are computed together, shared out among threads.
     """
     together = rows_together(window, unit)
-    worth = worth_sharing(window.anchored.anchor)
+    worth = is_parallel_profitable(window.anchored.anchor)
     if together == 1:
         parts = _parts(window, unit)
         size = require_int(window.channels.extent) // parts
-        for at, part in share_places(window.rows, const(parts), worth):
+        for at, part in share_positions(window.rows, const(parts), worth):
             yield at, 1, False, (part * size, size)
         return
     inner = window.inner_rows
@@ -102,7 +107,7 @@ def _tasks(
         cut = let("cut", tirx.truncmod(block, cuts))
         start = let("start", tirx.Select(cut > 0, _edge(low, units, cuts, cut), const(0)))
         end = let("end", tirx.min(_edge(low, units, cuts, cut + 1), row.extent))
-        at = let_all(place_of(around, tirx.truncdiv(block, cuts)))
+        at = let_all(position_of(around, tirx.truncdiv(block, cuts)))
         if rest:
             yield at, (start, end), (const(0), channels)
             continue

@@ -16,8 +16,8 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.single_conv.tiling import Tiling, tiling_for
-from compiler.passes.cpu.shared.lanes import folded_each, whole
-from compiler.passes.cpu.shared.sharing import share_places
+from compiler.passes.cpu.shared.lanes import reduce_each, vector_index
+from compiler.passes.cpu.shared.sharing import share_positions
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -49,7 +49,7 @@ def emit_single_conv(conv: PanelConv, unit: VectorUnit) -> Stmt:
         known, m = begin(conv)
         *outer, row = known.rows
         worth = m * (2 * depth) >= PARALLEL_FLOPS
-        for at, part in share_places(outer, tirx.ceildiv(row.extent, STRIP), worth):
+        for at, part in share_positions(outer, tirx.ceildiv(row.extent, STRIP), worth):
             start = let("start", part * STRIP)
             count = let("count", tirx.min(STRIP, row.extent - start))
             tiles = let("tiles", tirx.truncdiv(count, tiling.places))
@@ -72,10 +72,10 @@ def _emit_tile(conv: PanelConv, tiling: Tiling, m: Expr, at: Table, count: Expr)
         store(acc, 0, i, lane)
     _emit_window(conv, tiling, m, acc, _windows(conv, tiling, at, count))
     sums = alloc([places], "float32", "sums")
-    vectors = [load(acc, [i, whole(lanes)]) for i in range(places)]
+    vectors = [load(acc, [i, vector_index(lanes)]) for i in range(places)]
     for i in range(0, places, lanes):
-        folded = folded_each(vectors[i : i + lanes], lambda one, other: one + other, "float32")
-        emit(tirx.BufferStore(sums, folded, [whole(lanes, i)]))
+        folded = reduce_each(vectors[i : i + lanes], lambda one, other: one + other, "float32")
+        emit(tirx.BufferStore(sums, folded, [vector_index(lanes, i)]))
     for i in across(places, lanes) if as_int(count) is not None else strips(count, lanes):
         here = {**at, row: at[row] + i, conv.column.var: const(0)}
         conv.epilogue.store(load(sums, [i]), here)
@@ -83,8 +83,8 @@ def _emit_tile(conv: PanelConv, tiling: Tiling, m: Expr, at: Table, count: Expr)
 
 def _windows(conv: PanelConv, tiling: Tiling, at: Table, count: Expr) -> list[Expr]:
     """Where the window of each place of a tile begins; those past the last are at the last."""
-    first = let("window", substitute(conv.place, at))
-    step = require_int(stride(conv.place, conv.rows[-1].var))
+    first = let("window", substitute(conv.origin, at))
+    step = require_int(stride(conv.origin, conv.rows[-1].var))
     if as_int(count) is not None:
         return [first + i * step for i in range(tiling.places)]
     last = count - 1

@@ -30,7 +30,7 @@ def match_single_conv(program: Program, unit: VectorUnit) -> PanelConv | Decline
         return Declined("its rows fill no vector")
     if not found.epilogue.in_vectors(columns.var):
         return Declined("what follows the convolution cannot be computed in vectors of its rows")
-    if as_int(stride(found.place, columns.var)) is None:
+    if as_int(stride(found.origin, columns.var)) is None:
         return Declined("the distance between its windows is not known")
     found = _with_long_run(found)
     if require_int(found.along.extent) < narrowest(unit):

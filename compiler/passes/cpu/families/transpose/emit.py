@@ -16,9 +16,9 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.transpose.match import Permute
-from compiler.passes.cpu.shared.loop_nest import write
-from compiler.passes.cpu.shared.sharing import computed_once, share_places, worth_sharing
-from compiler.passes.cpu.shared.square import transposed
+from compiler.passes.cpu.shared.loop_nest import store_result
+from compiler.passes.cpu.shared.sharing import bind_extents, is_parallel_profitable, share_positions
+from compiler.passes.cpu.shared.square import transpose_square
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     emit,
@@ -59,7 +59,9 @@ def emit_permute(permute: Permute, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in permute.prelude:
             emit(stmt)
-        for at, strip in share_places(computed_once(outer), strips_of_row, worth_sharing(stage)):
+        for at, strip in share_positions(
+            bind_extents(outer), strips_of_row, is_parallel_profitable(stage)
+        ):
             start = let("start", strip * WRITTEN)
             rest = written.extent - start
             count = let("count", either(strip + 1 < strips_of_row, const(WRITTEN), rest))
@@ -102,7 +104,7 @@ def _emit_square(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr
         return load(far.source, [prim.Ramp(offset, const(1), count) if count > 1 else offset])
 
     _prefetch_next(permute, size, at, first)
-    rows = transposed(dtype_of(far), size, part_of)
+    rows = transpose_square(dtype_of(far), size, part_of)
     for i, row in enumerate(rows):
         with vectorize(size) as j:
             here = _place(permute, at, first[0] + i, first[1] + j)
@@ -142,4 +144,4 @@ def _emit_element(permute: Permute, here: Table, far: Expr | None) -> None:
             return far
         return here.get(node) if isinstance(node, tvm.ir.Var) else None
 
-    write(permute.stage, rewrite(permute.stage.value, replaced), here)
+    store_result(permute.stage, rewrite(permute.stage.value, replaced), here)

@@ -7,7 +7,7 @@ import tvm
 
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.loop_nest import is_short
-from compiler.passes.cpu.shared.vectorizable import vectorizable
+from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, as_int, dtype_of, is_choice, loads, nodes, uses
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes, stride
@@ -39,7 +39,7 @@ def match_permute(program: Program, unit: VectorUnit) -> Permute | Declined:
     if len(written) != 1:
         return Declined("its result is not stored without gaps along one axis")
     # Then the generic kernel is as fast: it reads and writes whole vectors.
-    if vectorizable(stage.value, written[0].var):
+    if is_vectorizable(stage.value, written[0].var):
         return Declined("it reads and writes along the same axis")
     if not _gathers(stage.value, written[0]):
         return Declined("more than the place of its loads keeps it from vectors")

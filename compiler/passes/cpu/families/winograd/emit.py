@@ -32,7 +32,7 @@ from compiler.passes.cpu.families.winograd.transform import (
 )
 from compiler.passes.cpu.shared.prefetching import prefetch_between
 from compiler.passes.cpu.shared.register_tile import least
-from compiler.passes.cpu.shared.sharing import computed_once, extents_of, place_of
+from compiler.passes.cpu.shared.sharing import bind_extents, extents_of, position_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
@@ -65,7 +65,7 @@ def emit_winograd(winograd: Winograd, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in winograd.anchored.flat.prelude:
             emit(stmt)
-        axes = computed_once((*source.spatial[:3], *anchor.spatial[1:3]))
+        axes = bind_extents((*source.spatial[:3], *anchor.spatial[1:3]))
         tiles = let_opaque("tiles", multiply_extents(extents_of(axes[:3])))
         block = _Block(winograd, unit, axes[:3], extents_of(axes[3:]))
         for some, panels in share_tasks(winograd, unit, tiles):
@@ -120,7 +120,7 @@ class _Block:
 def _tiles(axes: tuple[Axis, ...], first: Expr, count: Expr) -> Iterator[tuple[Expr, Table]]:
     """(number in the block, place in the image) of every tile of a block."""
     with serial(count, "tile") as t:
-        yield t, let_all(place_of(axes, first + t))
+        yield t, let_all(position_of(axes, first + t))
 
 
 def _register_tiles(unit: VectorUnit, count: Expr) -> Iterator[tuple[Expr, int]]:

@@ -11,9 +11,9 @@ from tvm import te, tirx
 from compiler.passes.cpu.shared.sharing import (
     MOST_OPERATIONS,
     PARALLEL_WORK,
+    is_parallel_profitable,
     operations,
-    place_of,
-    worth_sharing,
+    position_of,
 )
 from compiler.tir.exprs import as_int, const, substitute
 from compiler.tir.stages import Axis, Stage, read_program
@@ -23,7 +23,7 @@ from compiler.tir.stages import Axis, Stage, read_program
 def test_every_place_has_one_number(extents: list[int]) -> None:
     axes = [Axis(tirx.Var(f"a{i}", "int64"), const(e), False) for i, e in enumerate(extents)]
     index = tirx.Var("index", "int64")
-    table = place_of(axes, index)
+    table = position_of(axes, index)
     analyzer = tvm.sym.Analyzer()
 
     def place(number: int) -> tuple[int | None, ...]:
@@ -47,9 +47,9 @@ def stage(rows: int | str, columns: int, function: str = "copy") -> Stage:
 def test_small_work_stays_in_one_thread() -> None:
     each = operations(stage(1, 1).value)
     enough = PARALLEL_WORK // each
-    assert as_int(worth_sharing(stage(1, enough - 1))) == 0
-    assert as_int(worth_sharing(stage(1, enough + 1))) == 1
-    assert as_int(worth_sharing(stage(1, enough - 1), stage(1, enough - 1))) == 1
+    assert as_int(is_parallel_profitable(stage(1, enough - 1))) == 0
+    assert as_int(is_parallel_profitable(stage(1, enough + 1))) == 1
+    assert as_int(is_parallel_profitable(stage(1, enough - 1), stage(1, enough - 1))) == 1
 
 
 def test_an_exponential_is_more_work_than_a_copy() -> None:
@@ -58,4 +58,4 @@ def test_an_exponential_is_more_work_than_a_copy() -> None:
 
 
 def test_a_dim_leaves_it_to_run_time() -> None:
-    assert as_int(worth_sharing(stage("n", 64))) is None
+    assert as_int(is_parallel_profitable(stage("n", 64))) is None
