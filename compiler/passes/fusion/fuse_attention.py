@@ -16,8 +16,8 @@ from tvm import relax
 from compiler.passes.cpu.families.attention.program import (
     Access,
     Attention,
+    AxisAccess,
     Change,
-    Place,
     attention,
 )
 from compiler.passes.framework.base import ModulePass, Phase
@@ -160,12 +160,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The view of the farthest tensor that `expr` can be read from with its axis `last`
         contiguous.
         """
-        best = now = Access(expr, tuple(Place(axis) for axis in range(expr.ty.ndim)))
+        best = now = Access(expr, tuple(AxisAccess(axis) for axis in range(expr.ty.ndim)))
         further: Access | None = now
         while further is not None and (scaled or further.factor == 1):
             now = further
             # The kernel reads rows in vectors, so a view counts only if its rows are contiguous.
-            if now.places[-1].at == last % now.rank:
+            if now.axes[-1].axis == last % now.rank:
                 best = now
             further = self._further(now)
         return best
@@ -224,7 +224,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         ]
         inputs = [match.q.tensor, match.k.tensor, match.v.tensor, *others]
         return self.builder_.call_te(
-            lambda counts, *tensors: attention(match.counted(counts), *tensors),
+            lambda counts, *tensors: attention(match.with_counts(counts), *tensors),
             match.counts,
             *inputs,
             primfunc_name_hint="attention",
@@ -237,7 +237,7 @@ def _through_widened(access: Access, source: Any) -> Access:
     if str(source.ty.dtype) != BYTES:
         return replace(access, tensor=source)
     # The scale behind each row is no number of it.
-    last = len(access.places) - 1
+    last = len(access.axes) - 1
     size = access.tensor.ty.shape.values[last]
     return accesses.through_part(access, source, Part(last, 0, int(size)))
 
@@ -253,7 +253,7 @@ def _suits(match: Attention) -> bool:
     rank = match.q.rank
     if rank < 3 or any(access.rank != rank for access in accesses):
         return False
-    if [access.places[-1].at for access in accesses] != [rank - 1, rank - 2, rank - 1]:
+    if [access.axes[-1].axis for access in accesses] != [rank - 1, rank - 2, rank - 1]:
         return False
     q, k, v = (access.extents(access.tensor.ty.shape.values) for access in accesses)
     analyzer = tvm.sym.Analyzer()

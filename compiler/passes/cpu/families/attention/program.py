@@ -34,22 +34,22 @@ CHANGES: dict[str, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a view reads along one axis of its tensor: from `first` on, as axis `at` of the view
-    counts, or at `first` alone if `at` is None.
+class AxisAccess:
+    """The positions that a view reads along one axis of its tensor: from `first` on along `axis`
+    of the view, or `first` alone if `axis` is None.
 
-    count: the extent, an expression of dims where only a run knows it, None for the whole axis;
-    times: how often the view repeats each place in a row.
+    count: the extent, an expression of dims where only a run knows it, None for all of the tensor's
+    axis; times: how often the view repeats each position in a row.
     """
 
-    at: int | None
+    axis: int | None
     first: int = 0
     count: Any = None
     times: int = 1
 
     def index(self, indices: Sequence[Any]) -> Any:
         """The index along the axis for `indices` of the view."""
-        moved = tirx.IntImm("int64", 0) if self.at is None else indices[self.at]
+        moved = tirx.IntImm("int64", 0) if self.axis is None else indices[self.axis]
         if self.times > 1:
             moved = tirx.floordiv(moved, tirx.IntImm("int64", self.times))
         return moved + self.first if self.first else moved
@@ -57,42 +57,44 @@ class Place:
 
 @dataclass(frozen=True)
 class Access:
-    """A view of `tensor`, with a place for each axis of the tensor, multiplied by `factor`."""
+    """A view of `tensor` times `factor`; `axes` has one entry for each axis of the tensor."""
 
     tensor: Any
-    places: tuple[Place, ...]
+    axes: tuple[AxisAccess, ...]
     factor: float = 1.0
 
     @property
     def counts(self) -> list[Any]:
-        """The extents that only a run knows and that its tensor has not."""
-        return [place.count for place in self.places if _is_open(place.count)]
+        """The extents that only a run knows and that are no extents of the tensor."""
+        return [access.count for access in self.axes if _is_open(access.count)]
 
-    def counted(self, counts: Iterator[Any]) -> "Access":
-        """The view with these in place of its `counts`: TE renames the dims."""
-        places = tuple(
-            replace(place, count=next(counts)) if _is_open(place.count) else place
-            for place in self.places
+    def with_counts(self, counts: Iterator[Any]) -> "Access":
+        """Replace the `counts` of the view: TE renames the dims."""
+        axes = tuple(
+            replace(access, count=next(counts)) if _is_open(access.count) else access
+            for access in self.axes
         )
-        return replace(self, places=places)
+        return replace(self, axes=axes)
 
     @property
     def rank(self) -> int:
-        """How many axes the view has."""
-        return sum(place.at is not None for place in self.places)
+        """The number of axes of the view."""
+        return sum(access.axis is not None for access in self.axes)
 
     def read(self, data: Any, indices: Sequence[Any]) -> Any:
         """The element of `data`, the tensor in TE, at `indices` of the view, as float32: of int8,
         rows of bytes with a scale.
         """
-        *row, last = (place.index(indices) for place in self.places)
+        *row, last = (access.index(indices) for access in self.axes)
         if str(data.dtype) == "int8":
-            return byte_rows.real(lambda at: data(*row, at), last, byte_rows.size_of(data.shape))
+            return byte_rows.real(
+                lambda index: data(*row, index), last, byte_rows.size_of(data.shape)
+            )
         value = data(*row, last)
         return value if str(data.dtype) == "float32" else value.astype("float32")
 
     def read_bfloat16(self, data: Any, indices: Sequence[Any]) -> Any:
-        """As `read`, multiplied by the factor and rounded to bfloat16."""
+        """The element that `read` returns, times the factor, rounded to bfloat16."""
         value = self.read(data, indices)
         return cast_to_bfloat16(
             value if self.factor == 1 else value * tirx.const(self.factor, "float32")
@@ -101,13 +103,14 @@ class Access:
     def extents(self, shape: Sequence[Any]) -> list[Any]:
         """The extents of the view, given those of the tensor: TE renames the dims."""
         counts = [
-            extent if place.count is None else _extent(place.count)
-            for place, extent in zip(self.places, shape, strict=True)
+            extent if access.count is None else _extent(access.count)
+            for access, extent in zip(self.axes, shape, strict=True)
         ]
-        kept = {
-            place.at: count * place.times for place, count in zip(self.places, counts, strict=True)
+        by_axis = {
+            access.axis: count * access.times
+            for access, count in zip(self.axes, counts, strict=True)
         }
-        return [kept[at] for at in range(self.rank)]
+        return [by_axis[axis] for axis in range(self.rank)]
 
 
 def _is_open(count: Any) -> bool:
@@ -131,10 +134,10 @@ class Attention:
     """An attention over q [.., m, d], k [.., d, n] and v [.., n, e].
 
     changes: the operators between the first matmul and the softmax, in order; order: the axes of
-    [.., m, e] in the order of the result; rounded: whether the operands of both matmuls are
-    rounded to bfloat16, so that the softmax divides before the second one; steady: whether a
-    query's result may not depend on how many queries there are; safe: whether the weights of a
-    query whose softmax is NaN become zeros.
+    [.., m, e] in the order of the result; is_bfloat16: True if the operands of both matmuls are
+    rounded to bfloat16, so that the softmax divides before the second one; steady: True if a
+    query's result may not depend on the number of queries; safe: True if the weights of a query
+    whose softmax is NaN become zeros.
     """
 
     q: Access
@@ -148,91 +151,97 @@ class Attention:
 
     @property
     def counts(self) -> list[Any]:
-        """Those of the three views."""
+        """The `counts` of the three views."""
         return [*self.q.counts, *self.k.counts, *self.v.counts]
 
-    def counted(self, counts: Sequence[Any]) -> "Attention":
-        """The attention with these in place of its `counts`."""
-        left = iter(counts)
-        q, k, v = (access.counted(left) for access in (self.q, self.k, self.v))
+    def with_counts(self, counts: Sequence[Any]) -> "Attention":
+        """Replace the `counts` of the attention."""
+        remaining = iter(counts)
+        q, k, v = (access.with_counts(remaining) for access in (self.q, self.k, self.v))
         return replace(self, q=q, k=k, v=v)
 
 
-def attention(found: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
-    """Writes the stages named in STAGES; `others` are the tensors that the changes read."""
-    *batch, m, depth = found.q.extents(q.shape)
-    n, width = found.k.extents(k.shape)[-1], found.v.extents(v.shape)[-1]
+def attention(spec: Attention, q: Any, k: Any, v: Any, *others: Any) -> Any:
+    """Write the stages named in STAGES in TE; others: the tensors that the changes read."""
+    *batch, m, depth = spec.q.extents(q.shape)
+    n, width = spec.k.extents(k.shape)[-1], spec.v.extents(v.shape)[-1]
     d = te.reduce_axis((0, depth), name="d")
-    read = Access.read_bfloat16 if found.is_bfloat16 else Access.read
+    read = Access.read_bfloat16 if spec.is_bfloat16 else Access.read
     scores = te.compute(
         (*batch, m, n),
-        lambda *at: te.sum(
-            read(found.q, q, [*at[:-1], d]) * read(found.k, k, [*at[:-2], d, at[-1]]), axis=[d]
+        lambda *axes: te.sum(
+            read(spec.q, q, [*axes[:-1], d]) * read(spec.k, k, [*axes[:-2], d, axes[-1]]), axis=[d]
         ),
         name=STAGES[0],
     )
     changed = te.compute(
         (*batch, m, n),
-        lambda *at: _changed(found.changes, scores(*at), at, list(others)),
+        lambda *axes: _apply_changes(spec.changes, scores(*axes), axes, list(others)),
         name=STAGES[1],
     )
     # Softmax subtracts the greatest score of a row, so that exp does not overflow.
     j = te.reduce_axis((0, n), name="j")
     greatest = te.compute(
-        (*batch, m), lambda *at: te.max(changed(*at, j), axis=[j]), name=STAGES[2]
+        (*batch, m), lambda *axes: te.max(changed(*axes, j), axis=[j]), name=STAGES[2]
     )
     powers = te.compute(
-        (*batch, m, n), lambda *at: tirx.exp(changed(*at) - greatest(*at[:-1])), name=STAGES[3]
+        (*batch, m, n),
+        lambda *axes: tirx.exp(changed(*axes) - greatest(*axes[:-1])),
+        name=STAGES[3],
     )
     i = te.reduce_axis((0, n), name="i")
-    total = te.compute((*batch, m), lambda *at: te.sum(powers(*at, i), axis=[i]), name=STAGES[4])
+    total = te.compute(
+        (*batch, m), lambda *axes: te.sum(powers(*axes, i), axis=[i]), name=STAGES[4]
+    )
     k2 = te.reduce_axis((0, n), name="k")
 
     # The greatest power of a row is 1, so that its sum is 0 or NaN only where its softmax is NaN.
-    def weight(*at: Any) -> Any:
-        value = powers(*at) / total(*at[:-1]) if found.is_bfloat16 else powers(*at)
-        if found.safe:
-            value = tirx.Select(total(*at[:-1]) > 0, value, tirx.const(0, "float32"))
-        return cast_to_bfloat16(value) if found.is_bfloat16 else value
+    def weight(*axes: Any) -> Any:
+        value = powers(*axes) / total(*axes[:-1]) if spec.is_bfloat16 else powers(*axes)
+        if spec.safe:
+            value = tirx.Select(total(*axes[:-1]) > 0, value, tirx.const(0, "float32"))
+        return cast_to_bfloat16(value) if spec.is_bfloat16 else value
 
-    def divisor(*at: Any) -> Any:
-        value = total(*at)
-        return tirx.Select(value > 0, value, tirx.const(1, "float32")) if found.safe else value
+    def divisor(*axes: Any) -> Any:
+        value = total(*axes)
+        return tirx.Select(value > 0, value, tirx.const(1, "float32")) if spec.safe else value
 
     summed = te.compute(
         (*batch, m, width),
-        lambda *at: te.sum(
-            weight(*at[:-1], k2) * read(found.v, v, [*at[:-2], k2, at[-1]]), axis=[k2]
+        lambda *axes: te.sum(
+            weight(*axes[:-1], k2) * read(spec.v, v, [*axes[:-2], k2, axes[-1]]), axis=[k2]
         ),
         name=STAGES[5],
     )
 
-    # Dividing the result takes e divisions a row, dividing the powers would take n.
-    def output(*at: Any) -> Any:
-        place = [index for _, index in sorted(zip(found.order, at, strict=True))]
-        return summed(*place) if found.is_bfloat16 else summed(*place) / divisor(*place[:-1])
+    # Dividing the result takes e divisions a row; dividing the powers takes n.
+    def output(*axes: Any) -> Any:
+        indices = [index for _, index in sorted(zip(spec.order, axes, strict=True))]
+        return summed(*indices) if spec.is_bfloat16 else summed(*indices) / divisor(*indices[:-1])
 
     extents = (*batch, m, width)
     return te.compute(
-        tuple(extents[axis] for axis in found.order),
+        tuple(extents[axis] for axis in spec.order),
         output,
-        name=STEADY if found.steady else STAGES[6],
+        name=STEADY if spec.steady else STAGES[6],
     )
 
 
-def _changed(changes: Sequence[Change], value: Any, at: Sequence[Any], others: list[Any]) -> Any:
-    """Applies the changes to the score at `at`, taking their tensors from the front of `others`."""
+def _apply_changes(
+    changes: Sequence[Change], value: Any, axes: Sequence[Any], others: list[Any]
+) -> Any:
+    """Apply the changes to the score at `axes`, taking their tensors from the front of `others`."""
     for change in changes:
         operands = [
-            value if operand is None else _broadcast(others.pop(0), at)
+            value if operand is None else _load_broadcast(others.pop(0), axes)
             for operand in change.operands
         ]
         value = CHANGES[change.name](*operands)
     return value
 
 
-def _broadcast(tensor: Any, at: Sequence[Any]) -> Any:
-    last = at[len(at) - len(tensor.shape) :]
+def _load_broadcast(tensor: Any, axes: Sequence[Any]) -> Any:
+    last = axes[len(axes) - len(tensor.shape) :]
     return tensor(
         *(
             0 if getattr(extent, "value", None) == 1 else index
