@@ -203,10 +203,8 @@ def emit_stage(stage: Stage, unit: VectorUnit, bound: Table | None = None) -> No
             begin = {**position, column.var: start}
             patterns = read_patterns(stage.value, column.var, begin, width)
             with vectorize(width) as lane:
-                lane_position = {**position, column.var: start + lane}
-                store_result(
-                    stage, at_lane(stage.value, patterns, lane, lane_position), lane_position
-                )
+                here = {**position, column.var: start + lane}
+                store_result(stage, at_lane(stage.value, patterns, lane, here), here)
 
 
 def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Table) -> None:
@@ -220,8 +218,8 @@ def _emit_reduction(stage: Stage, free: list[Axis], unit: VectorUnit, known: Tab
         # Such as `any`, whose operation has no vector form here.
         for position in nest(spatial, known):
             store_result(stage, substitute(stage.init, position), position)
-            for term_position in nest(reduced, position):
-                store_result(stage, substitute(stage.value, term_position), term_position)
+            for inner in nest(reduced, position):
+                store_result(stage, substitute(stage.value, inner), inner)
         return
     column = spatial_vector_axis(stage.map_value(combine.term))
     # Neighbouring results first, since they need no combining of lanes at the end.
@@ -271,9 +269,9 @@ def _reduce_columns(
         store(acc, substitute(stage.init, {**position, column.var: first + lane}), lane)
 
     def emit(into: Any, positions: Iterator[Table]) -> None:
-        for term_position in positions:
+        for inner in positions:
             for lane in across(width, lanes):
-                combine.into(into, {**term_position, column.var: first + lane}, lane)
+                combine.into(into, {**inner, column.var: first + lane}, lane)
 
     if _has_many_terms(combine, dtype, reduced):
         for positions in _chunk_positions(reduced, position):
@@ -314,8 +312,8 @@ def _reduce_point(stage: Stage, combine: Combine, reduced: list[Axis], position:
     """One result, element by element."""
     total = alloc([1], dtype_of(stage.value), "total")
     store(total, substitute(stage.init, position), 0)
-    for term_position in nest(reduced, position):
-        combine.into(total, term_position, 0)
+    for inner in nest(reduced, position):
+        combine.into(total, inner, 0)
     store_result(stage, load(total, [0]), position)
 
 
@@ -378,23 +376,23 @@ def _reduce_row(
     # each row of it.
     outer = [axis for axis in reduced if axis is not along]
     full = along.extent // width
-    for term_position in nest(outer, position):
+    for inner in nest(outer, position):
         with serial(full, "block") as block:
             for lane in across(width, lanes):
                 if producer is not None:
-                    lane_position = {producer.axes[0].var: block * width + lane}
-                    store_result(producer, substitute(producer.value, lane_position), lane_position)
-                combine.into(partial, {**term_position, along.var: block * width + lane}, lane)
+                    here = {producer.axes[0].var: block * width + lane}
+                    store_result(producer, substitute(producer.value, here), here)
+                combine.into(partial, {**inner, along.var: block * width + lane}, lane)
     if producer is not None:
-        for start, lanes_left in blocks(along.extent - full * width, lanes):
-            with vectorize(lanes_left) as lane:
-                lane_position = {producer.axes[0].var: full * width + start + lane}
-                store_result(producer, substitute(producer.value, lane_position), lane_position)
+        for start, few in blocks(along.extent - full * width, lanes):
+            with vectorize(few) as lane:
+                here = {producer.axes[0].var: full * width + start + lane}
+                store_result(producer, substitute(producer.value, here), here)
     vectors = [load(partial, [vector_index(lanes, first)]) for first in range(0, width, lanes)]
     store(total, combine.node(init, reduce_lanes(vectors, combine.node, dtype)), 0)
-    for term_position in nest(outer, position):
+    for inner in nest(outer, position):
         with serial(along.extent - full * width, "rest") as i:
-            combine.into(total, {**term_position, along.var: full * width + i}, 0)
+            combine.into(total, {**inner, along.var: full * width + i}, 0)
     store_result(stage, load(total, [0]), position)
 
 

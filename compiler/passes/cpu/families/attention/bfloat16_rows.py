@@ -1,11 +1,11 @@
-"""Softmax of rows of scores whose results are rounded to bfloat16.
+"""Softmax of rows of scores, with results rounded to bfloat16.
 
-Rows are those of `paired`: the scores of a block of queries, vector by vector of keys, so that
-[vector, row, lane] is one buffer. Scale and mask are applied, and each row's greatest scores found,
-where a tile of scores leaves its registers. One sweep then computes the powers and adds them up, a
-second one divides by the sum and rounds. Columns that fill no panel are changed in a sweep of their
-own, singly where they fill no vector, since a mask may end with the row; so are all columns of a
-mask that has no vector form.
+The scores of a block of queries are one buffer [vector of keys, row, lane] (`bfloat16_emit`). Scale
+and mask are applied, and the greatest scores of each row updated, before a tile of scores leaves
+its registers. One sweep then computes the powers and adds them up, a second one divides by the sum
+and rounds. Columns that fill no panel are changed in a sweep of their own, one by one where they
+fill no vector, since a mask may end with the row; so are all columns of a mask that has no vector
+form.
 """
 
 import operator
@@ -20,8 +20,8 @@ from compiler.passes.cpu.families.attention.softmax import (
     accumulators,
     columns,
     greatest_lane,
-    halved,
     is_undefined,
+    reduce_buffer,
 )
 from compiler.passes.cpu.shared.bfloats import store_bfloat16
 from compiler.passes.cpu.shared.vectorizable import is_vectorizable
@@ -33,16 +33,16 @@ from compiler.tir.vecmath import exp_up_to_0
 
 @dataclass(frozen=True)
 class ScoreRows:
-    """The rows of queries at `places`.
+    """The rows of queries at `positions`.
 
-    scores: float32; weights: the softmax, rounded; both [vector of keys, row, lane]; greatest: of
-    each row, the greatest scores so far in the lanes of vectors and, behind them, of single
-    columns; inverses: 1 over the sum of each row's powers.
+    scores: float32; weights: the softmax, rounded; both [vector of keys, row, lane]; greatest: for
+    each row, the greatest scores so far in each lane of vectors and, behind them, of columns that
+    fill no vector; inverses: 1 over the sum of each row's powers.
     """
 
     attention: Attention
     unit: VectorUnit
-    places: Sequence[Table]
+    positions: Sequence[Table]
     scores: Any
     weights: Any
     greatest: Sequence[Any]
@@ -53,54 +53,58 @@ class ScoreRows:
         cls,
         attention: Attention,
         unit: VectorUnit,
-        places: Sequence[Table],
+        positions: Sequence[Table],
         scores: Any,
         weights: Any,
     ) -> "ScoreRows":
-        """Emit what is known of the rows before their scores are."""
-        greatest = [accumulators(unit.lanes(32) + 1, float("-inf")) for _ in places]
-        inverses = alloc([len(places)], "float32", "inverses")
-        return cls(attention, unit, places, scores, weights, greatest, inverses)
+        """Emit the buffers that scores are reduced into."""
+        greatest = [accumulators(unit.lanes(32) + 1, float("-inf")) for _ in positions]
+        inverses = alloc([len(positions)], "float32", "inverses")
+        return cls(attention, unit, positions, scores, weights, greatest, inverses)
 
     @property
     def in_vectors(self) -> bool:
-        """Whether scores are changed in vectors: not by a mask that is chosen by the column."""
+        """True if scores are changed in vectors: not by a mask that is selected by the column."""
         return is_vectorizable(self.attention.changed, self.attention.column.var)
 
     def begin(self, vector: Expr, row: int) -> Expr:
-        """Where a row's scores or weights by a vector of keys begin."""
-        return (vector * len(self.places) + row) * self.unit.lanes(32)
+        """The index of the first of a row's scores or weights by a vector of keys."""
+        return (vector * len(self.positions) + row) * self.unit.lanes(32)
 
     def change(self, vector: Expr, lane: Expr, slot: Expr, row: int, score: Expr) -> None:
         """Emit the changed score of one column of a row, or of a vector of them."""
-        at, greatest = self.begin(vector, row) + lane, self.greatest[row]
+        index, greatest = self.begin(vector, row) + lane, self.greatest[row]
         column = {self.attention.column.var: vector * self.unit.lanes(32) + lane}
-        store(self.scores, self.attention.scored(score, {**self.places[row], **column}), at)
-        store(greatest, tirx.max(load(greatest, [slot]), load(self.scores, [at])), slot)
+        store(
+            self.scores,
+            self.attention.change_score(score, {**self.positions[row], **column}),
+            index,
+        )
+        store(greatest, tirx.max(load(greatest, [slot]), load(self.scores, [index])), slot)
 
 
 def change_rest(rows: ScoreRows, first: Expr) -> None:
     """Emit the changes of the scores from the vector `first` on."""
     n, lanes = rows.attention.column.extent, rows.unit.lanes(32)
     for strip, lane, slot in columns(n, lanes, rows.in_vectors, first):
-        for i in range(len(rows.places)):
+        for i in range(len(rows.positions)):
             rows.change(strip, lane, slot, i, load(rows.scores, [rows.begin(strip, i) + lane]))
 
 
-def round_weights(rows: ScoreRows) -> None:
-    """weights = exp(score - greatest) over the sum of the row's, rounded; zeros up to the end of
-    the last vector.
+def emit_weights(rows: ScoreRows) -> None:
+    """Emit weights = exp(score - greatest) over the row's sum, rounded; zeros up to the end of the
+    last vector.
 
-    Rows are computed side by side: what one waits for leaves time for another.
+    Rows are interleaved to hide latencies.
     """
     n, lanes = rows.attention.column.extent, rows.unit.lanes(32)
-    whole = let("whole", tirx.ceildiv(n, lanes))
-    count = range(len(rows.places))
-    with serial(whole * lanes - n, "filling") as rest:
+    vectors = let("whole", tirx.ceildiv(n, lanes))
+    count = range(len(rows.positions))
+    with serial(vectors * lanes - n, "filling") as rest:
         for i in count:
-            store(rows.scores, float("-inf"), rows.begin(whole - 1, i) + (lanes - 1 - rest))
-    _add_up_powers(rows, whole)
-    with serial(whole, "strip") as strip:
+            store(rows.scores, float("-inf"), rows.begin(vectors - 1, i) + (lanes - 1 - rest))
+    _add_up_powers(rows, vectors)
+    with serial(vectors, "strip") as strip:
         for i in count:
             begin = rows.begin(strip, i)
 
@@ -110,28 +114,28 @@ def round_weights(rows: ScoreRows) -> None:
             store_bfloat16(rows.weights, begin, lanes, rows.unit, weight)
 
 
-def _add_up_powers(rows: ScoreRows, whole: Expr) -> None:
+def _add_up_powers(rows: ScoreRows, vectors: Expr) -> None:
     """Emit powers in place of the scores, and the inverses of their sums."""
-    lanes, count = rows.unit.lanes(32), len(rows.places)
+    lanes, count = rows.unit.lanes(32), len(rows.positions)
     greatest = alloc([count], "float32", "greatest")
-    for i, found in enumerate(rows.greatest):
+    for i, lane_maxima in enumerate(rows.greatest):
         # exp of a score less the greatest one cannot overflow.
-        store(greatest, greatest_lane(found, lanes), i)
-    sums = [accumulators(lanes, 0.0) for _ in range(count)]
-    with serial(whole, "strip") as strip:
-        for i, acc in enumerate(sums):
+        store(greatest, greatest_lane(lane_maxima, lanes), i)
+    accs = [accumulators(lanes, 0.0) for _ in range(count)]
+    with serial(vectors, "strip") as strip:
+        for i, acc in enumerate(accs):
             begin = rows.begin(strip, i)
             with vectorize(lanes) as lane:
                 score = load(rows.scores, [begin + lane])
                 store(rows.scores, exp_up_to_0(score - load(greatest, [i])), begin + lane)
                 store(acc, load(acc, [lane]) + load(rows.scores, [begin + lane]), lane)
-    for i, acc in enumerate(sums):
+    for i, acc in enumerate(accs):
         total = alloc([1], "float32", "total")
-        store(total, halved(acc, lanes, operator.add), 0)
+        store(total, reduce_buffer(acc, lanes, operator.add), 0)
         store(rows.inverses, tirx.const(1, "float32") / load(total, [0]), i)
         if rows.attention.safe:
-            # Values are weighed by zeros all the same, since 0 times NaN or infinity is NaN.
+            # Values are multiplied by zeros all the same, since 0 * NaN and 0 * inf are NaN.
             with when(is_undefined(load(total, [0]))):
-                with serial(whole, "strip") as strip, vectorize(lanes) as lane:
+                with serial(vectors, "strip") as strip, vectorize(lanes) as lane:
                     store(rows.scores, 0, rows.begin(strip, i) + lane)
                 store(rows.inverses, 1, i)

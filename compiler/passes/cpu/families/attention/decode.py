@@ -1,16 +1,15 @@
-"""Attention of few queries of a head over many keys, as when text is decoded.
+"""Attention of few queries of a head over many keys: the decode steps of a language model.
 
 Keys and values are read from memory once: a task is the heads that share them by some hundred of
 the columns. Its loops: scores (`scores`), a few keys by all heads; softmax of each head over the
-task's columns alone; the values weighed for all heads. Meanwhile memory is read on: values while
-scores are computed, and the next task's keys while values are weighed. Last, the parts of a head
-are brought to one greatest score and added up.
+task's columns alone; the values weighed for all heads. Meanwhile memory is prefetched: values while
+scores are computed, and the next task's keys while values are weighed. Last, the partial results of
+a head are scaled to the same greatest score and added up.
 
-Queries of language models with caches are summed up in this order however many there are, so that
-what a token becomes does not depend on which tokens are computed with it. Where they are not few, a
-task is some queries of the heads by all keys, and members of its groups are queries as well.
-Columns in front of the first and behind the last that a mask lets a query see are left out
-(`hidden`).
+With a KV cache, any number of queries is accumulated in this order, so that a token's result does
+not depend on the tokens that are computed with it. In a prefill, a task is some queries of the
+heads by all keys, and queries are members of its groups as well as heads. Columns in front of the
+first and behind the last visible one of a query are left out (`hidden`).
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
-from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_seen, mask_of
+from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_visible, mask_of
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.parts import Parts, emit_sum, width_of
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
@@ -45,38 +44,38 @@ from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, multiply_extents
 
 COLUMNS = 256
-"""Keys of a task: with their values, of 64 elements each, half of a small L2."""
+"""Keys of a task: with their values, of 64 elements each, they fill half of a small L2."""
 
 QUERIES = 8
-"""Queries of a task at most, and of a head that shares its keys with no other for which `emit_few`
-is faster than laying its keys out in panels.
+"""Queries of a task at most; also the largest number of a head with keys of its own for which
+`emit_decode` is faster than packing its keys into panels.
 """
 
 SHARING_QUERIES = 32
-"""Queries of heads that share keys, of which the same holds."""
+"""The largest number of queries of heads that share keys for which `emit_decode` is faster."""
 
 MEMBERS = 6
-"""Rows of scores, of queries and of heads, whose softmax is computed together, and that values are
-multiplied by together.
+"""Rows of scores, of queries and heads, whose softmax is interleaved, and by which each value is
+multiplied while it is in registers.
 """
 
 TASK_QUERIES = 24
-"""Queries of a task where they are not few, a multiple of those that are members of a group."""
+"""Queries of a prefill's task: a multiple of those that are members of a group."""
 
 
-WORTH_SHARING = PARALLEL_FLOPS // 4
-"""Operations of few queries that are worth other threads: these wait for keys and values, and are a
-quarter as fast as those of many.
+DECODE_FLOPS = PARALLEL_FLOPS // 4
+"""Operations from which on several threads decode: they wait for keys and values, and are a quarter
+as fast as those of a prefill.
 """
 
 
-def few(attention: Attention) -> int:
-    """Of how many queries a head has few: beyond, laying keys out in panels pays."""
+def decode_limit(attention: Attention) -> int:
+    """The largest number of queries per head for which decoding is faster than packing keys."""
     return QUERIES if group_of(attention).count == 1 else SHARING_QUERIES
 
 
-def emit_few(attention: Attention, unit: VectorUnit) -> None:
-    """Emit the attention of `few` queries of each head; of any number, but slower."""
+def emit_decode(attention: Attention, unit: VectorUnit) -> None:
+    """Emit the attention of up to `decode_limit` queries per head; of more it is slower."""
     heads, m, n = (
         multiply_extents(extents_of(attention.batch)),
         attention.row.extent,
@@ -85,22 +84,25 @@ def emit_few(attention: Attention, unit: VectorUnit) -> None:
     group = group_of(attention)
     count = let_opaque("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
     rows = tirx.max(heads * m, 1)
-    # Memory of all tasks: what one of them leaves is read by another thread.
-    parts = _parts(attention, lambda place: _row(attention, place), rows, count)
-    # By parts as well as by groups: a single sequence has few groups, and all threads have to read.
+    # Memory of all tasks: results of one are read by another thread.
+    parts = _alloc(attention, lambda position: _row_number(attention, position), rows, count)
+    # Tasks are parts of groups: a single sequence has too few groups for all threads.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-    some = let_opaque("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
-    for at, task in share_positions(group.batch, count * some, work >= WORTH_SHARING):
-        first, part = let_opaque("query", task % some * QUERIES), let_opaque("part", task // some)
+    blocks = let_opaque("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
+    for position, task in share_positions(group.batch, count * blocks, work >= DECODE_FLOPS):
+        first, part = (
+            let_opaque("query", task % blocks * QUERIES),
+            let_opaque("part", task // blocks),
+        )
         queries = (first, let_opaque("queries", tirx.min(QUERIES, m - first)))
-        _emit_part(attention, unit, group, let_all_opaque(at), queries, part, parts)
+        _emit_part(attention, unit, group, let_all_opaque(position), queries, part, parts)
     adding = rows * count * attention.head_width
-    for at, row in share_positions(attention.batch, m, adding >= PARALLEL_WORK):
-        emit_sum(attention, unit, {**at, attention.row.var: row}, parts)
+    for position, row in share_positions(attention.batch, m, adding >= PARALLEL_WORK):
+        emit_sum(attention, unit, {**position, attention.row.var: row}, parts)
 
 
-def emit_many(attention: Attention, unit: VectorUnit) -> None:
-    """Emit the attention of any number of queries, each in the same order as `emit_few`."""
+def emit_prefill(attention: Attention, unit: VectorUnit) -> None:
+    """Emit the attention of any number of queries, accumulated in the order of `emit_decode`."""
     heads, m, n = (
         multiply_extents(extents_of(attention.batch)),
         attention.row.extent,
@@ -110,52 +112,53 @@ def emit_many(attention: Attention, unit: VectorUnit) -> None:
     count = let_opaque("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
     tasks = tirx.ceildiv(m, TASK_QUERIES)
-    for at, task in share_positions(group.batch, tasks, work >= PARALLEL_FLOPS):
-        at, first = let_all_opaque(at), let_opaque("query", task * TASK_QUERIES)
+    for position, task in share_positions(group.batch, tasks, work >= PARALLEL_FLOPS):
+        position, first = let_all_opaque(position), let_opaque("query", task * TASK_QUERIES)
         queries = (first, let_opaque("queries", tirx.min(TASK_QUERIES, m - first)))
 
-        def number(place: Table, at: Table = at, first: Expr = first) -> Expr:
-            """By the head's place in its group."""
+        def number(here: Table, position: Table = position, first: Expr = first) -> Expr:
+            """Number rows by the position of their head in its group, and their query."""
             head = group.head
-            own = const(0) if head is None else place[head.var] - at[head.var] * group.count
-            return own * TASK_QUERIES + (place[row] - first)
+            own = const(0) if head is None else here[head.var] - position[head.var] * group.count
+            return own * TASK_QUERIES + (here[row] - first)
 
-        parts = _parts(attention, number, const(group.count * TASK_QUERIES), count)
+        parts = _alloc(attention, number, const(group.count * TASK_QUERIES), count)
         members = group.with_queries(attention.row, MEMBERS)
         mask = mask_of(attention)
-        bound = None if mask is None else emit_bound(attention, unit, mask, group, at, queries)
-        seen = _columns_seen(attention, unit, members, at, queries, bound)
+        bound = (
+            None if mask is None else emit_bound(attention, unit, mask, group, position, queries)
+        )
+        visible = _visible_columns(attention, unit, members, position, queries, bound)
         with serial(count, "part") as part:
-            _emit_part(attention, unit, members, at, queries, part, parts, seen)
+            _emit_part(attention, unit, members, position, queries, part, parts, visible)
         with serial(group.count, "head") as i, serial(queries[1], "row") as query:
-            emit_sum(attention, unit, group.at({**at, row: first + query}, i), parts)
+            emit_sum(attention, unit, group.member({**position, row: first + query}, i), parts)
 
 
-def _columns_seen(
+def _visible_columns(
     attention: Attention,
     unit: VectorUnit,
     group: Group,
-    at: Table,
+    position: Table,
     queries: tuple[Expr, Expr],
     bound: Expr | None = None,
 ) -> Any:
-    """Emit, for each member of the group, the first column that its queries see and the end of
-    those that they see, as int64[members, 2]; None where no mask hides any. bound: as `emit_seen`
-    takes it.
+    """Emit [first, end) of the visible columns for each step of `group.queries` queries, as
+    int64[steps, 2]; None where no mask hides any. bound: as `emit_visible` takes it.
     """
     mask = mask_of(attention)
     if mask is None:
         return None
-    seen = alloc([TASK_QUERIES, 2], "int64", "seen")
+    visible = alloc([TASK_QUERIES, 2], "int64", "seen")
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
-        place = {**at, attention.row.var: queries[0] + query * group.queries}
-        for i, end in enumerate(emit_seen(attention, unit, mask, group, place, bound)):
-            store(seen, end, query, i)
-    return seen
+        here = {**position, attention.row.var: queries[0] + query * group.queries}
+        for i, end in enumerate(emit_visible(attention, unit, mask, group, here, bound)):
+            store(visible, end, query, i)
+    return visible
 
 
-def _parts(attention: Attention, number: Callable[[Table], Expr], rows: Expr, count: Expr) -> Parts:
-    """Scratch memory for `rows` rows by `count` parts."""
+def _alloc(attention: Attention, number: Callable[[Table], Expr], rows: Expr, count: Expr) -> Parts:
+    """Allocate the partial results of `rows` rows by `count` parts."""
     return Parts(
         number,
         count,
@@ -170,23 +173,24 @@ def _emit_part(
     attention: Attention,
     unit: VectorUnit,
     group: Group,
-    at: Table,
+    position: Table,
     queries: tuple[Expr, Expr],
     part: Expr,
     parts: Parts,
-    seen: Any = None,
+    visible: Any = None,
 ) -> None:
-    """The columns of a part for the heads of a group and some of their queries, (first, count).
+    """Emit the partial results of the heads of a group and some of their queries, (first, count).
 
-    seen: as `_columns_seen` gives it; without it the part's columns alone are looked at.
+    visible: the result of `_visible_columns` over all columns; without it that of the part is
+    computed.
     """
     first = let_opaque("first", part * COLUMNS)
     count = let_opaque("count", tirx.min(COLUMNS, attention.column.extent - first))
     last = let("last", attention.column.extent - 1 - first)
-    shifted = _shifted(attention, first, count)
-    before = first
-    if seen is None:
-        seen, before = _columns_seen(shifted, unit, group, at, queries), const(0)
+    shifted = _shift_columns(attention, first, count)
+    start = first
+    if visible is None:
+        visible, start = _visible_columns(shifted, unit, group, position, queries), const(0)
     lanes = lanes_of(attention, unit)
     scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
     scales = None
@@ -194,58 +198,62 @@ def _emit_part(
         scales = alloc([COLUMNS], "float32", "scales", "global")
         unread = alloc([1], "int32", "unread")
         store(unread, 1, 0)
-    # A second query finds the part's keys and values in L2, where the first one left them.
+    # The first query loads the part's keys and values into L2, where the next ones find them.
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
-        place = {**at, attention.row.var: queries[0] + query * group.queries}
-        hidden, some = const(0), shifted
-        if seen is not None:
-            hidden, some = _shown(shifted, unit, [load(seen, [query, i]) - before for i in (0, 1)])
-        with serial(tirx.ceildiv(some.column.extent, lanes), "block") as block:
-            emit_scores(some, unit, group, place, block * lanes, scores, COLUMNS)
-        with when(seen is None or some.column.extent > 0):
+        here = {**position, attention.row.var: queries[0] + query * group.queries}
+        hidden, shown = const(0), shifted
+        if visible is not None:
+            hidden, shown = _select_visible(
+                shifted, unit, [load(visible, [query, i]) - start for i in (0, 1)]
+            )
+        with serial(tirx.ceildiv(shown.column.extent, lanes), "block") as block:
+            emit_scores(shown, unit, group, here, block * lanes, scores, COLUMNS)
+        with when(visible is None or shown.column.extent > 0):
             if scales is not None:
                 # Values were prefetched while the first query's scores were computed.
                 with when(load(unread, [0]) != 0):
-                    store_value_scales(shifted, unit, group.at(place, 0), scales)
+                    store_value_scales(shifted, unit, group.member(here, 0), scales)
                     store(unread, 0, 0)
-            held = None if scales is None else (scales, hidden)
-            _emit_rows(some, unit, group, place, scores, held, part, parts, last - hidden)
+            hidden_scales = None if scales is None else (scales, hidden)
+            _emit_rows(shown, unit, group, here, scores, hidden_scales, part, parts, last - hidden)
         with otherwise(), serial(group.count) as i:
-            index = parts.number(group.at(place, i)) * parts.count + part
+            index = parts.number(group.member(here, i)) * parts.count + part
             store(parts.greatest, float("-inf"), index)
 
 
-def _shown(attention: Attention, unit: VectorUnit, seen: list[Expr]) -> tuple[Expr, Attention]:
-    """The first of the columns that are seen, [first, end], and the attention over these alone.
+def _select_visible(
+    attention: Attention, unit: VectorUnit, visible: list[Expr]
+) -> tuple[Expr, Attention]:
+    """The first of the `visible` columns, [start, end), and the attention over these alone.
 
-    The first is rounded down to whole vectors, as each lane adds up the powers of certain columns.
+    The first is rounded down to whole vectors, since each lane adds up the powers of its columns.
     """
-    (start, end), count, lanes = seen, attention.column.extent, unit.lanes(32)
+    (start, end), count, lanes = visible, attention.column.extent, unit.lanes(32)
     hidden = let_opaque("hidden", tirx.min(tirx.max(start, 0), count) // lanes * lanes)
     shown = let_opaque("shown", tirx.max(tirx.min(end, count) - hidden, 0))
-    return hidden, _shifted(attention, hidden, shown)
+    return hidden, _shift_columns(attention, hidden, shown)
 
 
 def _emit_rows(
     attention: Attention,
     unit: VectorUnit,
     group: Group,
-    place: Table,
+    position: Table,
     scores: Any,
     scales: tuple[Any, Expr] | None,
     part: Expr,
     parts: Parts,
     last: Expr,
 ) -> None:
-    """The columns of a part for the heads of a group, given their scores; scales: those of values,
-    and which is that of the first column; last: as `_weigh` takes it.
+    """Emit the partial results of the heads of a group from their scores. scales: of the values,
+    and the index of the first column's; last: as `_weigh_values` takes it.
     """
     for begin, size in group.tiles(MEMBERS):
         rows = []
         for i in range(begin, begin + size):
-            here = group.at(place, i)
-            index = let("index", parts.number(here) * parts.count + part)
-            rows.append(Row(here, const(i * COLUMNS), unit.lanes(32), index))
+            member = group.member(position, i)
+            index = let("index", parts.number(member) * parts.count + part)
+            rows.append(Row(member, const(i * COLUMNS), unit.lanes(32), index))
         softmax_rows(attention, unit, rows, scores, parts.totals, parts.greatest)
     if scales is not None:
         with serial(group.count) as i:
@@ -253,25 +261,25 @@ def _emit_rows(
     vectors = -(-width_of(attention, unit) // unit.lanes(32))
     # Beside the accumulators, registers hold one row of values and the power in all lanes.
     for heads in group.tiles((unit.registers - vectors - 1) // vectors):
-        _weigh(attention, unit, group, place, heads, scores, part, parts, last)
+        _weigh_values(attention, unit, group, position, heads, scores, part, parts, last)
 
 
-def _shifted(attention: Attention, first: Expr, count: Expr) -> Attention:
-    """The attention over `count` columns from `first` on, as columns from 0 on."""
+def _shift_columns(attention: Attention, first: Expr, count: Expr) -> Attention:
+    """The attention over `count` columns from `first` on, which are renumbered from 0."""
     column = attention.column
-    moved = {column.var: column.var + first}
+    table = {column.var: column.var + first}
     return replace(
         attention,
         column=replace(column, extent=count),
-        key=substitute(attention.key, moved),
-        value=substitute(attention.value, moved),
-        key_scale=_moved(attention.key_scale, moved),
-        value_scale=_moved(attention.value_scale, moved),
-        changed=substitute(attention.changed, moved),
+        key=substitute(attention.key, table),
+        value=substitute(attention.value, table),
+        key_scale=_move_scale(attention.key_scale, table),
+        value_scale=_move_scale(attention.value_scale, table),
+        changed=substitute(attention.changed, table),
     )
 
 
-def _moved(scale: Expr | None, table: Table) -> Expr | None:
+def _move_scale(scale: Expr | None, table: Table) -> Expr | None:
     return None if scale is None else substitute(scale, table)
 
 
@@ -279,34 +287,34 @@ def _ceildiv(count: Expr, size: int) -> Expr:
     return count if size == 1 else tirx.ceildiv(count, size)
 
 
-def _row(attention: Attention, at: Table) -> Expr:
-    """The number of a head's query among all."""
+def _row_number(attention: Attention, position: Table) -> Expr:
+    """The number of a query among those of all heads."""
     number: Expr = const(0)
     for axis in (*attention.batch, attention.row):
-        number = number * axis.extent + at[axis.var]
+        number = number * axis.extent + position[axis.var]
     return number
 
 
-def _weigh(
+def _weigh_values(
     attention: Attention,
     unit: VectorUnit,
     group: Group,
-    place: Table,
+    position: Table,
     heads: tuple[int, int],
     scores: Any,
     part: Expr,
     parts: Parts,
     last: Expr,
 ) -> None:
-    """The values of the columns weighed by the powers of some heads; last: the last one of all
-    columns, counted from the first of these.
+    """Emit the values weighed by the powers of some heads, (first, count). last: the index of the
+    last of all columns, counted from the first of these.
     """
     first, rows = heads
     width = width_of(attention, unit)
     lanes = min(width, unit.lanes(32))
-    here = group.at(place, 0)
+    here = group.member(position, 0)
     starts = [
-        let(f"start{i}", (parts.number(group.at(place, first + i)) * parts.count + part))
+        let(f"start{i}", (parts.number(group.member(position, first + i)) * parts.count + part))
         for i in range(rows)
     ]
     with serial(attention.head_width // width, "columns") as block:
@@ -320,8 +328,10 @@ def _weigh(
                 prefetch_row(attention.key, key, attention.depth.var, (block * width, width))
             value = alloc([width], "float32", "value")
             for lane in across(width, lanes):
-                at = {**here, attention.width.var: block * width + lane}
-                store(value, substitute(attention.value, {**at, attention.column.var: k}), lane)
+                element = {**here, attention.width.var: block * width + lane}
+                store(
+                    value, substitute(attention.value, {**element, attention.column.var: k}), lane
+                )
             for i, lane in tile(rows, width, lanes):
                 power = load(scores, [(first + i) * COLUMNS + k])
                 store(acc, load(acc, [i, lane]) + power * load(value, [lane]), i, lane)

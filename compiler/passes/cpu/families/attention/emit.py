@@ -1,16 +1,16 @@
-"""The attention kernel: softmax(changed(query @ key)) @ value, with the scores kept in the cache.
+"""The attention kernel: softmax(changed(query @ key)) @ value, with scores that stay in the cache.
 
-A task is a head, or some of its queries where heads are few. It lays the keys of the head out in
+A task is a head, or some of its queries where heads are few. It packs the keys of the head into
 panels once. Loop order then: 6 or 12 queries at a time; their scores by all keys, panel by panel;
 softmax of each row; their results, a block of columns at a time, over all values.
 
 In both matmuls registers hold the accumulators of these queries by one or two vectors. Their scores
 are in L1 or L2, the keys and values of a head in L2: for 512 keys of 64 elements 128 KiB
-each. Up to two queries of a task read the keys straight from memory; few queries of a head, as when
-text is decoded, are `decode`'s, and so is any number of them where sums have one order.
+each. One or two queries of a task read the keys without packing; few queries of a head are left to
+`decode`, and so is any number of them in a steady attention.
 
-Values are read where they lie, but for those whose rows end with no whole vector (`rows`): these
-are laid out once for a task, too.
+Values are read in place, except those whose rows do not end with a full vector (`rows`): these are
+packed once for a task, too.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.cpu.families.attention.decode import emit_few, emit_many, few
+from compiler.passes.cpu.families.attention.decode import decode_limit, emit_decode, emit_prefill
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.panels import pack_keys, panel_of
 from compiler.passes.cpu.families.attention.rows import (
@@ -56,34 +56,34 @@ from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
 ROWS = 6
-"""Queries whose scores and results are computed together, where registers hold them."""
+"""Queries whose accumulators are in registers at the same time."""
 
 TASK_ROWS = 128
-"""Queries of one task where there are few heads to share out, about: laying keys out takes as long
-as five queries do.
+"""Queries of one task, about, where there are few heads: packing keys takes as long as five queries
+do.
 """
 
 MANY_HEADS = 8
-"""Heads from which on each is one task: its keys are laid out once."""
+"""The number of heads from which on each is one task, which packs its keys once."""
 
-BESIDE_PRODUCTS = 1 << 16
-"""Operations that take as long as what a head does beside its products, such as laying out keys:
-half a microsecond on Zen 4. Counted with the products, they take MiniLM to 0.97 of the time at 7
-tokens, since its heads are shared out.
+HEAD_OVERHEAD = 1 << 16
+"""Operations that take as long as the work of a head outside of its matmuls, such as packing keys:
+half a microsecond on Zen 4. Because they are counted, the heads of MiniLM run in parallel at 7
+tokens, which takes 0.97 of the time.
 """
 
 
 def sizes_of(unit: VectorUnit) -> tuple[int, ...]:
-    """Queries whose scores and results are computed together, as many as are left, rounded up: 4 in
-    WebAssembly, with AVX-512 6 or 12, which read keys and values from L2 half as often.
+    """The numbers of queries that a block may have: 4 in WebAssembly; with AVX-512 6 or 12, as 12
+    read keys and values from L2 half as often.
     """
     if not unit.scheduled:
         return (rows_for(unit, 2),)
     return (ROWS, 2 * ROWS) if unit.memory_bound else (ROWS,)
 
 
-def begun(attention: Attention) -> Attention:
-    """Emit what the attention's extents are computed from; gives it with extents that are."""
+def emit_prelude(attention: Attention) -> Attention:
+    """Emit variables for the attention's extents; return the attention with these."""
     for stmt in attention.prelude:
         emit(stmt)
     axes = (*attention.batch, attention.row, attention.column)
@@ -92,18 +92,18 @@ def begun(attention: Attention) -> Attention:
 
 
 def emit_attention(attention: Attention, unit: VectorUnit) -> Stmt:
-    """The kernel: tasks, each all queries of a head or some of them."""
+    """The body of the kernel, in tasks of all or some queries of a head."""
     with statements() as body:
-        known = begun(attention)
-        # Few queries beside as many keys, of the same text, are no decoding.
+        known = emit_prelude(attention)
+        # As many queries as keys, of the same tokens, are no decode step, however few.
         alone = tvm_ffi.structural_equal(attention.row.extent, attention.column.extent)
-        # Of ragged rows `decode` would make narrow vectors.
+        # `decode` would cut ragged rows into narrow vectors.
         ragged = is_ragged(known.head_depth) or is_ragged(known.head_width)
-        with when(False if alone or ragged else known.row.extent <= few(known)):
-            emit_few(known, unit)
+        with when(False if alone or ragged else known.row.extent <= decode_limit(known)):
+            emit_decode(known, unit)
         with otherwise():
             if known.steady:
-                emit_many(known, unit)
+                emit_prefill(known, unit)
             else:
                 _emit_heads(known, unit)
     return body.stmt
@@ -113,113 +113,114 @@ def _emit_heads(attention: Attention, unit: VectorUnit) -> None:
     """Emit tasks with panels of keys."""
     heads, m = multiply_extents(extents_of(attention.batch)), attention.row.extent
     each = rows_of_task(heads, m, sizes_of(unit)[-1])
-    worth = worth_sharing(attention, 2)
-    for at, part in share_positions(attention.batch, tirx.ceildiv(m, each), worth):
+    parallel_if = is_work_parallel(attention, 2)
+    for position, part in share_positions(attention.batch, tirx.ceildiv(m, each), parallel_if):
         first = let_opaque("first", part * each)
         count = let_opaque("count", tirx.min(each, m - first))
         # LLVM does not move divisions by what might be 0 out of loops that might not be entered.
-        _emit_head(attention, unit, let_all_opaque(at), first, count)
+        _emit_head(attention, unit, let_all_opaque(position), first, count)
 
 
-def worth_sharing(attention: Attention, each: int) -> Expr:
-    """Whether the heads are worth other threads, where a product takes as long as `each`
-    operations.
+def is_work_parallel(attention: Attention, each: int) -> Expr:
+    """The condition that all heads are enough work for several threads; each: operations that take
+    as long as a multiply-accumulate.
     """
     heads = multiply_extents(extents_of(attention.batch))
-    places = attention.row.extent * attention.column.extent
-    products = places * (each * (attention.head_depth + attention.head_width))
-    return heads * (products + BESIDE_PRODUCTS) >= PARALLEL_FLOPS // 2
+    scores = attention.row.extent * attention.column.extent
+    flops = scores * (each * (attention.head_depth + attention.head_width))
+    return heads * (flops + HEAD_OVERHEAD) >= PARALLEL_FLOPS // 2
 
 
-def rows_of_task(heads: Expr, m: Expr, together: int) -> Expr:
-    """How many of the `m` queries of a head are a task: about equal parts, in whole blocks of
-    `together`. Never 0, as it divides: no queries are no parts of one.
+def rows_of_task(heads: Expr, m: Expr, block: int) -> Expr:
+    """The queries of a task: the `m` of a head in about equal parts, in multiples of `block`.
+    Clamped to 1: it is a divisor, and there may be no queries.
     """
     parts = let_opaque("parts", tirx.max(tirx.ceildiv(m, TASK_ROWS), 1))
-    part = tirx.ceildiv(tirx.ceildiv(m, parts), together) * together
+    part = tirx.ceildiv(tirx.ceildiv(m, parts), block) * block
     return let_opaque("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part), 1))
 
 
 @dataclass(frozen=True)
 class _Head:
-    """One task: queries of the head at `at`.
+    """One task: queries of the head at `position`.
 
-    scratch: the keys in panels, of `padded` keys, and behind them, from `scores` on, the scores
-    [vector of keys, query, lane] of the queries that are computed together: one buffer, as TVM's
-    pool takes longer to free the first of two. Scores of a query by neighbouring vectors of keys
-    lie as many vectors apart as there are queries, so that one address reaches all queries. From
-    `values` on there are the values, where their rows are filled up.
+    scratch: the panels of `padded` keys and behind them, from `scores` on, the scores [vector of
+    keys, query, lane] of a block of queries: one buffer, as TVM's pool takes longer to free the
+    first of two. The scores of all queries by a vector of keys are neighbours, so that one address
+    reaches them. From `values` on there are the packed values, where their rows are padded.
     """
 
     attention: Attention
     unit: VectorUnit
-    at: Table
+    position: Table
     padded: Expr
     scratch: Any
     scores: Expr
     values: Expr
 
     def query(self, index: Expr) -> Table:
-        """The place of a query; past the last one it is the last one again, computed and written
+        """The position of a query; past the last one it is the last one again, computed and stored
         twice, which is cheaper than a mask in every loop.
         """
         row = self.attention.row
-        return {**self.at, row.var: fresh("row", tirx.min(index, row.extent - 1))}
+        return {**self.position, row.var: fresh("row", tirx.min(index, row.extent - 1))}
 
 
-def _emit_head(attention: Attention, unit: VectorUnit, at: Table, first: Expr, count: Expr) -> None:
-    """The results of `count` queries of the head `at`, from query `first` on."""
+def _emit_head(
+    attention: Attention, unit: VectorUnit, position: Table, first: Expr, count: Expr
+) -> None:
+    """Emit the results of `count` queries from `first` on of the head at a position."""
     panel = panel_of(unit)
     padded = let_opaque("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
-    sizes, depth, values = sizes_of(unit), attention.head_depth, _room_for_values(attention, unit)
-    # Each task has its own, reused from one block of queries to the next, so it stays in the cache.
-    # Up to two queries read each key too rarely to pay for laying them out.
+    sizes, depth, values = (sizes_of(unit), attention.head_depth, _values_size(attention, unit))
+    # Each task has its own scratch memory, reused from block to block, so it stays in the cache.
+    # One or two queries read each key too rarely for packing to be profitable.
     with when(count > 2):
-        laid = padded * (depth + sizes[-1])
-        scratch = alloc([laid + values], "float32", "scratch", "global")
-        head = _Head(attention, unit, at, padded, scratch, padded * depth, laid)
-        pack_keys(attention, unit, at, scratch)
+        values_begin = padded * (depth + sizes[-1])
+        scratch = alloc([values_begin + values], "float32", "scratch", "global")
+        head = _Head(attention, unit, position, padded, scratch, padded * depth, values_begin)
+        pack_keys(attention, unit, position, scratch)
         _pack_values(head)
         with serial(tirx.ceildiv(count, sizes[-1]), "rows") as block:
             row = let("row", first + block * sizes[-1])
             for rows in least(sizes, first + count - row):
-                _scores_of_all(head, row, rows)
+                _emit_scores(head, row, rows)
                 _emit_rows(head, row, rows)
     with otherwise():
         scratch = alloc([padded + values], "float32", "scratch", "global")
-        head = _Head(attention, unit, at, padded, scratch, const(0), padded)
+        head = _Head(attention, unit, position, padded, scratch, const(0), padded)
         _pack_values(head)
         with serial(count, "rows") as block:
             row = let("row", first + block)
-            _scores_of_one(attention, unit, head.query(row), scratch)
+            _emit_row_scores(attention, unit, head.query(row), scratch)
             _emit_rows(head, row, 1)
 
 
 def _emit_rows(head: _Head, first: Expr, rows: int) -> None:
-    """The results of `rows` queries from `first` on, given their scores."""
+    """Emit the results of `rows` queries from `first` on, from their scores."""
     lanes = head.unit.lanes(32)
     totals = alloc([rows], "float32", "totals")
-    together = min(rows, ROWS)
-    with serial(rows // together, "group") as group:
-        found = [
+    interleaved = min(rows, ROWS)
+    with serial(rows // interleaved, "group") as group:
+        score_rows = [
             Row(head.query(first + i), head.scores + i * lanes, rows * lanes, i)
-            for i in (group * together + j for j in range(together))
+            for i in (group * interleaved + j for j in range(interleaved))
         ]
-        softmax_rows(head.attention, head.unit, found, head.scratch, totals)
+        softmax_rows(head.attention, head.unit, score_rows, head.scratch, totals)
     _weigh_values(head, first, rows, totals)
 
 
-def _scores_of_all(head: _Head, first: Expr, rows: int) -> None:
-    """The scores of queries by all keys, and by the filling of the last panel."""
+def _emit_scores(head: _Head, first: Expr, rows: int) -> None:
+    """Emit the scores of queries by all keys, and by the padding of the last panel."""
     attention, unit = head.attention, head.unit
     panel, lanes, depth = panel_of(unit), unit.lanes(32), attention.head_depth
-    # Side by side, as one address reaches all of them.
+    # Contiguous, so that one address reaches all of them.
     queries = alloc([rows * depth], "float32", "queries")
     with serial(rows, "i") as i:
-        place = head.query(first + i)
+        position = head.query(first + i)
         for start, width in blocks(depth, strip_of(depth, unit), "k"):
             with vectorize(width) as lane:
-                query = substitute(attention.query, {**place, attention.depth.var: start + lane})
+                query = substitute(attention.query, {**position, attention.depth.var: start + lane})
                 store(queries, query, i * depth + (start + lane))
     with serial(tirx.ceildiv(attention.column.extent, panel), "panel") as p:
         acc = alloc([rows, panel], "float32", "acc")
@@ -237,8 +238,8 @@ def _scores_of_all(head: _Head, first: Expr, rows: int) -> None:
                     store(head.scratch, load(acc, [i, v * lanes + lane]), begin + lane)
 
 
-def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores: Any) -> None:
-    """scores[j] = query @ key j for one query, in vectors along the depth, without packed keys."""
+def _emit_row_scores(attention: Attention, unit: VectorUnit, position: Table, scores: Any) -> None:
+    """Emit scores[j] = query @ key j for one query, in vectors along the depth, without packing."""
     lanes = strip_of(attention.head_depth, unit)
     with serial(attention.column.extent, "column") as j:
         acc = alloc([lanes], "float32", "acc")
@@ -247,17 +248,19 @@ def _scores_of_one(attention: Attention, unit: VectorUnit, place: Table, scores:
         for start, width in blocks(attention.head_depth, lanes, "k"):
             with vectorize(width) as lane:
                 depth = {attention.depth.var: start + lane}
-                at = {**place, attention.column.var: j, **depth}
-                term = substitute(attention.query, at) * substitute(attention.real_key, at)
+                element = {**position, attention.column.var: j, **depth}
+                term = substitute(attention.query, element) * substitute(
+                    attention.scaled_key, element
+                )
                 store(acc, load(acc, [lane]) + term, lane)
-        # One query has no other rows to fill a register with: lanes hold parts of one sum instead.
-        _halve(acc, lanes)
+        # With one query, lanes hold partial sums of one score.
+        _add_lanes(acc, lanes)
         store(scores, load(acc, [0]), j)
 
 
-def _halve(acc: Any, lanes: int) -> None:
-    """Emit the sum of all lanes into the first, half of them at a time: taken out one by one they
-    are more additions than a key of 64 elements has products.
+def _add_lanes(acc: Any, lanes: int) -> None:
+    """Emit the sum of all lanes into the first, half of them at a time: one by one, there would be
+    more additions than multiplications by a key of 64 elements.
     """
     while lanes > 1:
         lanes //= 2
@@ -265,15 +268,15 @@ def _halve(acc: Any, lanes: int) -> None:
             store(acc, load(acc, [lane]) + load(acc, [lane + lanes]), lane)
 
 
-def _room_for_values(attention: Attention, unit: VectorUnit) -> Expr:
-    """Elements of the values of a head in scratch memory: none if they are read where they lie."""
+def _values_size(attention: Attention, unit: VectorUnit) -> Expr:
+    """Elements of a head's packed values in scratch memory: 0 if they are read in place."""
     if not is_filled_up(attention.head_width, unit):
         return const(0)
     return attention.column.extent * sum(last_of(attention.head_width, unit))
 
 
 def _pack_values(head: _Head) -> None:
-    """Lay out the values of the head if their rows are filled up."""
+    """Emit the packing of the head's values if their rows are padded."""
     attention, unit, size = head.attention, head.unit, head.attention.head_width
     if not is_filled_up(size, unit):
         return
@@ -284,30 +287,37 @@ def _pack_values(head: _Head) -> None:
             store(head.scratch, 0, begin + (last + lane))
         for start, width in blocks(size, unit.lanes(32), "strip"):
             with vectorize(width) as lane:
-                at = {**head.at, attention.column.var: column, attention.width.var: start + lane}
-                store(head.scratch, substitute(attention.real_value, at), begin + (start + lane))
+                element = {
+                    **head.position,
+                    attention.column.var: column,
+                    attention.width.var: start + lane,
+                }
+                store(
+                    head.scratch,
+                    substitute(attention.scaled_value, element),
+                    begin + (start + lane),
+                )
 
 
 def _weigh_values(head: _Head, first: Expr, rows: int, totals: Any) -> None:
-    """The results: the values weighed by the powers, over the sum of the powers."""
+    """Emit the results: the values weighed by the powers, over the sum of the powers."""
     attention, target = head.attention, head.attention.target
-    places = [head.query(first + i) for i in range(rows)]
+    positions = [head.query(first + i) for i in range(rows)]
     for start, width, count in _blocks_of(attention.head_width, head.unit):
         lanes = min(width, head.unit.lanes(32))
         acc = alloc([rows, width], "float32", "acc")
-        _weigh_columns(head, places[0], start, acc)
-        for i, place in enumerate(places):
-            for begin, some in pieces(count, lanes):
-                with vectorize(some) as lane:
-                    at = {**place, attention.width.var: start + (const(begin) + lane)}
-                    # Here the sum of powers divides as many elements as a value has, not one for
-                    # each key.
+        _weigh_columns(head, positions[0], start, acc)
+        for i, position in enumerate(positions):
+            for begin, each in pieces(count, lanes):
+                with vectorize(each) as lane:
+                    element = {**position, attention.width.var: start + (const(begin) + lane)}
+                    # The sum divides the elements of the result, which are fewer than the powers.
                     result = load(acc, [i, const(begin) + lane]) / load(totals, [i])
-                    store(target.source, result, substitute(target.indices[0], at))
+                    store(target.source, result, substitute(target.indices[0], element))
 
 
-def _weigh_columns(head: _Head, place: Table, start: Expr, acc: Any) -> None:
-    """acc[query, column] = the columns of the values from `start` on, weighed by each query's
+def _weigh_columns(head: _Head, position: Table, start: Expr, acc: Any) -> None:
+    """Emit acc[query, column] = the columns of the values from `start` on, weighed by each query's
     powers.
     """
     n, each = head.attention.column.extent, head.unit.lanes(32)
@@ -318,7 +328,7 @@ def _weigh_columns(head: _Head, place: Table, start: Expr, acc: Any) -> None:
 
     def weigh(strip: Expr, k: Expr) -> None:
         for i, lane in tile(rows, width, lanes):
-            value = _value(head, place, strip * each + k, start + lane)
+            value = _value(head, position, strip * each + k, start + lane)
             power = load(head.scratch, [head.scores + (strip * rows + i) * each + k])
             store(acc, load(acc, [i, lane]) + power * value, i, lane)
 
@@ -331,8 +341,8 @@ def _weigh_columns(head: _Head, place: Table, start: Expr, acc: Any) -> None:
 
 
 def _blocks_of(size: int, unit: VectorUnit) -> Iterator[tuple[Expr, int, int]]:
-    """(start, width, count) of the columns of values of `size` whose accumulators are in registers
-    together: of `width` columns, `count` are not filling.
+    """(start, width, count) of the blocks of columns of values of `size` whose accumulators are in
+    registers at the same time: of `width` columns, `count` are no padding.
     """
     pair = 2 * unit.lanes(32)
     if not is_ragged(size):
@@ -348,12 +358,12 @@ def _blocks_of(size: int, unit: VectorUnit) -> Iterator[tuple[Expr, int, int]]:
         yield const(last), room, size - last
 
 
-def _value(head: _Head, place: Table, column: Expr, index: Expr) -> Expr:
-    """An element of a value. It does not depend on the query, so any query's place will do."""
+def _value(head: _Head, position: Table, column: Expr, index: Expr) -> Expr:
+    """An element of a value, the same for the position of any query."""
     attention = head.attention
     if is_filled_up(attention.head_width, head.unit):
         begin = head.values + column * sum(last_of(attention.head_width, head.unit))
         return load(head.scratch, [begin + index])
-    # Values are read where they lie: laying them out in panels, as the keys, gained nothing.
-    at = {**place, attention.column.var: column, attention.width.var: index}
-    return substitute(attention.real_value, at)
+    # Values are read in place: packing them into panels, as the keys are, was not faster.
+    element = {**position, attention.column.var: column, attention.width.var: index}
+    return substitute(attention.scaled_value, element)

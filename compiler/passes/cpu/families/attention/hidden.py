@@ -1,10 +1,10 @@
-"""Columns that a mask hides: in front of the first one that a query sees and behind the last one,
-nothing is added to its sums.
+"""Columns that a mask hides: those before the first visible one of a query and after the last one
+are left out.
 
-Causal masks hide half of the columns of a prompt, windows all but some. By -inf a mask hides a
-column whatever finite number the score is: the column's power is an exact zero, and sums without it
-have the same bits. By a finite number it does so where no score of the task can make up for it,
-which the greatest magnitudes of queries and keys say (`emit_bound`).
+Causal masks hide half of the columns of a prompt, sliding windows nearly all. A mask of -inf hides
+a column whatever finite number the score is: the column's power is exactly zero, and results
+without it have the same bits. A finite mask does so where no score of the task is large enough to
+make up for it, which the greatest magnitudes of queries and keys bound (`emit_bound`).
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,15 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, let_opaque, serial, store, vectorize, when
 from compiler.tir.exprs import Expr, Table, const, load, loads, replace_loads, substitute, uses
 
-_APART = 256.0
-"""How far a score has to be below another for its power to be 0: somewhat more than 88."""
+_NEGLIGIBLE = 256.0
+"""The power of a score that is this far below another is 0: somewhat more than 88."""
 
 
 class Mask(NamedTuple):
-    """value: what is added to a score, differing from column to column; scaled: what it is added
-    to, None where that is more than the score times a factor of the whole attention.
+    """A mask that is added to scores.
+
+    value: the addend, which depends on the column; scaled: the value that it is added to, None
+    unless that is the score times a factor of the attention.
     """
 
     value: Expr
@@ -36,9 +38,9 @@ class Mask(NamedTuple):
 
 
 def mask_of(attention: Attention) -> Mask | None:
-    """The mask that is added to the score, or chosen in its place by column: that is one of zeros
-    and of what is chosen. None where there is none, and of a safe attention, whose exporter has
-    values that are NaN or infinite count in columns that are hidden.
+    """The mask that is added to the score, or selected in its place: then it is 0 where the score
+    is selected. None without a mask, and in a safe attention, where values that are NaN or infinite
+    count in hidden columns too.
     """
     if attention.safe:
         return None
@@ -69,12 +71,12 @@ def emit_bound(
     unit: VectorUnit,
     mask: Mask,
     group: Group,
-    at: Table,
+    position: Table,
     queries: tuple[Expr, Expr],
 ) -> Expr | None:
-    """Emit what no scaled score of the queries, (first, count), of a group's heads exceeds in
-    magnitude; infinity where the mask seems to hide nothing by finite numbers. None where scores
-    are more than scaled before the mask is added.
+    """Emit an upper bound of the magnitude of the scaled scores of a group's heads and queries,
+    (first, count); infinity where the mask's ends suggest that no finite number hides columns. None
+    where scores are not only scaled before the mask is added.
     """
     if mask.scaled is None:
         return None
@@ -82,30 +84,30 @@ def emit_bound(
     store(bound, float("inf"), 0)
     with when(n > 0):
         # Causal masks hide the last column from the first query of a task, windows the first one.
-        here = group.at({**at, attention.row.var: queries[0]}, 0)
-        ends = [_value(attention, mask, here, column) for column in (const(0), n - 1)]
-        low = [tirx.And(end != _f(float("-inf")), end < _f(-_APART)) for end in ends]
+        member = group.member({**position, attention.row.var: queries[0]}, 0)
+        ends = [_value(attention, mask, member, column) for column in (const(0), n - 1)]
+        low = [tirx.And(end != _f(float("-inf")), end < _f(-_NEGLIGIBLE)) for end in ends]
         with when(tirx.Or(*low)):
-            asked = _greatest(
-                attention, unit, attention.query, _queries(attention, group, at, queries)
+            query = _magnitude(
+                attention, unit, attention.query, _queries(attention, group, position, queries)
             )
-            keys = _greatest(attention, unit, attention.real_key, _keys(attention, here))
-            scored = _f(attention.head_depth) * asked * keys
-            scaled = replace_loads(mask.scaled, attention.total, scored)
+            key = _magnitude(attention, unit, attention.scaled_key, _keys(attention, member))
+            score = _f(attention.head_depth) * query * key
+            scaled = replace_loads(mask.scaled, attention.total, score)
             store(bound, tirx.max(scaled, -scaled), 0)
     return load(bound, [0])
 
 
-def emit_seen(
+def emit_visible(
     attention: Attention,
     unit: VectorUnit,
     mask: Mask,
     group: Group,
-    place: Table,
+    position: Table,
     bound: Expr | None = None,
 ) -> tuple[Expr, Expr]:
-    """Emit the first column that any member of the group sees, and the number of columns up to the
-    last one; bound: as `emit_bound` gives it, None where -inf alone hides a column.
+    """Emit [first, end) of the columns that are visible to any member of the group. bound: the
+    result of `emit_bound`, None where only -inf hides a column.
     """
     column = attention.column
     lanes = unit.lanes(32) if is_vectorizable(mask.value, column.var) else 1
@@ -115,67 +117,69 @@ def emit_seen(
         store(ends, 0, slot)
         store(starts, column.extent.astype("int32"), slot)
     # The first members are those of one head.
-    each = group.head is not None and uses(mask.value, group.head.var)
-    with serial(group.count if each else group.queries, "member") as i:
-        here = group.at(place, i)
-        limit = _f(float("-inf")) if bound is None else _limit(attention, mask, here, bound)
+    by_head = group.head is not None and uses(mask.value, group.head.var)
+    with serial(group.count if by_head else group.queries, "member") as i:
+        member = group.member(position, i)
+        limit = _f(float("-inf")) if bound is None else _limit(attention, mask, member, bound)
         for strip, lane, slot in columns(column.extent, lanes):
             j = strip * lanes + lane
-            hides = _value(attention, mask, here, j) <= limit
-            number, start, end = j.astype("int32"), load(starts, [slot]), load(ends, [slot])
-            store(ends, tirx.Select(hides, end, tirx.max(end, number + 1)), slot)
-            store(starts, tirx.Select(hides, start, tirx.min(start, number)), slot)
+            hides = _value(attention, mask, member, j) <= limit
+            index, start, end = j.astype("int32"), load(starts, [slot]), load(ends, [slot])
+            store(ends, tirx.Select(hides, end, tirx.max(end, index + 1)), slot)
+            store(starts, tirx.Select(hides, start, tirx.min(start, index)), slot)
     start = let_opaque("start", pairwise(starts, lanes + 1, tirx.min).astype("int64"))
     return start, let_opaque("end", pairwise(ends, lanes + 1, tirx.max).astype("int64"))
 
 
-def _limit(attention: Attention, mask: Mask, place: Table, bound: Expr) -> Expr:
-    """Emit up to which number the mask hides a column of a row.
+def _limit(attention: Attention, mask: Mask, position: Table, bound: Expr) -> Expr:
+    """Emit the greatest value of the mask that hides a column of a row.
 
-    Where the mask is b the score is at least b - bound, where it is a at most a + bound: the power
-    there is 0 if a is below b by twice the bound and some more. Twice as much, and b's magnitude,
-    leave room for what scores and limit are rounded by. A bound that is infinite or NaN gives -inf.
+    Where the mask is b the masked score is at least b - bound, where it is a at most a + bound: the
+    power there is 0 if a is below b by twice the bound and some more. Twice as much, and b's
+    magnitude, leave room for rounding errors. A bound that is infinite or NaN results in -inf.
     """
     row, column = attention.row, attention.column
     limit = alloc([1], "float32", "limit")
     store(limit, float("-inf"), 0)
-    # Causal masks show the first column, windows a query's own.
-    own = tirx.max(tirx.min(column.extent - row.extent + place[row.var], column.extent - 1), 0)
+    # In causal masks the first column is visible, in windows a query's own.
+    own = tirx.max(tirx.min(column.extent - row.extent + position[row.var], column.extent - 1), 0)
     with when(column.extent > 0):
-        shown = [_value(attention, mask, place, j) for j in (const(0), own)]
+        shown = [_value(attention, mask, position, j) for j in (const(0), own)]
         greatest = tirx.max(*shown)
         size = tirx.max(greatest, -greatest)
-        below = greatest - (bound * _f(4) + size + _f(_APART))
+        below = greatest - (bound * _f(4) + size + _f(_NEGLIGIBLE))
         # NaN is not greater.
         store(limit, tirx.Select(below > _f(float("-inf")), below, _f(float("-inf"))), 0)
     return load(limit, [0])
 
 
-def _value(attention: Attention, mask: Mask, place: Table, column: Expr) -> Expr:
-    return substitute(mask.value, {**place, attention.column.var: column})
+def _value(attention: Attention, mask: Mask, position: Table, column: Expr) -> Expr:
+    return substitute(mask.value, {**position, attention.column.var: column})
 
 
 def _queries(
-    attention: Attention, group: Group, at: Table, queries: tuple[Expr, Expr]
+    attention: Attention, group: Group, position: Table, queries: tuple[Expr, Expr]
 ) -> Iterator[Table]:
     with serial(queries[1], "row") as row, serial(group.count, "head") as i:
-        yield group.at({**at, attention.row.var: queries[0] + row}, i)
+        yield group.member({**position, attention.row.var: queries[0] + row}, i)
 
 
-def _keys(attention: Attention, place: Table) -> Iterator[Table]:
+def _keys(attention: Attention, position: Table) -> Iterator[Table]:
     with serial(attention.column.extent, "column") as column:
-        yield {**place, attention.column.var: column}
+        yield {**position, attention.column.var: column}
 
 
-def _greatest(attention: Attention, unit: VectorUnit, value: Expr, places: Iterator[Table]) -> Expr:
-    """Emit the greatest magnitude of queries or keys; NaN where one of them is."""
+def _magnitude(
+    attention: Attention, unit: VectorUnit, value: Expr, positions: Iterator[Table]
+) -> Expr:
+    """Emit the greatest magnitude of the elements of queries or keys; NaN where one of them is."""
     lanes = lanes_of(attention, unit)
     acc = alloc([lanes], "int32", "acc")
     for slot in range(lanes):
         store(acc, 0, slot)
-    for place in places:
+    for position in positions:
         with serial(attention.head_depth // lanes, "k") as strip, vectorize(lanes) as lane:
-            element = substitute(value, {**place, attention.depth.var: strip * lanes + lane})
+            element = substitute(value, {**position, attention.depth.var: strip * lanes + lane})
             # Magnitudes are in the order of their bits, with NaN beyond infinity.
             bits = tirx.reinterpret("int32", element) & tirx.const(0x7FFFFFFF, "int32")
             store(acc, tirx.max(load(acc, [lane]), bits), lane)
@@ -183,7 +187,7 @@ def _greatest(attention: Attention, unit: VectorUnit, value: Expr, places: Itera
 
 
 def _is_scaled(attention: Attention, value: Expr) -> bool:
-    """Whether the value is the score times factors that are the same for the whole attention."""
+    """True if the value is the score times factors that are the same for all scores."""
     if isinstance(value, prim.Mul | prim.Div):
         first, second = value.a, value.b
         if isinstance(value, prim.Mul) and _reads_score(attention, second):

@@ -1,4 +1,4 @@
-"""Read a fused attention, as `program` writes it."""
+"""Recognition of the fused attention that `program` writes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,11 +37,11 @@ class Attention:
 
     query, key, value: flat loads over the axes `batch`, `row` (of the query), `column` (of the
     scores), `depth` and `width`, of 16-bit floats and of bytes as float32; key_scale, value_scale:
-    what a key and a value of bytes are multiplied by, None of others; changed: the score after
-    scale, mask and the like, the score itself being the element of `total`; target: where the
-    result goes; paired: whether query, key, value and the weights of the values are rounded to
-    bfloat16; steady: whether the order of a query's sums depends on the query and its keys alone,
-    not on how many queries there are; safe: whether the weights of a query whose softmax is NaN
+    the scales of int8 keys and values, None of others; changed: the score after scale, mask and the
+    like, where the element of `total` stands for the score itself; target: a load of the result;
+    is_bfloat16: True if query, key, value and the weights of the values are rounded to bfloat16;
+    steady: True if the order in which a query's sums are added up depends on the query and its keys
+    alone, not on the number of queries; safe: True if the weights of a query whose softmax is NaN
     become zeros.
     """
 
@@ -59,7 +59,7 @@ class Attention:
     prelude: tuple[Stmt, ...]
     key_scale: Expr | None = None
     value_scale: Expr | None = None
-    paired: bool = False
+    is_bfloat16: bool = False
     steady: bool = False
     safe: bool = False
 
@@ -74,22 +74,22 @@ class Attention:
         return require_int(self.width.extent)
 
     @property
-    def real_key(self) -> Any:
-        """The key with its scale."""
+    def scaled_key(self) -> Any:
+        """The key times its scale."""
         return self.key if self.key_scale is None else self.key * self.key_scale
 
     @property
-    def real_value(self) -> Any:
-        """The value with its scale."""
+    def scaled_value(self) -> Any:
+        """The value times its scale."""
         return self.value if self.value_scale is None else self.value * self.value_scale
 
-    def scored(self, score: Expr, at: Table) -> Expr:
-        """The changed score where the axes are `at`."""
-        return replace_loads(self.changed, self.total, score, at)
+    def change_score(self, score: Expr, position: Table) -> Expr:
+        """The changed score at a position of the axes."""
+        return replace_loads(self.changed, self.total, score, position)
 
 
 def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
-    """The program as a fused attention."""
+    """Read the program as a fused attention."""
     names = [stage.name for stage in program.stages]
     if not names or names[0] != _SCORES or names[-1] not in (_OUTPUT, STEADY):
         return Declined("it is no fused attention")
@@ -102,9 +102,11 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
     flat, analyzer = Flattener.of(program), analyzer_for((*axes, *scores.reduced))
     # The other stages have axes of their own: everything is read over those of the scores.
     at_scores = _onto((*summed.spatial[:-1], *summed.reduced), axes)
-    term, paired = _term(scores), is_bfloat16_cast(_term(scores).a)
+    term, is_bfloat16 = _term(scores), is_bfloat16_cast(_term(scores).a)
     weight, weighed = _sides(stages)
-    query, key, value = (operand_of(side) if paired else side for side in (term.a, term.b, weighed))
+    query, key, value = (
+        operand_of(side) if is_bfloat16 else side for side in (term.a, term.b, weighed)
+    )
     value = substitute(value, at_scores)
     key, key_scale = byte_rows.split(flat.value(key, analyzer))
     value, value_scale = byte_rows.split(flat.value(value, analyzer))
@@ -123,15 +125,15 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         prelude=tuple(flat.prelude),
         key_scale=key_scale,
         value_scale=value_scale,
-        paired=paired,
+        is_bfloat16=is_bfloat16,
         steady=names[-1] == STEADY,
         safe=any(isinstance(node, prim.Select) for node in nodes(weight)),
     )
 
 
-def _onto(axes: tuple[Axis, ...], others: tuple[Axis, ...]) -> Table:
-    """The variables of the other axes in place of those of the axes."""
-    return {axis.var: other.var for axis, other in zip(axes, others, strict=True)}
+def _onto(axes: tuple[Axis, ...], replacements: tuple[Axis, ...]) -> Table:
+    """The table that replaces the variables of `axes`."""
+    return {axis.var: replacement.var for axis, replacement in zip(axes, replacements, strict=True)}
 
 
 def _term(stage: Stage) -> Any:
@@ -141,11 +143,11 @@ def _term(stage: Stage) -> Any:
 
 
 def _sides(stages: dict[str, Stage]) -> tuple[Any, Any]:
-    """The weight and the value that it weighs: either factor of the second sum."""
-    one, other = _term(stages[_SUMMED]).a, _term(stages[_SUMMED]).b
+    """(weight, value) of the second matmul, whichever of its factors is which."""
+    lhs, rhs = _term(stages[_SUMMED]).a, _term(stages[_SUMMED]).b
     powers = stages[_POWERS].buffer
-    first = any(read.source.same_as(powers) for read in loads(one))
-    return (one, other) if first else (other, one)
+    first = any(read.source.same_as(powers) for read in loads(lhs))
+    return (lhs, rhs) if first else (rhs, lhs)
 
 
 def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Expr:
@@ -159,8 +161,8 @@ def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Ex
 
 
 def _target(output: Stage, summed: Stage, axes: tuple[Axis, ...]) -> Expr:
-    """Where the result goes, over these axes: the last stage may have its own order of axes."""
+    """A load of the result over these axes: the last stage may have another order of axes."""
     # The only load of the results shows in which order the output has their axes.
-    (weighed,) = (one for one in loads(output.value) if one.source.same_as(summed.buffer))
-    at = dict(zip(weighed.indices, [axis.var for axis in axes], strict=True))
-    return load(output.buffer, [substitute(index, at) for index in output.indices])
+    (weighed,) = (read for read in loads(output.value) if read.source.same_as(summed.buffer))
+    axes_by_index = dict(zip(weighed.indices, [axis.var for axis in axes], strict=True))
+    return load(output.buffer, [substitute(index, axes_by_index) for index in output.indices])

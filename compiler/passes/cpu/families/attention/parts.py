@@ -1,6 +1,4 @@
-"""What the parts of a row of scores leave, where tasks take some of its columns each, and how the
-parts are added up to the result of a query.
-"""
+"""Partial results of rows of scores whose columns are divided among tasks, and their sum."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,11 +24,11 @@ from compiler.tir.exprs import Expr, Table, load, substitute
 
 @dataclass(frozen=True)
 class Parts:
-    """What is left of each head's row by each part of the columns, by the row's number and the
-    part's: the greatest score, the sum of powers, and the values weighed by them.
+    """Partial results by row and part of the columns: the greatest score, the sum of powers, and
+    the values weighed by them.
 
-    number: gives the number of the row at a place; masked: whether a mask may hide parts, of whose
-    columns nothing is left but a greatest score of -inf.
+    number: returns the number of the row at a position; masked: True if a mask may hide all columns
+    of a part, whose greatest score is then -inf and whose other results are undefined.
     """
 
     number: Callable[[Table], Expr]
@@ -40,15 +38,15 @@ class Parts:
     weighed: Any
     masked: bool
 
-    def seen(self, index: Expr) -> Expr | bool:
-        """Whether the row's part is not hidden."""
+    def is_visible(self, index: Expr) -> Expr | bool:
+        """The condition that the mask does not hide all of the row's part."""
         greatest = load(self.greatest, [index])
         return not self.masked or greatest != tirx.const(float("-inf"), "float32")
 
 
 def width_of(attention: Attention, unit: VectorUnit) -> int:
-    """Columns of the values that are summed up together: two or four vectors, as registers allow,
-    or what divides them.
+    """Columns of the values that are accumulated at once: two or four vectors, as registers allow,
+    or a divisor of that.
     """
     width = (4 if unit.registers >= 32 else 2) * unit.lanes(32)
     while attention.head_width % width:
@@ -56,48 +54,48 @@ def width_of(attention: Attention, unit: VectorUnit) -> int:
     return width
 
 
-def emit_sum(attention: Attention, unit: VectorUnit, at: Table, parts: Parts) -> None:
-    """The result of a query: its parts added up, each by how far its greatest score is below that
-    of all. Hidden parts add nothing.
+def emit_sum(attention: Attention, unit: VectorUnit, position: Table, parts: Parts) -> None:
+    """Emit the result of a query: the sum of its parts, each scaled by exp(its greatest score - the
+    greatest of all). Hidden parts add nothing.
     """
-    at = let_all_opaque(at)
+    position = let_all_opaque(position)
     width = width_of(attention, unit)
     lanes = min(width, unit.lanes(32))
-    begin = let("begin", parts.number(at) * parts.count)
+    begin = let("begin", parts.number(position) * parts.count)
     greatest = alloc([1], "float32", "greatest")
     total = alloc([1], "float32", "total")
     store(greatest, float("-inf"), 0)
-    # Powers of a part are of its scores less its own greatest one.
+    # The powers of a part are exp(score - its own greatest score).
     with serial(parts.count, "part") as part:
         store(greatest, tirx.max(load(greatest, [0]), load(parts.greatest, [begin + part])), 0)
     store(total, 0, 0)
-    with serial(parts.count, "part") as part, when(parts.seen(begin + part)):
-        # Kept in its place: it scales the part's values below.
-        apart = load(parts.greatest, [begin + part]) - load(greatest, [0])
-        store(parts.greatest, tirx.exp(apart), begin + part)
+    with serial(parts.count, "part") as part, when(parts.is_visible(begin + part)):
+        # Stored in its place: it scales the part's values below.
+        difference = load(parts.greatest, [begin + part]) - load(greatest, [0])
+        store(parts.greatest, tirx.exp(difference), begin + part)
         scaled = load(parts.greatest, [begin + part]) * load(parts.totals, [begin + part])
         store(total, load(total, [0]) + scaled, 0)
     with when(is_undefined(load(total, [0])) if attention.safe else False):
-        _emit_zero_weights(attention, at, (width, lanes))
+        _emit_zero_weights(attention, position, (width, lanes))
     with otherwise(), serial(attention.head_width // width, "columns") as block:
         acc = alloc([width], "float32", "acc")
         for lane in across(width, lanes):
             store(acc, 0, lane)
-        with serial(parts.count, "part") as part, when(parts.seen(begin + part)):
+        with serial(parts.count, "part") as part, when(parts.is_visible(begin + part)):
             for lane in across(width, lanes):
                 start = (begin + part) * attention.head_width + block * width
                 weighed = load(parts.weighed, [start + lane])
                 scale = load(parts.greatest, [begin + part])
                 store(acc, load(acc, [lane]) + weighed * scale, lane)
         for lane in across(width, lanes):
-            place = {**at, attention.width.var: block * width + lane}
+            here = {**position, attention.width.var: block * width + lane}
             result = load(acc, [lane]) / load(total, [0])
-            store(attention.target.source, result, substitute(attention.target.indices[0], place))
+            store(attention.target.source, result, substitute(attention.target.indices[0], here))
 
 
-def _emit_zero_weights(attention: Attention, at: Table, sizes: tuple[int, int]) -> None:
-    """The result of a query whose weights are zeros, (width, lanes) columns at a time: zeros, NaN
-    where a value is NaN or infinite.
+def _emit_zero_weights(attention: Attention, position: Table, sizes: tuple[int, int]) -> None:
+    """Emit the result of a query whose weights are zeros, (width, lanes) columns at a time: zeros,
+    NaN where a value is NaN or infinite.
     """
     width, lanes = sizes
     # From memory, as TVM takes 0 times anything for 0.
@@ -110,10 +108,10 @@ def _emit_zero_weights(attention: Attention, at: Table, sizes: tuple[int, int]) 
         with serial(attention.column.extent, "column") as column:
             for lane in across(width, lanes):
                 index = block * width + lane
-                place = {**at, attention.column.var: column, attention.width.var: index}
-                value = substitute(attention.real_value, place)
+                element = {**position, attention.column.var: column, attention.width.var: index}
+                value = substitute(attention.scaled_value, element)
                 store(acc, load(acc, [lane]) + load(weight, [0]) * value, lane)
         for lane in across(width, lanes):
-            place = {**at, attention.width.var: block * width + lane}
-            index = substitute(attention.target.indices[0], place)
+            element = {**position, attention.width.var: block * width + lane}
+            index = substitute(attention.target.indices[0], element)
             store(attention.target.source, load(acc, [lane]), index)

@@ -1,25 +1,25 @@
-"""How rows of queries, keys and values are cut into vectors.
+"""The vectors that rows of queries, keys and values are cut into.
 
-Rows of a multiple of 8 elements are cut into equal vectors. Others are ragged: narrower vectors
-follow the whole ones, and none reaches past the row.
+Rows of a multiple of 8 elements are cut into equal vectors. Others are ragged: their last vectors
+are narrower, so that none reaches past the row.
 """
 
 from compiler.targets.vector_unit import VectorUnit
 
 
 def is_ragged(size: int) -> bool:
-    """Whether rows of `size` elements are not cut into equal vectors."""
+    """True if rows of `size` elements are not cut into equal vectors."""
     return size % 8 != 0
 
 
 def is_filled_up(size: int, unit: VectorUnit) -> bool:
-    """Whether rows of values are laid out with zeros behind them, as no whole vector ends them."""
+    """True if values are packed with zeros behind each row, as its last vector is not full."""
     return is_ragged(size) and size % unit.lanes(32) != 0
 
 
 def strip_of(size: int, unit: VectorUnit) -> int:
-    """Elements of the vectors that a row is cut into: as many as divide it, or of a ragged row as
-    many as the widest vector has that it fills.
+    """The lanes of the widest vectors that a row is cut into: they divide the row, or of a ragged
+    row are no more than it has elements.
     """
     lanes = unit.lanes(32)
     while lanes > size if is_ragged(size) else size % lanes:
@@ -28,19 +28,19 @@ def strip_of(size: int, unit: VectorUnit) -> int:
 
 
 def pieces(size: int, lanes: int) -> list[tuple[int, int]]:
-    """(start, width) of the vectors of a row: as wide as `lanes`, then halves of halves."""
-    found, start = [], 0
+    """(start, width) of the vectors of a row: of `lanes`, then of ever smaller powers of two."""
+    vectors, start = [], 0
     while start < size:
         while lanes > size - start:
             lanes //= 2
-        found.append((start, lanes))
+        vectors.append((start, lanes))
         start += lanes
-    return found
+    return vectors
 
 
 def last_of(size: int, unit: VectorUnit) -> tuple[int, int]:
-    """(start, width) of what pairs of vectors leave of a ragged row, filled up to a power of two:
-    two vectors at most.
+    """(start, width) of the rest of a ragged row after all pairs of vectors; the width, at most two
+    vectors, is rounded up to a power of two.
     """
     rest = size % (2 * unit.lanes(32))
     return size - rest, 1 << (rest - 1).bit_length() if rest else 0

@@ -17,14 +17,14 @@ from compiler.tir.building import alloc, emit, fresh, let, serial, store, vector
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 
 KEYS = 4
-"""Keys whose scores are summed up together."""
+"""Keys whose scores are accumulated at once."""
 
 
 def emit_scores(
     attention: Attention,
     unit: VectorUnit,
     group: Group,
-    place: Table,
+    position: Table,
     first: Expr,
     scores: Any,
     stride: int,
@@ -39,40 +39,40 @@ def emit_scores(
     scales = None
     if attention.key_scale is not None:
         scales = alloc([lanes], "float32", "scales")
-        here = group.at(place, 0)
-        store_scales(attention, attention.key_scale, here, first, lanes, scales)
+        member = group.member(position, 0)
+        store_scales(attention, attention.key_scale, member, first, lanes, scales)
     for number, (head, count) in enumerate(tiles):
         parts = alloc([count * lanes // keys, lanes], "float32", "parts")
-        with serial(lanes // keys, "some") as some:
-            columns = [fresh(f"column{i}", first + some * keys + i) for i in range(keys)]
+        with serial(lanes // keys, "some") as step:
+            columns = [fresh(f"column{i}", first + step * keys + i) for i in range(keys)]
             # Values are read when the scores are there: each tile prefetches some of their rows.
             for column in columns[number :: len(tiles)]:
-                row = {**group.at(place, 0), attention.column.var: column}
-                part = (const(0), attention.head_width)
-                prefetch_row(attention.value, row, attention.width.var, part)
-            sums = _products(attention, group, place, (head, count), columns, lanes)
-            for i, joined in enumerate(sums):
-                _store_vector(parts, joined, const(i * (lanes // keys)) + some, lanes)
+                row = {**group.member(position, 0), attention.column.var: column}
+                head_row = (const(0), attention.head_width)
+                prefetch_row(attention.value, row, attention.width.var, head_row)
+            accumulators = _multiply(attention, group, position, (head, count), columns, lanes)
+            for i, accumulator in enumerate(accumulators):
+                _store_vector(parts, accumulator, const(i * (lanes // keys)) + step, lanes)
         for i in range(count):
-            held = [_vector(parts, i * (lanes // keys) + j, lanes) for j in range(lanes // keys)]
-            where: Any = (head + i) * stride + first
-            whole = _joined(held, lanes // keys, lanes)
+            vectors = [_vector(parts, i * (lanes // keys) + j, lanes) for j in range(lanes // keys)]
+            begin: Any = (head + i) * stride + first
+            score = _reduce_parts(vectors, lanes // keys, lanes)
             if scales is not None:
-                whole = whole * load(scales, [_lanes(lanes)])
-            place_of = prim.Ramp(where, const(1), lanes) if lanes > 1 else where
-            emit(tirx.BufferStore(scores, whole, [place_of]))
+                score = score * load(scales, [_lanes(lanes)])
+            indices = prim.Ramp(begin, const(1), lanes) if lanes > 1 else begin
+            emit(tirx.BufferStore(scores, score, [indices]))
 
 
-def _products(
+def _multiply(
     attention: Attention,
     group: Group,
-    place: Table,
+    position: Table,
     heads: tuple[int, int],
     columns: list[Expr],
     lanes: int,
 ) -> list[Expr]:
-    """For each of the heads, (first, count), a vector of the sums of its products by each of the
-    keys, of which each still is some lanes.
+    """Emit the dot products of some heads, (first, count), and the keys in `columns`: for each head
+    a vector in which each key has some lanes, whose sum is its dot product.
     """
     first, count = heads
     last = attention.column.extent - 1
@@ -86,26 +86,30 @@ def _products(
     with serial(attention.head_depth // lanes, "k") as strip:
         for head in range(count):
             with vectorize(lanes) as lane:
-                at = {**group.at(place, first + head), attention.depth.var: strip * lanes + lane}
-                store(query, substitute(attention.query, at), head, lane)
+                member = {
+                    **group.member(position, first + head),
+                    attention.depth.var: strip * lanes + lane,
+                }
+                store(query, substitute(attention.query, member), head, lane)
         for i, row in enumerate(rows):
             with vectorize(lanes) as lane:
-                # Any head's place will do for a key: the first one's needs no division.
-                at = {**group.at(place, 0), attention.column.var: row}
+                # All heads of the group have the same keys: the first one's position needs no
+                # division.
+                member = {**group.member(position, 0), attention.column.var: row}
                 depth = {attention.depth.var: strip * lanes + lane}
-                store(key, substitute(attention.key, {**at, **depth}), lane)
+                store(key, substitute(attention.key, {**member, **depth}), lane)
             for head in range(count):
                 with vectorize(lanes) as lane:
                     to = head * len(rows) + i
                     term = load(query, [head, lane]) * load(key, [lane])
                     store(acc, load(acc, [to, lane]) + term, to, lane)
     vectors = [_vector(acc, i, lanes) for i in range(count * len(rows))]
-    each = [vectors[i * len(rows) : (i + 1) * len(rows)] for i in range(count)]
-    return [_joined(some, lanes, lanes) for some in each]
+    by_head = [vectors[i * len(rows) : (i + 1) * len(rows)] for i in range(count)]
+    return [_reduce_parts(each, lanes, lanes) for each in by_head]
 
 
 def lanes_of(attention: Attention, unit: VectorUnit) -> int:
-    """Of the vectors that a query is cut into: as many as divide it."""
+    """The lanes of the vectors that a query is cut into: as many as divide it."""
     lanes = unit.lanes(32)
     while attention.head_depth % lanes:
         lanes //= 2
@@ -125,27 +129,28 @@ def _store_vector(buffer: Any, value: Expr, row: Expr, lanes: int) -> None:
     emit(tirx.BufferStore(buffer, value, [row, _lanes(lanes)]))
 
 
-def _joined(vectors: list[Expr], part: int, lanes: int) -> Expr:
-    """A vector of sums over parts of `lanes` lanes: each of the vectors holds terms of as many sums
-    as `part` goes into its lanes, in order.
+def _reduce_parts(vectors: list[Expr], part: int, lanes: int) -> Expr:
+    """Emit a vector of the sums over every `part` lanes of the vectors, in order; each vector has
+    `lanes` lanes.
 
-    Halves of two vectors are added at once, then quarters of two of these, and so on: three
-    operations for a sum, where halving each vector by itself takes eight.
+    The halves of two vectors' parts are added by one operation, then the quarters of two such
+    results, and so on: three operations for a sum, where reducing each vector by itself takes
+    eight.
     """
     while len(vectors) > 1:
         half = part // 2
         firsts = [i for i in range(2 * lanes) if i % part < half]
         seconds = [i + half for i in firsts]
-        joined = []
-        for one, other in zip(vectors[::2], vectors[1::2], strict=True):
-            sums = alloc([lanes], "float32", "halves")
-            added = _chosen(one, other, firsts) + _chosen(one, other, seconds)
-            emit(tirx.BufferStore(sums, added, [prim.Ramp(const(0), const(1), lanes)]))
-            joined.append(load(sums, [prim.Ramp(const(0), const(1), lanes)]))
-        vectors, part = joined, half
+        combined = []
+        for lhs, rhs in zip(vectors[::2], vectors[1::2], strict=True):
+            buffer = alloc([lanes], "float32", "halves")
+            total = _select_lanes(lhs, rhs, firsts) + _select_lanes(lhs, rhs, seconds)
+            emit(tirx.BufferStore(buffer, total, [prim.Ramp(const(0), const(1), lanes)]))
+            combined.append(load(buffer, [prim.Ramp(const(0), const(1), lanes)]))
+        vectors, part = combined, half
     return vectors[0]
 
 
-def _chosen(one: Expr, other: Expr, lanes: list[int]) -> Expr:
-    """Some lanes of two vectors, as one."""
-    return prim.Shuffle([one, other], [tirx.const(lane, "int32") for lane in lanes])
+def _select_lanes(lhs: Expr, rhs: Expr, lanes: list[int]) -> Expr:
+    """A vector of some lanes of two vectors."""
+    return prim.Shuffle([lhs, rhs], [tirx.const(lane, "int32") for lane in lanes])

@@ -1,9 +1,9 @@
-"""Softmax of rows of scores in scratch memory, but for the division.
+"""Softmax of rows of scores in scratch memory, without the division by the sum.
 
 Two sweeps over the rows: the first applies scale and mask and finds each row's greatest score, the
-second replaces scores by powers and sums them. The rows stay in L1. Each lane of a vector combines
-its own columns. Those that fill no vector are changed singly, since a mask may end with the row;
-their powers are computed as one vector.
+second replaces scores by powers and adds them up. The rows stay in L1. Each lane of a vector
+combines its own columns. Columns that fill no vector are changed one by one, since a mask may end
+with the row; their powers are computed as one vector.
 """
 
 import operator
@@ -25,11 +25,11 @@ from compiler.tir.vecmath import exp_below_89
 class Row:
     """The scores of a query by all columns, in vectors that begin `step` elements apart.
 
-    place: where the query is; begin: where its scores are in their buffer; index: which of the
-    totals is its own.
+    position: of the query; begin: where its scores are in their buffer; index: of its element in
+    `totals`.
     """
 
-    place: Table
+    position: Table
     begin: Expr
     step: int
     index: Expr
@@ -43,13 +43,13 @@ def softmax_rows(
     totals: Any,
     greatest_of: Any = None,
 ) -> None:
-    """Replace each row's scores by exp(score - greatest), whose sum is totals[index]. What fills
-    the last vector, for which there is room, becomes zeros.
+    """Emit exp(score - greatest) in place of each row's scores, and their sum as totals[index]. The
+    rest of the last vector, for which there is room, becomes zeros.
 
-    Rows are computed side by side: what one waits for leaves time for another. The division by the
-    sum is left to the few results of the row. greatest_of: where the columns are a part of a row,
-    greatest_of[index] becomes their greatest score. Of a safe attention, rows whose sum is NaN
-    become zeros with a sum of 1, but for parts: there the sum of all parts decides.
+    Rows are interleaved to hide latencies. The division by the sum is left to the few results of a
+    row. greatest_of: where the columns are a part of a row, greatest_of[index] becomes their
+    greatest score. In a safe attention, rows whose sum is NaN become zeros with a sum of 1, except
+    in parts, where the sum of all parts decides.
     """
     column, n, lanes = attention.column.var, attention.column.extent, unit.lanes(32)
     # A mask that is chosen by the column has no vector form; the powers always have one.
@@ -57,36 +57,37 @@ def softmax_rows(
     accs = [accumulators(lanes + 1, float("-inf")) for _ in rows]
     for strip, lane, slot in columns(n, lanes, in_vectors):
         for row, acc in zip(rows, accs, strict=True):
-            at = row.begin + strip * row.step + lane
-            here = {**row.place, column: strip * lanes + lane}
-            store(scores, attention.scored(load(scores, [at]), here), at)
-            store(acc, tirx.max(load(acc, [slot]), load(scores, [at])), slot)
+            index = row.begin + strip * row.step + lane
+            position = {**row.position, column: strip * lanes + lane}
+            store(scores, attention.change_score(load(scores, [index]), position), index)
+            store(acc, tirx.max(load(acc, [slot]), load(scores, [index])), slot)
     greatest = alloc([len(rows)], "float32", "greatest")
     for i, (row, acc) in enumerate(zip(rows, accs, strict=True)):
         # exp of a score less the greatest one cannot overflow.
         store(greatest, greatest_lane(acc, lanes), i)
         if greatest_of is not None:
             store(greatest_of, load(greatest, [i]), row.index)
-            # Of a part that a mask hides whole, powers must be zeros: others may not be hidden.
+            # If the mask hides all of a part, its powers must be zeros, not NaN: others may be
+            # visible.
             hidden = load(greatest, [i]) == tirx.const(float("-inf"), "float32")
             shown = tirx.Select(hidden, tirx.const(0, "float32"), load(greatest, [i]))
             store(greatest, shown, i)
-    _powers(unit, rows, scores, n, greatest, totals)
+    _emit_powers(unit, rows, scores, n, greatest, totals)
     if attention.safe and greatest_of is None:
         for row in rows:
             _emit_safe(unit, row, scores, n, totals)
 
 
 def is_undefined(total: Expr) -> Expr:
-    """Whether the softmax of a row is NaN, given the sum of its powers, of which the greatest is 1:
-    also where there are no columns.
+    """The condition that the softmax of a row is NaN, or has no columns. total: the sum of its
+    powers, the greatest of which is 1.
     """
     return tirx.Or(tirx.isnan(total), total == tirx.const(0, "float32"))
 
 
 def _emit_safe(unit: VectorUnit, row: Row, scores: Any, n: Expr, totals: Any) -> None:
-    """Emit zeros in place of weights that are NaN. Values are weighed by them all the same, since
-    0 times NaN or infinity is NaN.
+    """Emit zeros in place of weights that are NaN. Values are multiplied by them all the same,
+    since 0 * NaN and 0 * inf are NaN.
     """
     lanes = unit.lanes(32)
     with when(is_undefined(load(totals, [row.index]))):
@@ -95,29 +96,29 @@ def _emit_safe(unit: VectorUnit, row: Row, scores: Any, n: Expr, totals: Any) ->
         store(totals, 1, row.index)
 
 
-def _powers(
+def _emit_powers(
     unit: VectorUnit, rows: Sequence[Row], scores: Any, n: Expr, greatest: Any, totals: Any
 ) -> None:
     """Emit the second sweep."""
     lanes = unit.lanes(32)
-    whole = let("whole", tirx.ceildiv(n, lanes))
-    with serial(whole * lanes - n, "filling") as rest:
+    vectors = let("whole", tirx.ceildiv(n, lanes))
+    with serial(vectors * lanes - n, "filling") as rest:
         for row in rows:
-            last = row.begin + (whole - 1) * row.step
+            last = row.begin + (vectors - 1) * row.step
             store(scores, float("-inf"), last + (lanes - 1 - rest))
     accs = [accumulators(lanes, 0.0) for _ in rows]
-    with serial(whole, "strip") as strip:
+    with serial(vectors, "strip") as strip:
         for i, (row, acc) in enumerate(zip(rows, accs, strict=True)):
             with vectorize(lanes) as lane:
-                at = row.begin + strip * row.step + lane
-                store(scores, exp_below_89(load(scores, [at]) - load(greatest, [i])), at)
-                store(acc, load(acc, [lane]) + load(scores, [at]), lane)
+                index = row.begin + strip * row.step + lane
+                store(scores, exp_below_89(load(scores, [index]) - load(greatest, [i])), index)
+                store(acc, load(acc, [lane]) + load(scores, [index]), lane)
     for row, acc in zip(rows, accs, strict=True):
         store(totals, pairwise(acc, lanes, operator.add), row.index)
 
 
 def accumulators(count: int, start: float) -> Any:
-    """A new buffer of `count` elements that begin with `start`."""
+    """Emit a new buffer of `count` elements, all `start`."""
     acc = alloc([count], "float32", "acc")
     for slot in range(count):
         store(acc, start, slot)
@@ -125,12 +126,12 @@ def accumulators(count: int, start: float) -> Any:
 
 
 def greatest_lane(acc: Any, lanes: int) -> Expr:
-    """Emit the greatest of the lanes and of the one behind them."""
-    return tirx.max(halved(acc, lanes, tirx.max), load(acc, [lanes]))
+    """Emit the maximum of the lanes and of the element behind them."""
+    return tirx.max(reduce_buffer(acc, lanes, tirx.max), load(acc, [lanes]))
 
 
-def halved(acc: Any, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
-    """Emit the lanes combined, half of them at a time."""
+def reduce_buffer(acc: Any, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Emit the reduction of the lanes into the first one, half of them at a time; return it."""
     half = lanes // 2
     while half:
         with vectorize(half) as lane:
@@ -142,9 +143,9 @@ def halved(acc: Any, lanes: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
 def columns(
     n: Expr, lanes: int, in_vectors: bool = True, first: Expr | None = None
 ) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """(vector, lane, accumulator) of every column below n, from the vector `first` on, in vectors
-    of that many lanes and the rest singly, which have an accumulator of their own; not in vectors:
-    all singly.
+    """(vector, lane, accumulator) of every column below n from the vector `first` on: in vectors of
+    `lanes`, then the rest one by one with an accumulator of its own; all one by one unless
+    `in_vectors`.
     """
     full, start = n // lanes, const(0) if first is None else first
     with serial(full - start, "strip") as strip:
@@ -154,14 +155,14 @@ def columns(
         else:
             with serial(lanes, "lane") as lane:
                 yield start + strip, lane, lane
-    # Singly, because scores that only fill the last panel of keys must not count.
+    # One by one, because padding of the last panel of keys must not count.
     with serial(n - full * lanes, "column") as rest:
         yield full, rest, const(lanes)
 
 
 def pairwise(acc: Any, count: int, combine: Callable[[Expr, Expr], Expr]) -> Expr:
-    """The first `count` elements of `acc` combined in a tree, so that few of the operations wait
-    for each other.
+    """Combine the first `count` elements of `acc` in a tree: a short chain of dependent
+    operations.
     """
     values = [load(acc, [slot]) for slot in range(count)]
     while len(values) > 1:
