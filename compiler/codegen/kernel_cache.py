@@ -19,7 +19,7 @@ import tvm
 from tvm import tirx
 
 from compiler.codegen import kernel_records
-from compiler.passes.cpu.recall import Recalled
+from compiler.passes.cpu.recall import StoredKernel
 from compiler.passes.cpu.schedule import VIEW
 from compiler.passes.framework.attributes import OBJECT
 from compiler.passes.framework.kernel_notes import FOREIGN, REMEMBERED, KernelNote, bare
@@ -59,7 +59,7 @@ class KernelCache:
         described = json.dumps([self._context(target), target.to_json(), given])
         return self._key(f"record\0{described}", name, program)
 
-    def recalled(self, key: str) -> Recalled | None:
+    def find(self, key: str) -> StoredKernel | None:
         """The kernel that a program of this key became, if its object is there."""
         record = self._get(key)
         kernel = None if record is None else kernel_records.decode(record)
@@ -111,7 +111,7 @@ class KernelCache:
         """Leave a record of a kernel; code: the key of its object."""
         # TVM asks the loops of others whether a call of them is a view.
         if note.family not in (FOREIGN, VIEW):
-            self.fresh.put(key, kernel_records.encode(Recalled(note, code)))
+            self.fresh.put(key, kernel_records.encode(StoredKernel(note, code)))
 
     def _get(self, key: str) -> bytes | None:
         """From this build's own first: the search for a mismatch compiles its parts again."""

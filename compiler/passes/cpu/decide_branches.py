@@ -44,7 +44,7 @@ class DecideBranches(ModulePass):
         """Rewrites every tensor program whose dims all calls bound."""
         known = known_bounds(module, self.ranges)
         functions = {
-            gvar: _decided(func, known[gvar]) if known.get(gvar) else func
+            gvar: _decide(func, known[gvar]) if known.get(gvar) else func
             for gvar, func in module.functions.items()
         }
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
@@ -56,7 +56,7 @@ def known_bounds(module: tvm.IRModule, ranges: Ranges) -> dict[Any, dict[Any, Bo
         var: (dim.lowest, _ANYTHING[1] if dim.highest is None else dim.highest)
         for var, dim in ranges.items()
     }
-    found: dict[Any, dict[Any, Bounds]] = {}
+    bounds: dict[Any, dict[Any, Bounds]] = {}
     for name, caller in module.functions.items():
         if not isinstance(caller, relax.Function):
             continue
@@ -66,23 +66,25 @@ def known_bounds(module: tvm.IRModule, ranges: Ranges) -> dict[Any, dict[Any, Bo
             var for param in params for var in relax.analysis.definable_tir_vars_in_type(param.ty)
         }
         analyzer = _analyzer({var: dims[var] for var in declared if var in dims})
-        for call in _all(caller, tvm.ir.Call):
+        for call in _find_nodes(caller, tvm.ir.Call):
             if op_name(call) in _CALLS:
                 # A program that several calls share has to be right for all of them.
-                called = _given(call, module[call.args[0]], analyzer)
-                before = found.get(call.args[0], called)
-                found[call.args[0]] = {
-                    var: (min(low, before[var][0]), max(high, before[var][1]))
-                    for var, (low, high) in called.items()
-                    if var in before
+                at_call = _argument_bounds(call, module[call.args[0]], analyzer)
+                earlier = bounds.get(call.args[0], at_call)
+                bounds[call.args[0]] = {
+                    var: (min(low, earlier[var][0]), max(high, earlier[var][1]))
+                    for var, (low, high) in at_call.items()
+                    if var in earlier
                 }
             else:
                 # Passed as a value, a program may be called with anything.
-                found.update({arg: {} for arg in call.args if isinstance(arg, tvm.ir.GlobalVar)})
-    return found
+                bounds.update({arg: {} for arg in call.args if isinstance(arg, tvm.ir.GlobalVar)})
+    return bounds
 
 
-def _given(call: relax.Call, func: tirx.PrimFunc, analyzer: sym.Analyzer) -> dict[Any, Bounds]:
+def _argument_bounds(
+    call: relax.Call, func: tirx.PrimFunc, analyzer: sym.Analyzer
+) -> dict[Any, Bounds]:
     """Bounds, at this call, of the dims that are an extent of an argument of the program."""
     arguments = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else [call.args[1]]
     bounds: dict[Any, Bounds] = {}
@@ -95,7 +97,7 @@ def _given(call: relax.Call, func: tirx.PrimFunc, analyzer: sym.Analyzer) -> dic
     return bounds
 
 
-def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
+def _decide(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
     analyzer = _analyzer(known)
 
     @cache
@@ -114,18 +116,18 @@ def _decided(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
     )
 
 
-def _all(body: Any, kind: type) -> list[Any]:
-    """Every node of the given kind in `body`."""
-    (found,) = _all_of(body, (kind,))
-    return found
+def _find_nodes(body: Any, kind: type) -> list[Any]:
+    """Every node of a kind in `body`."""
+    (matching,) = _find_kinds(body, (kind,))
+    return matching
 
 
-def _all_of(body: Any, kinds: Sequence[type]) -> list[list[Any]]:
-    """As `_all`, of several kinds in one walk."""
-    found: list[list[Any]] = [[] for _ in kinds]
-    steps = tuple((kind, each.append) for kind, each in zip(kinds, found, strict=True))
+def _find_kinds(body: Any, kinds: Sequence[type]) -> list[list[Any]]:
+    """Every node of each kind, in one walk of `body`."""
+    matching: list[list[Any]] = [[] for _ in kinds]
+    steps = tuple((kind, each.append) for kind, each in zip(kinds, matching, strict=True))
     tvm_ffi.structural_walk(body, steps, order="pre")
-    return found
+    return matching
 
 
 class _Cells:
@@ -134,7 +136,7 @@ class _Cells:
     """
 
     def __init__(self, func: tirx.PrimFunc) -> None:
-        writes, binds, calls = _all_of(func.body, (tirx.BufferStore, tirx.Bind, tvm.ir.Call))
+        writes, binds, calls = _find_kinds(func.body, (tirx.BufferStore, tirx.Bind, tvm.ir.Call))
         written = Counter(node.buffer for node in writes)
         # A buffer whose address is taken may be written by the call that takes it.
         pointed = {
@@ -170,7 +172,7 @@ class _Cells:
 
 
 def _holds(condition: Expr, analyzer: sym.Analyzer) -> bool | None:
-    """Whether the condition always holds, or never; None if it varies or cannot be bounded."""
+    """True if the condition always holds, False if never, None if it varies or has no bounds."""
     if isinstance(condition, prim.And):
         # One side that never holds decides a conjunction, even if the other is not known.
         either = [_holds(part, analyzer) for part in (condition.a, condition.b)]
@@ -201,5 +203,5 @@ def _analyzer(known: dict[Any, Bounds]) -> sym.Analyzer:
 def _bounds(expr: Expr, analyzer: sym.Analyzer) -> Bounds:
     if any(isinstance(node, _DIVISIONS) for node in nodes(expr)):
         return _ANYTHING
-    found = analyzer.const_int_bound(expr)
-    return found.min_value, found.max_value
+    bound = analyzer.const_int_bound(expr)
+    return bound.min_value, bound.max_value

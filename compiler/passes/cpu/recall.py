@@ -1,7 +1,8 @@
-"""Replaces tensor programs by stubs where an earlier build left the object of the same kernel.
+"""Replaces tensor programs by stubs where an earlier build has stored the object of the same
+kernel.
 
-What becomes of a program depends on the program, the target and the bounds of its dims alone, so
-that neither its loops nor their lowering have to be written again.
+A kernel depends on its program, the target and the bounds of its dims alone, so that neither its
+loops nor their lowering have to be computed again.
 """
 
 import json
@@ -24,7 +25,7 @@ from compiler.tir.loops import root, with_body
 
 
 @dataclass(frozen=True)
-class Recalled:
+class StoredKernel:
     """A kernel of an earlier build: the note that its scheduling left, and its object's key."""
 
     note: KernelNote
@@ -32,22 +33,22 @@ class Recalled:
 
 
 class Recall(Protocol):
-    """What is known of the kernels of earlier builds."""
+    """The kernels of earlier builds."""
 
-    def key(self, name: str, program: tirx.PrimFunc, given: str, target: Target) -> str | None:
+    def key(self, name: str, program: tirx.PrimFunc, context: str, target: Target) -> str | None:
         """The key of an unscheduled program; None for one that has no canonical form.
 
-        given: what decides its loops beside its canonical form and the target.
+        context: what its loops depend on beside its canonical form and the target.
         """
 
-    def recalled(self, key: str) -> Recalled | None:
-        """The kernel that a program of this key became, if its object can still be linked."""
+    def find(self, key: str) -> StoredKernel | None:
+        """The kernel of a program with this key, None unless its object can still be linked."""
 
 
 @dataclass(frozen=True)
 class RecallKernels(ModulePass):
-    """Marks programs with the key under which code generation leaves what they become, and makes
-    stubs of those that are known.
+    """Marks programs with the key under which code generation stores their kernels, and replaces
+    those that are stored already by stubs.
     """
 
     recall: Recall
@@ -61,17 +62,17 @@ class RecallKernels(ModulePass):
         """Rewrites every tensor program that has a key."""
         unit, known = VectorUnit.of(self.target), known_bounds(module, self.ranges)
 
-        def replaced(gvar: tvm.ir.GlobalVar, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
+        def replace(gvar: tvm.ir.GlobalVar, func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
             if not isinstance(func, tirx.PrimFunc):
                 return func
-            given = json.dumps([repr(unit), _bounds(func, known.get(gvar, {})), _names(func)])
-            key = self.recall.key(gvar.name_hint, func, given, self.target)
+            context = json.dumps([repr(unit), _bounds(func, known.get(gvar, {})), _names(func)])
+            key = self.recall.key(gvar.name_hint, func, context, self.target)
             if key is None:
                 return func
-            found, marked = self.recall.recalled(key), func.with_attr(REMEMBERED, key)
-            return marked if found is None else _stub(marked, found)
+            kernel, marked = self.recall.find(key), func.with_attr(REMEMBERED, key)
+            return marked if kernel is None else _make_stub(marked, kernel)
 
-        functions = {gvar: replaced(gvar, func) for gvar, func in module.functions.items()}
+        functions = {gvar: replace(gvar, func) for gvar, func in module.functions.items()}
         return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
@@ -86,14 +87,14 @@ def _bounds(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> list[tuple[int, in
 
 
 def _names(func: tirx.PrimFunc) -> list[str]:
-    """The names of the blocks: families go by them, and canonical forms leave them out."""
-    found: list[str] = []
-    note = ((s_tir.SBlock, lambda block: found.append(str(block.name_hint))),)
+    """The names of the blocks, by which families match; canonical forms leave them out."""
+    names: list[str] = []
+    note = ((s_tir.SBlock, lambda block: names.append(str(block.name_hint))),)
     tvm_ffi.structural_walk(func.body, note, order="pre")
-    return found
+    return names
 
 
-def _stub(func: tirx.PrimFunc, found: Recalled) -> tirx.PrimFunc:
+def _make_stub(func: tirx.PrimFunc, kernel: StoredKernel) -> tirx.PrimFunc:
     """A function of the same parameters without loops."""
     scheduled = with_body(func, root(tirx.Evaluate(0))).with_attr("tirx.is_scheduled", True)
-    return found.note.onto(scheduled).with_attr(OBJECT, found.object)
+    return kernel.note.onto(scheduled).with_attr(OBJECT, kernel.object)

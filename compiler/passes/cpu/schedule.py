@@ -1,5 +1,5 @@
-"""Gives every tensor program without a schedule loops for the CPU, by the first family that takes
-it; what has no known form stays as it is.
+"""Writes loops for the CPU for every tensor program without a schedule, by the first family that
+matches; programs that no family can read are left.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from compiler.passes.cpu.families.copy.match import marked
+from compiler.passes.cpu.families.copy.match import is_copy
 from compiler.passes.cpu.families.family import Declined, Family
 from compiler.passes.cpu.families.table import FAMILIES
 from compiler.passes.framework.attributes import OBJECT
@@ -95,14 +95,14 @@ class ScheduleKernels(ModulePass):
 
 
 def _is_view(func: tirx.PrimFunc) -> bool:
-    """Whether TVM's lowering takes the function for a reshape: a program that gives all elements of
-    its input in order, but is not marked as one that must copy them.
+    """True if TVM's lowering recognises the function as a reshape: it has all elements of its input
+    in order, and is not marked as a copy.
     """
-    given, result = func.params[0].ty, func.params[-1].ty
-    if marked(func) or not hasattr(given, "shape"):
+    source, result = func.params[0].ty, func.params[-1].ty
+    if is_copy(func) or not hasattr(source, "shape"):
         return False
     if not tvm.sym.Analyzer().can_prove_equal(
-        multiply_extents(list(given.shape)), multiply_extents(list(result.shape))
+        multiply_extents(list(source.shape)), multiply_extents(list(result.shape))
     ):
         return False
     try:

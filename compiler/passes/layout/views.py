@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import relax, topi
 
-from compiler.passes.cpu.families.copy.match import IN_ORDER, marked
+from compiler.passes.cpu.families.copy.match import IN_ORDER, is_copy
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
@@ -54,7 +54,7 @@ class Views(ModulePass):
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.marked = {gvar for gvar, func in module.functions.items() if marked(func)}
+        self.marked = {gvar for gvar, func in module.functions.items() if is_copy(func)}
         self.inner: set[Any] = set()
 
     def note(self, node: Any) -> None:

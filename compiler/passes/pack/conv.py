@@ -11,7 +11,7 @@ from tvm import relax, sym, te, tirx
 
 from compiler.ir.arrays import as_constant, values_of
 from compiler.ir.imported import Ranges
-from compiler.passes.cpu.families.grouped_conv.program import blocks_of, direct_conv
+from compiler.passes.cpu.families.grouped_conv.program import direct_conv, pack_blocks
 from compiler.passes.cpu.families.single_conv.match import STAGE
 from compiler.passes.cpu.families.winograd.program import (
     INPUT,
@@ -225,7 +225,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         strides, dilation = (
             tuple(int(value) for value in values) for values in (attrs.strides, attrs.dilation)
         )
-        packed = as_constant(blocks_of(weight, int(attrs.groups), self.unit))
+        packed = as_constant(pack_blocks(weight, int(attrs.groups), self.unit))
         return self.builder_.call_te(
             lambda x, weights: direct_conv(
                 x, weights, weight.shape[0], weight.shape[1:-1], strides, dilation

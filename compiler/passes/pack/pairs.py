@@ -8,7 +8,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.passes.cpu.families.matmul.pairs import STAGE, weight_at
+from compiler.passes.cpu.families.matmul.bfloat16 import STAGE, load_weight
 from compiler.passes.cpu.shared.bfloats import PAIR_DTYPE, cast_to_bfloat16
 from compiler.passes.cpu.shared.register_tile import panel_width, panel_widths
 from compiler.passes.framework.base import ModulePass, Phase
@@ -160,7 +160,7 @@ def _pair_matmul(left: Any, panels: Any, columns: int) -> Any:
         (*lead, tirx.IntImm("int64", columns)),
         lambda *index: te.sum(
             cast_to_bfloat16(left(*index[:-1], k))
-            * weight_at(panels, index[-1] // width, k, 0, index[-1] % width),
+            * load_weight(panels, index[-1] // width, k, 0, index[-1] % width),
             axis=k,
         ),
         name=STAGE,
@@ -180,7 +180,7 @@ def _pair_conv(data: Any, panels: Any, columns: int, window: Window, joined: boo
         kh, kw = (where[0], c // channels) if joined else where
         tap = where[0] if joined else where[0] * width + where[1]
         value = window.read(data, n, y, x, kh, kw, c % channels if joined else c)
-        weight = weight_at(panels, o // panel, c, tap * part, o % panel)
+        weight = load_weight(panels, o // panel, c, tap * part, o % panel)
         return te.sum(cast_to_bfloat16(value) * weight, axis=[*where, c])
 
     return te.compute(

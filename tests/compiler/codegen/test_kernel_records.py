@@ -14,7 +14,7 @@ from compiler.codegen.generate import generate
 from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.kernel_records import decode, encode
 from compiler.link.library import link_library
-from compiler.passes.cpu.recall import Recalled
+from compiler.passes.cpu.recall import StoredKernel
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.framework.attributes import OBJECT
 from compiler.passes.framework.kernel_notes import KernelNote, kernel_table
@@ -209,7 +209,7 @@ def test_a_program_without_a_form_is_scheduled_each_time(
 
 
 def test_records() -> None:
-    kernel = Recalled(KernelNote("matmul", "6x32", {"int8": "floats: all"}), "ab" * 32)
+    kernel = StoredKernel(KernelNote("matmul", "6x32", {"int8": "floats: all"}), "ab" * 32)
     assert decode(encode(kernel)) == kernel
     document = json.loads(encode(kernel))
     for content in (

@@ -6,7 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx
 
-from compiler.passes.cpu.recall import Recalled, RecallKernels
+from compiler.passes.cpu.recall import RecallKernels, StoredKernel
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.framework.attributes import OBJECT
 from compiler.passes.framework.kernel_notes import (
@@ -38,9 +38,9 @@ class Memory:
         self.keys[name] = f"{name} {given} {target.name} {form.hex()}"
         return f"key of {name}"
 
-    def recalled(self, key: str) -> Recalled | None:
+    def find(self, key: str) -> StoredKernel | None:
         name = key.removeprefix("key of ")
-        return Recalled(NOTE, f"object of {name}") if name in self.known else None
+        return StoredKernel(NOTE, f"object of {name}") if name in self.known else None
 
 
 def scaled(factor: float, name: str = "out", dim: str = "n") -> tirx.PrimFunc:

@@ -1,6 +1,6 @@
-"""The flat copy of a tensor program that gives the elements of its input in order.
+"""The kernel that copies the elements of its input in order.
 
-One loop in vectors over both buffers seen as flat, in strips over the threads where they are long.
+One loop in vectors over both flat buffers, in strips over the threads where they are long.
 """
 
 from tvm import tirx
@@ -15,13 +15,12 @@ from compiler.tir.stages import Axis, Program, Stage
 
 
 def emit_copy(program: Program, unit: VectorUnit) -> Stmt:
-    """The body of a marked program."""
+    """The body of a function that runs the program."""
     flat = Flattener.of(program)
-    given, result = (flat.views[buffer] for buffer in program.params)
-    # Neither shape matters: in order means that the flat offsets are equal, which saves the
-    # divisions of an index from one shape into the other.
+    source, result = (flat.views[buffer] for buffer in program.params)
+    # The shapes do not matter: the flat offsets are equal, so no index has to be divided.
     axis = Axis(tirx.Var("i", "int64"), result.shape[0])
-    stage = Stage("copy", result, (axis,), (axis.var,), load(given, [axis.var]))
+    stage = Stage("copy", result, (axis,), (axis.var,), load(source, [axis.var]))
     with statements() as body:
         for stmt in flat.prelude:
             emit(stmt)

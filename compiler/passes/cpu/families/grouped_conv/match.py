@@ -13,7 +13,7 @@ def match_grouped_conv(program: Program, unit: VectorUnit) -> PanelConv | Declin
     """The program, whose weights are [blocks, panels, depth, width]."""
     if program.stages[0].name != STAGE:
         return Declined("it is no convolution over a padded image")
-    found = read_panel_conv(program)
-    if found is None or found.zero is not None:
+    conv = read_panel_conv(program)
+    if conv is None or conv.zero is not None:
         return Declined("what follows the convolution cannot be computed in vectors of channels")
-    return found
+    return conv

@@ -1,4 +1,4 @@
-"""How a grouped or volumetric convolution is cut up: blocks of channels, panels, places."""
+"""Tiling of a grouped or volumetric convolution: blocks of channels, panels, positions."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import require_int
 
-MOST_PLACES = 8
-"""Places of a register tile at most: each needs an address of its own, and x86-64 has 16 general
-registers.
+MOST_POSITIONS = 8
+"""The most positions of a register tile: each needs an address of its own, and x86-64 has 16
+general registers.
 """
 
 SHARE_COLUMNS = 256
-"""Output channels of a task, about: a kilobyte of accumulators a place."""
+"""Output channels of a task, about: a kilobyte of accumulators for each position."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Tiling:
     columns: int
     channels: int
     height: int
-    places: int
+    positions: int
 
     @property
     def total(self) -> int:
@@ -49,9 +49,9 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
     """The tiling of a convolution on a processor."""
     blocks, panels, depth, width = conv.packed
     # As many accumulators as hide the latency of a fused multiply-add.
-    height = min(rows_for(unit, max(width // unit.lanes(32), 1)), MOST_PLACES)
-    # Weights that fill more than half of L2 are gone by the next task: then a task has more places
-    # for each time that they are read.
+    height = min(rows_for(unit, max(width // unit.lanes(32), 1)), MOST_POSITIONS)
+    # Weights that fill more than half of L2 are evicted by the next task: then a task has more
+    # positions for each time that they are read.
     heavy = 4 * depth * width * blocks * panels > unit.l2 // 2
     return Tiling(
         blocks=blocks,
@@ -61,11 +61,11 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
         columns=require_int(conv.column.extent) // blocks,
         channels=require_int(conv.along.extent),
         height=height,
-        places=height * (8 if heavy else 2),
+        positions=height * (8 if heavy else 2),
     )
 
 
 def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:
-    """The register tile, and the places of a task."""
+    """The register tile, and the positions of a task."""
     tiling = tiling_for(conv, unit)
-    return f"{tiling.height}x{tiling.width}, {tiling.places} places a task"
+    return f"{tiling.height}x{tiling.width}, {tiling.positions} positions a task"

@@ -16,7 +16,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
-from compiler.passes.cpu.families.matmul.panel import Block, at_once, emit_panel, few_rows
+from compiler.passes.cpu.families.matmul.panel import Block, emit_panel, few_rows, has_tile_epilogue
 from compiler.passes.cpu.shared.bfloats import storage_dtype, with_instructions
 from compiler.passes.cpu.shared.register_tile import panel_columns
 from compiler.passes.cpu.shared.sharing import bind_extents, extents_of
@@ -38,19 +38,21 @@ from compiler.tir.exprs import Expr, Table, as_int, const, either, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
 LEAST_TASKS = 8
-"""Tasks of an image where it has as many tiles: of five tasks one of two threads has three."""
+"""The least number of tasks of an image with as many tiles: with five, one of two threads has
+three.
+"""
 
 LEAST_GROUPS = 4
-"""Groups of panels where few rows are shared out by their columns."""
+"""The least number of groups of panels where few rows are divided by their columns."""
 
 LEAST_TILES = 4
-"""Tiles of a block of pairs, where rows are cut into more blocks than L2 asks for: 49 rows by 512
-columns in blocks of two tiles took 3 % longer on one thread.
+"""The least tiles of a bfloat16 block, where rows are cut into more blocks than L2 requires: 49
+rows by 512 columns in blocks of two tiles took 3 % longer on one thread.
 """
 
 
 def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
-    """The kernel: tasks, each a block of rows by a group of panels."""
+    """The body of the kernel, in tasks of a block of rows by a group of panels."""
     tiling = matmul.tiling
     with statements() as body:
         for stmt in matmul.contraction.prelude:
@@ -63,23 +65,23 @@ def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
         # Where there are fewer blocks, each thread reads its own part of the weights.
         by_rows = m >= _rows_to_share(known)
         for first, count, base, panels in _tasks(known, m, by_rows):
-            if _panel_by_panel(known, unit):
+            if _is_panel_by_panel(known, unit):
                 with serial(panels, "panel") as p:
                     _emit_block(known, unit, m, (first, count), (base + p, 1), 1)
             else:
                 _emit_block(known, unit, m, (first, count), (base, panels), tiling.panels)
-    return with_instructions(body.stmt, unit) if matmul.paired else body.stmt
+    return with_instructions(body.stmt, unit) if matmul.is_bfloat16 else body.stmt
 
 
 def _groups(matmul: Matmul, by_rows: Expr) -> Expr:
-    """Into how many groups the panels are cut.
+    """The number of groups that panels are divided into.
 
-    Groups are as few as `tiling.panels` allows where tasks lie in the order of the rows; elsewhere
-    at least LEAST_GROUPS, and an even number. Windows stay with the fewest, as each task gathers
-    them for itself; rows of pairs are only rounded, which costs less than a thread that waits.
+    There are as few as `tiling.panels` allows where tasks are in the order of the rows; elsewhere
+    at least LEAST_GROUPS, and an even number. Windows have the fewest, as each task gathers its
+    own; gathering rows of bfloat16 only rounds them, which costs less than a waiting thread.
     """
     fewest = const(_fewest_groups(matmul))
-    if matmul.in_one_run or (matmul.paired and not matmul.contraction.bulk):
+    if matmul.in_one_run or (matmul.is_bfloat16 and not matmul.contraction.bulk):
         return either(by_rows, fewest, const(_most_groups(matmul)))
     return fewest
 
@@ -89,7 +91,7 @@ def _fewest_groups(matmul: Matmul) -> int:
 
 
 def _most_groups(matmul: Matmul) -> int:
-    # Of five tasks one of two threads has three.
+    # With five tasks, one of two threads has three.
     return min(-(-max(_fewest_groups(matmul), LEAST_GROUPS) // 2) * 2, matmul.panel_count)
 
 
@@ -104,7 +106,7 @@ def _tasks(matmul: Matmul, m: Expr, by_rows: Expr) -> Iterator[tuple[Expr, Expr,
     # Opaque, because in a loop over blocks TVM knows that there is one, drops the maximum, and
     # computes quotients ahead of the loop, where there may be none to divide by.
     parts = let_opaque("parts", tirx.max(blocks, 1))
-    for task in share_out(blocks * groups, _worth_threads(matmul, m)):
+    for task in share_out(blocks * groups, _is_parallel(matmul, m)):
         inside = let("inside", either(by_rows, groups, blocks))
         outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
         block = let("block", either(by_rows, outer, inner))
@@ -113,13 +115,13 @@ def _tasks(matmul: Matmul, m: Expr, by_rows: Expr) -> Iterator[tuple[Expr, Expr,
         end = tirx.min(tirx.truncdiv((block + 1) * tiles, parts) * mr, m)
         count = let("rows", end - first)
         group = let("group", either(by_rows, inner, outer))
-        base, panels = _part(matmul.panel_count, group, groups)
+        base, panels = _split_evenly(matmul.panel_count, group, groups)
         with when(count > 0):
             yield first, count, base, panels
 
 
-def _part(total: int, index: Expr, parts: Expr) -> tuple[Expr, Expr]:
-    """Where part `index` of about equal parts begins, and how large it is."""
+def _split_evenly(total: int, index: Expr, parts: Expr) -> tuple[Expr, Expr]:
+    """(begin, size) of part `index` of about equal parts."""
     known = as_int(parts)
     if known is not None and total % known == 0:
         return index * (total // known), const(total // known)
@@ -128,49 +130,50 @@ def _part(total: int, index: Expr, parts: Expr) -> tuple[Expr, Expr]:
 
 
 def _rows_to_share(matmul: Matmul) -> int:
-    """Rows from which on tasks lie in the order of the rows: two full blocks; of images as many as
-    have more numbers than the weights, which every thread then reads.
+    """The number of rows from which on tasks are in the order of the rows: two full blocks; of
+    images as many as have more elements than the weights, which every thread then reads.
     """
     tiling, depth, columns = matmul.tiling, matmul.depth, matmul.columns
     most = 2 * tiling.block_rows
-    if not _by_tiles(matmul):
+    if not _has_small_blocks(matmul):
         return most
     heavier = -(-depth * columns // (depth + columns))
     return min(most, max(heavier, LEAST_TASKS * tiling.mr))
 
 
 def _blocks(matmul: Matmul, tiles: Expr, by_rows: Expr) -> Expr:
-    """Into how many blocks the rows are cut: as few as L2 allows, of images as many as leave each
-    thread an equal part.
+    """The number of blocks that rows are divided into: as few as L2 allows; for images enough that
+    threads have equal parts.
     """
     fewest = tirx.ceildiv(tiles, matmul.tiling.tiles)
-    if matmul.paired:
-        # Of five blocks one of two threads has three.
+    if matmul.is_bfloat16:
+        # With five blocks, one of two threads has three.
         even = tirx.ceildiv(fewest, 2) * 2
         if not matmul.contraction.bulk:
             return either(by_rows, even, fewest)
-        # Of fewer tiles a block would read the weights for too few rows.
+        # With fewer tiles, a block would read the weights for too few rows.
         wanted = tirx.min(
             -(-LEAST_TASKS // _fewest_groups(matmul)), tirx.truncdiv(tiles, LEAST_TILES)
         )
         return tirx.min(tirx.max(even, wanted), tiles)
-    if not _by_tiles(matmul):
+    if not _has_small_blocks(matmul):
         return fewest
     groups = _fewest_groups(matmul), _most_groups(matmul)
-    wide, narrow = (-(-LEAST_TASKS // each) for each in groups)
-    wanted = either(by_rows, const(max(wide, 4)), const(min(narrow, 2)))
+    many, few = (-(-LEAST_TASKS // each) for each in groups)
+    wanted = either(by_rows, const(max(many, 4)), const(min(few, 2)))
     return tirx.max(fewest, tirx.min(wanted, tirx.truncdiv(tiles, 2)))
 
 
-def _by_tiles(matmul: Matmul) -> bool:
-    """Whether blocks may have few tiles: images are read once, and rest from layer to layer in the
+def _has_small_blocks(matmul: Matmul) -> bool:
+    """True if blocks may have few tiles: images are read once, and stay from layer to layer in the
     cache of the thread that wrote them.
     """
     return matmul.contraction.bulk and matmul.in_one_run
 
 
-def _worth_threads(matmul: Matmul, m: Expr) -> Expr | bool:
-    """Whether to share the tasks out; to decide that at run time costs the code of both versions.
+def _is_parallel(matmul: Matmul, m: Expr) -> Expr | bool:
+    """The condition that there is enough work for several threads. Where only run time can tell,
+    the loop is compiled twice.
 
     Where several extents are unknown the rows are those of images, of which there are many.
     """
@@ -182,19 +185,20 @@ def _worth_threads(matmul: Matmul, m: Expr) -> Expr | bool:
     if matmul.contraction.bulk:
         many = extents.count(None) > 1
     else:
-        # Of 256 KiB of weights each thread reads its own part, which pays even for a single row.
+        # Of 256 KiB of weights each thread reads its own part, which is faster even for a single
+        # row.
         many = matmul.depth * matmul.columns >= 1 << 16
     return many or m * each >= PARALLEL_FLOPS
 
 
-def _panel_by_panel(matmul: Matmul, unit: VectorUnit) -> bool:
-    """Whether all passes over a panel come before the next panel: where the rows stay in L2 from
-    panel to panel, the results of one panel stay in L1 from pass to pass.
+def _is_panel_by_panel(matmul: Matmul, unit: VectorUnit) -> bool:
+    """True if all passes over a panel precede the next panel: where the rows stay in L2 from panel
+    to panel, the results of one panel stay in L1 from pass to pass.
     """
-    # Blocks made low enough for this at a depth of 1536 were 1 to 2 % slower than passes by all
-    # panels: it is done where it costs nothing.
+    # With blocks small enough for this at a depth of 1536, it was 1 to 2 % slower than passes by
+    # all panels.
     rows = 4 * matmul.tiling.block_rows * matmul.depth
-    return matmul.several and matmul.in_place and rows <= unit.l2 // 2
+    return matmul.has_several_passes and matmul.in_place and rows <= unit.l2 // 2
 
 
 def _emit_block(
@@ -205,30 +209,28 @@ def _emit_block(
     group: tuple[Expr, Expr | int],
     most: int,
 ) -> None:
-    """`rows` (first, count) by the panels of `group` (base, count), of which there are at most
-    `most`.
-    """
+    """Emit `rows`, (first, count), by the panels of `group`, (base, count), at most `most`."""
     tiling = matmul.tiling
     (first, count), (base, panels) = rows, group
     # One panel's results are small enough for the stack.
     size, scope = most * tiling.block_rows * tiling.nr, "local" if most == 1 else "global"
-    results = None if at_once(matmul, unit) else alloc([size], "float32", "sums", scope)
+    results = None if has_tile_epilogue(matmul, unit) else alloc([size], "float32", "sums", scope)
     left = None
     if not matmul.in_place:
-        kind, each = (storage_dtype(unit), 2) if matmul.paired else ("float32", 1)
+        kind, each = (storage_dtype(unit), 2) if matmul.is_bfloat16 else ("float32", 1)
         left = alloc([tiling.block_rows * tiling.kc * each], kind, "left", "global")
     block = Block(matmul, unit, m, first, count, base, results, left)
-    if matmul.several and matmul.paired:
+    if matmul.has_several_passes and matmul.is_bfloat16:
         with serial(panels, "panel") as p:
-            _clear(block, p)
+            _zero_results(block, p)
     _emit_passes(block, panels)
-    if not at_once(matmul, unit):
+    if not has_tile_epilogue(matmul, unit):
         # After the last pass, not tile by tile in it: deep matmuls are no faster for that.
         _emit_epilogue(block, panels)
 
 
 def _emit_passes(block: Block, panels: Expr | int) -> None:
-    """Add every pass over the depth to the results."""
+    """Emit every pass over the depth, added to the results."""
     matmul, kc = block.matmul, block.matmul.tiling.kc
     step = let("step", _pass_depth(matmul, block.unit, block.m))
     with serial(tirx.ceildiv(matmul.depth, step), "pass") as index:
@@ -243,16 +245,16 @@ def _emit_passes(block: Block, panels: Expr | int) -> None:
 
 def _pass_depth(matmul: Matmul, unit: VectorUnit, m: Expr) -> Expr:
     """The depth of a pass."""
-    # A few rows by the whole depth are in L1 anyway. Memory is read fastest in one long stream.
+    # A few rows fit into L1 at any depth, and memory is read fastest in one long stream.
     kc = const(matmul.tiling.kc)
-    if matmul.several and matmul.in_place:
+    if matmul.has_several_passes and matmul.in_place:
         return tirx.Select(m <= few_rows(matmul, unit), const(matmul.depth), kc)
     return kc
 
 
-def _clear(block: Block, p: Expr) -> None:
-    """Set the results of the panel to zero before the first pass, but for rows past the last one,
-    which tiles compute and nobody reads.
+def _zero_results(block: Block, p: Expr) -> None:
+    """Emit zeros for the results of the panel before the first pass. Rows past the last one, which
+    tiles compute and nothing reads, are left.
     """
     nr, block_rows = block.matmul.tiling.nr, block.matmul.tiling.block_rows
     with serial(block.count, "row") as row:
@@ -261,21 +263,21 @@ def _clear(block: Block, p: Expr) -> None:
 
 
 def _emit_epilogue(block: Block, panels: Expr | int) -> None:
-    """Every output from the results, row by row."""
+    """Emit the outputs, row by row."""
     contraction = block.matmul.contraction
     with serial(block.count, "row") as row:
-        at = contraction.epilogue.rows_at(contraction.rows, block.first + row)
+        position = contraction.epilogue.rows_at(contraction.rows, block.first + row)
         with serial(panels, "panel") as p:
-            _emit_outputs(block, p, row, at)
+            _emit_outputs(block, p, row, position)
 
 
-def _emit_outputs(block: Block, p: Expr, row: Expr, at: Table) -> None:
-    """The outputs of one row by panel `p`, without the empty columns of the last panel."""
+def _emit_outputs(block: Block, p: Expr, row: Expr, position: Table) -> None:
+    """Emit the outputs of one row by panel `p`, without the padding of the last panel."""
     epilogue, column = block.matmul.contraction.epilogue, block.matmul.contraction.column.var
-    nr, place = block.matmul.tiling.nr, block.place(p, row)
-    # Whatever was fused behind the matmul; where it has no vector form it runs column by column.
+    nr, begin = block.matmul.tiling.nr, block.result_index(p, row)
+    # An epilogue without a vector form runs column by column.
     vectors = all(is_vectorizable(out.value, column) for out in epilogue.outputs)
     lanes = block.unit.lanes(32) if vectors else 1
     for lane in panel_columns(block.base + p, block.matmul.columns, nr, lanes):
-        result = load(block.results, [place + lane])
-        epilogue.store(result, {**at, column: (block.base + p) * nr + lane})
+        result = load(block.results, [begin + lane])
+        epilogue.store(result, {**position, column: (block.base + p) * nr + lane})

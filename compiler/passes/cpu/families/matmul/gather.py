@@ -1,8 +1,8 @@
-"""Gather what a block of rows needs of the left side into scratch memory, contiguous in the depth.
+"""Gathering of a block's rows of the left side into scratch memory, contiguous along the depth.
 
-The left side of a convolution is its window: a run of channels for each place of the window, zeros
-where the window reaches past the image. The copy costs one pass over each row and is read once for
-every panel, so the innermost loops see neither strides nor conditions.
+The left side of a convolution is its window: a run of channels for each position of the window,
+zeros where it reaches past the image. The copy takes one pass over each row and is read once for
+every panel, so that the innermost loops have neither strides nor conditions.
 """
 
 from typing import Any
@@ -25,61 +25,65 @@ def gather_rows(
     rows: tuple[Expr, Expr],
     depths: tuple[Expr, Expr],
 ) -> None:
-    """left[i * kc + k] = the left side at row `first + i` and step `start + k` of the depth; of
-    pairs, two numbers for each step.
+    """Emit left[i * kc + k] = the left side at row `first + i` and step `start + k` of the depth;
+    a step is two elements of bfloat16.
 
     rows: (first, count); depths: (start, length), both multiples of the inner run.
     """
     first, count = rows
     start, length = depths
     contraction, run, kc = matmul.contraction, matmul.run, matmul.tiling.kc
-    each = 2 if matmul.paired else 1
+    each = 2 if matmul.is_bfloat16 else 1
     with serial(count, "row") as row:
-        at = let_all(position_of(contraction.rows, first + row))
+        position = let_all(position_of(contraction.rows, first + row))
         # Without `hidden` LLVM unrolls this loop where the length is known, which takes it seconds.
-        with serial(hide_count(length // run, count), "position") as position:
-            # The run may lie anywhere in memory; only within it are channels contiguous.
-            window = position_of(contraction.reduce[:-1], start // run + position)
-            begin = (row * kc + position * run) * each
-            _copy_run(matmul, unit, left, begin, {**at, **window})
+        with serial(hide_count(length // run, count), "position") as index:
+            # Runs may be anywhere in memory; channels are contiguous within them alone.
+            window = position_of(contraction.reduce[:-1], start // run + index)
+            begin = (row * kc + index * run) * each
+            _copy_run(matmul, unit, left, begin, {**position, **window})
 
 
-def _copy_run(matmul: Matmul, unit: VectorUnit, left: Any, begin: Expr, at: Table) -> None:
-    """Copy one run of the innermost axis, from its place `at`, to left[begin]."""
+def _copy_run(matmul: Matmul, unit: VectorUnit, left: Any, begin: Expr, position: Table) -> None:
+    """Emit the copy of one run of the innermost axis, at `position` of the others, to
+    left[begin].
+    """
     value, inner = matmul.contraction.left, matmul.contraction.reduce[-1]
-    if _guarded(value, inner):
-        # One test for the whole run: inside the image copy it, outside write zeros.
+    if _is_padded(value, inner):
+        # One condition for the whole run: it is copied inside the image, and zeros outside.
         condition, inside, outside = value.args
-        with when(substitute(condition, at)):
-            _copy(matmul, inside, unit, left, begin, at)
+        with when(substitute(condition, position)):
+            _copy_value(matmul, inside, unit, left, begin, position)
         with otherwise():
-            _copy(matmul, outside, unit, left, begin, at)
+            _copy_value(matmul, outside, unit, left, begin, position)
     else:
-        _copy(matmul, value, unit, left, begin, at)
+        _copy_value(matmul, value, unit, left, begin, position)
 
 
-def _copy(matmul: Matmul, value: Expr, unit: VectorUnit, left: Any, begin: Expr, at: Table) -> None:
+def _copy_value(
+    matmul: Matmul, value: Expr, unit: VectorUnit, left: Any, begin: Expr, position: Table
+) -> None:
     inner = matmul.contraction.reduce[-1]
     lanes = unit.lanes(32) if is_vectorizable(value, inner.var) else 1
-    if not matmul.paired:
+    if not matmul.is_bfloat16:
         for j in strips(inner.extent, lanes, inner.var.name):
-            store(left, substitute(value, {**at, inner.var: j}), begin + j)
+            store(left, substitute(value, {**position, inner.var: j}), begin + j)
         return
     for start, width in blocks(inner.extent, lanes, inner.var.name):
 
-        def here(lane: Expr, start: Expr = start) -> Expr:
-            return substitute(value, {**at, inner.var: start + lane})
+        def element(lane: Expr, start: Expr = start) -> Expr:
+            return substitute(value, {**position, inner.var: start + lane})
 
-        store_bfloat16(left, begin + start, width, unit, here)
+        store_bfloat16(left, begin + start, width, unit, element)
     extent = matmul.contraction.inner_run
     if extent % 2:
-        # The second of the last pair meets a zero of the weights, but might be a NaN.
+        # The second element of the last pair is multiplied by a zero, but might be NaN.
         store(left, 0, begin + extent)
 
 
-def _guarded(value: Expr, inner: Axis) -> bool:
-    """Whether `value` is padded: one of two values that can be copied in vectors, by a condition
-    that does not change along the run.
+def _is_padded(value: Expr, inner: Axis) -> bool:
+    """True if `value` is one of two values that can be copied in vectors, by a condition that does
+    not change along the run.
     """
     if not is_choice(value) or uses(value.args[0], inner.var):
         return False

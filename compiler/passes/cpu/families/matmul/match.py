@@ -1,5 +1,5 @@
-"""Read a program as one contraction: rows x columns, a multiplication summed over the depth, and an
-epilogue that turns each result into the outputs.
+"""Recognition of contractions: rows x columns, multiplications accumulated over the depth, and an
+epilogue for each result.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import tvm
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.family import Declined
-from compiler.passes.cpu.families.matmul import pairs
+from compiler.passes.cpu.families.matmul import bfloat16
 from compiler.passes.cpu.families.matmul.tiling import Tiling, tiling_for
 from compiler.passes.cpu.shared.bfloats import operand_of
 from compiler.passes.cpu.shared.reduction import Anchored, Epilogue, Output, read_anchored
@@ -21,15 +21,15 @@ from compiler.tir.loops import Stmt
 from compiler.tir.stages import Axis, Program
 
 LEAST_SAVED = 1 / 16
-"""Part of all columns from which on the last panel has code of its own."""
+"""The last panel has code of its own if that saves this part of all columns."""
 
 
 @dataclass(frozen=True)
 class Contraction:
     """epilogue(sum over `reduce` of left * right) for `batch` x `rows` x `column`.
 
-    left does not depend on `column`, right does not depend on `rows`. bulk: many rows are the rule,
-    as in the planes of an image.
+    left does not depend on `column`, right does not depend on `rows`. bulk: there are usually many
+    rows, those of images.
     """
 
     batch: tuple[Axis, ...]
@@ -63,14 +63,14 @@ class Contraction:
 
     @property
     def in_place(self) -> bool:
-        """Whether each row of the left side is contiguous along the whole depth."""
+        """True if each row of the left side is contiguous along the whole depth."""
         if not isinstance(self.left, tvm.ir.TensorLoad) or len(self.reduce) != 1:
             return False
         return as_int(stride(self.left.indices[0], self.reduce[0].var)) == 1
 
     @property
     def from_zero(self) -> bool:
-        """Whether the sum begins at zero."""
+        """True if the accumulator begins at zero."""
         return as_int(self.init) == 0 or float(getattr(self.init, "value", 1)) == 0.0
 
 
@@ -78,8 +78,8 @@ class Contraction:
 class Matmul:
     """A contraction by constant weights in panels of `tiling.nr` columns.
 
-    in_place: the left side is read from memory as it lies; otherwise each pass gathers its rows.
-    depth: steps of the innermost loop. paired: whether a step is a pair of bfloat16.
+    in_place: the left side is read in place; otherwise each pass gathers its rows. depth: steps of
+    the innermost loop. is_bfloat16: True if a step is a dot product of two bfloat16.
     """
 
     contraction: Contraction
@@ -87,20 +87,20 @@ class Matmul:
     in_place: bool
     depth: int
     columns: int
-    paired: bool = False
+    is_bfloat16: bool = False
 
     @property
     def in_one_run(self) -> bool:
-        """Whether a row of the left side is contiguous where it is computed: read in place, or
-        changed as it is gathered, as behind a gate.
+        """True if a row of the left side is contiguous where it is computed: it is read in place,
+        or gathered with its elementwise work, such as a gate.
         """
-        return self.in_place or (len(self.contraction.reduce) == 1 and not self.paired)
+        return self.in_place or (len(self.contraction.reduce) == 1 and not self.is_bfloat16)
 
     @property
     def run(self) -> int:
-        """Steps by one innermost run of the left side."""
+        """Steps of one innermost run of the left side."""
         elements = self.contraction.inner_run
-        return -(-elements // 2) if self.paired else elements
+        return -(-elements // 2) if self.is_bfloat16 else elements
 
     @property
     def panel_count(self) -> int:
@@ -108,25 +108,25 @@ class Matmul:
         return -(-self.columns // self.tiling.nr)
 
     def last_width(self, lanes: int) -> int:
-        """Columns of the last panel that are computed: in whole vectors of `lanes`, or half of one
-        where that is enough and halves are no less than AVX2's. All where fewer would save less
-        than LEAST_SAVED of the columns.
+        """Columns of the last panel that are computed: a multiple of `lanes`, or of half of it
+        where that is no less than AVX2's; all where fewer would save less than LEAST_SAVED of the
+        columns.
         """
         nr, half = self.tiling.nr, lanes // 2 if lanes >= 16 else lanes
         needed = -(-(self.columns - (self.panel_count - 1) * nr) // half) * half
         saved = (nr - needed) / (nr * self.panel_count)
-        return nr if self.paired or saved < LEAST_SAVED else needed
+        return nr if self.is_bfloat16 or saved < LEAST_SAVED else needed
 
     @property
-    def several(self) -> bool:
-        """Whether there are several passes over the depth."""
+    def has_several_passes(self) -> bool:
+        """True if there is more than one pass over the depth."""
         return self.tiling.kc < self.depth
 
 
 def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
-    """The program as a matmul by weights that are packed for the vector unit."""
-    if program.stages[0].name == pairs.STAGE:
-        return _match_pairs(program, unit)
+    """Read the program as a matmul by weights that are packed for the vector unit."""
+    if program.stages[0].name == bfloat16.STAGE:
+        return _match_bfloat16(program, unit)
     contraction = read_contraction(program)
     if isinstance(contraction, Declined):
         return contraction
@@ -141,7 +141,7 @@ def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
         return Declined(f"its panels of {width} columns do not fit the vectors of this target")
     if not contraction.from_zero:
         return Declined("its sum does not begin at zero")
-    if columns <= width and _better_unpacked(contraction, unit):
+    if columns <= width and _is_faster_unpacked(contraction, unit):
         return Declined("its only panel needs no scratch memory")
     in_place = contraction.in_place
     run = None if in_place else contraction.inner_run
@@ -149,8 +149,8 @@ def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
     return Matmul(contraction, tiling, in_place, depth, columns)
 
 
-def _match_pairs(program: Program, unit: VectorUnit) -> Matmul | Declined:
-    """The program as a matmul by pairs of bfloat16."""
+def _match_bfloat16(program: Program, unit: VectorUnit) -> Matmul | Declined:
+    """Read the program as a matmul of bfloat16 dot products."""
     anchored = read_anchored(program)
     if anchored is None:
         return Declined("it is no reduction followed by elementwise stages")
@@ -159,7 +159,7 @@ def _match_pairs(program: Program, unit: VectorUnit) -> Matmul | Declined:
     _, depth, width = (int(extent) for extent in weights.shape)
     if width not in panel_widths(unit):
         return Declined(f"its panels of {width} columns do not fit the vectors of this target")
-    # Which pair an element belongs to is known from its place in a run, so runs stay apart.
+    # The pair of an element follows from its position in a run, so runs are not merged.
     flat = anchored.flat
     right = load(flat.views[weights], [const(0)])
     contraction = _contraction(anchored, operand_of(term.a), term.b)
@@ -170,29 +170,31 @@ def _match_pairs(program: Program, unit: VectorUnit) -> Matmul | Declined:
     if columns is None or contraction.batch:
         return Declined("its columns are not those of the panels")
     tiling = tiling_for(unit, width, depth, -(-contraction.inner_run // 2))
-    return Matmul(contraction, tiling, False, depth, columns, paired=True)
+    return Matmul(contraction, tiling, False, depth, columns, is_bfloat16=True)
 
 
 def describe_tile(matmul: Matmul, unit: VectorUnit) -> str:
     """The register tile and the depth of a pass."""
-    steps = "pairs of bfloat16" if matmul.paired else "depth"
+    steps = "bfloat16 dot products" if matmul.is_bfloat16 else "depth"
     return f"{matmul.tiling.mr}x{matmul.tiling.nr}, {steps} {matmul.tiling.kc} a pass"
 
 
-def _better_unpacked(contraction: Contraction, unit: VectorUnit) -> bool:
-    """Whether `matmul_dynamic` computes a single panel faster, as it has no results in scratch
-    memory: where its rows are read without a condition, and are gathered here or whole vectors.
+def _is_faster_unpacked(contraction: Contraction, unit: VectorUnit) -> bool:
+    """True if `matmul_dynamic` computes a single panel faster, as it has no results in scratch
+    memory: where rows are read without a condition, and are gathered here or full vectors.
     """
     lanes, columns = unit.lanes(32), as_int(contraction.column.extent)
-    # Panels of four vectors came later, and were only measured here.
+    # Panels of four vectors were measured in this family only.
     if columns is None or columns > 3 * lanes:
         return False
-    whole = columns in (lanes, 2 * lanes)
-    return isinstance(contraction.left, tvm.ir.TensorLoad) and (not contraction.in_place or whole)
+    full_vectors = columns in (lanes, 2 * lanes)
+    return isinstance(contraction.left, tvm.ir.TensorLoad) and (
+        not contraction.in_place or full_vectors
+    )
 
 
 def read_contraction(program: Program) -> Contraction | Declined:
-    """The program as a contraction over float32."""
+    """Read the program as a contraction over float32."""
     anchored = read_anchored(program)
     if anchored is None:
         return Declined("it is no reduction followed by elementwise stages")
@@ -201,27 +203,31 @@ def read_contraction(program: Program) -> Contraction | Declined:
         return Declined("its reduction is no sum of multiplications")
     if dtype_of(anchored.anchor.value) != "float32":
         return Declined("its sum is not float32")
-    # Either factor may be the side that holds the columns.
-    found = _classify(anchored, term.a, term.b)
-    return found if isinstance(found, Contraction) else _classify(anchored, term.b, term.a)
+    # Either factor may be the side with the columns.
+    contraction = _with_sides(anchored, term.a, term.b)
+    return (
+        contraction
+        if isinstance(contraction, Contraction)
+        else _with_sides(anchored, term.b, term.a)
+    )
 
 
-def _classify(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
-    """The contraction with these two sides, of which the right is read."""
+def _with_sides(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
+    """The contraction of these sides, declined unless the right one is a load."""
     if not isinstance(right, tvm.ir.TensorLoad):
         return Declined("its right side is computed, not read")
     return _contraction(anchored, left, right)
 
 
 def _contraction(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
-    """The contraction with these two sides."""
+    """The contraction of these sides."""
     anchor, flat = anchored.anchor, anchored.flat
     # Axes of extent 1 have no stride, and would only hide which side depends on what.
     ones = {axis.var: const(0) for axis in anchor.axes if as_int(axis.extent) == 1}
     axes = tuple(axis for axis in anchor.axes if axis.var not in ones)
     analyzer = analyzer_for(axes)
     left, right = (flat.value(substitute(side, ones), analyzer) for side in (left, right))
-    # Axes that every access walks as one become one, so that images have few axes of rows.
+    # Axes that every access walks as one are merged, so that images have few axes of rows.
     sides = [side for out in anchored.epilogue.outputs for side in (out.target, out.value)]
     axes, (left, right, init, *sides) = merge(axes, [left, right, anchor.init, *sides])
     outputs = tuple(map(Output, sides[::2], sides[1::2]))
@@ -254,21 +260,21 @@ def packed_width(contraction: Contraction) -> int | None:
         for node in nodes(offset)
         if isinstance(node, prim.FloorMod) and node.a.same_as(column)
     }
-    # `pack_panels` writes column j at panel j // NR and place j % NR: the divisor is the width.
-    first = substitute(offset, {column: const(0)})
-    width = widths.pop() if len(widths) == 1 else _one_panel(contraction, first)
+    # `pack_panels` writes column j at panel j // NR and position j % NR: the divisor is the width.
+    panel_offset = substitute(offset, {column: const(0)})
+    width = widths.pop() if len(widths) == 1 else _single_panel_width(contraction, panel_offset)
     # Within a panel, each axis of the depth must lie outside of the next without a gap.
     expected = width
     for axis in reversed(contraction.reduce):
         extent = as_int(axis.extent)
-        if extent is None or expected is None or as_int(stride(first, axis.var)) != expected:
+        if extent is None or expected is None or as_int(stride(panel_offset, axis.var)) != expected:
             return None
         expected *= extent
     return width
 
 
-def _one_panel(contraction: Contraction, first: Expr) -> int | None:
-    """The width of a panel that holds every column, and so is read without a remainder."""
+def _single_panel_width(contraction: Contraction, first: Expr) -> int | None:
+    """The width of a panel with all columns, whose index has no remainder."""
     offset, depth = contraction.right.indices[0], contraction.depth
     if as_int(stride(offset, contraction.column.var)) != 1:
         return None

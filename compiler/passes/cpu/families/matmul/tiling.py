@@ -1,4 +1,4 @@
-"""How a matmul is cut up: the register tile, the rows and columns of a task, the depth of a pass.
+"""Tiling of a matmul: the register tile, the rows and columns of a task, the depth of a pass.
 
 The sizes follow Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008: a
 register tile of accumulators, a panel of the right side for L1, a block of the left side for L2.
@@ -12,7 +12,7 @@ from compiler.targets.vector_unit import VectorUnit
 
 @dataclass(frozen=True)
 class Tiling:
-    """The register tile is mr rows by nr columns; a task takes at most `tiles` of them in rows by
+    """The register tile is mr rows by nr columns; a task has at most `tiles` of them in rows by
     `panels` in columns; a pass covers kc of the depth.
     """
 
@@ -29,11 +29,11 @@ class Tiling:
 
 
 DEEPEST_GATHERED = 2048
-"""Depth of a pass over gathered rows, whose blocks are fitted into L2 at any depth."""
+"""The greatest depth of a pass over gathered rows, whose blocks fit into L2 at any depth."""
 
-DEEPEST_OF_IMAGES = 1024
-"""The same of images that are read in place, where a core computes faster than its caches deliver:
-MobileNetV2 and V4 took 0.99 of the time, ResNet-50 and matmuls of rows as long as with L1's share.
+DEEPEST_IMAGE = 1024
+"""The same of images that are read in place, where kernels are memory-bound: MobileNetV2 and V4
+took 0.99 of the time, ResNet-50 and matmuls of rows the same time as with L1's share.
 """
 
 
@@ -48,12 +48,12 @@ def tiling_for(
     mr, nr = rows_for(unit, width // unit.lanes(32)), width
     # Where rows are read in place, one pass by one panel takes up to five eighths of L1: the rest
     # is for the rows and the results. Against half of L1 that gained 0.8 % on MiniLM; passes of 96,
-    # 256 and 384 gained nothing. Beside wide panels rows are fewer, and three quarters gained up to
-    # 10 % where there is one panel.
+    # 256 and 384 were not faster. Beside wide panels rows are fewer, and three quarters gained up
+    # to 10 % where there is one panel.
     share = unit.l1 * (6 if unit.memory_bound else 5) // 8
     deepest = DEEPEST_GATHERED if run else share // (4 * nr)
     if bulk and unit.memory_bound and not run:
-        deepest = max(deepest, DEEPEST_OF_IMAGES)
+        deepest = max(deepest, DEEPEST_IMAGE)
     passes = max(-(-depth // deepest), 1)
     # All passes are about equally deep, in whole runs or in whole steps of the innermost loop.
     multiple = run or unit.unroll

@@ -2,7 +2,7 @@
 
 Loop order: batch and strips of a few rows over the threads; in a strip, blocks of columns; in a
 block, the depth. Registers hold the accumulators of a block, one vector or two of each row. The
-right side is read where it lies, once for each strip, so it has to stay in the cache.
+right side is read in place, once for each strip, so it has to stay in the cache.
 
 Rows and columns past the end are clamped into the last whole block, which computes some results
 twice and needs no masks.
@@ -47,62 +47,66 @@ MOST_ROWS = 4
 """Rows of a strip at most: each row reads its own elements of the left side, unpacked."""
 
 SPARE = 8
-"""Strips lie within the lines of an image if less than a place in so many is computed twice for
-that: their places are a fixed distance apart, where each place of other strips takes divisions.
+"""Strips stay within the lines of an image if that repeats at most one position in so many: their
+positions are a fixed distance apart, where each position of other strips takes divisions.
 """
 
 
 def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
-    """The kernel: tasks, each a strip of rows of one matrix of the batch."""
+    """The body of the kernel, in tasks of a strip of rows of one matrix of the batch."""
     height, width = _block_size(unit)
     with statements() as body:
         for stmt in contraction.prelude:
             emit(stmt)
         m = let_opaque("m", multiply_extents(extents_of(contraction.rows)))
-        with when(_in_lines(contraction, height)):
+        with when(_is_by_lines(contraction, height)):
             for rows in _strips_of_lines(contraction, m, height):
                 _emit_strip(contraction, unit, rows, width)
         with otherwise():
-            # A few rows would be computed several times in high strips.
+            # High strips would repeat a few rows several times.
             for each in least([MOST_ROWS, height] if height > MOST_ROWS else [height], m):
                 for rows in _strips(contraction, m, each):
                     _emit_strip(contraction, unit, rows, width)
     return body.stmt
 
 
-def _in_lines(contraction: Contraction, height: int) -> Expr | bool:
-    """Whether strips lie within the lines of an image."""
+def _is_by_lines(contraction: Contraction, height: int) -> Expr | bool:
+    """The condition that strips stay within the lines of an image."""
     if not contraction.bulk or len(contraction.rows) == 1:
         return False
-    places = contraction.rows[-1].extent
+    positions = contraction.rows[-1].extent
     assert height <= SPARE, "a line shorter than a strip could be taken"
-    return tirx.ceildiv(places, height) * height <= places + tirx.truncdiv(places, const(SPARE))
+    return tirx.ceildiv(positions, height) * height <= positions + tirx.truncdiv(
+        positions, const(SPARE)
+    )
 
 
 def _strips_of_lines(contraction: Contraction, m: Expr, height: int) -> Iterator[list[Table]]:
-    """The rows of every task: places of a line, the last ones moved back until they end with it."""
+    """The rows of every task: positions of a line, the last ones moved back to end with it."""
     *outer, line = contraction.rows
-    strips, worth = tirx.ceildiv(line.extent, height), _worth_threads(contraction, m)
-    for at, strip in share_positions([*contraction.batch, *outer], strips, worth):
+    strips, parallel_if = tirx.ceildiv(line.extent, height), _is_parallel(contraction, m)
+    for position, strip in share_positions([*contraction.batch, *outer], strips, parallel_if):
         first = let("place", tirx.min(strip * height, line.extent - height))
-        yield [{**at, line.var: first + i} for i in range(height)]
+        yield [{**position, line.var: first + i} for i in range(height)]
 
 
 def _strips(contraction: Contraction, m: Expr, height: int) -> Iterator[list[Table]]:
-    """The rows of every task, `height` of them; past the last one it is the last one again."""
-    # Strips of one matrix follow each other, while its right side is in the cache.
-    strips, worth = tirx.ceildiv(m, height), _worth_threads(contraction, m)
-    for at, strip in share_positions(contraction.batch, strips, worth):
-        yield [at | _row(contraction, strip * height + i, m, i) for i in range(height)]
+    """The `height` rows of every task; past the last one it is the last one again."""
+    # Strips of one matrix are neighbours, so that its right side stays in the cache.
+    strips, parallel_if = tirx.ceildiv(m, height), _is_parallel(contraction, m)
+    for position, strip in share_positions(contraction.batch, strips, parallel_if):
+        yield [
+            position | _row_position(contraction, strip * height + i, m, i) for i in range(height)
+        ]
 
 
 def _emit_strip(contraction: Contraction, unit: VectorUnit, rows: list[Table], width: int) -> None:
-    """All columns of some rows, in blocks of at most `width`."""
+    """Emit all columns of some rows, in blocks of at most `width`."""
     extents = [as_int(axis.extent) for axis in contraction.reduce]
     if extents != [None]:
         _emit_columns(contraction, unit, rows, width, is_chunked(extents))
         return
-    # Sums of unknown length are short ones as a rule.
+    # Sums of unknown length are usually short.
     with when(contraction.reduce[0].extent <= CHUNK):
         _emit_columns(contraction, unit, rows, width, False)
     with otherwise():
@@ -114,8 +118,8 @@ def _emit_columns(
 ) -> None:
     columns, lanes = contraction.column.extent, unit.lanes(32)
     # Eight columns are half of a vector of 512 bits.
-    halves = () if lanes < 16 or as_int(columns) is None else (lanes // 2,)
-    for first, size in _column_blocks(columns, (width, lanes, *halves)):
+    smaller = () if lanes < 16 or as_int(columns) is None else (lanes // 2,)
+    for first, size in _column_blocks(columns, (width, lanes, *smaller)):
         acc = alloc([len(rows), size], "float32", "acc")
         block = _Block(contraction, unit, rows, first, size, acc)
         if chunked:
@@ -137,7 +141,7 @@ def _block_size(unit: VectorUnit) -> tuple[int, int]:
     return min(height, 2 * MOST_ROWS if unit.memory_bound else MOST_ROWS), width
 
 
-def _worth_threads(contraction: Contraction, m: Expr) -> Expr:
+def _is_parallel(contraction: Contraction, m: Expr) -> Expr:
     depth = multiply_extents(extents_of(contraction.reduce))
     work = (
         multiply_extents(extents_of(contraction.batch)) * m * contraction.column.extent * depth * 2
@@ -145,15 +149,15 @@ def _worth_threads(contraction: Contraction, m: Expr) -> Expr:
     return tvm.sym.Analyzer().simplify(work) >= PARALLEL_FLOPS
 
 
-def _row(contraction: Contraction, index: Expr, m: Expr, i: int) -> Table:
-    """The place of row number `index`, or of the last one past the end, as variables."""
-    place = position_of(contraction.rows, tirx.min(index, m - 1))
-    # The divisions in a place are done here, once, and not at every step of the depth.
-    return {var: fresh(f"{var.name}_{i}", value) for var, value in place.items()}
+def _row_position(contraction: Contraction, index: Expr, m: Expr, i: int) -> Table:
+    """Emit variables for the position of row number `index`, of the last row if that is greater."""
+    position = position_of(contraction.rows, tirx.min(index, m - 1))
+    # The divisions of a position are computed once, not at every step of the depth.
+    return {var: fresh(f"{var.name}_{i}", value) for var, value in position.items()}
 
 
 def _column_blocks(extent: Expr, widths: tuple[int, ...]) -> Iterator[tuple[Expr, int]]:
-    """(first column, width) of blocks of the greatest width that the columns fill, else of one.
+    """(first column, width) of the blocks of columns: of the greatest width that the columns fill.
 
     The last block is moved back until it ends with the columns.
     """
@@ -161,7 +165,7 @@ def _column_blocks(extent: Expr, widths: tuple[int, ...]) -> Iterator[tuple[Expr
         with serial(extent, "column") as column:
             yield column, 1
         return
-    # Two vectors, one, or single columns: tested once, outside of the loop over the blocks.
+    # Two vectors, one, or single columns: decided once, outside of the loop over the blocks.
     size, *smaller = widths
     with when(tvm.sym.Analyzer().simplify(extent >= size)):
         with serial(tirx.ceildiv(extent, size), "block") as block:
@@ -172,9 +176,7 @@ def _column_blocks(extent: Expr, widths: tuple[int, ...]) -> Iterator[tuple[Expr
 
 @dataclass(frozen=True)
 class _Block:
-    """All rows of a strip by `size` columns from `first` on, whose sums are in `acc`
-    [rows, columns].
-    """
+    """All rows of a strip by `size` columns from `first` on; acc: accumulators [rows, columns]."""
 
     contraction: Contraction
     unit: VectorUnit
@@ -184,23 +186,23 @@ class _Block:
     acc: Any
 
     def cells(self) -> Iterator[tuple[int, Expr]]:
-        """(row, lane) of each sum, a row in one vector."""
+        """(row, lane) of each accumulator, a row in one vector."""
         return tile(len(self.rows), self.size, self.size)
 
     def emit_chunk(self, positions: Positions) -> None:
-        """Set the sums to those of the products at some positions of the depth."""
+        """Emit accumulators of some positions of the depth."""
         for i, lane in self.cells():
             store(self.acc, 0, i, lane)
-        for at in positions():
+        for position in positions():
             for i, lane in self.cells():
                 column = {self.contraction.column.var: self.first + lane}
-                left = substitute(self.contraction.left, {**self.rows[i], **at})
-                # The right side does not depend on the row, so any row's place will do.
-                right = substitute(self.contraction.right, {**self.rows[0], **column, **at})
+                left = substitute(self.contraction.left, {**self.rows[i], **position})
+                # The right side does not depend on the row: any row's position will do.
+                right = substitute(self.contraction.right, {**self.rows[0], **column, **position})
                 store(self.acc, load(self.acc, [i, lane]) + left * right, i, lane)
 
     def emit_chunks(self) -> None:
-        """Set the sums to those over the whole depth, chunk by chunk."""
+        """Emit accumulators of the whole depth, chunk by chunk."""
         total = alloc([len(self.rows), self.size], "float32", "total")
         for i, lane in self.cells():
             store(total, 0, i, lane)
@@ -212,7 +214,7 @@ class _Block:
             store(self.acc, load(total, [i, lane]), i, lane)
 
     def emit_outputs(self) -> None:
-        """The outputs of the sums."""
+        """Emit the outputs of the accumulators."""
         for i, lane in self.cells():
-            at = {**self.rows[i], self.contraction.column.var: self.first + lane}
-            self.contraction.epilogue.store(load(self.acc, [i, lane]), at)
+            position = {**self.rows[i], self.contraction.column.var: self.first + lane}
+            self.contraction.epilogue.store(load(self.acc, [i, lane]), position)

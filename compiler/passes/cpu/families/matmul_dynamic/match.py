@@ -1,4 +1,4 @@
-"""Read a program as a matmul of two tensors that are both computed at run time."""
+"""Recognition of matmuls of two tensors that are both computed at run time."""
 
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.families.matmul.match import Contraction, read_contraction
@@ -10,12 +10,12 @@ from compiler.tir.stages import Program
 
 
 def match_matmul_dynamic(program: Program, unit: VectorUnit) -> Contraction | Declined:
-    """The program as a contraction that has rows, and columns that vectors can hold."""
+    """Read the program as a contraction with rows, whose columns can be computed in vectors."""
     contraction = read_contraction(program)
     if isinstance(contraction, Declined):
         return contraction
     column = contraction.column.var
-    # Vectors of columns are read from the right side as they lie, without a shuffle.
+    # Vectors of columns are read from the right side without a shuffle.
     if as_int(stride(contraction.right.indices[0], column)) != 1:
         return Declined("its right side is not contiguous along the columns")
     if not all(is_vectorizable(out.value, column) for out in contraction.epilogue.outputs):

@@ -16,32 +16,30 @@ STAGE = "single_conv"
 
 
 def match_single_conv(program: Program, unit: VectorUnit) -> PanelConv | Declined:
-    """The program, whose weights are [kernel height, kernel width, channels]. `along` is the run of
-    elements that lie side by side in the image: the channels, and all columns of the window where
-    these are neighbours.
+    """Read the program, whose weights are [kernel height, kernel width, channels]. `along` is the
+    run of elements that are contiguous in the image: the channels, and all columns of the window
+    where these are neighbours.
     """
     if program.stages[0].name != STAGE:
         return Declined("it is no convolution with one output channel")
-    found = read_panel_conv(program)
-    if found is None:
+    conv = read_panel_conv(program)
+    if conv is None:
         return Declined("what follows the convolution cannot be computed in vectors")
-    columns = found.rows[-1]
+    columns = conv.rows[-1]
     if is_short(columns):
         return Declined("its rows fill no vector")
-    if not found.epilogue.in_vectors(columns.var):
+    if not conv.epilogue.in_vectors(columns.var):
         return Declined("what follows the convolution cannot be computed in vectors of its rows")
-    if as_int(stride(found.origin, columns.var)) is None:
+    if as_int(stride(conv.origin, columns.var)) is None:
         return Declined("the distance between its windows is not known")
-    found = _with_long_run(found)
-    if require_int(found.along.extent) < narrowest(unit):
+    conv = _merge_runs(conv)
+    if require_int(conv.along.extent) < narrowest(unit):
         return Declined("its window has no run of elements that fills a vector")
-    return found
+    return conv
 
 
-def _with_long_run(conv: PanelConv) -> PanelConv:
-    """The convolution with the columns of its window in one axis with the channels, where these
-    are neighbours.
-    """
+def _merge_runs(conv: PanelConv) -> PanelConv:
+    """Merge the columns of the window with the channels where they are contiguous."""
     channels = require_int(conv.along.extent)
     if as_int(conv.steps[-1]) != channels:
         return conv

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from compiler.passes.cpu.families.grouped_conv.program import blocks_of, merged_groups
+from compiler.passes.cpu.families.grouped_conv.program import groups_to_merge, pack_blocks
 from compiler.targets.vector_unit import VectorUnit
 
 op = relax.op
@@ -59,7 +59,7 @@ def test_volumes_of_every_extent(name, compile_graph, draw):
     [(32, 4, 2), (32, 8, 1), (3, 80, 1), (64, 1, 8), (10, 3, 2), (6, 5, 1)],
 )
 def test_narrow_groups_share_a_vector(groups, columns, merged):
-    assert merged_groups(AVX2, groups, columns) == merged
+    assert groups_to_merge(AVX2, groups, columns) == merged
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_narrow_groups_share_a_vector(groups, columns, merged):
     ],
 )
 def test_groups_of_eight_fill_halves_of_wide_vectors(groups, columns, blocks, width):
-    packed = blocks_of(np.ones((groups * columns, 3, 3, columns), "float32"), groups, AVX512)
+    packed = pack_blocks(np.ones((groups * columns, 3, 3, columns), "float32"), groups, AVX512)
     assert (packed.shape[0], packed.shape[-1]) == (blocks, width)
 
 
 def test_blocks_hold_zeros_between_groups():
     weight = np.arange(1, 1 + 8 * 9 * 2, dtype="float32").reshape(8, 3, 3, 2)
-    blocks = blocks_of(weight, 4, AVX2)
+    blocks = pack_blocks(weight, 4, AVX2)
     assert blocks.shape == (1, 1, 9 * 8, 8)
     taps = blocks.reshape(9, 4, 2, 4, 2)
     for tap in range(9):

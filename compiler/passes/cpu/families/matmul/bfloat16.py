@@ -1,8 +1,8 @@
-"""The form of the loops for operands of bfloat16: a step of the depth is a pair of neighbours.
+"""The innermost loops of bfloat16 operands: a step of the depth is a dot product of two elements.
 
-The weights lie in panels as 32-bit integers, the first number of a pair in their lower half. Rows
-of the left side are gathered and rounded, so that the innermost loop reads one pair of each: by an
-instruction for pairs as two numbers of 16 bits, else as two of float32, for two multiply-adds.
+Panels of weights are 32-bit integers, the first element of a pair in their lower half. Rows of the
+left side are gathered and rounded, so that the innermost loop reads one pair of each: two bfloat16
+for an instruction that has dot products, else two float32 for two multiply-adds.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from compiler.tir.exprs import Expr, const, load
 STAGE = "bfloat16_product"
 """Name of the program's stage, by which the kernel is found."""
 
-_UPPER = -(1 << 16)
+_UPPER_HALF = -(1 << 16)
 
 
-def weight_at(panels: Any, panel: Expr, k: Expr, first: Expr | int, lane: Expr) -> Expr:
-    """Number `k` of a run whose pairs begin at row `first` of the panel, as float32."""
+def load_weight(panels: Any, panel: Expr, k: Expr, first: Expr | int, lane: Expr) -> Expr:
+    """Element `k` of a run whose pairs begin at row `first` of the panel, as float32."""
     pair = panels[panel, first + k // 2, lane]
     shifted = tirx.Select(
-        k % 2 == 0, pair << tirx.const(16, PAIR_DTYPE), pair & tirx.const(_UPPER, PAIR_DTYPE)
+        k % 2 == 0, pair << tirx.const(16, PAIR_DTYPE), pair & tirx.const(_UPPER_HALF, PAIR_DTYPE)
     )
     return tirx.reinterpret("float32", shifted)
 
@@ -37,25 +37,25 @@ def emit_steps(
     right: tuple[Any, Expr],
     loop: tuple[Expr, int, int, Callable[[Expr], None] | None],
 ) -> None:
-    """Add the products of a tile to `acc`, flat.
+    """Emit the multiply-accumulates of a tile; acc: its accumulators, flat.
 
-    left: the gathered numbers, and where each row begins, in pairs; right: the panels, and the
-    first element; loop: the pairs, and the arguments of `steps`.
+    left: the gathered rows, and where each begins, in pairs; right: the panels, and the first
+    element; loop: the number of pairs, and the arguments of `steps`.
     """
-    length, together, multiple, between = loop
+    length, unroll, multiple, between = loop
     rows = len(left[1])
     width = int(acc.shape[0]) // rows
-    for k in steps(length, together, multiple, between=between):
+    for k in steps(length, unroll, multiple, between=between):
         if unit.bfloat16_dot is None:
-            _emit_two(acc, unit, left, (right[0], right[1] + k * width), width, k)
+            _emit_multiply_adds(acc, unit, left, (right[0], right[1] + k * width), width, k)
         else:
-            _emit_one(acc, unit, left, (right[0], right[1] + k * width), width, k)
+            _emit_dots(acc, unit, left, (right[0], right[1] + k * width), width, k)
 
 
-def _emit_one(
+def _emit_dots(
     acc: Any, unit: VectorUnit, left: Any, right: tuple[Any, Expr], width: int, k: Expr
 ) -> None:
-    """One step by one instruction for each vector."""
+    """Emit one step, one dot product instruction for each vector."""
     lanes, (numbers, starts) = unit.lanes(32), left
     firsts = range(0, width, lanes)
     weights = [load_vector(right[0], right[1] + first, lanes) for first in firsts]
@@ -65,21 +65,21 @@ def _emit_one(
             add_dot(acc, row * width + first, weight, pair, lanes)
 
 
-def _emit_two(
+def _emit_multiply_adds(
     acc: Any, unit: VectorUnit, left: Any, right: tuple[Any, Expr], width: int, k: Expr
 ) -> None:
-    """One step by two multiply-adds for each vector."""
+    """Emit one step, two multiply-adds for each vector."""
     numbers, starts = left
     for odd in (0, 1):
         for row, start in enumerate(starts):
             for lane in across(width, unit.lanes(32)):
                 pair = load(right[0], [right[1] + lane])
                 bits = (
-                    pair & tirx.const(_UPPER, PAIR_DTYPE)
+                    pair & tirx.const(_UPPER_HALF, PAIR_DTYPE)
                     if odd
                     else pair << tirx.const(16, PAIR_DTYPE)
                 )
                 weight = tirx.reinterpret("float32", bits)
                 number = load(numbers, [(start + k) * 2 + odd])
-                place = const(row * width) + lane
-                store(acc, load(acc, [place]) + number * weight, place)
+                index = const(row * width) + lane
+                store(acc, load(acc, [index]) + number * weight, index)
