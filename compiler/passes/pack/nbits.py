@@ -10,7 +10,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, real_of_half
-from compiler.passes.cpu.families.nbits.match import BYTES, Form, product_of, stage_of
+from compiler.passes.cpu.families.nbits.match import BYTES, Form, instruction_of, stage_of
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.block_matmuls import BlockwiseCall, read_blockwise_call
 from compiler.passes.match.rewriting import FUSABLE, rewrite_functions
@@ -137,7 +137,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
         super().__init__(module)
         self.width = 2 * unit.lanes(32)
-        self.product = product_of(unit)
+        self.product = instruction_of(unit)
         self.multiplied: set[bytes] = set()
         self.packed: dict[tuple[bytes, bool], tuple[Panels, list[Any]]] = {}
 

@@ -15,7 +15,7 @@ from compiler.ir.files.model_file import LoadedModel
 from compiler.ir.imported import Imported
 from compiler.ir.onnx.quantize.block_matmuls import set_level
 from compiler.passes.cpu.families.nbits import emit
-from compiler.passes.cpu.families.nbits.rows import float_rows
+from compiler.passes.cpu.families.nbits.rows import prepare_float_rows
 from compiler.quantize.plan import Outcome, as_wanted, choose_pass, require_plain
 from relaxd.contract.bundle.weights import StoredWeight
 from relaxd.contract.narrow import QuantizedLayers
@@ -174,7 +174,7 @@ def test_a_library_that_does_not_round_as_asked_is_refused(
 ) -> None:
     options = CompileOptions(profile=False, precision=Precision.INT8)
     monkeypatch.setattr(api, "run_child", lambda job, **settings: builder.build(job))
-    monkeypatch.setattr(emit, "rounded_rows", float_rows)
+    monkeypatch.setattr(emit, "quantize_rows", prepare_float_rows)
     error = failing(tmp_path / "out", VerifyError, blocks(), dims=DIMS, options=options)
     assert error.code == "verify.mismatch"
 

@@ -10,7 +10,7 @@ from compiler.passes.cpu.families.grouped_conv.family import GROUPED_CONV
 from compiler.passes.cpu.families.int8.family import INT8
 from compiler.passes.cpu.families.matmul.family import MATMUL
 from compiler.passes.cpu.families.matmul_dynamic.family import MATMUL_DYNAMIC
-from compiler.passes.cpu.families.nbits.family import NBITS
+from compiler.passes.cpu.families.nbits.family import BLOCK_MATMUL
 from compiler.passes.cpu.families.pooling.family import POOLING
 from compiler.passes.cpu.families.single_conv.family import SINGLE_CONV
 from compiler.passes.cpu.families.transpose.family import TRANSPOSE
@@ -23,7 +23,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     GROUPED_CONV,
     SINGLE_CONV,
     INT8,
-    NBITS,
+    BLOCK_MATMUL,
     ATTENTION,
     # The others know it by its arithmetic. The first that matches is also the fastest.
     MATMUL,

@@ -1,16 +1,15 @@
-"""The kernel of matmuls and convolutions of small integers, exact: two integers of 16 bits or four
-of 8 bits are multiplied and added to 32 bits by one instruction.
+"""The kernel of matmuls and convolutions of int8, which is exact: one instruction multiplies two
+integers of 16 bits or four of 8 bits and adds the products to 32 bits.
 
 Loop order: some rows by some panels over the threads. A task first gathers its rows as groups of
-integers, with the whole window of a convolution, which then serve all its panels from L2. Then
+integers, with the whole window of a convolution, which all its panels then read from L2. Then
 panel after panel, whose weights stay in L1, tiles of up to six rows, twelve with AVX-512. A tile
-adds up the groups of its rows with all accumulators in registers, then computes what was fused
-behind the matmul, row by row.
+accumulates the groups of its rows with all accumulators in registers, then applies the epilogue,
+row by row.
 
-Rows that were shifted to fit into 8 bits are lacking the shift times the sum of each column: the
-sums of columns stand behind a panel, and their multiple is added to the accumulators in the end.
-Bytes are all shifted by one number, which their zero point and the sign that the instruction takes
-decide.
+If rows were shifted to fit into 8 bits, accumulators lack the shift times the sum of each column:
+panels end with the sums of their columns, whose multiple is added at the end. The shift of all
+bytes follows from their zero point and the signedness that the instruction takes.
 """
 
 from collections.abc import Callable
@@ -40,8 +39,8 @@ from compiler.tir.exprs import Expr, const, load
 from compiler.tir.loops import Stmt
 
 SHALLOW = 64
-"""Words of a row up to which what follows is prefetched: 64 channels to 256 with a residual of
-floats took 0.89 of the time, with one of bytes as long as before.
+"""Words of a row up to which operands of the epilogue are prefetched: 64 channels to 256 with a
+residual of floats took 0.89 of the time, with one of bytes the same time.
 """
 
 
@@ -58,13 +57,13 @@ def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
 def _emit_task(
     layout: Layout, unit: VectorUnit, rows: tuple[Expr, Expr], panels: tuple[Expr, Expr]
 ) -> None:
-    """Emit some rows by some panels, each given as (first, count)."""
+    """Emit some rows by some panels, each (first, count)."""
     groups = alloc([layout.rows * layout.length * layout.words], "int32", "left", "global")
-    sums = None
-    if layout.product.scalar:
-        # One result at a time has no register left for what follows: whole rows are written last.
-        sums = alloc([layout.rows * PANELS * layout.width], "float32", "sums", "global")
-    left = Rows(groups, alloc([layout.rows], "int32", "shifts") if layout.shifted else None)
+    results = None
+    if layout.instruction.scalar:
+        # Tiles of single results have no registers left for the epilogue: it runs last, by rows.
+        results = alloc([layout.rows * PANELS * layout.width], "float32", "sums", "global")
+    left = Rows(groups, alloc([layout.rows], "int32", "shifts") if layout.is_shifted else None)
     # The gathered rows are a quarter or half of the floats: 24 rows of 2304 bytes are 55 kB in L2.
     gather_rows(layout, left, *rows)
     with serial(panels[1], "panel") as p:
@@ -72,28 +71,28 @@ def _emit_task(
         with serial(tirx.ceildiv(rows[1], most), "tile") as t:
             row = t * most
             for size in least(layout.sizes, rows[1] - row):
-                # Fewer rows are the end of a task, too rare to be worth longer code.
-                together = unit.unroll if size == most else 1
-                _prefetch_beside(layout, rows, (row, size), panels[0] + p)
-                if sums is None:
-                    between = _prefetch_weights(layout, unit, (rows[1], t), panels[0] + p, together)
-                    loop = together, between
+                # Fewer rows are the end of a task, too rare to unroll for.
+                unroll = unit.unroll if size == most else 1
+                _prefetch_epilogue(layout, rows, (row, size), panels[0] + p)
+                if results is None:
+                    between = _prefetch_weights(layout, unit, (rows[1], t), panels[0] + p, unroll)
+                    loop = unroll, between
                     acc = _emit_tile(layout, left, (row, size), panels[0] + p, loop)
                     _emit_outputs(layout, left, acc, rows, (row, size), panels[0] + p)
                 else:
-                    acc = emit_scalar_tile(layout, left, (row, size), panels[0] + p, together)
-                    _keep(layout, left, acc, (row, size), panels[0] + p, sums, p)
-    if sums is not None:
-        _emit_results(layout, sums, rows, panels)
+                    acc = emit_scalar_tile(layout, left, (row, size), panels[0] + p, unroll)
+                    _store_rows(layout, left, acc, (row, size), panels[0] + p, results, p)
+    if results is not None:
+        _emit_results(layout, results, rows, panels)
 
 
 def _prefetch_weights(
-    layout: Layout, unit: VectorUnit, tiles: tuple[Expr, Expr], panel: Expr, together: int
+    layout: Layout, unit: VectorUnit, tiles: tuple[Expr, Expr], panel: Expr, unroll: int
 ) -> Callable[[Expr], None]:
-    """What a tile does before each group of steps. The tiles of a task prefetch the next panel; a
-    task of one reads its panels once, and prefetches what it reads itself.
+    """A callback for `steps` of a tile. The tiles of a task prefetch the next panel; a task of one
+    tile reads its panels once, and prefetches its own reads.
 
-    tiles: the rows of the task, and which tile of it this is.
+    tiles: the rows of the task, and the number of this tile in it.
     """
     (rows, tile), row = tiles, layout.width * layout.group
     own, following = ((panel + i) * layout.stored * row for i in range(2))
@@ -101,10 +100,10 @@ def _prefetch_weights(
     share = prefetch_between(
         unit, weights, following, row, const(layout.length), tile, max(layout.rows // most, 1)
     )
-    ahead = prefetch_ahead(weights, own, row, together)
+    ahead = prefetch_ahead(weights, own, row, unroll)
 
     def between(group: Expr) -> None:
-        if together != unit.unroll:
+        if unroll != unit.unroll:
             ahead(group)
             return
         with when(rows > most):
@@ -115,20 +114,20 @@ def _prefetch_weights(
     return between
 
 
-def _prefetch_beside(
+def _prefetch_epilogue(
     layout: Layout, rows: tuple[Expr, Expr], part: tuple[Expr, int], panel: Expr
 ) -> None:
-    """Prefetch what the outputs of a tile read, and where they go, if sums are short: they would
-    wait for each line of a large image.
+    """Emit prefetches of what the epilogue of a tile reads and writes if the depth is small: it
+    would wait for each line of a large image.
     """
     conv, (row, size) = layout.conv, part
-    if layout.length > SHALLOW or layout.product.scalar or size < layout.sizes[-1]:
+    if layout.length > SHALLOW or layout.instruction.scalar or size < layout.sizes[-1]:
         return
     for i in range(size):
-        at = conv.epilogue.rows_at(conv.rows, rows[0] + row + i)
-        here = {**at, conv.column.var: panel * layout.width}
-        conv.epilogue.prefetch(conv.column.var, layout.width, here)
-        conv.epilogue.prefetch_results(here, layout.width)
+        position = conv.epilogue.rows_at(conv.rows, rows[0] + row + i)
+        begin = {**position, conv.column.var: panel * layout.width}
+        conv.epilogue.prefetch(conv.column.var, layout.width, begin)
+        conv.epilogue.prefetch_results(begin, layout.width)
 
 
 def _emit_tile(
@@ -138,93 +137,85 @@ def _emit_tile(
     panel: Expr,
     loop: tuple[int, Callable[[Expr], None]],
 ) -> Any:
-    """Emit the rows, (first, count), by one panel over all groups; gives the accumulators; loop:
-    (together, between) of `steps`.
+    """Emit the rows, (first, count), by one panel over all groups; return the accumulators. loop:
+    (unroll, between) of `steps`.
     """
     lanes, starts = layout.lanes, range(0, layout.width, layout.lanes)
     acc = alloc([rows[1] * layout.width], "int32", "acc")
     for i in range(rows[1]):
         for start in starts:
             _store_vector(
-                acc, prim.Broadcast(tirx.const(0, "int32"), lanes), _place(layout, i, start)
+                acc, prim.Broadcast(tirx.const(0, "int32"), lanes), _acc_index(layout, i, start)
             )
-    together, between = loop
-    for k in steps(layout.length, together, between=between):
+    unroll, between = loop
+    for k in steps(layout.length, unroll, between=between):
         # One load of each vector of weights for all rows; a row is one broadcast from memory.
-        weights = [_weights(layout, panel, k, start) for start in starts]
+        weights = [_load_weights(layout, panel, k, start) for start in starts]
         for i in range(rows[1]):
-            given = load(left.groups, [(rows[0] + i) * layout.length + k])
+            group = load(left.groups, [(rows[0] + i) * layout.length + k])
             for start, weight in zip(starts, weights, strict=True):
-                place = _place(layout, i, start)
-                total = load(acc, [place])
-                _store_vector(acc, _multiplied(layout, total, given, weight), place)
+                index = _acc_index(layout, i, start)
+                total = load(acc, [index])
+                _store_vector(acc, _multiply_accumulate(layout, total, group, weight), index)
     return acc
 
 
-def _store_vector(buffer: Any, value: Expr, place: Expr) -> None:
-    """Emit a store of a whole vector: the intrinsics take vectors, not lanes of a loop."""
-    emit(tirx.BufferStore(buffer, value, [place]))
+def _store_vector(buffer: Any, value: Expr, index: Expr) -> None:
+    """Emit a store of a vector: the intrinsics take vectors, not lanes of a loop."""
+    emit(tirx.BufferStore(buffer, value, [index]))
 
 
-def _place(layout: Layout, i: int, start: int) -> Expr:
-    """One vector of the accumulators: row `i`, the columns from `start` on."""
+def _acc_index(layout: Layout, i: int, start: int) -> Expr:
+    """The index of a vector of accumulators: row `i`, the columns from `start` on."""
     return prim.Ramp(const(i * layout.width + start), const(1), layout.lanes)
 
 
-def _weights(layout: Layout, panel: Expr, k: Expr, start: int) -> Expr:
+def _load_weights(layout: Layout, panel: Expr, k: Expr, start: int) -> Expr:
     """Row `k` of a panel, a vector of its columns from `start` on."""
     size = layout.group * layout.lanes
-    place = ((panel * layout.stored + k) * layout.width + start) * layout.group
-    # Panels lie in the order of the instruction's lanes: this is one load.
-    vector = load(layout.conv.weights, [prim.Ramp(place, const(1), size)])
-    return vector.astype(f"{layout.product.right}x{size}")
+    begin = ((panel * layout.stored + k) * layout.width + start) * layout.group
+    # Panels are in the order of the instruction's lanes: this is one load.
+    vector = load(layout.conv.weights, [prim.Ramp(begin, const(1), size)])
+    return vector.astype(f"{layout.instruction.right}x{size}")
 
 
-def _multiplied(layout: Layout, total: Expr, given: Expr, weights: Expr) -> Expr:
-    """The total plus, for each column, the groups multiplied integer by integer."""
-    product, lanes = layout.product, layout.lanes
-    if product.intrinsic is None:
-        return total + prim.Broadcast(given, lanes) * weights.astype(f"int32x{lanes}")
-    # The instruction takes all groups of a vector: the same one of the row, one a column.
+def _multiply_accumulate(layout: Layout, total: Expr, group: Expr, weights: Expr) -> Expr:
+    """The total plus, for each column, the dot product of the groups."""
+    instruction, lanes = layout.instruction, layout.lanes
+    if instruction.intrinsic is None:
+        return total + prim.Broadcast(group, lanes) * weights.astype(f"int32x{lanes}")
+    # The instruction takes vectors of groups: the row's in all lanes, one for each column.
     left = tirx.reinterpret(
-        f"{product.right}x{product.group * lanes}", prim.Broadcast(given, lanes)
+        f"{instruction.right}x{instruction.group * lanes}", prim.Broadcast(group, lanes)
     )
-    arguments = (total, left, weights) if product.adds else (left, weights)
-    result = tirx.call_llvm_pure_intrin(f"int32x{lanes}", product.intrinsic, *arguments)
-    return result if product.adds else total + result
+    arguments = (total, left, weights) if instruction.adds else (left, weights)
+    result = tirx.call_llvm_pure_intrin(f"int32x{lanes}", instruction.intrinsic, *arguments)
+    return result if instruction.adds else total + result
 
 
-def _keep(
-    layout: Layout,
-    left: Rows,
-    acc: Any,
-    rows: tuple[Expr, int],
-    panel: Expr,
-    sums: Any,
-    p: Expr,
+def _store_rows(
+    layout: Layout, left: Rows, acc: Any, rows: tuple[Expr, int], panel: Expr, results: Any, p: Expr
 ) -> None:
-    """Emit the accumulators' way to scratch memory, shifts taken back; p: the panel in the task."""
+    """Emit stores of the accumulators, shifts undone, to `results`; p: the panel in the task."""
     lanes = layout.lanes
     for i in range(rows[1]):
         for start in range(0, layout.width, lanes):
             to = ((rows[0] + i) * PANELS + p) * layout.width + start
-            vector = _sum(layout, left, acc, rows[0], i, panel, start)
-            _store_vector(sums, vector, prim.Ramp(to, const(1), lanes))
+            vector = _unshift(layout, left, acc, rows[0], i, panel, start)
+            _store_vector(results, vector, prim.Ramp(to, const(1), lanes))
 
 
-def _sum(
+def _unshift(
     layout: Layout, left: Rows, acc: Any, first: Expr, i: int, panel: Expr, start: int
 ) -> Expr:
-    """One vector of row `i` of a tile, whose first row is `first`, as float32: the shift taken
-    back.
-    """
-    lanes, total = layout.lanes, load(acc, [_place(layout, i, start)])
+    """One vector of row `i` of a tile, whose first row is `first`, as float32, the shift undone."""
+    lanes, total = layout.lanes, load(acc, [_acc_index(layout, i, start)])
     # (x - shift) @ w + shift * sum(w) = x @ w, all in integers of 32 bits, so it is exact.
     shift = left.shift(layout, first + i)
     if shift is not None:
-        columns = _weights(layout, panel, const(layout.length), start)
-        sum_of_each = tirx.reinterpret(f"int32x{lanes}", columns)
-        total = total + prim.Broadcast(shift, lanes) * sum_of_each
+        columns = _load_weights(layout, panel, const(layout.length), start)
+        column_totals = tirx.reinterpret(f"int32x{lanes}", columns)
+        total = total + prim.Broadcast(shift, lanes) * column_totals
     return total.astype(f"float32x{lanes}")
 
 
@@ -236,31 +227,31 @@ def _emit_outputs(
     part: tuple[Expr, int],
     panel: Expr,
 ) -> None:
-    """Emit the outputs of a tile: the rows `part`, (first, count), of the task's rows."""
+    """Emit the epilogue of a tile: the rows `part`, (first, count), of the task's rows."""
     conv, width, (row, size) = layout.conv, layout.width, part
-    sums = alloc([size * width], "float32", "sums")
+    results = alloc([size * width], "float32", "sums")
     for i in range(size):
         for start in range(0, width, layout.lanes):
-            vector = _sum(layout, left, acc, row, i, panel, start)
-            _store_vector(sums, vector, _place(layout, i, start))
+            vector = _unshift(layout, left, acc, row, i, panel, start)
+            _store_vector(results, vector, _acc_index(layout, i, start))
     for i in range(size):
-        # A tile has more rows than are left at the end of a task.
+        # A tile may have more rows than are left of a task.
         with when(row + i < rows[1]):
-            at = conv.epilogue.rows_at(conv.rows, rows[0] + row + i)
+            position = conv.epilogue.rows_at(conv.rows, rows[0] + row + i)
             for lane in panel_columns(panel, layout.columns, width, layout.lanes):
-                here = {**at, conv.column.var: panel * width + lane}
-                conv.epilogue.store(load(sums, [i * width + lane]), here)
+                here = {**position, conv.column.var: panel * width + lane}
+                conv.epilogue.store(load(results, [i * width + lane]), here)
 
 
 def _emit_results(
-    layout: Layout, sums: Any, rows: tuple[Expr, Expr], panels: tuple[Expr, Expr]
+    layout: Layout, results: Any, rows: tuple[Expr, Expr], panels: tuple[Expr, Expr]
 ) -> None:
-    """Emit what was fused behind the matmul, row by row."""
+    """Emit the epilogue of a task, row by row."""
     conv, width = layout.conv, layout.width
     with serial(rows[1], "row") as r:
-        at = conv.epilogue.rows_at(conv.rows, rows[0] + r)
+        position = conv.epilogue.rows_at(conv.rows, rows[0] + r)
         with serial(panels[1], "panel") as p:
             start, column = (r * PANELS + p) * width, (panels[0] + p) * width
             for lane in panel_columns(panels[0] + p, layout.columns, width, layout.lanes):
-                here = {**at, conv.column.var: column + lane}
-                conv.epilogue.store(load(sums, [start + lane]), here)
+                here = {**position, conv.column.var: column + lane}
+                conv.epilogue.store(load(results, [start + lane]), here)

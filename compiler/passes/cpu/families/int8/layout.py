@@ -1,4 +1,4 @@
-"""How an integer matmul or convolution lies in memory: groups of integers, panels, scratch rows."""
+"""Memory layout of an integer matmul or convolution: groups of integers, panels, scratch rows."""
 
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +11,7 @@ from compiler.tir.exprs import dtype_of, require_int
 
 _SIZES = (1, 2, 4, 6, 8, 12)
 ROWS = 24
-"""Rows of a task, which are gathered once for all its panels."""
+"""Rows of a task, which are gathered once for all of its panels."""
 
 
 @dataclass(frozen=True)
@@ -19,18 +19,18 @@ class Layout:
     """The extents of a matmul, and the instruction that computes it."""
 
     conv: PanelConv
-    product: IntegerDot
+    instruction: IntegerDot
     lanes: int
 
     @property
     def group(self) -> int:
         """Integers that one instruction multiplies for each 32 bits."""
-        return self.product.group
+        return self.instruction.group
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Rows of a register tile: as many as are left of a task, rounded up."""
-        return tuple(size for size in _SIZES if size <= self.product.rows)
+        """The numbers of rows that a register tile may have."""
+        return tuple(size for size in _SIZES if size <= self.instruction.rows)
 
     @property
     def columns(self) -> int:
@@ -39,48 +39,50 @@ class Layout:
 
     @property
     def depth(self) -> int:
-        """Elements at one place of the window."""
+        """Elements at one position of the window."""
         return require_int(self.conv.along.extent)
 
     @property
     def words(self) -> int:
-        """Words of 32 bits that a group of the left side takes."""
-        return self.group * np.iinfo(self.product.left).bits // 32 if self.product.scalar else 1
+        """Words of 32 bits of a group of the left side."""
+        return (
+            self.group * np.iinfo(self.instruction.left).bits // 32
+            if self.instruction.scalar
+            else 1
+        )
 
     @property
     def rows(self) -> int:
         """Rows of a task."""
-        # Weights in flash are read anew for each tile, and RAM is scarce.
-        return self.product.rows if self.product.scalar else ROWS
+        # Weights in flash are read again for each tile, and RAM is scarce.
+        return self.instruction.rows if self.instruction.scalar else ROWS
 
     @property
     def part(self) -> int:
-        """Groups at one place of the window."""
-        # Depths that no group divides are filled up with zeros of the weights.
+        """Groups at one position of the window."""
+        # Depths that are no multiple of the group are padded with zeros of the weights.
         return -(-self.depth // self.group)
 
     @property
-    def summed(self) -> bool:
-        """Whether the sums of the columns stand behind a panel."""
-        return np.iinfo(self.product.left).bits == 8
+    def has_column_totals(self) -> bool:
+        """True if a panel ends with the sums of its columns."""
+        return np.iinfo(self.instruction.left).bits == 8
 
     @property
-    def shifted(self) -> bool:
-        """Whether each row is shifted by a number of its own to fit."""
-        return self.summed and self.conv.zero is None
+    def is_shifted(self) -> bool:
+        """True if each row is shifted by a number of its own to fit into 8 bits."""
+        return self.has_column_totals and self.conv.zero is None
 
     @property
-    def moved(self) -> int:
-        """By how much the bytes of the left side, as the instruction takes them, exceed what they
-        stand for.
-        """
+    def left_zero(self) -> int:
+        """The zero point of the left side's bytes as the instruction takes them."""
         assert self.conv.zero is not None
         return self.conv.zero + self.least - int(np.iinfo(dtype_of(self.conv.source)).min)
 
     @property
     def least(self) -> int:
-        """The least integer that the instruction takes on the left."""
-        return int(np.iinfo(self.product.left).min)
+        """The least integer that the instruction takes as left operand."""
+        return int(np.iinfo(self.instruction.left).min)
 
     @property
     def panels(self) -> int:
@@ -89,14 +91,14 @@ class Layout:
 
     @property
     def stored(self) -> int:
-        """Groups of a panel, with the row of sums."""
+        """Groups of a column in a panel, with the row of sums."""
         return self.conv.packed[1]
 
     @property
     def length(self) -> int:
         """Groups of a row."""
         # Integers of 9 bits fit into 16 without a shift.
-        return self.stored - (1 if self.summed else 0)
+        return self.stored - (1 if self.has_column_totals else 0)
 
     @property
     def width(self) -> int:
@@ -106,13 +108,13 @@ class Layout:
     @property
     def weight_bytes(self) -> int:
         """Bytes of all panels."""
-        return prod(self.conv.packed) * np.iinfo(self.product.right).bits // 8
+        return prod(self.conv.packed) * np.iinfo(self.instruction.right).bits // 8
 
 
 def layout_of(conv: PanelConv, unit: VectorUnit) -> Layout:
     """The layout for a processor with an instruction for groups of the size that is packed."""
-    product = next(one for one in unit.integer_dots if one.group == conv.packed[3])
-    return Layout(conv, product, unit.lanes(32))
+    instruction = next(each for each in unit.integer_dots if each.group == conv.packed[3])
+    return Layout(conv, instruction, unit.lanes(32))
 
 
 def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:

@@ -10,11 +10,11 @@ STAGE = "integer_product"
 
 
 def match_int8(program: Program, _unit: VectorUnit) -> PanelConv | Declined:
-    """The program, whose weights are [panels, groups of a row, width, group].
+    """Read the program, whose weights are [panels, groups of a row, width, group].
 
-    Where the left side is of 8 bits a row of sums stands behind the groups.
+    With a left side of 8 bits, a row of the columns' sums follows the groups.
     """
     if program.stages[0].name != STAGE:
         return Declined("its weights are not packed integers")
-    found = read_panel_conv(program)
-    return found or Declined("what follows the matmul cannot be computed in vectors of columns")
+    conv = read_panel_conv(program)
+    return conv or Declined("what follows the matmul cannot be computed in vectors of columns")

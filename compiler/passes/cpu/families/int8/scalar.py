@@ -1,5 +1,5 @@
-"""The register tile of an instruction that adds up a group of products in one general register, as
-ARM's micro-controllers have them: SMLAD, and VMLADAVA of Helium.
+"""The register tile of instructions that accumulate a group in one general register, which ARM's
+micro-controllers have: SMLAD, and VMLADAVA of Helium.
 
 Half of the general registers hold accumulators: two rows by two columns. Each step of the depth
 reads a group of both rows and of both columns, and multiplies each row by each column.
@@ -16,30 +16,30 @@ from compiler.tir.building import alloc, steps, store
 from compiler.tir.exprs import Expr, const, load
 
 COLUMNS = 2
-"""Columns of a tile: more accumulators would leave no registers for what is multiplied."""
+"""Columns of a tile: more accumulators would leave no registers for operands."""
 
 
 def emit_scalar_tile(
-    layout: Layout, left: Rows, rows: tuple[Expr, int], panel: Expr, together: int
+    layout: Layout, left: Rows, rows: tuple[Expr, int], panel: Expr, unroll: int
 ) -> Any:
-    """Emit the rows, (first, count), by one panel over all groups; gives the accumulators."""
+    """Emit the rows, (first, count), by one panel over all groups; return the accumulators."""
     acc = alloc([rows[1] * layout.width], "int32", "acc")
-    for place in range(rows[1] * layout.width):
-        store(acc, 0, place)
+    for index in range(rows[1] * layout.width):
+        store(acc, 0, index)
     for first in range(0, layout.width, COLUMNS):
         columns = range(first, first + COLUMNS)
-        for k in steps(layout.length, together):
-            weights = [_weights(layout, panel, k, column) for column in columns]
+        for k in steps(layout.length, unroll):
+            weights = [_load_weights(layout, panel, k, column) for column in columns]
             for i in range(rows[1]):
-                given = _given(layout, left.groups, (rows[0] + i) * layout.length + k)
+                left_group = _load_left(layout, left.groups, (rows[0] + i) * layout.length + k)
                 for column, weight in zip(columns, weights, strict=True):
-                    place = i * layout.width + column
-                    store(acc, _added(layout, load(acc, [place]), given, weight), place)
+                    index = i * layout.width + column
+                    store(acc, _multiply_add(layout, load(acc, [index]), left_group, weight), index)
     return acc
 
 
-def _given(layout: Layout, groups: Any, group: Expr) -> list[Expr]:
-    """The left operands of a group: one a word, or one vector."""
+def _load_left(layout: Layout, groups: Any, group: Expr) -> list[Expr]:
+    """The left operands of a group: its words, or one vector."""
     start = group * layout.words
     if layout.words == COLUMNS:
         return [load(groups, [start + word]) for word in range(layout.words)]
@@ -47,10 +47,10 @@ def _given(layout: Layout, groups: Any, group: Expr) -> list[Expr]:
     return [tirx.reinterpret(f"int16x{layout.group}", words)]
 
 
-def _weights(layout: Layout, panel: Expr, k: Expr, column: int) -> list[Expr]:
-    """The right operands of a group of one column, widened from bytes."""
-    place = ((panel * layout.stored + k) * layout.width + column) * layout.group
-    packed = load(layout.conv.weights, [prim.Ramp(place, const(1), layout.group)])
+def _load_weights(layout: Layout, panel: Expr, k: Expr, column: int) -> list[Expr]:
+    """The right operands of one column's group, widened from bytes."""
+    begin = ((panel * layout.stored + k) * layout.width + column) * layout.group
+    packed = load(layout.conv.weights, [prim.Ramp(begin, const(1), layout.group)])
     if layout.words != COLUMNS:
         return [packed.astype(f"int16x{layout.group}")]
     word = tirx.reinterpret("int32", packed)
@@ -60,13 +60,13 @@ def _weights(layout: Layout, panel: Expr, k: Expr, column: int) -> list[Expr]:
     ]
 
 
-def _added(layout: Layout, total: Expr, given: list[Expr], weights: list[Expr]) -> Expr:
-    """The total and every product of the group."""
-    name = layout.product.intrinsic
-    for left, right in zip(given, weights, strict=True):
+def _multiply_add(layout: Layout, total: Expr, left_group: list[Expr], weights: list[Expr]) -> Expr:
+    """The total plus the dot product of a group."""
+    name = layout.instruction.intrinsic
+    for lhs, rhs in zip(left_group, weights, strict=True):
         if layout.words == COLUMNS:
-            total = tirx.call_llvm_pure_intrin("int32", name, left, right, total)
+            total = tirx.call_llvm_pure_intrin("int32", name, lhs, rhs, total)
         else:
             flag = tirx.const(0, "int32")
-            total = tirx.call_llvm_pure_intrin("int32", name, flag, flag, flag, total, left, right)
+            total = tirx.call_llvm_pure_intrin("int32", name, flag, flag, flag, total, lhs, rhs)
     return total

@@ -1,4 +1,4 @@
-"""How an integer matmul is cut into tasks: blocks of rows by groups of panels."""
+"""The tasks of an integer matmul: blocks of rows by groups of panels."""
 
 from collections.abc import Iterator
 from math import gcd
@@ -19,27 +19,27 @@ _STEP = 6
 """Blocks begin at multiples of so many rows: half a tile with AVX-512, else a tile of six."""
 
 Part = tuple[Expr, Expr]
-"""The first, and how many."""
+"""(first, count)."""
 
 
 def share_tasks(layout: Layout, unit: VectorUnit, m: Expr) -> Iterator[tuple[Part, Part]]:
     """The rows and the panels of every task, in parallel where there is enough to do.
 
     Threads take neighbouring tasks. In the order of the rows each thread reads all weights for
-    every block of them. Where these do not rest in L2, and there are fewer rows than columns, each
-    thread has columns of its own instead, and so it has where all rows are one block.
+    every block of rows. Where weights do not stay in L2 and there are fewer rows than columns, or
+    where all rows are one block, each thread has columns of its own instead.
     """
-    step = min(layout.product.rows, _STEP)
+    step = min(layout.instruction.rows, _STEP)
     steps = let("steps", tirx.ceildiv(m, step))
     fewest = tirx.ceildiv(steps, layout.rows // step)
-    by_rows = _by_rows(layout, unit, m)
-    wide = _panels(layout, -(-layout.panels // PANELS))
-    narrow = min(wide, _panels(layout, _EVEN))
-    panels = either(by_rows, const(wide), const(narrow))
+    by_rows = _is_by_rows(layout, unit, m)
+    most_panels = _panels_of_group(layout, -(-layout.panels // PANELS))
+    few_panels = min(most_panels, _panels_of_group(layout, _EVEN))
+    panels = either(by_rows, const(most_panels), const(few_panels))
     groups = let("groups", tirx.ceildiv(const(layout.panels), panels))
-    even = _EVEN // gcd(_EVEN, -(-layout.panels // wide))
+    even = _EVEN // gcd(_EVEN, -(-layout.panels // most_panels))
     most = tirx.min(tirx.ceildiv(fewest, even) * even, steps)
-    blocks = let("blocks", fewest if layout.product.scalar else either(by_rows, most, fewest))
+    blocks = let("blocks", fewest if layout.instruction.scalar else either(by_rows, most, fewest))
     # Opaque, because in a loop over blocks TVM knows that there is one, drops the maximum, and
     # computes quotients ahead of the loop, where there may be none to divide by.
     parts = let_opaque("parts", tirx.max(blocks, 1))
@@ -51,14 +51,14 @@ def share_tasks(layout: Layout, unit: VectorUnit, m: Expr) -> Iterator[tuple[Par
         panel = let("first_panel", either(by_rows, inner, outer) * panels)
         first = let("first", tirx.truncdiv(block * steps, parts) * step)
         end = tirx.min(tirx.truncdiv((block + 1) * steps, parts) * step, m)
-        equal = layout.panels % wide == 0 and layout.panels % narrow == 0
+        equal = layout.panels % most_panels == 0 and layout.panels % few_panels == 0
         count = panels if equal else tirx.min(panels, layout.panels - panel)
         yield (first, let("rows", end - first)), (panel, count)
 
 
-def _by_rows(layout: Layout, unit: VectorUnit, m: Expr) -> Expr | bool:
-    """Whether tasks lie in the order of the rows."""
-    if layout.product.scalar:
+def _is_by_rows(layout: Layout, unit: VectorUnit, m: Expr) -> Expr | bool:
+    """The condition that tasks are in the order of the rows."""
+    if layout.instruction.scalar:
         return True
     several = m > layout.rows
     return (
@@ -66,6 +66,6 @@ def _by_rows(layout: Layout, unit: VectorUnit, m: Expr) -> Expr | bool:
     )
 
 
-def _panels(layout: Layout, groups: int) -> int:
-    """Panels of each of so many equal groups."""
+def _panels_of_group(layout: Layout, groups: int) -> int:
+    """Panels of each of `groups` equal groups."""
     return -(-layout.panels // groups)

@@ -1,10 +1,10 @@
-"""The kernel of matmuls by numbers of few bits, which stay as they are until they are in registers.
+"""The kernel of matmuls by block-wise quantized weights, which are dequantized in registers.
 
-First the left side is made ready once for all columns (`rows`). A task then is a block of rows by
-one panel of two vectors of columns, in tiles of up to 8 rows; per tile the blocks of the depth,
-whose words are read in one stream, and each word for all rows of the tile. Last, what was fused
-behind the matmul, row by row. More rows than some tiles have are multiplied by a panel unpacked to
-scratch memory once: to floats, or to bytes (`many`).
+First the left side is prepared once for all columns (`rows`). A task then is a block of rows by one
+panel of two vectors of columns, in tiles of up to 8 rows; per tile the blocks of the depth, whose
+words are read in one stream, each once for all rows of the tile. Last, the epilogue, row by row.
+More rows than some tiles have are multiplied by a panel that is unpacked to scratch memory once: to
+floats, or to bytes (`many`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,25 +14,25 @@ from typing import Any
 from tvm import tirx
 
 from compiler.ir.ops.quantized.block_matmul import HALF
-from compiler.passes.cpu.families.nbits import looked_up
+from compiler.passes.cpu.families.nbits import lookup
 from compiler.passes.cpu.families.nbits.many import ManyRows
-from compiler.passes.cpu.families.nbits.match import NBits, product_of
+from compiler.passes.cpu.families.nbits.match import BlockMatmul, instruction_of
 from compiler.passes.cpu.families.nbits.rows import (
     TALL,
-    Floats,
-    Rounded,
-    float_rows,
-    looks_up,
-    paired_sizes,
-    rounded_rows,
+    FloatRows,
+    QuantizedRows,
+    add_block_totals,
+    has_lookup,
+    integer_sizes,
+    prepare_float_rows,
+    quantize_rows,
     sizes_of,
-    with_sums,
 )
 from compiler.passes.cpu.families.nbits.tiles import (
+    emit_dequantize,
+    emit_dequantized,
     emit_floats,
     emit_integers,
-    emit_reals,
-    emit_unpacked,
 )
 from compiler.passes.cpu.families.nbits.vectors import Vectors
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
@@ -56,127 +56,146 @@ ROWS = 64
 """Rows of a task: 64 of 4096 bytes are half of a small L2."""
 
 
-def describe_tile(nbits: NBits, unit: VectorUnit) -> str:
-    """The largest tile and the numbers' form."""
-    multiply_extents = product_of(unit)
-    integers = nbits.form.rounded and multiply_extents is not None
-    rows = (paired_sizes(unit) if integers else sizes_of(nbits, unit))[-1]
-    largest = f"{rows}x{nbits.width}"
-    if nbits.form.bits == HALF:
-        return f"{largest}, float16"
-    rounded = (
-        f", rows of {'rounded floats' if multiply_extents is None else multiply_extents.right}"
-    )
+def describe_tile(matmul: BlockMatmul, unit: VectorUnit) -> str:
+    """The largest tile and the form of the weights."""
+    instruction = instruction_of(unit)
+    integers = matmul.form.quantized_rows and instruction is not None
+    rows = (integer_sizes(unit) if integers else sizes_of(matmul, unit))[-1]
+    tile = f"{rows}x{matmul.width}"
+    if matmul.form.bits == HALF:
+        return f"{tile}, float16"
+    row_form = f", rows of {'rounded floats' if instruction is None else instruction.right}"
     return (
-        f"{largest}, {nbits.form.bits} bits in blocks of {nbits.block}"
-        f"{rounded if nbits.form.rounded else ''}"
+        f"{tile}, {matmul.form.bits} bits in blocks of {matmul.block}"
+        f"{row_form if matmul.form.quantized_rows else ''}"
     )
 
 
-def emit_nbits(nbits: NBits, unit: VectorUnit) -> Stmt:
-    """The kernel: the left side, then tasks of some rows by a panel."""
+def emit_block_matmul(matmul: BlockMatmul, unit: VectorUnit) -> Stmt:
+    """The body of the kernel: the left side, then tasks of some rows by a panel."""
     with statements() as body:
-        for stmt in nbits.prelude:
+        for stmt in matmul.prelude:
             emit(stmt)
-        axes = bind_extents(nbits.rows)
-        known = replace(nbits, rows=axes)
+        axes = bind_extents(matmul.rows)
+        known = replace(matmul, rows=axes)
         m = let_opaque("m", multiply_extents(extents_of(axes)))
-        left = rounded_rows(known, unit, m) if nbits.form.rounded else float_rows(known, unit, m)
-        if isinstance(left, Floats) and looks_up(nbits, unit) and nbits.zeros is not None:
-            left = with_sums(known, left, m)
-        work = m * (2 * nbits.depth * nbits.columns)
+        left = (
+            quantize_rows(known, unit, m)
+            if matmul.form.quantized_rows
+            else prepare_float_rows(known, unit, m)
+        )
+        if isinstance(left, FloatRows) and has_lookup(matmul, unit) and matmul.zeros is not None:
+            left = add_block_totals(known, left, m)
+        work = m * (2 * matmul.depth * matmul.columns)
         parts = tirx.ceildiv(m, ROWS)
-        for task in share_out(parts * nbits.panels, work >= PARALLEL_FLOPS):
-            first = let("first", task // nbits.panels * ROWS)
-            panel = let("panel", task % nbits.panels)
+        for task in share_out(parts * matmul.panels, work >= PARALLEL_FLOPS):
+            first = let("first", task // matmul.panels * ROWS)
+            panel = let("panel", task % matmul.panels)
             count = let("count", tirx.min(ROWS, m - first))
-            if isinstance(left, Rounded):
-                _emit_task_of_integers(known, unit, left, m, (first, count), panel)
+            if isinstance(left, QuantizedRows):
+                _emit_integer_task(known, unit, left, m, (first, count), panel)
             else:
-                _emit_task_of_floats(known, unit, left, m, (first, count), panel)
+                _emit_float_task(known, unit, left, m, (first, count), panel)
     return body.stmt
 
 
-def _emit_task_of_integers(
-    nbits: NBits, unit: VectorUnit, left: Rounded, m: Expr, task: tuple[Expr, Expr], panel: Expr
+def _emit_integer_task(
+    matmul: BlockMatmul,
+    unit: VectorUnit,
+    left: QuantizedRows,
+    m: Expr,
+    task: tuple[Expr, Expr],
+    panel: Expr,
 ) -> None:
-    """Emit the rounded rows of a task, (first, count), by a panel: many by numbers unpacked to
-    bytes, few in as small tiles as there are.
+    """Emit the quantized rows of a task, (first, count), by a panel: many by weights unpacked to
+    bytes, few in the smallest tiles that hold them.
     """
-    sizes = sizes_of(nbits, unit)
+    sizes = sizes_of(matmul, unit)
     with when(task[1] > 2 * sizes[-1]):
-        many = ManyRows(Vectors(nbits, unit, panel), left, paired_sizes(unit)[-1], ROWS)
+        many = ManyRows(Vectors(matmul, unit, panel), left, integer_sizes(unit)[-1], ROWS)
         for rows in many.emit(*task):
-            _prefetch_beside(nbits, rows, panel)
-        _emit_results(nbits, unit, many.sums, task, (panel, nbits.width))
+            _prefetch_residuals(matmul, rows, panel)
+        _emit_results(matmul, unit, many.acc, task, (panel, matmul.width))
     with otherwise():
         for _, rows in _tiles(sizes, None, *task):
-            _emit_tile_of_integers(nbits, unit, left, m, rows, panel)
+            _emit_integer_tile(matmul, unit, left, m, rows, panel)
 
 
-def _emit_tile_of_integers(
-    nbits: NBits, unit: VectorUnit, left: Rounded, m: Expr, rows: list[Expr], panel: Expr
+def _emit_integer_tile(
+    matmul: BlockMatmul,
+    unit: VectorUnit,
+    left: QuantizedRows,
+    m: Expr,
+    rows: list[Expr],
+    panel: Expr,
 ) -> None:
     """Emit rows by a panel, all vectors of columns at once, or one after the other."""
-    held = tirx.min(len(rows), m - rows[0])
+    row_count = tirx.min(len(rows), m - rows[0])
     if len(rows) != TALL:
-        sums = emit_integers(nbits, left, rows, Vectors(nbits, unit, panel))
-        _emit_results(nbits, unit, sums, (rows[0], held), (panel, nbits.width))
+        acc = emit_integers(matmul, left, rows, Vectors(matmul, unit, panel))
+        _emit_results(matmul, unit, acc, (rows[0], row_count), (panel, matmul.width))
         return
     lanes = unit.lanes(32)
-    many = nbits.width // lanes
-    # The last panel may have columns in some of its vectors alone.
-    there = tirx.min(many, tirx.ceildiv(nbits.columns - panel * nbits.width, lanes))
-    with serial(let("there", there) if nbits.columns % nbits.width else many, "vector") as v:
-        sums = emit_integers(nbits, left, rows, Vectors(nbits, unit, panel, v))
-        _emit_results(nbits, unit, sums, (rows[0], held), (panel * many + v, lanes))
+    many = matmul.width // lanes
+    # Not all vectors of the last panel have columns.
+    vectors = tirx.min(many, tirx.ceildiv(matmul.columns - panel * matmul.width, lanes))
+    with serial(let("there", vectors) if matmul.columns % matmul.width else many, "vector") as v:
+        acc = emit_integers(matmul, left, rows, Vectors(matmul, unit, panel, v))
+        _emit_results(matmul, unit, acc, (rows[0], row_count), (panel * many + v, lanes))
 
 
-def _prefetch_beside(nbits: NBits, rows: list[Expr], panel: Expr) -> None:
-    """Prefetch what the results of a tile are joined with: its rows lie a row of the result apart,
-    and are in no cache where they are many and long.
+def _prefetch_residuals(matmul: BlockMatmul, rows: list[Expr], panel: Expr) -> None:
+    """Emit prefetches of the tensors that the epilogue of a tile reads: its rows are far apart, and
+    in no cache where they are many and long.
     """
-    column = nbits.column.var
-    for row in rows if nbits.epilogue.reads_beside(column) else ():
-        at = {**nbits.epilogue.rows_at(nbits.rows, row), column: panel * nbits.width}
-        nbits.epilogue.prefetch(column, nbits.width, at)
+    column = matmul.column.var
+    for row in rows if matmul.epilogue.reads_beside(column) else ():
+        position = {**matmul.epilogue.rows_at(matmul.rows, row), column: panel * matmul.width}
+        matmul.epilogue.prefetch(column, matmul.width, position)
 
 
-def _emit_task_of_floats(
-    nbits: NBits, unit: VectorUnit, left: Floats, m: Expr, task: tuple[Expr, Expr], panel: Expr
+def _emit_float_task(
+    matmul: BlockMatmul,
+    unit: VectorUnit,
+    left: FloatRows,
+    m: Expr,
+    task: tuple[Expr, Expr],
+    panel: Expr,
 ) -> None:
-    """Emit the rows of a task, (first, count), by a panel: unpacked in registers for a tile of
-    them, in scratch memory for more.
+    """Emit the rows of a task, (first, count), by a panel: dequantized in registers for one tile,
+    in scratch memory for more.
     """
-    sizes, looks = sizes_of(nbits, unit), looks_up(nbits, unit)
-    # Unpacking costs as much as multiplying some rows: beyond one tile of them, or two of numbers
-    # that are looked up, a panel of reals in scratch memory is written once and read by each tile.
-    with when(task[1] > (2 if looks else 1) * sizes[-1]):
-        reals = alloc([nbits.blocks * nbits.block * nbits.width], "float32", "reals", "global")
-        emit_unpacked(nbits, unit, panel, reals)
-        for row, rows in _tiles((looked_up.ROWS if looks else rows_for(unit, 2),), m, *task):
-            sums = emit_reals(nbits, unit, left, rows, panel, reals)
+    sizes, has_table = sizes_of(matmul, unit), has_lookup(matmul, unit)
+    # Dequantizing takes as long as multiplying some rows: for more than one tile, or two with table
+    # lookups, a dequantized panel in scratch memory is written once and read by each tile.
+    with when(task[1] > (2 if has_table else 1) * sizes[-1]):
+        dequantized = alloc(
+            [matmul.blocks * matmul.block * matmul.width], "float32", "reals", "global"
+        )
+        emit_dequantize(matmul, unit, panel, dequantized)
+        for row, rows in _tiles((lookup.ROWS if has_table else rows_for(unit, 2),), m, *task):
+            acc = emit_dequantized(matmul, unit, left, rows, panel, dequantized)
             _emit_results(
-                nbits, unit, sums, (row, tirx.min(len(rows), m - row)), (panel, nbits.width)
+                matmul, unit, acc, (row, tirx.min(len(rows), m - row)), (panel, matmul.width)
             )
     with otherwise():
         for row, rows in _tiles(sizes, m, *task):
-            sums = emit_floats(nbits, unit, left, rows, panel)
+            acc = emit_floats(matmul, unit, left, rows, panel)
             _emit_results(
-                nbits, unit, sums, (row, tirx.min(len(rows), m - row)), (panel, nbits.width)
+                matmul, unit, acc, (row, tirx.min(len(rows), m - row)), (panel, matmul.width)
             )
 
 
 def _tiles(
     sizes: Sequence[int], m: Expr | None, first: Expr, count: Expr
 ) -> Iterator[tuple[Expr, list[Expr]]]:
-    """(first row, rows) of every tile of a task: past the last of `m` rows it is that one again,
-    and where m is None, rows that lie there and mean nothing.
+    """(first row, rows) of every tile of a task. Past the last of `m` rows it is that one again;
+    where m is None, rows past it are computed and not stored.
     """
     with serial(tirx.ceildiv(count, sizes[-1]), "tile") as tile:
         row = let("row", first + tile * sizes[-1])
         for size in least(sizes, first + count - row):
-            # A tile reads whole rows only, and the caller stores each row once.
+            # A tile reads existing rows only, and the caller stores each row once.
             yield (
                 row,
                 [
@@ -187,19 +206,19 @@ def _tiles(
 
 
 def _emit_results(
-    nbits: NBits,
+    matmul: BlockMatmul,
     unit: VectorUnit,
-    sums: Any,
+    acc: Any,
     rows: tuple[Expr, Expr],
     columns: tuple[Expr, int],
 ) -> None:
-    """Emit what was fused behind the matmul, row by row: for (first, count) rows, and the columns
-    of a panel of some width, (number, width).
+    """Emit the epilogue, row by row: for rows, (first, count), and the columns of a panel, (number,
+    width).
     """
     lanes, (panel, width) = unit.lanes(32), columns
-    # Serial, not unrolled: what follows the matmul may be long, and tiles come in four sizes.
+    # Serial, not unrolled: the epilogue may be long, and there are four sizes of tiles.
     with serial(rows[1], "row") as i:
-        at = nbits.epilogue.rows_at(nbits.rows, rows[0] + i)
-        for lane in panel_columns(panel, nbits.columns, width, lanes):
-            here = {**at, nbits.column.var: panel * width + lane}
-            nbits.epilogue.store(load(sums, [i * width + lane]), here)
+        position = matmul.epilogue.rows_at(matmul.rows, rows[0] + i)
+        for lane in panel_columns(panel, matmul.columns, width, lanes):
+            here = {**position, matmul.column.var: panel * width + lane}
+            matmul.epilogue.store(load(acc, [i * width + lane]), here)

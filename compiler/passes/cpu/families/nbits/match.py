@@ -1,4 +1,6 @@
-"""Matmuls by matrices of few bits, as `compiler.passes.pack.nbits` writes them."""
+"""Recognition of matmuls by block-wise quantized weights, as `compiler.passes.pack.nbits` writes
+them.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,10 +20,12 @@ from compiler.tir.stages import Axis, Program
 
 
 class Form(NamedTuple):
-    """bits: of a number; rounded: whether the left side is rounded to 8 bits, block by block."""
+    """bits: of a weight; quantized_rows: True if the left side is quantized to 8 bits, per
+    block.
+    """
 
     bits: int
-    rounded: bool
+    quantized_rows: bool
 
 
 _STAGES = {
@@ -33,7 +37,7 @@ _STAGES = {
 }
 _FORMS = {name: form for form, name in _STAGES.items()}
 BYTES = 4
-"""Bytes of a word, which holds 4 or 8 numbers of one column."""
+"""Bytes of a word, which holds 4 or 8 weights of one column."""
 
 
 def stage_of(form: Form) -> str:
@@ -41,25 +45,29 @@ def stage_of(form: Form) -> str:
     return _STAGES[form]
 
 
-def product_of(unit: VectorUnit) -> IntegerDot | None:
-    """The instruction for rows of 8-bit integers, None without one; that of a `BytePairUnit` adds
-    to nothing.
+def instruction_of(unit: VectorUnit) -> IntegerDot | None:
+    """The dot product instruction for rows of 8-bit integers, None without one; that of a
+    `BytePairUnit` does not accumulate.
     """
-    # One that shifts its left side could only take 7 bits of it.
-    usable = (one for one in unit.integer_dots if one.group == BYTES and one.adds)
+    # An instruction for which the left side is shifted takes only 7 bits of it.
+    instructions = (
+        instruction
+        for instruction in unit.integer_dots
+        if instruction.group == BYTES and instruction.adds
+    )
     pairs = None
     if unit.byte_pairs is not None:
         pairs = IntegerDot(unit.byte_pairs.multiply, BYTES, "int8", "int8", adds=False)
-    return next(usable, pairs)
+    return next(instructions, pairs)
 
 
 @dataclass(frozen=True)
-class NBits:
-    """epilogue(sum over `along` of source[place + along] * weights) for `rows` x `column`.
+class BlockMatmul:
+    """epilogue(sum over `depth` of source[origin + k] * weights) for `rows` x `column`.
 
-    numbers: flat, of shape `packed` [panels, blocks, words, width, 4]; scales, zeros: flat
-    [panels, blocks, width], the bits of float16 where they are uint16, zeros None where each is
-    half of the range, both where numbers are float16: a word is then one of them.
+    numbers: the packed weights, flat, of shape `packed` [panels, blocks, words, width, 4]; scales,
+    zeros: flat [panels, blocks, width], the bits of float16 where they are uint16. zeros: None
+    where all are half of the range; both are None where weights are float16, one in each word.
     """
 
     form: Form
@@ -67,7 +75,7 @@ class NBits:
     column: Axis
     depth: int
     source: Any
-    place: Expr
+    origin: Expr
     numbers: Any
     packed: tuple[int, ...]
     scales: Any
@@ -82,12 +90,12 @@ class NBits:
 
     @property
     def panels(self) -> int:
-        """Panels, the last one of which may be part empty."""
+        """Panels, the last one of which may be padded."""
         return self.packed[0]
 
     @property
     def blocks(self) -> int:
-        """Blocks of the depth, the last one of which may be part empty."""
+        """Blocks of the depth, the last one of which may be padded."""
         return self.packed[1]
 
     @property
@@ -102,31 +110,31 @@ class NBits:
 
     @property
     def each(self) -> int:
-        """Numbers of a word."""
+        """Weights of a word."""
         return 1 if self.form.bits == HALF else 32 // self.form.bits
 
     @property
     def block(self) -> int:
-        """Numbers of a column in a block."""
+        """Weights of a column in a block."""
         return self.words * self.each
 
     @property
-    def signed(self) -> bool:
-        """Whether 8-bit numbers and their zero points are stored less 128."""
+    def is_signed(self) -> bool:
+        """True if 8-bit weights and their zero points are stored less 128."""
         return dtype_of(self.numbers) == "int8"
 
     @property
-    def added(self) -> bool:
-        """Whether `zeros` are what is added behind the scale, not subtracted before it."""
+    def has_offsets(self) -> bool:
+        """True if `zeros` are offsets that are added after the scale, not subtracted before it."""
         return self.zeros is not None and dtype_of(self.zeros) == "uint16"
 
 
-def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
-    """The program as such, with whatever was fused behind it."""
+def match_block_matmul(program: Program, unit: VectorUnit) -> BlockMatmul | Declined:
+    """Read the program as a matmul by block-wise quantized weights."""
     form = _FORMS.get(program.stages[0].name)
     anchored = None if form is None else read_anchored(program)
     if form is None or anchored is None:
-        return Declined("its weights are not packed numbers of few bits")
+        return Declined("its weights are not block-wise quantized")
     *rows, column = anchored.anchor.spatial
     along = anchored.anchor.reduced[0]
     left = anchored.combine.term.a
@@ -138,44 +146,42 @@ def match_nbits(program: Program, unit: VectorUnit) -> NBits | Declined:
     offset = anchored.flat.offset(left.source, list(left.indices), analyzer)
     if as_int(stride(offset, along.var)) != 1:
         return Declined("its left side is not contiguous along the depth")
-    held = {len(one.source.shape): one.source for one in loads(anchored.combine.term.b)}
-    numbers = held[5]
-    halves = form.bits == HALF
-    scales, *zeros = [None] if halves else _beside(anchored.combine.term.b)
-    return NBits(
+    tables = {len(read.source.shape): read.source for read in loads(anchored.combine.term.b)}
+    numbers = tables[5]
+    is_float16 = form.bits == HALF
+    scales, *zeros = [None] if is_float16 else _find_tables(anchored.combine.term.b)
+    return BlockMatmul(
         form=form,
         rows=tuple(rows),
         column=column,
         depth=require_int(along.extent),
         source=views[left.source],
-        place=analyzer.simplify(substitute(offset, {along.var: const(0)})),
+        origin=analyzer.simplify(substitute(offset, {along.var: const(0)})),
         numbers=views[numbers],
         packed=tuple(map(require_int, numbers.shape)),
-        scales=None if halves else views[scales],
+        scales=None if is_float16 else views[scales],
         zeros=views[zeros[0]] if zeros else None,
         epilogue=anchored.epilogue.over(rows),
         prelude=tuple(anchored.flat.prelude),
     )
 
 
-def _beside(real: Any) -> list[Any]:
-    """The scales and, where there are any, the zero points of (number - zero) * scale, or what is
-    added in number * scale + added.
-    """
-    if isinstance(real, prim.Add):
-        return [*_tables(real.a), *_tables(real.b)]
-    return [*_tables(real.b), *_tables(real.a)]
+def _find_tables(weight: Any) -> list[Any]:
+    """[scales] or [scales, zeros] of (number - zero) * scale, or of number * scale + zeros."""
+    if isinstance(weight, prim.Add):
+        return [*_tables(weight.a), *_tables(weight.b)]
+    return [*_tables(weight.b), *_tables(weight.a)]
 
 
-def _tables(real: Any) -> list[Any]:
-    """The tables of scales or zero points that are read; a float16 is read by its parts."""
+def _tables(value: Any) -> list[Any]:
+    """The tables of scales or zero points that a value reads; a float16 is read in parts."""
     tables: list[Any] = []
-    for one in loads(real):
-        if len(one.source.shape) == 3 and not any(one.source.same_as(other) for other in tables):
-            tables.append(one.source)
+    for read in loads(value):
+        if len(read.source.shape) == 3 and not any(read.source.same_as(table) for table in tables):
+            tables.append(read.source)
     return tables
 
 
-def middle_of(nbits: NBits) -> int:
-    """The zero point of numbers that have none of their own, as they are stored."""
-    return 0 if nbits.signed else 1 << (nbits.form.bits - 1)
+def default_zero(matmul: BlockMatmul) -> int:
+    """The zero point of weights without `zeros`, as they are stored."""
+    return 0 if matmul.is_signed else 1 << (matmul.form.bits - 1)

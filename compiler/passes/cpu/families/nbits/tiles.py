@@ -1,10 +1,10 @@
-"""Register tiles of a matmul by numbers of few bits: some rows by a panel of columns.
+"""Register tiles of a matmul by block-wise quantized weights: some rows by a panel of columns.
 
-With float32 rows each vector of numbers is unpacked, turned into reals and multiplied by an element
-of each row; where there are many rows the whole panel is unpacked before. Where one instruction
-looks a vector of 4-bit numbers up as reals, few rows are multiplied by these, and scaled at the end
-of a block. With rows of 8-bit integers one instruction multiplies and adds four numbers of each
-column; at the end of a block its sums become reals.
+With float32 rows each vector of weights is dequantized and multiplied by an element of each row;
+for many rows the panel is dequantized before. Where one instruction looks up a vector of 4-bit
+weights, few rows are multiplied by integers as float32, and scaled at the end of a block. With rows
+of 8-bit integers one instruction is a dot product of four weights of each column; at the end of a
+block its accumulators are dequantized.
 """
 
 from collections.abc import Iterator
@@ -14,337 +14,364 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.quantized.block_matmul import HALF
-from compiler.passes.cpu.families.nbits.looked_up import add_scaled, looked_up
-from compiler.passes.cpu.families.nbits.match import BYTES, NBits, middle_of
-from compiler.passes.cpu.families.nbits.rows import SHIFTED, Floats, Rounded, blocks_of, looks_up
+from compiler.passes.cpu.families.nbits.lookup import accumulate_scaled, look_up
+from compiler.passes.cpu.families.nbits.match import BYTES, BlockMatmul, default_zero
+from compiler.passes.cpu.families.nbits.rows import (
+    SHIFT,
+    FloatRows,
+    QuantizedRows,
+    each_block,
+    has_lookup,
+)
 from compiler.passes.cpu.families.nbits.vectors import (
-    Held,
+    Registers,
     Vectors,
-    add_products,
     as_words,
-    number_of,
-    numbers_of,
-    offset_of,
-    zero_sums,
+    load_offset,
+    multiply_accumulate,
+    unpack_number,
+    unpack_words,
+    zero_accumulators,
 )
 from compiler.targets.architecture import BytePairUnit, IntegerDot
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import emit, fresh, serial, steps
 from compiler.tir.exprs import Expr, const, load
 
-_PAIRED = {4: 8, 8: 1}
-"""By bits, how often four numbers of a column are multiplied until 16 bits may not hold more: two
-of each four are neighbours, 16 of up to 15 times 127, or two of up to 128 times 127.
+_INT16_TERMS = {4: 8, 8: 1}
+"""By bits, the number of groups of four weights whose products fit into 16 bits: two of each four
+are added, so 16 of up to 15 * 127, or two of up to 128 * 127.
 """
 
 
 class Numbers(NamedTuple):
-    """Four numbers of each column in the bytes of a word, which stand at `first` of the depth."""
+    """Four weights of each column as the bytes of a word, at `first` of the depth."""
 
-    held: Held
+    words: Registers
     first: Expr
 
 
-def emit_floats(nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], panel: Expr) -> Any:
-    """Emit the rows by a panel; gives the buffer of sums [rows, width]."""
-    vectors = Vectors(nbits, unit, panel)
-    starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
-    sums = zero_sums(vectors, len(rows))
-    if looks_up(nbits, unit):
-        for block, words in blocks_of(*_words_of(nbits), nbits.words):
-            vectors.prefetch_beside(block)
-            vectors.prefetch_numbers(block)
-            parts = zero_sums(vectors, len(rows))
-            for k, reals in looked_up(nbits, vectors, block, words):
-                add_products(vectors, left, starts, k, reals, parts)
-            add_scaled(nbits, vectors, left, (rows, block), parts, sums)
-        return sums.buffer
-    for k, reals in _reals(nbits, vectors):
-        add_products(vectors, left, starts, k, reals, sums)
-    return sums.buffer
-
-
-def _words_of(nbits: NBits) -> tuple[int, int]:
-    """Whole blocks of the depth, and words of the last one."""
-    return divmod(-(-nbits.depth // nbits.each), nbits.words)
-
-
-def emit_unpacked(nbits: NBits, unit: VectorUnit, panel: Expr, reals: Any) -> None:
-    """Emit reals[k, column] of a panel, for `emit_reals`."""
-    vectors = Vectors(nbits, unit, panel)
-    for k, held in _unscaled(nbits, vectors) if looks_up(nbits, unit) else _reals(nbits, vectors):
-        for v, start in enumerate(vectors.starts):
-            place = prim.Ramp(k * nbits.width + start, const(1), vectors.lanes)
-            emit(tirx.BufferStore(reals, held[v], [place]))
-
-
-def _unscaled(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
-    """As `_reals`, without scales and zero points of columns."""
-    for block, words in blocks_of(*_words_of(nbits), nbits.words):
-        yield from looked_up(nbits, vectors, block, words)
-
-
-def emit_reals(
-    nbits: NBits, unit: VectorUnit, left: Floats, rows: list[Expr], panel: Expr, reals: Any
+def emit_floats(
+    matmul: BlockMatmul, unit: VectorUnit, left: FloatRows, rows: list[Expr], panel: Expr
 ) -> Any:
-    """Emit the rows by a panel that is unpacked; gives the buffer of sums [rows, width]."""
-    vectors = Vectors(nbits, unit, panel)
+    """Emit the rows by a panel; return the buffer of accumulators [rows, width]."""
+    vectors = Vectors(matmul, unit, panel)
     starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
-    sums = zero_sums(vectors, len(rows))
-    if not looks_up(nbits, unit):
-        _add_reals(vectors, left, starts, (const(0), nbits.depth), reals, sums)
-        return sums.buffer
-    for block, size in blocks_of(*divmod(nbits.depth, nbits.block), nbits.block):
-        parts = zero_sums(vectors, len(rows))
-        _add_reals(vectors, left, starts, (block * nbits.block, size), reals, parts)
-        add_scaled(nbits, vectors, left, (rows, block), parts, sums)
-    return sums.buffer
+    acc = zero_accumulators(vectors, len(rows))
+    if has_lookup(matmul, unit):
+        for block, words in each_block(*_words_of(matmul), matmul.words):
+            vectors.prefetch_tables(block)
+            vectors.prefetch_numbers(block)
+            parts = zero_accumulators(vectors, len(rows))
+            for k, values in look_up(matmul, vectors, block, words):
+                multiply_accumulate(vectors, left, starts, k, values, parts)
+            accumulate_scaled(matmul, vectors, left, (rows, block), parts, acc)
+        return acc.buffer
+    for k, values in _dequantize(matmul, vectors):
+        multiply_accumulate(vectors, left, starts, k, values, acc)
+    return acc.buffer
 
 
-def _add_reals(
+def _words_of(matmul: BlockMatmul) -> tuple[int, int]:
+    """(full blocks of the depth, words of the last one)."""
+    return divmod(-(-matmul.depth // matmul.each), matmul.words)
+
+
+def emit_dequantize(matmul: BlockMatmul, unit: VectorUnit, panel: Expr, dequantized: Any) -> None:
+    """Emit dequantized[k, column] of a panel, for `emit_dequantized`."""
+    vectors = Vectors(matmul, unit, panel)
+    for k, values in (
+        _dequantize_unscaled(matmul, vectors)
+        if has_lookup(matmul, unit)
+        else _dequantize(matmul, vectors)
+    ):
+        for v, start in enumerate(vectors.starts):
+            indices = prim.Ramp(k * matmul.width + start, const(1), vectors.lanes)
+            emit(tirx.BufferStore(dequantized, values[v], [indices]))
+
+
+def _dequantize_unscaled(matmul: BlockMatmul, vectors: Vectors) -> Iterator[tuple[Expr, Registers]]:
+    """(k, weights) for every row of a panel, without scales and zero points of columns."""
+    for block, words in each_block(*_words_of(matmul), matmul.words):
+        yield from look_up(matmul, vectors, block, words)
+
+
+def emit_dequantized(
+    matmul: BlockMatmul,
+    unit: VectorUnit,
+    left: FloatRows,
+    rows: list[Expr],
+    panel: Expr,
+    dequantized: Any,
+) -> Any:
+    """Emit the rows by a dequantized panel; return the buffer of accumulators [rows, width]."""
+    vectors = Vectors(matmul, unit, panel)
+    starts = [fresh(f"start{i}", left.start(row)) for i, row in enumerate(rows)]
+    acc = zero_accumulators(vectors, len(rows))
+    if not has_lookup(matmul, unit):
+        _accumulate_panel(vectors, left, starts, (const(0), matmul.depth), dequantized, acc)
+        return acc.buffer
+    for block, size in each_block(*divmod(matmul.depth, matmul.block), matmul.block):
+        parts = zero_accumulators(vectors, len(rows))
+        _accumulate_panel(vectors, left, starts, (block * matmul.block, size), dequantized, parts)
+        accumulate_scaled(matmul, vectors, left, (rows, block), parts, acc)
+    return acc.buffer
+
+
+def _accumulate_panel(
     vectors: Vectors,
-    left: Floats,
+    left: FloatRows,
     starts: list[Expr],
     along: tuple[Expr, int],
-    reals: Any,
-    sums: Held,
+    dequantized: Any,
+    acc: Registers,
 ) -> None:
-    """Emit the products of some elements of each row, (first, count), by the reals of a panel."""
+    """Emit acc += some elements of each row, (first, count), by a dequantized panel."""
     lanes, (first, count) = vectors.lanes, along
     for step in steps(const(count), vectors.unit.unroll):
         k = first + step
-        held = Held(len(vectors.starts), lanes, "float32", "held")
+        values = Registers(len(vectors.starts), lanes, "float32", "held")
         for v, start in enumerate(vectors.starts):
-            place = k * vectors.nbits.width + start
-            held[v] = load(reals, [prim.Ramp(place, const(1), lanes)])
-        add_products(vectors, left, starts, k, held, sums)
+            begin = k * vectors.matmul.width + start
+            values[v] = load(dequantized, [prim.Ramp(begin, const(1), lanes)])
+        multiply_accumulate(vectors, left, starts, k, values, acc)
 
 
-def _reals(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
-    """(k, reals) for every row of a panel, a word of each column after the other."""
+def _dequantize(matmul: BlockMatmul, vectors: Vectors) -> Iterator[tuple[Expr, Registers]]:
+    """(k, dequantized weights) for every row of a panel, a word of each column after the other."""
     lanes, many = vectors.lanes, len(vectors.starts)
-    if nbits.form.bits == HALF:
-        yield from _halves(nbits, vectors)
+    if matmul.form.bits == HALF:
+        yield from _convert_float16(matmul, vectors)
         return
-    for block, words in blocks_of(*_words_of(nbits), nbits.words):
-        vectors.prefetch_beside(block)
+    for block, words in each_block(*_words_of(matmul), matmul.words):
+        vectors.prefetch_tables(block)
         vectors.prefetch_numbers(block)
-        scales = Held(many, lanes, "float32", "scales")
-        offsets = Held(many, lanes, "float32", "offsets")
+        scales = Registers(many, lanes, "float32", "scales")
+        offsets = Registers(many, lanes, "float32", "offsets")
         # (number - zero) * scale, as number * scale - zero * scale: one multiply-add for each
-        # vector of numbers, the second product once a block.
+        # vector of weights; the second product is computed once a block.
         for v, start in enumerate(vectors.starts):
-            scales[v] = vectors.beside(nbits.scales, block, start)
-            offsets[v] = offset_of(nbits, vectors, block, start, scales[v])
-        for k, held, number in numbers_of(nbits, vectors, block, words):
-            reals = Held(many, lanes, "float32", "reals")
+            scales[v] = vectors.load_table(matmul.scales, block, start)
+            offsets[v] = load_offset(matmul, vectors, block, start, scales[v])
+        for k, packed, number in unpack_words(matmul, vectors, block, words):
+            values = Registers(many, lanes, "float32", "reals")
             for v in range(many):
-                integer = number_of(nbits, held[v], number, lanes).astype(f"float32x{lanes}")
-                apart = integer * scales[v]
-                reals[v] = apart + offsets[v] if nbits.added else apart - offsets[v]
-            yield k, reals
+                integer = unpack_number(matmul, packed[v], number, lanes).astype(f"float32x{lanes}")
+                scaled = integer * scales[v]
+                values[v] = scaled + offsets[v] if matmul.has_offsets else scaled - offsets[v]
+            yield k, values
 
 
-def _halves(nbits: NBits, vectors: Vectors) -> Iterator[tuple[Expr, Held]]:
-    """As `_reals`, of float16."""
+def _convert_float16(matmul: BlockMatmul, vectors: Vectors) -> Iterator[tuple[Expr, Registers]]:
+    """(k, float32 weights) for every row of a panel of float16."""
     lanes = vectors.lanes
-    with serial(nbits.depth, "k") as k:
-        reals = Held(len(vectors.starts), lanes, "float32", "reals")
+    with serial(matmul.depth, "k") as k:
+        values = Registers(len(vectors.starts), lanes, "float32", "reals")
         for v, start in enumerate(vectors.starts):
-            place = (vectors.panel * nbits.depth + k) * nbits.width + start
-            bits = load(nbits.numbers, [prim.Ramp(place, const(1), lanes)])
-            reals[v] = vectors.from_halves(bits)
-        yield k, reals
+            begin = (vectors.panel * matmul.depth + k) * matmul.width + start
+            bits = load(matmul.numbers, [prim.Ramp(begin, const(1), lanes)])
+            values[v] = vectors.convert_float16(bits)
+        yield k, values
 
 
-def emit_integers(nbits: NBits, left: Rounded, rows: list[Expr], vectors: Vectors) -> Any:
-    """Emit the rounded rows by some columns of a panel; gives the buffer of sums [rows, width]."""
-    sums = zero_sums(vectors, len(rows))
-    with serial(nbits.blocks, "block") as block:
-        vectors.prefetch_beside(block)
+def emit_integers(
+    matmul: BlockMatmul, left: QuantizedRows, rows: list[Expr], vectors: Vectors
+) -> Any:
+    """Emit the quantized rows by some columns of a panel; return the accumulators [rows, width]."""
+    acc = zero_accumulators(vectors, len(rows))
+    with serial(matmul.blocks, "block") as block:
+        vectors.prefetch_tables(block)
         vectors.prefetch_numbers(block)
-        add_block(vectors, left, (rows, block), quadruples(vectors, block), sums)
-    return sums.buffer
+        add_block(vectors, left, (rows, block), unpack_fours(vectors, block), acc)
+    return acc.buffer
 
 
 def add_block(
     vectors: Vectors,
-    left: Rounded,
-    at: tuple[list[Expr], Expr],
+    left: QuantizedRows,
+    rows_and_block: tuple[list[Expr], Expr],
     numbers: Iterator[Numbers],
-    sums: Held,
+    acc: Registers,
 ) -> None:
-    """Emit the products of a block, for (rows, block), added to the sums."""
-    nbits, many, (rows, block) = vectors.nbits, len(vectors.starts), at
-    totals = Held(len(rows) * many, vectors.lanes, "int32", "totals")
+    """Emit acc += a block of the depth, for (rows, block)."""
+    matmul, many, (rows, block) = vectors.matmul, len(vectors.starts), rows_and_block
+    totals = Registers(len(rows) * many, vectors.lanes, "int32", "totals")
     for i, row in enumerate(rows):
-        begin = _begin(nbits, left, row * nbits.blocks + block)
+        begin = _initial_total(matmul, left, row * matmul.blocks + block)
         for v in range(many):
-            totals[i * many + v] = vectors.spread(begin)
+            totals[i * many + v] = vectors.broadcast(begin)
     # Unrolled, so that the totals of a block stay in registers. Each word of a row multiplies all
-    # vectors of columns before the next is spread: LLVM would keep what is used again later, and
-    # registers are full.
-    pairs = None if left.product.adds else vectors.unit.byte_pairs
+    # vectors of columns before the next is broadcast: LLVM would keep values that are used again
+    # later, and registers are full.
+    pairs = None if left.instruction.adds else vectors.unit.byte_pairs
     if pairs is None:
-        for one in numbers:
-            _add_products(vectors, left, rows, one, totals)
+        for four in numbers:
+            _accumulate_groups(vectors, left, rows, four, totals)
     else:
-        _add_pairs(vectors, left, rows, numbers, pairs, totals)
-    _add_rounded(nbits, vectors, left, at, totals, sums)
+        _accumulate_pairs(vectors, left, rows, numbers, pairs, totals)
+    _add_scaled_totals(matmul, vectors, left, rows_and_block, totals, acc)
 
 
-def _add_rounded(
-    nbits: NBits,
+def _add_scaled_totals(
+    matmul: BlockMatmul,
     vectors: Vectors,
-    left: Rounded,
-    at: tuple[list[Expr], Expr],
-    totals: Held,
-    sums: Held,
+    left: QuantizedRows,
+    rows_and_block: tuple[list[Expr], Expr],
+    totals: Registers,
+    acc: Registers,
 ) -> None:
-    """Emit the sums of a block's integers, for (rows, block), scaled, added to those of reals."""
-    lanes, many, (rows, block) = vectors.lanes, len(vectors.starts), at
-    scales = Held(many, lanes, "float32", "scales")
-    zeros = None if nbits.zeros is None else Held(many, lanes, "float32", "zeros")
+    """Emit acc += the dequantized totals of a block, for (rows, block)."""
+    lanes, many, (rows, block) = vectors.lanes, len(vectors.starts), rows_and_block
+    scales = Registers(many, lanes, "float32", "scales")
+    zeros = None if matmul.zeros is None else Registers(many, lanes, "float32", "zeros")
     for v, start in enumerate(vectors.starts):
-        scales[v] = vectors.beside(nbits.scales, block, start)
+        scales[v] = vectors.load_table(matmul.scales, block, start)
         if zeros is not None:
-            zeros[v] = vectors.beside(nbits.zeros, block, start)
+            zeros[v] = vectors.load_table(matmul.zeros, block, start)
     for i, row in enumerate(rows):
-        place = row * nbits.blocks + block
+        index = row * matmul.blocks + block
         for v in range(many):
-            at_v = i * many + v
-            real = _scaled(vectors, left, totals[at_v], place)
+            vector = i * many + v
+            value = _scale_total(vectors, left, totals[vector], index)
             if zeros is not None:
-                beside = zeros[v] * vectors.spread(load(left.sums, [place]))
-                if nbits.added:
-                    sums[at_v] = sums[at_v] + beside
+                offset = zeros[v] * vectors.broadcast(load(left.block_totals, [index]))
+                if matmul.has_offsets:
+                    acc[vector] = acc[vector] + offset
                 else:
-                    real = real - beside
-            sums[at_v] = sums[at_v] + real * scales[v]
+                    value = value - offset
+            acc[vector] = acc[vector] + value * scales[v]
 
 
-def _begin(nbits: NBits, left: Rounded, place: Expr) -> Expr:
-    """What a block's sums begin at."""
-    if nbits.zeros is None and middle_of(nbits) != 0:
-        return load(left.sums, [place])
+def _initial_total(matmul: BlockMatmul, left: QuantizedRows, index: Expr) -> Expr:
+    """The value that a block's totals begin at."""
+    if matmul.zeros is None and default_zero(matmul) != 0:
+        return load(left.block_totals, [index])
     return (
         tirx.const(0, "int32")
         if left.shifts is None
-        else tirx.reinterpret("int32", tirx.const(SHIFTED, "float32"))
+        else tirx.reinterpret("int32", tirx.const(SHIFT, "float32"))
     )
 
 
-def _scaled(vectors: Vectors, left: Rounded, total: Expr, place: Expr) -> Expr:
-    """The sums of a block's integers as reals, times the scale of the row's block."""
-    kind, scale = f"float32x{vectors.lanes}", vectors.spread(load(left.scales, [place]))
+def _scale_total(vectors: Vectors, left: QuantizedRows, total: Expr, index: Expr) -> Expr:
+    """A block's totals as float32, times the scale of the row's block."""
+    kind, scale = f"float32x{vectors.lanes}", vectors.broadcast(load(left.scales, [index]))
     if left.shifts is None:
         return total.astype(kind) * scale
-    shift = vectors.spread(load(left.shifts, [place]))
+    shift = vectors.broadcast(load(left.shifts, [index]))
     return vectors.multiply_add(tirx.reinterpret(kind, total), scale, shift)
 
 
-def _add_products(
-    vectors: Vectors, left: Rounded, rows: list[Expr], numbers: Numbers, totals: Held
+def _accumulate_groups(
+    vectors: Vectors, left: QuantizedRows, rows: list[Expr], numbers: Numbers, totals: Registers
 ) -> None:
-    """Emit the products of four numbers of each column, for all rows."""
+    """Emit totals += dot products of four weights of each column, for all rows."""
     lanes, many = vectors.lanes, len(vectors.starts)
     for i, group in _groups(vectors, left, rows, numbers):
         for v in range(many):
             total = totals[i * many + v]
-            totals[i * many + v] = _multiplied(left.product, total, numbers.held[v], group, lanes)
+            totals[i * many + v] = _multiply_accumulate(
+                left.instruction, total, numbers.words[v], group, lanes
+            )
 
 
-def _add_pairs(
+def _accumulate_pairs(
     vectors: Vectors,
-    left: Rounded,
+    left: QuantizedRows,
     rows: list[Expr],
     numbers: Iterator[Numbers],
     unit: BytePairUnit,
-    totals: Held,
+    totals: Registers,
 ) -> None:
-    """As `_add_products`, of all numbers of a block: some products at a time are added up in 16
-    bits before the totals.
+    """Emit totals += dot products of all weights of a block; some of them are accumulated in 16
+    bits first.
     """
-    nbits, many = vectors.nbits, len(vectors.starts)
-    count, run = nbits.block // BYTES, _PAIRED[nbits.form.bits]
-    for number, one in enumerate(numbers):
+    matmul, many = vectors.matmul, len(vectors.starts)
+    count, run = matmul.block // BYTES, _INT16_TERMS[matmul.form.bits]
+    for number, four in enumerate(numbers):
         if number % run == 0:
-            halves = Held(len(totals), 2 * vectors.lanes, "int16", "halves")
-        for i, group in _groups(vectors, left, rows, one):
+            partial = Registers(len(totals), 2 * vectors.lanes, "int16", "halves")
+        for i, group in _groups(vectors, left, rows, four):
             for v in range(many):
-                at = i * many + v
-                products = _paired(vectors, unit, one.held[v], group)
-                halves[at] = halves[at] + products if number % run else products
+                vector = i * many + v
+                terms = _multiply_pairs(vectors, unit, four.words[v], group)
+                partial[vector] = partial[vector] + terms if number % run else terms
         if number % run == run - 1 or number == count - 1:
-            _add_halves(unit, halves, totals)
+            _add_int16(unit, partial, totals)
 
 
-def _paired(vectors: Vectors, unit: BytePairUnit, numbers: Expr, group: Expr) -> Expr:
-    """The products of four numbers of each column by a row's, in neighbouring pairs."""
-    lanes, sizes = vectors.lanes, numbers
-    if vectors.nbits.signed:
-        sizes = _with_signs(unit, numbers, numbers, lanes)
+def _multiply_pairs(vectors: Vectors, unit: BytePairUnit, numbers: Expr, group: Expr) -> Expr:
+    """The products of four weights of each column and a row's four, neighbours added."""
+    lanes, magnitudes = vectors.lanes, numbers
+    if vectors.matmul.is_signed:
+        magnitudes = _with_signs(unit, numbers, numbers, lanes)
         group = _with_signs(unit, group, numbers, lanes)
-    arguments = [tirx.reinterpret(f"int8x{BYTES * lanes}", one) for one in (sizes, group)]
+    arguments = [
+        tirx.reinterpret(f"int8x{BYTES * lanes}", operand) for operand in (magnitudes, group)
+    ]
     return tirx.call_llvm_pure_intrin(f"int16x{2 * lanes}", unit.multiply, *arguments)
 
 
-def _add_halves(unit: BytePairUnit, halves: Held, totals: Held) -> None:
-    """Emit sums of 16 bits, neighbours added up, added to the totals."""
-    ones = prim.Broadcast(tirx.const(1, "int16"), halves.lanes)
+def _add_int16(unit: BytePairUnit, partial: Registers, totals: Registers) -> None:
+    """Emit totals += the 16-bit accumulators, neighbours added."""
+    ones = prim.Broadcast(tirx.const(1, "int16"), partial.lanes)
     for i in range(len(totals)):
-        sums = tirx.call_llvm_pure_intrin(f"int32x{totals.lanes}", unit.add, halves[i], ones)
-        totals[i] = totals[i] + sums
+        pair_totals = tirx.call_llvm_pure_intrin(
+            f"int32x{totals.lanes}", unit.add, partial[i], ones
+        )
+        totals[i] = totals[i] + pair_totals
 
 
 def _with_signs(unit: BytePairUnit, words: Expr, others: Expr, lanes: int) -> Expr:
-    """The bytes of words with the signs of others: magnitudes where they are their own, as unsigned
-    bytes.
+    """The bytes of `words` times the signs of `others`; where both are the same, their magnitudes
+    as unsigned bytes.
     """
     size = BYTES * lanes
-    arguments = [tirx.reinterpret(f"int8x{size}", one) for one in (words, others)]
+    arguments = [tirx.reinterpret(f"int8x{size}", operand) for operand in (words, others)]
     return as_words(tirx.call_llvm_pure_intrin(f"int8x{size}", unit.signs, *arguments), lanes)
 
 
-def quadruples(vectors: Vectors, block: Expr) -> Iterator[Numbers]:
-    """The numbers of a block, four by four, taken out of the words that hold them."""
-    nbits, lanes, many = vectors.nbits, vectors.lanes, len(vectors.starts)
-    for word in range(nbits.words):
-        held = Held(many, lanes, "int32", "held")
+def unpack_fours(vectors: Vectors, block: Expr) -> Iterator[Numbers]:
+    """The weights of a block, unpacked four by four."""
+    matmul, lanes, many = vectors.matmul, vectors.lanes, len(vectors.starts)
+    for word in range(matmul.words):
+        packed = Registers(many, lanes, "int32", "held")
         for v, start in enumerate(vectors.starts):
-            held[v] = as_words(vectors.number_words(block, word, start), lanes)
-        for half in range(nbits.each // BYTES):
-            numbers = Held(many, lanes, "int32", "numbers")
+            packed[v] = as_words(vectors.load_words(block, word, start), lanes)
+        for half in range(matmul.each // BYTES):
+            numbers = Registers(many, lanes, "int32", "numbers")
             for v in range(many):
-                numbers[v] = _half(nbits, held[v], half, lanes)
-            yield Numbers(numbers, block * nbits.block + (word * nbits.each + half * BYTES))
+                numbers[v] = _unpack_four(matmul, packed[v], half, lanes)
+            yield Numbers(numbers, block * matmul.block + (word * matmul.each + half * BYTES))
 
 
 def _groups(
-    vectors: Vectors, left: Rounded, rows: list[Expr], numbers: Numbers
+    vectors: Vectors, left: QuantizedRows, rows: list[Expr], numbers: Numbers
 ) -> Iterator[tuple[int, Expr]]:
-    """(i, integers) of every row: the four that the numbers are multiplied by, as a word spread
-    over the columns.
+    """(i, integers) of every row: the four that weights are multiplied by, as a word in all
+    lanes.
     """
     for i, row in enumerate(rows):
-        place = row * left.stride + numbers.first
-        given = load(left.values, [prim.Ramp(place, const(1), BYTES)])
-        group = Held(1, vectors.lanes, "int32", "group")
-        group[0] = vectors.spread(tirx.reinterpret("int32", given))
+        begin = row * left.stride + numbers.first
+        integers = load(left.values, [prim.Ramp(begin, const(1), BYTES)])
+        group = Registers(1, vectors.lanes, "int32", "group")
+        group[0] = vectors.broadcast(tirx.reinterpret("int32", integers))
         yield i, group[0]
 
 
-def _half(nbits: NBits, words: Expr, half: int, lanes: int) -> Expr:
-    """Four numbers of each word in the bytes of it."""
-    if nbits.form.bits == 8:
+def _unpack_four(matmul: BlockMatmul, words: Expr, half: int, lanes: int) -> Expr:
+    """Four weights of each word, as its bytes."""
+    if matmul.form.bits == 8:
         return words
     four = prim.Broadcast(tirx.const(4, "int32"), lanes)
     mask = prim.Broadcast(tirx.const(0x0F0F0F0F, "int32"), lanes)
     return tirx.bitwise_and(tirx.shift_right(words, four) if half else words, mask)
 
 
-def _multiplied(product: IntegerDot, total: Expr, numbers: Expr, group: Expr, lanes: int) -> Expr:
-    """The total plus, for each column, four numbers multiplied by four integers of a row."""
+def _multiply_accumulate(
+    instruction: IntegerDot, total: Expr, numbers: Expr, group: Expr, lanes: int
+) -> Expr:
+    """The total plus, for each column, the dot product of four weights and four integers."""
     size = BYTES * lanes
-    arguments = [tirx.reinterpret(f"int8x{size}", one) for one in (numbers, group)]
-    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", product.intrinsic, total, *arguments)
+    arguments = [tirx.reinterpret(f"int8x{size}", operand) for operand in (numbers, group)]
+    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", instruction.intrinsic, total, *arguments)

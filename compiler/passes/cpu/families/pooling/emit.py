@@ -1,12 +1,12 @@
 """The kernel of sliding windows over images with channels last: depthwise convolution and pooling.
 
-Loop order: rows of the result over the threads, two together if registers hold the weights of the
+Loop order: rows of the result over the threads, two at once if registers hold the weights of the
 window beside their accumulators; along a row first the columns at the left border, one by one with
-each tap behind its condition, then those whose window lies wholly inside the image, several
-together without conditions (one, where windows have no place in common: memory is read in order
-then), then those at the right border; per column the channels, one vector at
-a time; innermost the window. The accumulators of the columns that are computed together stay in
-registers over the whole window, so each weight is loaded once for all of them.
+a condition for each tap, then those whose window is inside the image, several at once without
+conditions (one, where windows do not overlap: memory is read in order then), then those at the
+right border; per column the channels, one vector at a time; innermost the window. The accumulators
+of the columns of a block stay in registers over the whole window, so that each weight is loaded
+once for all of them.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.pooling.match import Window
-from compiler.passes.cpu.families.pooling.tiling import blocks_of_rows, rows_together
+from compiler.passes.cpu.families.pooling.tiling import blocks_of_rows, rows_at_once
 from compiler.passes.cpu.shared.loop_nest import lanes_for
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -48,12 +48,12 @@ from compiler.tir.flat import stride
 from compiler.tir.loops import Stmt
 
 COLUMNS = 4
-"""Columns computed together: each weight that is loaded serves so many accumulators, whose
-additions take turns in the pipeline.
+"""Columns computed at once: each weight is loaded once for so many accumulators, whose additions
+are independent of each other.
 """
 
 MANY_TAPS = 8
-"""Taps along a row from which on twice as many columns are computed together."""
+"""The number of taps along a row from which on twice as many columns are computed at once."""
 
 
 def emit_window(window: Window, unit: VectorUnit) -> Stmt:
@@ -61,13 +61,13 @@ def emit_window(window: Window, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in window.anchored.flat.prelude:
             emit(stmt)
-        # Both ends are divisions of dims, needed in every row.
+        # Both ends are divisions of dims, used in every row.
         first = fresh("first", window.first)
         last = fresh("last", tirx.max(window.last, window.first))
         lanes = lanes_for(window.anchored.anchor, unit)
-        for at, height, within, (start, size) in blocks_of_rows(window, unit, lanes):
+        for position, height, within, (start, size) in blocks_of_rows(window, unit, lanes):
             for column, count, inside in _columns(window, unit, first, last):
-                here = {**at, window.column.var: let("x", column)}
+                here = {**position, window.column.var: let("x", column)}
                 for block, width in _vectors(size, lanes):
                     channels = (start + block, width)
                     _emit_block(window, here, (height, count), (within, inside), channels)
@@ -75,7 +75,7 @@ def emit_window(window: Window, unit: VectorUnit) -> Stmt:
 
 
 def _vectors(size: Expr | int, lanes: int) -> Iterator[tuple[Expr, int]]:
-    """(first, width) of every vector of so many channels, whole ones where that is not known."""
+    """(first, width) of every vector of channels, full ones if their number is not known."""
     if isinstance(size, int):
         yield from blocks(size, lanes)
         return
@@ -83,41 +83,39 @@ def _vectors(size: Expr | int, lanes: int) -> Iterator[tuple[Expr, int]]:
         yield i * lanes, lanes
 
 
-def columns_together(window: Window, unit: VectorUnit) -> int:
-    """How many neighbouring columns are computed at once."""
+def columns_at_once(window: Window, unit: VectorUnit) -> int:
+    """The number of neighbouring columns that are computed at once."""
     if _reads_once(window) and require_int(window.channels.extent) > unit.lanes(32):
-        return 1  # and then the next vector of channels, which lies behind it in memory
+        return 1  # then the next vector of channels, which follows in memory
     # Eight accumulators with a weight and a tap beside them take 10 of 16 registers.
     wide = require_int(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
     return COLUMNS * (2 if wide else 1)
 
 
 def _reads_once(window: Window) -> bool:
-    """Whether windows side by side have no place in common, so that nothing that is loaded serves
-    several columns.
-    """
+    """True if neighbouring windows do not overlap: no load is shared by several columns."""
     return window.steps[1] >= require_int(window.taps.extent)
 
 
 def describe_tile(window: Window, unit: VectorUnit) -> str:
-    """The rows and columns that are computed together."""
-    rows, columns = rows_together(window, unit), columns_together(window, unit)
+    """The rows and columns that are computed at once."""
+    rows, columns = rows_at_once(window, unit), columns_at_once(window, unit)
     return f"{f'{rows} rows of ' if rows > 1 else ''}{columns} columns by one vector"
 
 
 def _columns(
     window: Window, unit: VectorUnit, first: Expr, last: Expr
 ) -> Iterator[tuple[Expr, int, bool]]:
-    """(column, count, whether all taps are inside) for all columns of a row, from left to right."""
-    together = columns_together(window, unit)
+    """(column, count, True if all taps are inside) for all columns of a row, from left to right."""
+    unroll = columns_at_once(window, unit)
     if window.column_inside:
         with serial(first, "column") as i:
             yield i, 1, False
-    many = (last - first) // together
+    many = (last - first) // unroll
     with serial(many, "columns") as i:
-        yield first + i * together, together, True
-    # Fewer columns than are computed together: one by one, still without conditions.
-    rest = first + many * together
+        yield first + i * unroll, unroll, True
+    # The rest of them: one by one, still without conditions.
+    rest = first + many * unroll
     with serial(last - rest, "column") as i:
         yield rest + i, 1, True
     if window.column_inside:
@@ -127,39 +125,38 @@ def _columns(
 
 def _emit_block(
     window: Window,
-    at: Table,
+    position: Table,
     size: tuple[int, int],
     inside: tuple[bool, bool],
     channels: tuple[Expr, int],
 ) -> None:
-    """Emit `size` (rows, columns) from `at` on by one vector of channels, (first, width), over the
-    window.
+    """Emit `size`, (rows, columns), from `position` on by one vector of channels, (first, width).
 
-    inside: whether every tap is inside the image across its rows, and along them.
+    inside: True if every tap is inside the image across its rows, and along them.
     """
-    sums = alloc([size[0] * size[1], channels[1]], dtype_of(window.init), "sums")
-    for i, lane, here in _results(window, at, size, channels):
-        store(sums, substitute(window.init, here), i, lane)
+    acc = alloc([size[0] * size[1], channels[1]], dtype_of(window.init), "sums")
+    for i, lane, result in _results(window, position, size, channels):
+        store(acc, substitute(window.init, result), i, lane)
     if size[0] > 1 and all(inside):
-        _emit_taps(window, at, size, channels, sums)
+        _emit_taps(window, position, size, channels, acc)
     else:
-        # Rows beside the image are left out for all taps at once, in the interior too: that costs a
-        # comparison a row of taps, where tasks of their own would be code twice.
-        for line in nest(window.outer, at):
-            with when(inside[0] or _all(window.row_inside, line)):
+        # Rows outside of the image are skipped for all taps at once, in the interior too: that is a
+        # comparison for each row of taps, where separate tasks would double the code.
+        for line in nest(window.outer, position):
+            with when(inside[0] or _all_hold(window.row_inside, line)):
                 for tap in nest([window.taps], line):
-                    with when(inside[1] or _all(window.column_inside, tap)):
-                        for i, lane, here in _results(window, tap, size, channels):
-                            window.combine.into(sums, here, i, lane)
-    for i, lane, here in _results(window, at, size, channels):
-        window.anchored.epilogue.store(load(sums, [i, lane]), here)
+                    with when(inside[1] or _all_hold(window.column_inside, tap)):
+                        for i, lane, result in _results(window, tap, size, channels):
+                            window.combine.into(acc, result, i, lane)
+    for i, lane, result in _results(window, position, size, channels):
+        window.anchored.epilogue.store(load(acc, [i, lane]), result)
 
 
 def _emit_taps(
-    window: Window, at: Table, size: tuple[int, int], channels: tuple[Expr, int], sums: Any
+    window: Window, position: Table, size: tuple[int, int], channels: tuple[Expr, int], acc: Any
 ) -> None:
-    """Every tap of every result, in the order of what is read: LLVM loads it once for all results
-    around it, if its address is the same for all of them.
+    """Emit every tap of every result, in the order of the image's elements: LLVM loads each once
+    for all results that use it, if its address is the same for all of them.
     """
     (down, along), (first, width) = window.steps, channels
     taps = [require_int(axis.extent) for axis in (*window.outer, window.taps)]
@@ -168,10 +165,12 @@ def _emit_taps(
     assert image is not None
     index, step = image.indices[0], stride(image.indices[0], window.taps.var)
     assert step is not None
-    place = fresh("place", substitute(index, {**at, **corner, window.channels.var: first}))
-    further = stride(index, window.outer[0].var) if window.outer else const(0)
-    assert further is not None
-    lines = [fresh(f"line{i}", place + further * i) for i in range((size[0] - 1) * down + height)]
+    begin = fresh("place", substitute(index, {**position, **corner, window.channels.var: first}))
+    line_stride = stride(index, window.outer[0].var) if window.outer else const(0)
+    assert line_stride is not None
+    lines = [
+        fresh(f"line{i}", begin + line_stride * i) for i in range((size[0] - 1) * down + height)
+    ]
     results = itertools.product(range(size[0]), range(size[1]), range(height), range(across))
     for line, column, i, j in sorted(
         (i * down + kh, j * along + kw, i, j) for i, j, kh, kw in results
@@ -185,24 +184,24 @@ def _emit_taps(
             read = load(image.source, [lines[line] + (step * column + lane)])
             term = replace_loads(window.combine.term, image.source, read)
             combine = replace(window.combine, term=term)
-            combine.into(sums, {**at, **tap}, i * size[1] + j, lane)
+            combine.into(acc, {**position, **tap}, i * size[1] + j, lane)
 
 
 def _results(
-    window: Window, at: Table, size: tuple[int, int], channels: tuple[Expr, int]
+    window: Window, position: Table, size: tuple[int, int], channels: tuple[Expr, int]
 ) -> Iterator[tuple[int, Expr, Table]]:
-    """(number, lane, place) of every result of a block."""
+    """(number, lane, position) of every result of a block."""
     first, width = channels
     for i, lane in tile(size[0] * size[1], width, width):
         row, column = divmod(i, size[1])
-        place = {window.column.var: at[window.column.var] + column}
+        moved = {window.column.var: position[window.column.var] + column}
         if row:
-            place[window.rows[-1].var] = at[window.rows[-1].var] + row
-        yield i, lane, {**at, **place, window.channels.var: first + lane}
+            moved[window.rows[-1].var] = position[window.rows[-1].var] + row
+        yield i, lane, {**position, **moved, window.channels.var: first + lane}
 
 
-def _all(conditions: tuple[Expr, ...], at: Table) -> Expr | bool:
-    """Whether all the conditions hold at the place."""
+def _all_hold(conditions: tuple[Expr, ...], position: Table) -> Expr | bool:
+    """The conjunction of the conditions at a position."""
     if not conditions:
         return True
-    return tirx.all(*(substitute(condition, at) for condition in conditions))
+    return tirx.all(*(substitute(condition, position) for condition in conditions))

@@ -1,5 +1,5 @@
-"""Sliding windows over images with channels last: which columns have their whole window inside the
-image, and what is computed for a place of the window.
+"""Recognition of sliding windows over images with channels last, and of the columns whose window is
+inside the image.
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from compiler.tir.flat import flatten_stage, stride
 from compiler.tir.stages import Axis, Program
 
 MOST_STEPS = 4
-"""Strides of windows that are recognised."""
+"""The greatest stride of windows that is recognised."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Window:
 
     row_inside: conditions on rows and `outer`; column_inside: on column and `taps`; combine: of a
     tap that is inside;
-    first, last: the columns from `first` up to but not including `last` have all their taps inside.
-    inner_rows: likewise of the last of the rows, None where that is not known.
-    steps: of the last of the rows and of the column, in steps of the window; 0 where unknown.
+    first, last: all taps of the columns in [first, last) are inside. inner_rows: the same of the
+    last axis of rows, None where unknown. steps: strides of the last axis of rows and of the
+    column, in steps of the window; 0 where unknown.
     """
 
     rows: tuple[Axis, ...]
@@ -63,13 +63,15 @@ class Window:
     @property
     def image(self) -> Expr | None:
         """The one load of the term that depends on the column, None where there are several."""
-        found = [one for one in loads(self.combine.term) if uses(one.indices[0], self.column.var)]
-        plain = len(found) == 1 and as_int(stride(found[0].indices[0], self.channels.var)) == 1
-        return found[0] if plain else None
+        reads = [
+            read for read in loads(self.combine.term) if uses(read.indices[0], self.column.var)
+        ]
+        plain = len(reads) == 1 and as_int(stride(reads[0].indices[0], self.channels.var)) == 1
+        return reads[0] if plain else None
 
     @property
-    def taps_in_all(self) -> int | None:
-        """Places of the window, None where that is not known."""
+    def tap_count(self) -> int | None:
+        """Positions of the window, None where that is not known."""
         size = 1
         for axis in (*self.outer, self.taps):
             extent = as_int(axis.extent)
@@ -80,26 +82,26 @@ class Window:
 
 
 def match_window(program: Program, unit: VectorUnit) -> Window | Declined:
-    """The program as a sliding window."""
+    """Read the program as a sliding window."""
     anchored = read_anchored(program)
     if anchored is None:
         return Declined("it is no reduction followed by elementwise stages")
     anchor, combine = anchored.anchor, anchored.combine
     if len(anchor.spatial) < 3 or len(anchor.reduced) < 2:
         return Declined("its result is no image, or it is reduced over no window")
-    # Axes of extent 1 are gone from here on, such as the groups of a depthwise convolution.
+    # This removes axes of extent 1, such as the groups of a depthwise convolution.
     stage = flatten_stage(anchor.map_value(combine.term), anchored.flat)
     if len(stage.spatial) < 2 or not stage.reduced:
         return Declined("its image or its window has a single element")
     column, channels, taps = stage.spatial[-2], stage.spatial[-1], stage.reduced[-1]
     if as_int(channels.extent) is None or as_int(taps.extent) is None:
         return Declined("the number of its channels or the width of its window is not known")
-    inside, term = _without_padding(stage.value, combine, stage.init)
+    inside, term = _remove_padding(stage.value, combine, stage.init)
     if term is None:
         return Declined("what it reads beside the image changes the result")
     if not _in_vectors(anchored, term, channels):
         return Declined("its channels are not last, or cannot be computed in vectors")
-    row_inside, column_inside = _by_axis(inside, column, taps)
+    row_inside, column_inside = _split_conditions(inside, column, taps)
     # Conditions on the column have one pair of ends for all rows: the loops are split there.
     others = (*stage.spatial[:-2], channels, *stage.reduced[:-1])
     if any(uses(condition, axis.var) for condition in column_inside for axis in others):
@@ -126,8 +128,8 @@ def match_window(program: Program, unit: VectorUnit) -> Window | Declined:
     )
 
 
-def _without_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Expr], Expr | None]:
-    """The conditions under which a tap counts, and the term where they hold; None where padding
+def _remove_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Expr], Expr | None]:
+    """(conditions that a tap is inside, term of a tap that is); the term is None where padding
     changes the result.
     """
     choices = [node for node in nodes(term) if is_choice(node)]
@@ -140,7 +142,7 @@ def _without_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Exp
         return [], None
     if term.same_as(choices[0]):
         return list(conjuncts(condition)), inside
-    # In a depthwise convolution a weight times what is outside is zero as well.
+    # In a depthwise convolution a weight times the padding is zero as well.
     scales = (
         combine.node is prim.Add
         and isinstance(term, prim.Mul)
@@ -151,7 +153,7 @@ def _without_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Exp
 
 
 def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
-    """Whether a tap and everything after it works on neighbouring channels at once."""
+    """True if taps and epilogue can be computed in vectors of neighbouring channels."""
     # Three colours do not fill a vector: such images are left to the generic kernel.
     last = anchored.anchor.spatial[-1].var.same_as(channels.var) and not is_short(channels)
     return (
@@ -159,7 +161,7 @@ def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
     )
 
 
-def _by_axis(
+def _split_conditions(
     conditions: list[Expr], column: Axis, taps: Axis
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """The conditions on rows, and those on the column or the taps along it."""
@@ -173,7 +175,7 @@ def _by_axis(
 
 
 def _bounds(conditions: tuple[Expr, ...], column: Axis, taps: Axis) -> tuple[Expr, Expr] | None:
-    """The first of the columns for which the conditions hold at every tap, and where they end."""
+    """[first, end) of the columns for which the conditions hold at every tap."""
     first: Expr = const(0)
     last: Expr = column.extent
     for condition in conditions:
@@ -192,34 +194,34 @@ def _bounds(conditions: tuple[Expr, ...], column: Axis, taps: Axis) -> tuple[Exp
 def _inner_rows(
     conditions: tuple[Expr, ...], rows: tuple[Axis, ...], outer: tuple[Axis, ...]
 ) -> tuple[Expr, Expr] | None:
-    """From and up to which of the last axis of rows all taps are inside, whatever the others are;
+    """[first, end) of the last axis of rows for which all taps are inside, whatever the others are;
     None where that is not known.
     """
     if not rows or len(outer) > 1:
         return None
     if not conditions:
         return const(0), rows[-1].extent
-    others = [axis for axis in rows[:-1] if any(uses(one, axis.var) for one in conditions)]
+    others = [
+        axis for axis in rows[:-1] if any(uses(condition, axis.var) for condition in conditions)
+    ]
     if others or not outer or as_int(outer[0].extent) is None:
         return None
     return _bounds(conditions, rows[-1], outer[0])
 
 
-def _steps(term: Expr, places: tuple[Axis, ...], taps: tuple[Axis, ...]) -> int:
-    """How many steps of the window lie between neighbouring places, 0 where that is no small
-    number.
-    """
-    if not places or not taps:
+def _steps(term: Expr, axes: tuple[Axis, ...], taps: tuple[Axis, ...]) -> int:
+    """The stride of an axis in steps of the window, 0 unless it is at most MOST_STEPS."""
+    if not axes or not taps:
         return 0
     analyzer = tvm.sym.Analyzer()
-    for index in (one.indices[0] for one in loads(term)):
-        if not uses(index, places[0].var):
+    for index in (read.indices[0] for read in loads(term)):
+        if not uses(index, axes[0].var):
             continue
-        moved, step = (stride(index, axis.var) for axis in (places[0], taps[0]))
-        if moved is None or step is None:
+        axis_stride, tap_stride = (stride(index, axis.var) for axis in (axes[0], taps[0]))
+        if axis_stride is None or tap_stride is None:
             return 0
         for count in range(1, MOST_STEPS + 1):
-            if analyzer.can_prove_equal(moved, step * count):
+            if analyzer.can_prove_equal(axis_stride, tap_stride * count):
                 return count
     return 0
 

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from compiler.ir.ops.quantized.block_matmul import Blocks, reals
-from compiler.passes.cpu.families.nbits.match import product_of
+from compiler.passes.cpu.families.nbits.match import instruction_of
 from compiler.passes.pack.nbits import pack_panels
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
@@ -297,7 +297,7 @@ def test_rounded_rows_by_pairs_of_bytes(
 ) -> None:
     weights = table(bits, block, depth, columns, zeros)
     machine = nearest(target)
-    product = product_of(VectorUnit.of(machine))
+    product = instruction_of(VectorUnit.of(machine))
     assert product is not None
     built = build(model_of(weights, accuracy_level=4), {"n": (0, None)}, machine)
     for rows in ROWS:
