@@ -17,7 +17,7 @@ from compiler.passes.cpu.families.winograd.program import (
     INPUT,
     OUTPUT,
     strip_of,
-    transformed_weights,
+    transform_weights,
     winograd,
 )
 from compiler.passes.cpu.families.winograd.tile import width_of
@@ -181,7 +181,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _winograd(self, data: Any, weight: np.ndarray, window: Window) -> Any:
         columns = weight.shape[0]
-        packed = transformed_weights(weight, width_of(self.unit, columns))
+        packed = transform_weights(weight, width_of(self.unit, columns))
         matrices = [relax.const(matrix.astype("float32")) for matrix in (INPUT, OUTPUT)]
 
         def compute(x: Any, weights: Any, inward: Any, outward: Any) -> Any:

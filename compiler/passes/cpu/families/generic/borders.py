@@ -1,8 +1,8 @@
-"""Stages that are one thing inside of an image and another outside of it, as padding is.
+"""Stages with different values inside and outside of an image, such as padding.
 
-Loop order: the axes before the last one that a border cuts are shared out over the threads; then
-that axis in up to three parts: before, inside and behind. Whether a row lies inside is tested once
-a row. A test of every element took five times as long for an image of three colours.
+Loop order: the axes before the last one with a border are shared out over the threads; then that
+axis in up to three parts: before, inside and after. One condition for each row decides if it is
+inside. A condition for each element took five times as long for an image of three colours.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class Borders:
 
 
 def borders_of(stage: Stage) -> Borders | None:
-    """The flat stage as such; None for any other, and for one without an axis to share out."""
+    """Read a flat stage as `Borders`, None if it is none or has no axis to share out."""
     choices = [node for node in nodes(stage.value) if is_choice(node)]
     if stage.init is not None or len(choices) != 1:
         return None
@@ -50,45 +50,45 @@ def borders_of(stage: Stage) -> Borders | None:
     limits = limits_along(along, axis.var, axis.extent)
     if limits is None:
         return None
-    inside, outside = (_chosen(stage, choice, side) for side in choice.args[1:])
+    inside, outside = (_take_side(stage, choice, side) for side in choice.args[1:])
     rows = tuple(condition for condition in conditions if not uses(condition, axis.var))
     return Borders(inside, outside, rows, axis, limits)
 
 
-def _chosen(stage: Stage, choice: Expr, side: Expr) -> Stage:
-    """The stage with that side in place of the choice."""
+def _take_side(stage: Stage, choice: Expr, side: Expr) -> Stage:
+    """The stage with the choice replaced by one side."""
     value = rewrite(stage.value, lambda node: side if node.same_as(choice) else None)
     return replace(stage, value=value)
 
 
-def emit_bordered(borders: Borders, worth: Expr, unit: VectorUnit) -> None:
-    """Emit the stage, a row of the axis a task."""
+def emit_borders(borders: Borders, parallel_if: Expr, unit: VectorUnit) -> None:
+    """Emit the stage in tasks of a row of the axis."""
     axis, stage = borders.axis, borders.inside
     outer = stage.axes[: stage.axes.index(axis)]
-    for task in share_out(multiply_extents(extents_of(outer)), worth):
-        at = let_all(position_of(outer, task))
+    for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
+        position = let_all(position_of(outer, task))
         with when(
-            tirx.all(*(substitute(row, at) for row in borders.rows)) if borders.rows else True
+            tirx.all(*(substitute(row, position) for row in borders.rows)) if borders.rows else True
         ):
-            first, last = (let_opaque("limit", substitute(end, at)) for end in borders.limits)
-            _emit_part(borders.outside, axis, const(0), first, at, unit)
-            _emit_part(stage, axis, first, last - first, at, unit)
-            _emit_part(borders.outside, axis, last, axis.extent - last, at, unit)
+            first, last = (let_opaque("limit", substitute(end, position)) for end in borders.limits)
+            _emit_part(borders.outside, axis, const(0), first, position, unit)
+            _emit_part(stage, axis, first, last - first, position, unit)
+            _emit_part(borders.outside, axis, last, axis.extent - last, position, unit)
         with otherwise():
-            emit_stage(borders.outside, unit, at)
+            emit_stage(borders.outside, unit, position)
 
 
 def _emit_part(
-    stage: Stage, axis: Axis, start: Expr, extent: Expr, at: Table, unit: VectorUnit
+    stage: Stage, axis: Axis, start: Expr, extent: Expr, position: Table, unit: VectorUnit
 ) -> None:
-    """Emit `extent` places of the axis from `start` on."""
+    """Emit `extent` positions of the axis from `start` on."""
     part = Axis(tirx.Var(axis.var.name, "int64"), extent)
     axes = tuple(part if own is axis else own for own in stage.axes)
     table, analyzer = {axis.var: part.var + start}, analyzer_for(axes)
-    here = replace(
+    part_stage = replace(
         stage,
         axes=axes,
         value=substitute_accesses(stage.value, table, analyzer),
         indices=tuple(analyzer.simplify(substitute(index, table)) for index in stage.indices),
     )
-    emit_stage(here, unit, at)
+    emit_stage(part_stage, unit, position)

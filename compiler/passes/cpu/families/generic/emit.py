@@ -1,11 +1,11 @@
 """The kernel of any program: stages of any number of axes, with or without reductions.
 
-Loop order: where stages have leading axes in common (the rows of a softmax), those rows over the
-threads, and within a row stage after stage, so that what is between stages is one row in the
-first-level cache. A reduction whose neighbouring results lie side by side in what it reads (the
-mean of an image with channels last) keeps that axis within the row, in strips of some vectors.
-Otherwise one stage after the other, each with its outer axes over the threads. The axis of
-contiguous stores is innermost, in vectors.
+Loop order: where stages share leading axes (the rows of a softmax), those rows over the threads,
+and within a row stage after stage, so that intermediate results are one row in the first-level
+cache. A reduction that reads neighbouring results contiguously (the mean of an image with channels
+last) keeps that axis within the row, in strips of some vectors. Otherwise one stage after the
+other, each with its outer axes over the threads. The axis of contiguous stores is innermost, in
+vectors.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from compiler.passes.cpu.families.generic.borders import borders_of, emit_bordered
+from compiler.passes.cpu.families.generic.borders import borders_of, emit_borders
 from compiler.passes.cpu.families.generic.match import (
-    kept_in_result,
     pieces_of,
     reduced_column,
+    reuse_result,
     shared_rows,
 )
 from compiler.passes.cpu.shared.loop_nest import (
@@ -46,31 +46,31 @@ from compiler.tir.loops import Stmt, multiply_extents, unfuse
 from compiler.tir.stages import Axis, Program, Stage
 
 STRIP = 2048
-"""Elements of one task when a single long axis is shared out: whole vectors and cache lines."""
+"""Elements of one task when a single long axis is shared out: full vectors and cache lines."""
 
 STACK = 1024
-"""Elements between two stages that are kept on the stack at most; a thread's stack may be small."""
+"""The most elements between two stages that are on the stack: a thread's stack may be small."""
 
-TOGETHER, SHORT = 4, 1024
-"""Rows that are computed together, and the most elements of such a row."""
+ROWS_AT_ONCE, SHORT = 4, 1024
+"""Rows that a stage is computed for before the next stage, and the most elements of such a row."""
 
 MANY, FEWEST = 8, 4
-"""Images that are work for all threads without strips of channels, and strips of an image if its
-channels are many: a thread that takes all channels reads memory in order.
+"""The number of images from which on channels are not divided into strips, as a thread with all
+channels reads memory in order; and the least number of strips of an image with many channels.
 """
 
 SMALL = 256
-"""Elements that are too few for a task of their own."""
+"""Fewer elements than this are too few for a task."""
 
 
 def emit_program(program: Program, unit: VectorUnit) -> Stmt:
-    """The body of a function that runs the program; its parameters stay as they are."""
+    """The body of a function that runs the program."""
     flat = Flattener.of(program)
     rows = shared_rows(program)
     column = reduced_column(program, rows)
     with statements() as body:
-        # Rows are walked together for the sake of local buffers. Without any, each stage merges its
-        # own axes and shares them out alone.
+        # Stages share loops over rows for the sake of local buffers. Without any, each stage merges
+        # its own axes and shares them out by itself.
         if rows and program.locals:
             _emit_declarations(flat)
             _emit_rows(program, rows if column is None else column, flat, unit, column is not None)
@@ -91,43 +91,43 @@ def _emit_declarations(flat: Flattener) -> None:
 def _emit_rows(
     program: Program, rows: int, flat: Flattener, unit: VectorUnit, strips: bool
 ) -> None:
-    """Emit all stages for a few rows after the others, their local buffers as large as those.
+    """Emit all stages for a few rows, then for the next ones, with local buffers of that size.
 
-    strips: whether the axis behind the rows is shared out too, in strips of vectors of its results.
+    strips: True if the axis after the rows is shared out too, in strips of vectors of results.
     """
-    first, worth = program.stages[0].axes, is_parallel_profitable(*program.stages)
+    first, parallel_if = program.stages[0].axes, is_parallel_profitable(*program.stages)
     extents = extents_of(first[:rows])
     if not strips:
-        total, together = multiply_extents(extents), _rows_together(program, rows)
-        if together == 1:
-            program = kept_in_result(program)
-        for task in share_out(tirx.ceildiv(total, together), worth):
-            begin = let("begin", task * together) if together > 1 else task
-            count = tirx.min(together, total - begin) if together > 1 else const(1)
-            _emit_stages(program, _Rows(begin, count, together, extents), flat, unit)
+        total, at_once = multiply_extents(extents), _rows_at_once(program, rows)
+        if at_once == 1:
+            program = reuse_result(program)
+        for task in share_out(tirx.ceildiv(total, at_once), parallel_if):
+            begin = let("begin", task * at_once) if at_once > 1 else task
+            count = tirx.min(at_once, total - begin) if at_once > 1 else const(1)
+            _emit_stages(program, _Rows(begin, count, at_once, extents), flat, unit)
         return
-    for strip in _by_places(
+    for strip in _choose_size(
         multiply_extents(extents), _strip_sizes(program.stages, first[rows], unit)
     ):
         parts = const(1) if strip is None else const(require_int(first[rows].extent) // strip)
-        for task in share_out(multiply_extents([*extents, parts]), worth):
+        for task in share_out(multiply_extents([*extents, parts]), parallel_if):
             row, part = unfuse(task, [multiply_extents(extents), parts])
             columns = None if strip is None else (part * strip, const(strip))
             _emit_stages(program, _Rows(row, const(1), 1, extents), flat, unit, columns)
 
 
-def _rows_together(program: Program, rows: int) -> int:
-    """Rows at which a stage is computed before the next one: the lanes of a sum are combined while
-    the next row is read. Of long rows that is little, and several of them share the first-level
-    cache.
+def _rows_at_once(program: Program, rows: int) -> int:
+    """The number of rows that a stage is computed for before the next one, so that lanes of a sum
+    are reduced while the next row is read. Long rows gain little by it, and would share the
+    first-level cache.
     """
     sizes = [as_int(multiply_extents(extents_of(stage.axes[rows:]))) for stage in program.stages]
-    return TOGETHER if all(size is not None and size <= SHORT for size in sizes) else 1
+    return ROWS_AT_ONCE if all(size is not None and size <= SHORT for size in sizes) else 1
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """`count` rows from number `first` on, `most` at most, of shared axes of these extents."""
+    """`count` rows, at most `most`, from number `first` on, of shared axes with these extents."""
 
     first: Expr
     count: Expr
@@ -142,23 +142,23 @@ def _emit_stages(
     unit: VectorUnit,
     columns: tuple[Expr, Expr] | None = None,
 ) -> None:
-    """Emit each stage at all the rows; columns: a strip, (first, number), of the axis behind the
+    """Emit each stage at all the rows; columns: a strip, (first, count), of the axis after the
     shared ones, all where None.
     """
     depth = len(rows.extents)
-    local = {buffer: _of_rows(buffer, depth, rows.most) for buffer in program.locals}
+    local = {buffer: _row_buffer(buffer, depth, rows.most) for buffer in program.locals}
     inner = Flattener(dict(flat.views))
     for buffer in local.values():
         size = as_int(multiply_extents(list(buffer.shape)))
-        # Either place keeps its cache lines from row to row: the stack, or the thread's pool.
+        # Both the stack and the thread's pool are at the same address for each row.
         inner.scratch(buffer, "global" if size is None or size > STACK else "local")
     _emit_declarations(inner)
 
     def at_row(stage: Stage, row: Expr) -> Stage:
-        here = _at_row(stage, unfuse(rows.first + row, rows.extents), local, row)
+        at_position = _stage_at_row(stage, unfuse(rows.first + row, rows.extents), local, row)
         if columns is not None:
-            here = _part(here, here.axes[0], *columns)
-        return merge_axes(flatten_stage(here, inner))
+            at_position = _part(at_position, at_position.axes[0], *columns)
+        return merge_axes(flatten_stage(at_position, inner))
 
     if rows.most == 1:
         _emit_long_row([at_row(stage, const(0)) for stage in program.stages], unit)
@@ -169,7 +169,7 @@ def _emit_stages(
 
 
 def _emit_long_row(stages: Sequence[Stage], unit: VectorUnit) -> None:
-    """Emit stage after stage, one with the reduction of its row where that is the next stage."""
+    """Emit stage after stage; a stage and a reduction of its row that follows are one loop."""
     rest = list(stages)
     while rest:
         stage = rest.pop(0)
@@ -180,12 +180,12 @@ def _emit_long_row(stages: Sequence[Stage], unit: VectorUnit) -> None:
 
 
 Size = int | None
-"""Columns of a strip, None for all of them."""
+"""Columns of a strip, None for all columns."""
 
 
 def _strip_sizes(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> tuple[Size, Size]:
-    """Columns of a task where places are few, and where they are MANY: the most vectors that divide
-    all columns. Few places are cut into at least FEWEST strips, or into strips of up to VECTORS.
+    """(columns of a task with few positions, with MANY): the most vectors that divide all columns.
+    Few positions are divided into at least FEWEST strips, or into strips of up to VECTORS.
     """
     lanes = min(lanes_for(stage, unit) for stage in stages)
     extent = as_int(column.extent)
@@ -203,36 +203,38 @@ def _strip_sizes(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> tup
     return None if few == extent else few, None if many == extent else many
 
 
-def _by_places(places: Expr, sizes: tuple[Size, Size]) -> Iterator[Size]:
-    """The size of strips, in either branch where only run time can tell."""
+def _choose_size(positions: Expr, sizes: tuple[Size, Size]) -> Iterator[Size]:
+    """The size of strips; both sizes, in branches, where only run time can tell."""
     few, many = sizes
     if few == many:
         yield few
         return
-    with when(places >= MANY):
+    with when(positions >= MANY):
         yield many
     with otherwise():
         yield few
 
 
-def _of_rows(buffer: Any, depth: int, count: int) -> Any:
-    """A buffer for some rows of a local buffer, which are behind its first `depth` axes."""
+def _row_buffer(buffer: Any, depth: int, count: int) -> Any:
+    """A buffer for `count` rows of a local buffer: the axes after its first `depth`."""
     shape = [const(count), *list(buffer.shape)[depth:]]
     return tirx.decl_buffer(shape, buffer.dtype, name=buffer.name)
 
 
-def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any], row: Expr) -> Stage:
-    """The stage at one place of the shared axes, which is row number `row` of the buffers in
+def _stage_at_row(stage: Stage, position: list[Expr], local: dict[Any, Any], row: Expr) -> Stage:
+    """The stage at one position of the shared axes, which is row number `row` of the buffers in
     `local`.
     """
-    depth = len(place)
-    table: Table = dict(zip([axis.var for axis in stage.axes[:depth]], place, strict=True))
+    depth = len(position)
+    table: Table = dict(zip([axis.var for axis in stage.axes[:depth]], position, strict=True))
 
-    def moved(node: Expr) -> Expr | None:
+    def replace_node(node: Expr) -> Expr | None:
         if isinstance(node, tvm.ir.TensorLoad) and node.source in local:
             # The stages are at the same row here, which `shared_rows` has proved.
             inside = list(node.indices)[depth:]
-            return load(local[node.source], [row, *(rewrite(index, moved) for index in inside)])
+            return load(
+                local[node.source], [row, *(rewrite(index, replace_node) for index in inside)]
+            )
         return table.get(node) if isinstance(node, tvm.ir.Var) else None
 
     indices = tuple(substitute(index, table) for index in stage.indices)
@@ -243,110 +245,116 @@ def _at_row(stage: Stage, place: list[Expr], local: dict[Any, Any], row: Expr) -
         axes=stage.axes[depth:],
         buffer=local.get(stage.buffer, stage.buffer),
         indices=indices,
-        value=rewrite(stage.value, moved),
-        init=None if stage.init is None else rewrite(stage.init, moved),
+        value=rewrite(stage.value, replace_node),
+        init=None if stage.init is None else rewrite(stage.init, replace_node),
     )
 
 
 def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
     """Emit the flat stage with its outer axes shared out over the threads."""
-    worth = is_parallel_profitable(stage)
+    parallel_if = is_parallel_profitable(stage)
     pieces, split = pieces_of(stage)
     if split is not None:
-        _emit_pieces(stage, pieces, split, worth, unit)
+        _emit_pieces(stage, pieces, split, parallel_if, unit)
         return
     borders = borders_of(stage)
     if borders is not None:
-        emit_bordered(borders, worth, unit)
+        emit_borders(borders, parallel_if, unit)
         return
     column = spatial_vector_axis(stage) if stage.reduced else vector_axis(stage, unit)
     strands = strands_of(stage) if column is None and not stage.reduced else None
     if strands is not None:
-        _emit_strands(stage, strands, worth, unit)
+        _emit_strands(stage, strands, parallel_if, unit)
         return
     outer = [axis for axis in stage.spatial if axis is not column]
     if outer:
         along, size = column, STRIP
-        # The place of a task takes divisions, which a few elements are not worth.
-        behind = _few_behind(stage, outer[-1]) if len(outer) >= 2 else None
-        if behind is not None:
-            along, size = outer.pop(), max(STRIP // max(behind, 1), 1)
+        # The position of a task takes divisions, too many for a few elements.
+        inner = _inner_size(stage, outer[-1]) if len(outer) >= 2 else None
+        if inner is not None:
+            along, size = outer.pop(), max(STRIP // max(inner, 1), 1)
         if column is not None and stage.init is not None:
-            _emit_reduced_strips(stage, outer, column, worth, unit)
+            _emit_reduced_strips(stage, outer, column, parallel_if, unit)
             return
-        _emit_places(stage, outer, (along, size), worth, unit)
+        _emit_positions(stage, outer, (along, size), parallel_if, unit)
     elif column is not None and not stage.reduced:
-        _emit_strips(stage, column, STRIP, worth, unit)
+        _emit_strips(stage, column, STRIP, parallel_if, unit)
     elif column is not None and _strip_sizes((stage,), column, unit)[0] is not None:
-        _emit_reduced_strips(stage, outer, column, worth, unit)
+        _emit_reduced_strips(stage, outer, column, parallel_if, unit)
     elif column is not None:
-        # Few columns a task: every task walks all rows, and the rows are many.
-        _emit_strips(stage, column, unit.lanes(32) * VECTORS, worth, unit)
+        # Few columns a task: each task walks all rows, of which there are many.
+        _emit_strips(stage, column, unit.lanes(32) * VECTORS, parallel_if, unit)
     else:
         emit_stage(stage, unit)
 
 
 def _emit_pieces(
-    stage: Stage, pieces: list[Stage], split: Axis, worth: Expr, unit: VectorUnit
+    stage: Stage, pieces: list[Stage], split: Axis, parallel_if: Expr, unit: VectorUnit
 ) -> None:
-    """Emit piece after piece for each place along the axes before the one that is split."""
+    """Emit piece after piece for each position of the axes before the one that is split."""
     outer = stage.axes[: stage.axes.index(split)]
     if not outer:
         for piece in pieces:
             emit_parallel(piece, unit)
         return
-    for task in share_out(multiply_extents(extents_of(outer)), worth):
-        at = position_of(outer, task)
+    for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
+        position = position_of(outer, task)
         for piece in pieces:
-            emit_stage(piece, unit, at)
+            emit_stage(piece, unit, position)
 
 
-def _emit_strands(stage: Stage, strands: Strands, worth: Expr, unit: VectorUnit) -> None:
-    """Emit a stage of strands, in tasks of up to STRIP places of each."""
+def _emit_strands(stage: Stage, strands: Strands, parallel_if: Expr, unit: VectorUnit) -> None:
+    """Emit a stage of strands, in tasks of up to STRIP positions of each."""
     outer, (along, *_) = strands.others(stage.axes), strands.replaced
     length = as_int(along.extent)
-    whole = strands.axis is not along or (length is not None and length <= STRIP)
-    if whole and outer:
-        for task in share_out(multiply_extents(extents_of(outer)), worth):
+    is_full = strands.axis is not along or (length is not None and length <= STRIP)
+    if is_full and outer:
+        for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
             emit_stage(stage, unit, position_of(outer, task))
-    elif whole:
+    elif is_full:
         emit_stage(stage, unit)
     else:
-        for at, strip in share_positions(outer, tirx.ceildiv(along.extent, STRIP), worth):
+        for position, strip in share_positions(
+            outer, tirx.ceildiv(along.extent, STRIP), parallel_if
+        ):
             start = strip * STRIP
             count = let("count", tirx.min(STRIP, along.extent - start))
-            emit_stage(_part(stage, along, start, count), unit, at)
+            emit_stage(_part(stage, along, start, count), unit, position)
 
 
-def _few_behind(stage: Stage, last: Axis) -> int | None:
-    """The elements behind a place along `last` if they are known to be few."""
+def _inner_size(stage: Stage, last: Axis) -> int | None:
+    """The elements of one position along `last`, None unless they are known to be few."""
     size = as_int(multiply_extents(extents_of(stage.axes[stage.axes.index(last) + 1 :])))
     return size if size is not None and size < SMALL else None
 
 
-def _emit_places(
-    stage: Stage, outer: list[Axis], inner: tuple[Axis | None, int], worth: Expr, unit: VectorUnit
+def _emit_positions(
+    stage: Stage,
+    outer: list[Axis],
+    inner: tuple[Axis | None, int],
+    parallel_if: Expr,
+    unit: VectorUnit,
 ) -> None:
-    """Emit the stage in tasks of an outer place, and of so many places of an inner axis where it
-    has more: there may be a single outer place, as of a batch of one image.
+    """Emit the stage in tasks of an outer position by some positions of an inner axis, (axis,
+    count): there may be a single outer position, as in a batch of one image.
     """
     along, size = inner
     if along is None or (as_int(along.extent) or size + 1) <= size:
-        for task in share_out(multiply_extents(extents_of(outer)), worth):
+        for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
             emit_stage(stage, unit, position_of(outer, task))
         return
-    for at, strip in share_positions(outer, tirx.ceildiv(along.extent, size), worth):
+    for position, strip in share_positions(outer, tirx.ceildiv(along.extent, size), parallel_if):
         start = strip * size
         count = let("count", tirx.min(size, along.extent - start))
-        emit_stage(_part(stage, along, start, count), unit, at)
+        emit_stage(_part(stage, along, start, count), unit, position)
 
 
-def _emit_strips(stage: Stage, axis: Axis, size: int, worth: Expr, unit: VectorUnit) -> None:
-    """Emit the stage in tasks of `size` places along `axis`."""
-    whole = as_int(axis.extent)
-    for task in share_out(tirx.ceildiv(axis.extent, size), worth):
+def _emit_strips(stage: Stage, axis: Axis, size: int, parallel_if: Expr, unit: VectorUnit) -> None:
+    """Emit the stage in tasks of `size` positions along `axis`."""
+    extent = as_int(axis.extent)
+    for task in share_out(tirx.ceildiv(axis.extent, size), parallel_if):
         start = task * size
-        if whole is not None and whole % size == 0:
+        if extent is not None and extent % size == 0:
             emit_stage(_part(stage, axis, start, const(size)), unit)
         else:
             # In a variable, since the loops over it would compute it again at every end.
@@ -355,23 +363,25 @@ def _emit_strips(stage: Stage, axis: Axis, size: int, worth: Expr, unit: VectorU
 
 
 def _emit_reduced_strips(
-    stage: Stage, outer: list[Axis], column: Axis, worth: Expr, unit: VectorUnit
+    stage: Stage, outer: list[Axis], column: Axis, parallel_if: Expr, unit: VectorUnit
 ) -> None:
-    """Emit a reduction in tasks of some vectors of columns at each outer place: the mean of an
-    image has no outer place but the image, and two threads halve its columns.
+    """Emit a reduction in tasks of some vectors of columns at each outer position: the mean of an
+    image has one outer position, and two threads halve its columns.
     """
     extents = extents_of(outer)
-    for size in _by_places(multiply_extents(extents), _strip_sizes((stage,), column, unit)):
+    for size in _choose_size(multiply_extents(extents), _strip_sizes((stage,), column, unit)):
         if size is None:
-            for task in share_out(multiply_extents(extents), worth):
+            for task in share_out(multiply_extents(extents), parallel_if):
                 emit_stage(stage, unit, position_of(outer, task))
             continue
-        for at, part in share_positions(outer, const(require_int(column.extent) // size), worth):
-            emit_stage(_part(stage, column, part * size, const(size)), unit, at)
+        for position, part in share_positions(
+            outer, const(require_int(column.extent) // size), parallel_if
+        ):
+            emit_stage(_part(stage, column, part * size, const(size)), unit, position)
 
 
 def _part(stage: Stage, axis: Axis, start: Expr, extent: Expr) -> Stage:
-    """The stage over `extent` places of `axis` from `start` on."""
+    """The stage over `extent` positions of `axis` from `start` on."""
     part = Axis(tirx.Var(axis.var.name, "int64"), extent, axis.reduce)
     table = {axis.var: start + part.var}
     return replace(

@@ -1,4 +1,4 @@
-"""Any program of stages: what no other family takes."""
+"""Any program of stages that no other family matches."""
 
 from compiler.passes.cpu.families.family import Family, no_tile
 from compiler.passes.cpu.families.generic.emit import emit_program

@@ -29,10 +29,10 @@ from compiler.passes.cpu.families.nbits.rows import (
     sizes_of,
 )
 from compiler.passes.cpu.families.nbits.tiles import (
-    emit_dequantize,
-    emit_dequantized,
+    dequantize_panel,
     emit_floats,
     emit_integers,
+    multiply_panel,
 )
 from compiler.passes.cpu.families.nbits.vectors import Vectors
 from compiler.passes.cpu.shared.register_tile import least, panel_columns, rows_for
@@ -172,9 +172,9 @@ def _emit_float_task(
         dequantized = alloc(
             [matmul.blocks * matmul.block * matmul.width], "float32", "reals", "global"
         )
-        emit_dequantize(matmul, unit, panel, dequantized)
+        dequantize_panel(matmul, unit, panel, dequantized)
         for row, rows in _tiles((lookup.ROWS if has_table else rows_for(unit, 2),), m, *task):
-            acc = emit_dequantized(matmul, unit, left, rows, panel, dequantized)
+            acc = multiply_panel(matmul, unit, left, rows, panel, dequantized)
             _emit_results(
                 matmul, unit, acc, (row, tirx.min(len(rows), m - row)), (panel, matmul.width)
             )

@@ -77,8 +77,8 @@ def _words_of(matmul: BlockMatmul) -> tuple[int, int]:
     return divmod(-(-matmul.depth // matmul.each), matmul.words)
 
 
-def emit_dequantize(matmul: BlockMatmul, unit: VectorUnit, panel: Expr, dequantized: Any) -> None:
-    """Emit dequantized[k, column] of a panel, for `emit_dequantized`."""
+def dequantize_panel(matmul: BlockMatmul, unit: VectorUnit, panel: Expr, dequantized: Any) -> None:
+    """Emit dequantized[k, column] of a panel, for `multiply_panel`."""
     vectors = Vectors(matmul, unit, panel)
     for k, values in (
         _dequantize_unscaled(matmul, vectors)
@@ -96,7 +96,7 @@ def _dequantize_unscaled(matmul: BlockMatmul, vectors: Vectors) -> Iterator[tupl
         yield from look_up(matmul, vectors, block, words)
 
 
-def emit_dequantized(
+def multiply_panel(
     matmul: BlockMatmul,
     unit: VectorUnit,
     left: FloatRows,

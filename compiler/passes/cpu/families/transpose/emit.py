@@ -1,13 +1,13 @@
 """The kernel of programs that write along one axis and read along another.
 
-Loop order: strips of WRITTEN places along the written axis over the threads; in a strip, blocks of
-READ places along the read axis; in a block, squares. A square is read line by line, turned in
-registers (`shared/square.py`) and written row by row. The last square along either axis ends where
-the axis or the strip does and computes again what the one before it has computed. Places of an
-axis that is shorter than a square go one by one.
+Loop order: strips of WRITTEN positions along the written axis over the threads; in a strip, blocks
+of READ positions along the read axis; in a block, squares. A square is read line by line,
+transposed in registers (`shared/square.py`) and written row by row. The last square along either
+axis ends with the axis or the strip and repeats results of the one before it. Positions of an axis
+that is shorter than a square are computed one by one.
 
-WRITTEN and READ elements are whole cache lines of 64 bytes for every dtype from 4 bytes on: a line
-that is fetched or written is used up while it is in the first-level cache.
+WRITTEN and READ elements are full cache lines of 64 bytes for every dtype from 4 bytes on, so that
+all of a line is used while it is in the first-level cache.
 """
 
 import tvm
@@ -59,22 +59,22 @@ def emit_permute(permute: Permute, unit: VectorUnit) -> Stmt:
     with statements() as body:
         for stmt in permute.prelude:
             emit(stmt)
-        for at, strip in share_positions(
+        for position, strip in share_positions(
             bind_extents(outer), strips_of_row, is_parallel_profitable(stage)
         ):
             start = let("start", strip * WRITTEN)
             rest = written.extent - start
             count = let("count", either(strip + 1 < strips_of_row, const(WRITTEN), rest))
             with when(tirx.all(read.extent >= size, written.extent >= size)):
-                _emit_squares(permute, size, at, (start, count))
+                _emit_squares(permute, size, position, (start, count))
             with otherwise():
-                _emit_singly(permute, at, (const(0), start), (read.extent, count))
+                _emit_singly(permute, position, (const(0), start), (read.extent, count))
     return body.stmt
 
 
 def _size(permute: Permute, unit: VectorUnit) -> int:
-    """Elements of a side of a square: READ or less, the greatest power of two that both axes have
-    room for and whose elements one vector holds, whether read or written.
+    """The side of a square: the greatest power of two up to READ that fits both axes, and vectors
+    of both dtypes.
     """
     dtypes = (dtype_of(permute.stage.value), dtype_of(permute.far))
     extents = (as_int(axis.extent) for axis in (permute.read, permute.written))
@@ -82,8 +82,8 @@ def _size(permute: Permute, unit: VectorUnit) -> int:
     return 1 << (most.bit_length() - 1)
 
 
-def _emit_squares(permute: Permute, size: int, at: Table, strip: tuple[Expr, Expr]) -> None:
-    """Emit a strip, (first place, number of places) along the written axis."""
+def _emit_squares(permute: Permute, size: int, position: Table, strip: tuple[Expr, Expr]) -> None:
+    """Emit a strip, (first, count), along the written axis."""
     height, (start, count) = permute.read.extent, strip
     with serial(tirx.ceildiv(height, READ), "block") as block:
         first = let("first", block * READ)
@@ -91,57 +91,59 @@ def _emit_squares(permute: Permute, size: int, at: Table, strip: tuple[Expr, Exp
         with serial(tirx.ceildiv(count, size), "square") as square, serial(rows, "row") as row:
             i = let("i", tirx.min(first + row * size, height - size))
             j = let("j", start + tirx.min(square * size, count - size))
-            _emit_square(permute, size, at, (i, j))
+            _emit_square(permute, size, position, (i, j))
 
 
-def _emit_square(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr]) -> None:
+def _emit_square(permute: Permute, size: int, position: Table, first: tuple[Expr, Expr]) -> None:
     """Emit `size` by `size` elements, which are read before any is written."""
     far = permute.far
 
     def part_of(line: int, start: int, count: int) -> Expr:
-        here = _place(permute, at, first[0] + start, first[1] + line)
+        here = _position(permute, position, first[0] + start, first[1] + line)
         offset = substitute(far.indices[0], here)
         return load(far.source, [prim.Ramp(offset, const(1), count) if count > 1 else offset])
 
-    _prefetch_next(permute, size, at, first)
+    _prefetch_square(permute, size, position, first)
     rows = transpose_square(dtype_of(far), size, part_of)
     for i, row in enumerate(rows):
         with vectorize(size) as j:
-            here = _place(permute, at, first[0] + i, first[1] + j)
+            here = _position(permute, position, first[0] + i, first[1] + j)
             _emit_element(permute, here, load(row.source, [j]))
 
 
-def _prefetch_next(permute: Permute, size: int, at: Table, first: tuple[Expr, Expr]) -> None:
-    """Prefetch the lines of a square from the next block: lines far from each other are more
-    streams than processors follow by themselves.
+def _prefetch_square(
+    permute: Permute, size: int, position: Table, first: tuple[Expr, Expr]
+) -> None:
+    """Emit prefetches of a square's lines in the next block: they are more streams than hardware
+    prefetches follow.
     """
     height = as_int(permute.read.extent)
     if height is not None and height <= READ:
         return
     for line in range(size):
-        ahead = _place(permute, at, first[0] + READ, first[1] + line)
+        ahead = _position(permute, position, first[0] + READ, first[1] + line)
         prefetch(permute.far.source, substitute(permute.far.indices[0], ahead), level=1)
 
 
 def _emit_singly(
-    permute: Permute, at: Table, first: tuple[Expr, Expr], count: tuple[Expr | int, Expr]
+    permute: Permute, position: Table, first: tuple[Expr, Expr], count: tuple[Expr | int, Expr]
 ) -> None:
-    """Emit `count` places along either axis one by one."""
+    """Emit `count` positions along either axis one by one."""
     with serial(count[0], "i") as i, serial(count[1], "j") as j:
-        _emit_element(permute, _place(permute, at, first[0] + i, first[1] + j), None)
+        _emit_element(permute, _position(permute, position, first[0] + i, first[1] + j), None)
 
 
-def _place(permute: Permute, at: Table, i: Expr, j: Expr) -> Table:
-    return {**at, permute.read.var: i, permute.written.var: j}
+def _position(permute: Permute, position: Table, i: Expr, j: Expr) -> Table:
+    return {**position, permute.read.var: i, permute.written.var: j}
 
 
 def _emit_element(permute: Permute, here: Table, far: Expr | None) -> None:
-    """Emit one element of the result, with `far` in place of the load with gaps if it is given."""
+    """Emit one element of the result; far: replaces the load with gaps, unless it is None."""
 
-    def replaced(node: Expr) -> Expr | None:
+    def replace_node(node: Expr) -> Expr | None:
         loads = far is not None and isinstance(node, tvm.ir.TensorLoad)
         if loads and tvm_ffi.structural_equal(node, permute.far):
             return far
         return here.get(node) if isinstance(node, tvm.ir.Var) else None
 
-    store_result(permute.stage, rewrite(permute.stage.value, replaced), here)
+    store_result(permute.stage, rewrite(permute.stage.value, replace_node), here)

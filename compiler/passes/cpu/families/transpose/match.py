@@ -27,7 +27,7 @@ class Permute:
 
 
 def match_permute(program: Program, unit: VectorUnit) -> Permute | Declined:
-    """The program as such."""
+    """Read the program as a permutation."""
     if len(program.stages) != 1:
         return Declined("it has more than one stage")
     if program.stages[0].init is not None:
@@ -41,8 +41,8 @@ def match_permute(program: Program, unit: VectorUnit) -> Permute | Declined:
     # Then the generic kernel is as fast: it reads and writes whole vectors.
     if is_vectorizable(stage.value, written[0].var):
         return Declined("it reads and writes along the same axis")
-    if not _gathers(stage.value, written[0]):
-        return Declined("more than the place of its loads keeps it from vectors")
+    if not _is_gather_only(stage.value, written[0]):
+        return Declined("more than the position of its loads keeps it from vectors")
     far = [one for one in loads(stage.value) if _step(one.indices[0], written[0]) not in (0, 1)]
     if len(far) != 1:
         return Declined("it does not read exactly one tensor with gaps")
@@ -60,8 +60,8 @@ def _step(offset: Expr, axis: Axis) -> int | None:
     return as_int(stride(offset, axis.var))
 
 
-def _gathers(value: Expr, axis: Axis) -> bool:
-    """Whether the places of its loads alone keep the value from being computed in vectors."""
+def _is_gather_only(value: Expr, axis: Axis) -> bool:
+    """True if only the indices of its loads prevent computing the value in vectors."""
     if dtype_of(value) == "bool" or any(is_choice(node) for node in nodes(value)):
         return False
     for node in nodes(value, into_loads=False):

@@ -3,11 +3,11 @@
 A task is a block of tiles of 4x4 results by all columns, or some of them. Loop order in a task:
 every tile's 6x6 inputs are transformed into 36 points; at every point, a matmul of tiles x channels
 by the transformed weights; every tile's results are transformed back. Both scratch buffers of a
-block about fill L2, so that nothing between the input and the results goes through memory.
+block about fill L2, so that intermediate results do not go through memory.
 
 In the matmuls registers hold the accumulators of 4 or 8 tiles by one panel of columns, and the
-panel's weights stay in L1 over all tiles of the block. Many channels are summed in chunks, which
-leaves a smaller rounding error than one long sum.
+panel's weights stay in L1 over all tiles of the block. Many channels are accumulated in chunks,
+which has a smaller rounding error than one long sum.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +21,8 @@ from compiler.passes.cpu.families.winograd.tasks import Part, share_tasks
 from compiler.passes.cpu.families.winograd.tile import (
     ROWS,
     chunk_of,
+    most_column_tiles,
     sizes_of,
-    tiles_by_halves,
     tiles_of,
 )
 from compiler.passes.cpu.families.winograd.transform import (
@@ -51,16 +51,16 @@ from compiler.tir.loops import Stmt, multiply_extents
 from compiler.tir.stages import Axis
 
 FETCH = 4 * ROWS
-"""Rows of register tiles that prefetch the whole of the next panel of weights."""
+"""Rows of register tiles that together prefetch the next panel of weights."""
 
 
 def describe_tile(winograd: Winograd, unit: VectorUnit) -> str:
-    """The results of a tile, and how many tiles a block has."""
+    """The results of a tile, and the tiles of a block."""
     return f"4x4 results, {tiles_of(unit, winograd.depth, winograd.padded)} tiles a block"
 
 
 def emit_winograd(winograd: Winograd, unit: VectorUnit) -> Stmt:
-    """The kernel: tasks of some tiles by some panels of columns."""
+    """The body of the kernel, in tasks of some tiles by some panels of columns."""
     source, anchor = winograd.source, winograd.anchored.anchor
     with statements() as body:
         for stmt in winograd.anchored.flat.prelude:
@@ -68,8 +68,8 @@ def emit_winograd(winograd: Winograd, unit: VectorUnit) -> Stmt:
         axes = bind_extents((*source.spatial[:3], *anchor.spatial[1:3]))
         tiles = let_opaque("tiles", multiply_extents(extents_of(axes[:3])))
         block = _Block(winograd, unit, axes[:3], extents_of(axes[3:]))
-        for some, panels in share_tasks(winograd, unit, tiles):
-            block.emit(some, panels)
+        for block_tiles, panels in share_tasks(winograd, unit, tiles):
+            block.emit(block_tiles, panels)
     return body.stmt
 
 
@@ -83,49 +83,49 @@ class _Block:
     ) -> None:
         self.winograd, self.unit, self.axes, self.size = winograd, unit, axes, size
         most = tiles_of(unit, winograd.depth, winograd.padded)
-        self.most = max(most, tiles_by_halves(winograd, unit))
+        self.most = max(most, most_column_tiles(winograd, unit))
 
     def emit(self, tiles: Part, panels: Part) -> None:
         """Emit the tiles, (first, count), by the panels."""
         winograd, lanes = self.winograd, self.unit.lanes(32)
         spread = Points.alloc("spread", self.most, winograd.depth)
         summed = Points.alloc("summed", self.most, winograd.padded)
-        for t, at in _tiles(self.axes, *tiles):
-            transform_input(winograd, strip_of(winograd.depth, lanes), spread, t, at)
+        for t, position in _tiles(self.axes, *tiles):
+            transform_input(winograd, strip_of(winograd.depth, lanes), spread, t, position)
         # Point by point, so that each point's weights are read once for all tiles of the block: the
-        # weights of one point fit L2, all 36 seldom do.
+        # weights of one point fit into L2, those of all 36 rarely do.
         with serial(POINTS, "point") as point, serial(panels[1], "some_panel") as index:
             every, p = winograd.padded // winograd.width, let("panel", panels[0] + index)
-            # Behind the last panel of a point comes the first one of the next.
+            # The last panel of a point is followed by the first one of the next.
             ahead = either(index + 1 < panels[1], const(1), every - panels[1] + 1)
             panel = point * every + p
             for number, rows in _register_tiles(self.unit, tiles[1]):
                 row = number * sizes_of(self.unit)[-1]
-                left = (spread.buffer, spread.place(point, row))
+                left = (spread.buffer, spread.index(point, row))
                 right = (panel, let("next_panel", panel + ahead), number)
                 for begin in _chunks(winograd.depth):
-                    acc = _emit_products(winograd, self.unit, rows, left, right, begin)
+                    acc = _emit_matmul(winograd, self.unit, rows, left, right, begin)
                     for i, lane in tile(rows, winograd.width, lanes):
-                        place = summed.place(point, row + i) + p * winograd.width + lane
+                        at_lane = summed.index(point, row + i) + p * winograd.width + lane
                         value = load(acc, [i, lane])
                         if as_int(begin) != 0:
-                            value = load(summed.buffer, [place]) + value
-                        store(summed.buffer, value, place)
+                            value = load(summed.buffer, [at_lane]) + value
+                        store(summed.buffer, value, at_lane)
         strip = strip_of(winograd.columns, lanes)
-        for t, at in _tiles(self.axes, *tiles):
+        for t, position in _tiles(self.axes, *tiles):
             columns = (panels[0] * winograd.width, panels[1] * winograd.width)
-            transform_output(winograd, strip, summed, t, at, self.size, columns)
+            transform_output(winograd, strip, summed, t, position, self.size, columns)
 
 
 def _tiles(axes: tuple[Axis, ...], first: Expr, count: Expr) -> Iterator[tuple[Expr, Table]]:
-    """(number in the block, place in the image) of every tile of a block."""
+    """(number in the block, position in the image) of every tile of a block."""
     with serial(count, "tile") as t:
         yield t, let_all(position_of(axes, first + t))
 
 
 def _register_tiles(unit: VectorUnit, count: Expr) -> Iterator[tuple[Expr, int]]:
-    """(number, rows) of every register tile of a block; the last rows may hold no tile, and their
-    results are never read.
+    """(number, rows) of every register tile of a block; the last rows may be no tiles, whose
+    results are not read.
     """
     sizes = sizes_of(unit)
     with serial(tirx.ceildiv(count, sizes[-1]), "rows") as number:
@@ -134,7 +134,7 @@ def _register_tiles(unit: VectorUnit, count: Expr) -> Iterator[tuple[Expr, int]]
 
 
 def _chunks(depth: int) -> Iterator[Expr]:
-    """The first channel of every chunk: 0, and in a loop behind it those of the others."""
+    """The first channel of every chunk: 0, then in a loop those of the others."""
     chunk = chunk_of(depth)
     yield const(0)
     if chunk < depth:
@@ -142,7 +142,7 @@ def _chunks(depth: int) -> Iterator[Expr]:
             yield let("begin", (index + 1) * chunk)
 
 
-def _emit_products(
+def _emit_matmul(
     winograd: Winograd,
     unit: VectorUnit,
     rows: int,
@@ -150,11 +150,11 @@ def _emit_products(
     right: tuple[Expr, Expr, Expr],
     begin: Expr,
 ) -> Any:
-    """Emit rows of transformed inputs by a panel of weights; gives the sums [rows, width] over the
-    channels of the chunk that begins at `begin`.
+    """Emit rows of transformed inputs by a panel of weights; return the accumulators [rows, width]
+    over the channels of the chunk from `begin` on.
 
-    left: a buffer, and where in it the rows begin; right: numbers of the panel, of the one that
-    comes next and is prefetched, and of the register tile.
+    left: a buffer, and the index in it of the first row; right: numbers of the panel, of the next
+    one, which is prefetched, and of the register tile.
     """
     depth, width, lanes = winograd.depth, winograd.width, unit.lanes(32)
     (spread, first), (panel, following, number) = left, right
@@ -163,9 +163,9 @@ def _emit_products(
         store(acc, 0, i, lane)
     between: Callable[[Expr], None] | None = None
     if unit.memory_bound:
-        place, tiles = following * (depth * width), FETCH // sizes_of(unit)[-1]
+        upcoming, tiles = following * (depth * width), FETCH // sizes_of(unit)[-1]
         prefetch = prefetch_between(
-            unit, winograd.weights, place, width, const(depth), number, tiles
+            unit, winograd.weights, upcoming, width, const(depth), number, tiles
         )
         earlier = tirx.truncdiv(begin, const(unit.unroll))
 

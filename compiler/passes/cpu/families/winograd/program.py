@@ -24,13 +24,13 @@ REACH = 6
 """Inputs along one axis that a tile of results depends on."""
 
 POINTS = REACH * REACH
-"""Places of a transformed tile: at each, the channels of all tiles go through a matmul."""
+"""Points of a transformed tile: at each, the channels of all tiles are multiplied by weights."""
 
 POINT = 2 / 3
 """The interpolation points are 0, infinity, POINT, its reciprocal, and the negatives of both.
 
 Of independent operands, the sums of 36 products leave an error that is 4.76 times the direct form's
-for the same number of terms, and 7.1 times at the worst place of a tile. No pair of points comes
+for the same number of terms, and 7.1 times at the worst position of a tile. No pair of points is
 below 4.75 and 7.1; the points 1 and 2 have 10.8 and 31.4.
 """
 
@@ -68,8 +68,8 @@ OUTPUT = np.array(
 )
 
 PAIRS = (1, 3)
-"""Where the matrices have what belongs to an interpolation point and, next to it, to its negative:
-the factors of even powers are equal, those of odd ones opposite.
+"""Columns of the matrices for an interpolation point, each followed by that for its negative: the
+factors of even powers are equal, those of odd ones opposite.
 """
 
 STAGES = ("winograd_input", "winograd_products", "winograd_output")
@@ -77,20 +77,20 @@ STAGES = ("winograd_input", "winograd_products", "winograd_output")
 
 
 def strip_of(channels: int, lanes: int) -> int:
-    """Channels that a transform computes at once: a whole vector of `lanes`, or the largest part of
-    one that divides all channels.
+    """Channels that a transform computes at once: a vector of `lanes`, or the largest part of it
+    that divides all channels.
     """
     return gcd(channels, lanes)
 
 
-def transformed_weights(weight: np.ndarray, width: int) -> np.ndarray:
-    """[O, 3, 3, C] as [36, ceil(O/width), C, width] float32, computed in float64, so that all of
-    float32's digits are right.
+def transform_weights(weight: np.ndarray, width: int) -> np.ndarray:
+    """Transform [O, 3, 3, C] to [36, ceil(O/width), C, width] float32, in float64 so that all
+    digits are right.
     """
     columns, _, _, channels = weight.shape
     packed = aligned((REACH * REACH, -(-columns // width), channels, width))
     for panel in range(packed.shape[1]):
-        # Of one panel, which stays in the processor's cache.
+        # One panel at a time, which stays in the cache.
         taps = np.zeros((3, 3, channels, width))
         part = weight[panel * width : (panel + 1) * width]
         taps[..., : len(part)] = part.transpose(1, 2, 3, 0)
@@ -110,13 +110,13 @@ def winograd(
 ) -> Any:
     """The convolution [N, *size, columns] of data [N, H, W, C].
 
-    weights: of `transformed_weights`; inward [6, 6] is INPUT, outward [4, 6] is OUTPUT; read(n,
-    row, column, c): the padded input under result (row, column), for any place.
+    weights: of `transform_weights`; inward [6, 6] is INPUT, outward [4, 6] is OUTPUT; read(n,
+    row, column, c): the padded input under result (row, column), at any position.
     """
     tiles = [tirx.floordiv(extent + (TILE - 1), TILE) for extent in size]
     # The two matrices are tensors, because TE can index nothing else by its axes.
-    spread = _transformed_input((data.shape[0], *tiles), int(data.shape[3]), inward, read)
-    summed = _multiplied(spread, weights, columns)
+    spread = _transform_input((data.shape[0], *tiles), int(data.shape[3]), inward, read)
+    summed = _multiply(spread, weights, columns)
     u, v = (te.reduce_axis((0, REACH), name=name) for name in "uv")
 
     def result(n: Any, y: Any, x: Any, o: Any) -> Any:
@@ -124,64 +124,64 @@ def winograd(
         return te.sum(summed[n, y // TILE, x // TILE, u, v, o] * factor, axis=[u, v])
 
     shape = (data.shape[0], *size, tirx.IntImm("int64", columns))
-    return te.compute(shape, result, name=STAGES[2], attrs=_stated(OUTPUT))
+    return te.compute(shape, result, name=STAGES[2], attrs=_flop_attrs(OUTPUT))
 
 
-def _transformed_input(
+def _transform_input(
     tiles: tuple[Any, ...], channels: int, inward: Any, read: Callable[..., Any]
 ) -> Any:
     """[*tiles, 6, 6, channels]: the 6x6 inputs under each tile, transformed along both axes."""
     i, j = (te.reduce_axis((0, REACH), name=name) for name in "ij")
 
     def point(n: Any, y: Any, x: Any, u: Any, v: Any, c: Any) -> Any:
-        # Tiles are 4 apart and reach over 6 inputs, so neighbours share two rows or columns.
-        given = read(n, y * TILE + i, x * TILE + j, c)
-        return te.sum(given * (inward[u, i] * inward[v, j]), axis=[i, j])
+        # Tiles are 4 apart and read 6 inputs, so neighbours share two rows or columns.
+        value = read(n, y * TILE + i, x * TILE + j, c)
+        return te.sum(value * (inward[u, i] * inward[v, j]), axis=[i, j])
 
     shape = (*tiles, REACH, REACH, tirx.IntImm("int64", channels))
-    return te.compute(shape, point, name=STAGES[0], attrs=_stated(INPUT))
+    return te.compute(shape, point, name=STAGES[0], attrs=_flop_attrs(INPUT))
 
 
-def _stated(matrix: np.ndarray) -> dict[str, int]:
-    """The operations of one element of `matrix @ tile @ matrix.T`: the loops that are written apply
-    the matrix along one axis after the other, and its zeros and ones cost nothing.
+def _flop_attrs(matrix: np.ndarray) -> dict[str, int]:
+    """The attribute with the operations of one element of `matrix @ tile @ matrix.T`: the emitted
+    loops apply the matrix along one axis after the other, and skip its zeros and ones.
     """
-    results, places = matrix.shape
+    results, inputs = matrix.shape
     once = sum(
         np.count_nonzero(factors) - 1 + np.count_nonzero(~np.isin(np.abs(factors), (0, 1)))
-        for part in factored(matrix)
+        for part in factor_transform(matrix)
         for factors in part
     )
-    return {ELEMENT_FLOPS: round(int(once) * (places + results) / results**2)}
+    return {ELEMENT_FLOPS: round(int(once) * (inputs + results) / results**2)}
 
 
-def factored(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """sums [4, 6] and rows [n, 4 + 6] with matrix = rows[:, :4] @ sums + rows[:, 4:]: what the two
-    points of a pair share is summed once.
+def factor_transform(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """shared [4, 6] and rows [n, 4 + 6] with matrix = rows[:, :4] @ shared + rows[:, 4:]: sums that
+    the two points of a pair share are computed once.
     """
-    unit, sums, rows = np.eye(REACH), np.zeros((4, REACH)), np.zeros((len(matrix), 4 + REACH))
+    unit, shared, rows = np.eye(REACH), np.zeros((4, REACH)), np.zeros((len(matrix), 4 + REACH))
     rows[:, 4:] = matrix
-    for place, first in zip((0, 2), PAIRS, strict=True):
+    for index, first in zip((0, 2), PAIRS, strict=True):
         pair = slice(first, first + 2)
         if len(matrix) == REACH:
             # The rows of the two points are the sum and the difference of even and odd powers.
             even = np.where(np.arange(REACH) % 2 == 0, matrix[first], 0)
             odd = matrix[first] - even
             scale = np.abs(odd[odd != 0]).min()
-            sums[place : place + 2] = even, odd / scale
+            shared[index : index + 2] = even, odd / scale
             rows[pair] = 0
-            rows[pair, place : place + 2] = [[1, scale], [1, -scale]]
+            rows[pair, index : index + 2] = [[1, scale], [1, -scale]]
         else:
             # Each row takes the sum of the two points, or their difference.
-            sums[place : place + 2] = unit[first] + unit[first + 1], unit[first] - unit[first + 1]
+            shared[index : index + 2] = unit[first] + unit[first + 1], unit[first] - unit[first + 1]
             equal = matrix[:, first] == matrix[:, first + 1]
-            rows[:, place] = np.where(equal, matrix[:, first], 0)
-            rows[:, place + 1] = np.where(equal, 0, matrix[:, first])
+            rows[:, index] = np.where(equal, matrix[:, first], 0)
+            rows[:, index + 1] = np.where(equal, 0, matrix[:, first])
             rows[:, 4:][:, pair] = 0
-    return sums, rows
+    return shared, rows
 
 
-def _multiplied(spread: Any, weights: Any, columns: int) -> Any:
+def _multiply(spread: Any, weights: Any, columns: int) -> Any:
     """[*tiles, 6, 6, columns]: at every point the channels by the transformed weights."""
     *tiles, channels = spread.shape
     k, panel = te.reduce_axis((0, int(channels)), name="c"), int(weights.shape[3])

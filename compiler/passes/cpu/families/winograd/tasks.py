@@ -1,4 +1,4 @@
-"""How a convolution in Winograd's form is cut into tasks: blocks of tiles, or halves of columns."""
+"""The tasks of a convolution in Winograd's form: blocks of tiles, or halves of columns."""
 
 from collections.abc import Iterator
 
@@ -6,25 +6,25 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import POINTS
-from compiler.passes.cpu.families.winograd.tile import ROWS, tiles_by_halves, tiles_of
+from compiler.passes.cpu.families.winograd.tile import ROWS, most_column_tiles, tiles_of
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import let, let_opaque, share_out
 from compiler.tir.exprs import Expr, const, either
 from compiler.tir.loops import PARALLEL_FLOPS
 
 Part = tuple[Expr, Expr]
-"""The first, and how many."""
+"""(first, count)."""
 
 
 def share_tasks(winograd: Winograd, unit: VectorUnit, tiles: Expr) -> Iterator[tuple[Part, Part]]:
     """The tiles and the panels of every task, in parallel where there is enough to do.
 
-    Blocks come in pairs of about equally many tiles, for two threads. Each block reads all weights
-    once: where these do not rest in L2 and all tiles are one block, two threads have columns of
-    their own instead, and both transform the input.
+    There is an even number of blocks of about equally many tiles, for two threads. Each block reads
+    all weights once: where these do not stay in L2 and all tiles are one block, each of two threads
+    has columns of its own instead, and both transform the input.
     """
-    halved, panels = tiles_by_halves(winograd, unit), winograd.padded // winograd.width
-    by_columns = tiles <= halved if halved else False
+    most_tiles, panels = most_column_tiles(winograd, unit), winograd.padded // winograd.width
+    by_columns = tiles <= most_tiles if most_tiles else False
     steps = let("steps", tirx.ceildiv(tiles, ROWS))
     fewest = tirx.ceildiv(steps, tiles_of(unit, winograd.depth, winograd.padded) // ROWS)
     even = tirx.min(tirx.ceildiv(fewest, 2) * 2, steps)

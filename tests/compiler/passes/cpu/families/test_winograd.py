@@ -6,8 +6,8 @@ from compiler.passes.cpu.families.winograd.program import (
     INPUT,
     OUTPUT,
     WEIGHT,
-    factored,
-    transformed_weights,
+    factor_transform,
+    transform_weights,
 )
 from compiler.passes.cpu.families.winograd.tile import CHUNK, ROWS, chunk_of, tiles_of, width_of
 from compiler.passes.pack import conv
@@ -39,7 +39,7 @@ def test_errors_of_the_products_grow_little_on_their_way_to_the_results():
 
 @pytest.mark.parametrize(("matrix", "operations"), [(INPUT, 12), (OUTPUT, 10)])
 def test_shared_sums_make_up_the_matrix(matrix, operations):
-    sums, rows = factored(matrix)
+    sums, rows = factor_transform(matrix)
     np.testing.assert_array_equal(rows[:, : len(sums)] @ sums + rows[:, len(sums) :], matrix)
     # A sum of n terms takes n - 1 multiply-adds.
     assert sum(np.count_nonzero(factors) - 1 for factors in (*sums, *rows)) == operations
@@ -47,7 +47,7 @@ def test_shared_sums_make_up_the_matrix(matrix, operations):
 
 def test_weights_come_in_panels_the_last_one_filled_with_zeros(draw):
     weight = draw.standard_normal((24, 3, 3, 5)).astype("float32")
-    packed = transformed_weights(weight, 16)
+    packed = transform_weights(weight, 16)
     assert packed.shape == (36, 2, 5, 16)
     assert not packed[:, 1, :, 8:].any()
     want = WEIGHT @ weight[17, :, :, 2].astype("float64") @ WEIGHT.T
