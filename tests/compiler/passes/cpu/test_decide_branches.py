@@ -18,44 +18,44 @@ _ASKS = re.compile(r"if .* >= T\.int64\(\d{6,}\):")
 """How a program asks whether its work is worth other threads."""
 
 
-def _product() -> tvm.IRModule:
+def _matmul() -> tvm.IRModule:
     return build_module(
         lambda _, x: relax.op.matmul(x, relax.const(_WEIGHTS)), {"x": (("b", "s", 96), "float32")}
     )
 
 
-def _sums() -> tvm.IRModule:
+def _additions() -> tvm.IRModule:
     """One program, x + x, called for [n, 1024] and for [m, 1024]."""
 
-    def sums(builder: relax.BlockBuilder, x: relax.Var, y: relax.Var) -> relax.Expr:
+    def add_all(builder: relax.BlockBuilder, x: relax.Var, y: relax.Var) -> relax.Expr:
         return relax.Tuple([builder.emit(relax.op.add(x, x)), builder.emit(relax.op.add(y, y))])
 
-    return build_module(sums, {"x": (("n", 1024), "float32"), "y": (("m", 1024), "float32")})
+    return build_module(add_all, {"x": (("n", 1024), "float32"), "y": (("m", 1024), "float32")})
 
 
 def _ways(module: tvm.IRModule, *dims: Dim) -> tuple[bool, bool]:
-    """Whether some program asks, and whether some has threads share its work."""
+    """(True if a program has a branch, True if a loop is parallel)."""
     text = lower(module, HOST, ranges_of(module, *dims)).script()
     return _ASKS.search(text) is not None, "T.parallel(" in text
 
 
 def test_a_branch_stays_where_declared_dims_go_both_ways() -> None:
-    assert _ways(_product(), Dim("b", 1, 64), Dim("s", 1, 512)) == (True, True)
+    assert _ways(_matmul(), Dim("b", 1, 64), Dim("s", 1, 512)) == (True, True)
 
 
 def test_a_branch_stays_where_no_dim_is_declared() -> None:
-    assert _ways(_product()) == (True, True)
+    assert _ways(_matmul()) == (True, True)
 
 
 def test_one_way_is_left_where_every_declared_value_takes_it() -> None:
-    assert _ways(_product(), Dim("b", 64, 64), Dim("s", 64, None)) == (False, True)
-    assert _ways(_product(), Dim("b", 1, 2), Dim("s", 1, 16)) == (False, False)
+    assert _ways(_matmul(), Dim("b", 64, 64), Dim("s", 64, None)) == (False, True)
+    assert _ways(_matmul(), Dim("b", 1, 2), Dim("s", 1, 16)) == (False, False)
 
 
 def test_the_least_allowed_multiple_decides() -> None:
     rows = (1 << 20) // (2 * 96 * 120) + 1
-    assert _ways(_product(), Dim("b", 1, 1), Dim("s", 2, None, multiple=rows)) == (False, True)
-    assert _ways(_product(), Dim("b", 1, 1), Dim("s", 2, None, multiple=rows - 1)) == (True, True)
+    assert _ways(_matmul(), Dim("b", 1, 1), Dim("s", 2, None, multiple=rows)) == (False, True)
+    assert _ways(_matmul(), Dim("b", 1, 1), Dim("s", 2, None, multiple=rows - 1)) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_the_least_allowed_multiple_decides() -> None:
 def test_all_calls_of_a_program_count(
     n: tuple[int, int], m: tuple[int, int | None], ways: tuple[bool, bool]
 ) -> None:
-    assert _ways(_sums(), Dim("n", *n), Dim("m", *m)) == ways
+    assert _ways(_additions(), Dim("n", *n), Dim("m", *m)) == ways
 
 
 def test_a_dim_of_another_function_that_has_a_declared_name_is_not_it() -> None:
-    module = _sums()
+    module = _additions()
     renamed = tvm.IRModule(
-        {"helper": module["main"].with_attr("global_symbol", "helper"), "main": _product()["main"]}
+        {"helper": module["main"].with_attr("global_symbol", "helper"), "main": _matmul()["main"]}
     )
     dims = (Dim("n", 1, 2), Dim("m", 1, 3), Dim("b", 1, 2), Dim("s", 1, 16))
     assert _ways(renamed, *dims) == (True, True)
@@ -84,7 +84,7 @@ def test_a_dim_of_another_function_that_has_a_declared_name_is_not_it() -> None:
 def test_results_are_the_same_either_way(draw: np.random.Generator) -> None:
     x = draw.standard_normal((2, 300, 96)).astype(np.float32)
     for dims in ((), (Dim("b", 1, 64), Dim("s", 300, 512)), (Dim("b", 2, 2), Dim("s", 1, 300))):
-        module = _product()
+        module = _matmul()
         lowered = lower(module, HOST, ranges_of(module, *dims))
         machine = relax.VirtualMachine(generate(lowered, HOST), tvm.cpu())
         np.testing.assert_allclose(
@@ -122,10 +122,10 @@ def _cell(condition: Callable[[tvm.tirx.Var], object], pointed: bool = False) ->
         ]
     )
     builder = relax.BlockBuilder()
-    given = relax.Var("given", relax.TensorType([n], "float32"))
-    with builder.function("main", [given]):
+    parameter = relax.Var("given", relax.TensorType([n], "float32"))
+    with builder.function("main", [parameter]):
         name = builder.add_func(tvm.tirx.PrimFunc([x, y], body), "program")
-        result = builder.emit(relax.call_tir(name, [given], relax.TensorType([n], "float32")))
+        result = builder.emit(relax.call_tir(name, [parameter], relax.TensorType([n], "float32")))
         builder.emit_func_output(result)
     return builder.get()
 
@@ -155,8 +155,8 @@ def test_a_cell_that_other_code_may_write_is_not() -> None:
 
 
 def _left(module: tvm.IRModule) -> tuple[float, ...]:
-    """What the program may still put."""
+    """The constants that the program may still store."""
     text = DecideBranches(ranges_of(module, Dim("n", 4, 8))).apply(module).script()
-    found = tuple(value for value in (1.0, 2.0) if f"T.float32({value})" in text)
-    assert ("if " in text) == (len(found) == 2)
-    return found
+    values = tuple(value for value in (1.0, 2.0) if f"T.float32({value})" in text)
+    assert ("if " in text) == (len(values) == 2)
+    return values

@@ -27,7 +27,7 @@ from tests.compiler.passes.families import FAMILIES, Array, combined
 pytestmark = pytest.mark.slow
 
 NEON, DOT = targets.resolve("aarch64"), targets.resolve("aarch64-v8.2")
-WITH_SUMS = (
+TILED = (
     "product",
     "convolution",
     "winograd",
@@ -37,9 +37,9 @@ WITH_SUMS = (
     "convolution in groups",
 )
 NAMES = {
-    "x86-64-v4": (*WITH_SUMS, "convolution to many channels"),
+    "x86-64-v4": (*TILED, "convolution to many channels"),
     "aarch64": (
-        *WITH_SUMS, "product in passes", "max pool", "lstm", "gru", "elementwise half", "softmax",
+        *TILED, "product in passes", "max pool", "lstm", "gru", "elementwise half", "softmax",
     "layer norm", "row sums",
         "column maxima", "transpose", "take", "concat", "resize",
     ),
@@ -48,7 +48,7 @@ NAMES = {
 }  # fmt: skip
 TILES = {"x86-64-v4": (13, 32), "aarch64": (13, 8)}
 VECTORS = {"x86-64-v4": ("zmm",), "aarch64": (".4s", "q")}
-SUMS: dict[str, dict[str, tuple[int, ...]]] = {
+ACCUMULATORS: dict[str, dict[str, tuple[int, ...]]] = {
     "x86-64-v4": {
         "panel_matmul": (4 * 24,),
         "panel_conv": (4 * 24, 13),
@@ -86,14 +86,14 @@ def executable(name: str) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SUMS)
-def test_sums_stay_in_whole_registers(name: str) -> None:
+@pytest.mark.parametrize("name", ACCUMULATORS)
+def test_accumulators_stay_in_full_registers(name: str) -> None:
     assert register_tile(VectorUnit.of(targets.resolve(name))) == TILES[name]
     code = kernels(assembly(executable(name)))
-    for kind, sums in SUMS[name].items():
+    for kind, accumulators in ACCUMULATORS[name].items():
         loops = [loop for kernel in of_kind(code, kind) for loop in kernel.loops()]
-        hearts = [loop for loop in loops if loop.products(*VECTORS[name]) in sums]
-        assert {loop.products(*VECTORS[name]) for loop in hearts} == set(sums), kind
+        hearts = [loop for loop in loops if loop.products(*VECTORS[name]) in accumulators]
+        assert {loop.products(*VECTORS[name]) for loop in hearts} == set(accumulators), kind
         assert sum(loop.spills() for loop in hearts) == 0, kind
     for kind, registers in ELSEWHERE[name].items():
         assert max(kernel.products(*registers) for kernel in of_kind(code, kind)) >= 8, kind
@@ -105,9 +105,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, list[Arra
 
     @cache
     def built(target: Target) -> tuple[list[str], Path]:
-        found = emulator.find(target, Flavour.VM)
-        if isinstance(found, str):
-            pytest.skip(found)
+        runner = emulator.find(target, Flavour.VM)
+        if isinstance(runner, str):
+            pytest.skip(runner)
         folder = tmp_path_factory.mktemp(target.name)
         linked = library.link_library(executable(target.name), folder, target)
         for path in runtimes.find(target.platform).glob("libtvm_runtime*.so"):
@@ -115,7 +115,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, list[Arra
         program.build(folder, target, folder / "program")
         tensors.write(folder / "weights", [])
         return [
-            *found.command,
+            *runner.command,
             *(
                 str(folder / name)
                 for name in ("program", linked.name, "weights", "inputs", "outputs")
@@ -136,10 +136,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, list[Arra
 def test_neon_code_is_close_to_float64(
     target: Target, turn: int, run: Callable[[Target, list[Array]], list[Array]]
 ) -> None:
-    given = {}
+    inputs = {}
     for name in NAMES[target.name]:
         corners = FAMILIES[name].corners(VectorUnit.of(target))
-        given[name] = FAMILIES[name].draw(corners[turn % len(corners)])
-    results = run(target, [array for arrays in given.values() for array in arrays])
-    for (name, arrays), got in zip(given.items(), results, strict=True):
+        inputs[name] = FAMILIES[name].draw(corners[turn % len(corners)])
+    results = run(target, [array for arrays in inputs.values() for array in arrays])
+    for (name, arrays), got in zip(inputs.items(), results, strict=True):
         FAMILIES[name].check(got, arrays)

@@ -32,10 +32,10 @@ class Memory:
     known: frozenset[str] = frozenset()
     keys: dict[str, str] = field(default_factory=dict)
 
-    def key(self, name: str, program: tirx.PrimFunc, given: str, target: Target) -> str | None:
+    def key(self, name: str, program: tirx.PrimFunc, context: str, target: Target) -> str | None:
         form = canonical.digest(program, canonical.library())
         assert form is not None
-        self.keys[name] = f"{name} {given} {target.name} {form.hex()}"
+        self.keys[name] = f"{name} {context} {target.name} {form.hex()}"
         return f"key of {name}"
 
     def find(self, key: str) -> StoredKernel | None:
@@ -43,7 +43,7 @@ class Memory:
         return StoredKernel(NOTE, f"object of {name}") if name in self.known else None
 
 
-def scaled(factor: float, name: str = "out", dim: str = "n") -> tirx.PrimFunc:
+def scale_program(factor: float, name: str = "out", dim: str = "n") -> tirx.PrimFunc:
     """x * factor over [n]; name: of the result's block."""
     n = tirx.Var(dim, "int64")
     x = te.placeholder((n,), name="x")
@@ -65,34 +65,36 @@ def module_of(**programs: tirx.PrimFunc) -> tvm.IRModule:
     return builder.get()
 
 
-def recalled(module: tvm.IRModule, memory: Memory, *dims: Dim, target: Target = HOST) -> Any:
+def recall(module: tvm.IRModule, memory: Memory, *dims: Dim, target: Target = HOST) -> Any:
     return RecallKernels(memory, target, ranges_of(module, *dims)).apply(module)
 
 
 def key_of(program: tirx.PrimFunc, *dims: Dim, target: Target = HOST) -> str:
     memory = Memory()
-    recalled(module_of(kernel=program), memory, *dims, target=target)
+    recall(module_of(kernel=program), memory, *dims, target=target)
     return memory.keys["kernel"]
 
 
 def test_a_known_program_becomes_a_stub_with_its_note() -> None:
-    given = module_of(one=scaled(2.0), two=scaled(3.0))
-    made = recalled(given, Memory(frozenset({"one"})))
-    one, two = made["one"], made["two"]
+    module = module_of(one=scale_program(2.0), two=scale_program(3.0))
+    result = recall(module, Memory(frozenset({"one"})))
+    one, two = result["one"], result["two"]
     assert str(one.attrs[OBJECT]) == "object of one"
     assert str(one.attrs[REMEMBERED]) == "key of one"
     assert isinstance(one.body.block.body, tirx.Evaluate)
-    assert [param.ty for param in one.params] == [param.ty for param in given["one"].params]
+    assert [param.ty for param in one.params] == [param.ty for param in module["one"].params]
     assert KernelNote.of(one) == NOTE
     assert OBJECT not in two.attrs
-    tvm.ir.assert_structural_equal(two.without_attr(REMEMBERED), given["two"])
-    tvm.ir.assert_structural_equal(made["main"], given["main"])
+    tvm.ir.assert_structural_equal(two.without_attr(REMEMBERED), module["two"])
+    tvm.ir.assert_structural_equal(result["main"], module["main"])
 
 
 def test_later_passes_leave_stubs_and_their_notes_alone() -> None:
-    made = recalled(module_of(one=scaled(2.0), two=scaled(3.0)), Memory(frozenset({"one"})))
-    scheduled = ScheduleKernels(VectorUnit.of(HOST)).apply(made)
-    assert scheduled["one"].same_as(made["one"])
+    result = recall(
+        module_of(one=scale_program(2.0), two=scale_program(3.0)), Memory(frozenset({"one"}))
+    )
+    scheduled = ScheduleKernels(VectorUnit.of(HOST)).apply(result)
+    assert scheduled["one"].same_as(result["one"])
     assert [row["family"] for row in kernel_table(scheduled)] == ["generic", "generic"]
     # Code generation writes the notes of those that are scheduled now into records.
     dropped = DropKernelNotes().apply(scheduled)
@@ -100,19 +102,21 @@ def test_later_passes_leave_stubs_and_their_notes_alone() -> None:
 
 
 def test_the_names_of_variables_make_no_other_key() -> None:
-    assert key_of(scaled(2.0, dim="n")) == key_of(scaled(2.0, dim="rows"))
+    assert key_of(scale_program(2.0, dim="n")) == key_of(scale_program(2.0, dim="rows"))
 
 
 def test_the_names_of_blocks_make_another_key() -> None:
     """Families tell programs apart by them, and structural equality does not."""
-    tvm.ir.assert_structural_equal(scaled(2.0, "out"), scaled(2.0, "other"))
-    assert key_of(scaled(2.0, "out")) != key_of(scaled(2.0, "other"))
+    tvm.ir.assert_structural_equal(scale_program(2.0, "out"), scale_program(2.0, "other"))
+    assert key_of(scale_program(2.0, "out")) != key_of(scale_program(2.0, "other"))
 
 
 def test_the_bounds_of_dims_make_another_key() -> None:
     declared = ((), (Dim("m", 1, 8),), (Dim("m", 2, 8),), (Dim("m", 1, 9),))
-    assert len({key_of(scaled(2.0), *dims) for dims in declared}) == len(declared)
+    assert len({key_of(scale_program(2.0), *dims) for dims in declared}) == len(declared)
 
 
 def test_the_vector_unit_makes_another_key() -> None:
-    assert key_of(scaled(2.0), target=HOST) != key_of(scaled(2.0), target=resolve("aarch64"))
+    assert key_of(scale_program(2.0), target=HOST) != key_of(
+        scale_program(2.0), target=resolve("aarch64")
+    )

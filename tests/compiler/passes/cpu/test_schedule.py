@@ -13,7 +13,7 @@ from compiler.targets.vector_unit import VectorUnit
 op = relax.op
 
 
-def test_a_gather_over_extents_that_are_sums(compile_graph: Any, draw: Any) -> None:
+def test_a_gather_over_extents_that_are_additions(compile_graph: Any, draw: Any) -> None:
     n = tirx.Var("n", "int64")
 
     def graph(builder: Any, x: Any, length: Any) -> Any:
@@ -37,5 +37,5 @@ def test_only_whole_views_are_left_to_tvm(columns: int, scheduled: bool) -> None
     """
     x = te.placeholder((1, 8), name="x")
     function = te.create_prim_func([x, te.compute((columns,), lambda i: x[0, i])])
-    made = ScheduleKernels(VectorUnit()).apply(tvm.IRModule({"main": function}))["main"]
-    assert ("tirx.is_scheduled" in made.attrs) == scheduled
+    result = ScheduleKernels(VectorUnit()).apply(tvm.IRModule({"main": function}))["main"]
+    assert ("tirx.is_scheduled" in result.attrs) == scheduled

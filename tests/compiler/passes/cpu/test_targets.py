@@ -15,7 +15,7 @@ TILES = {"x86-64-v2": (6, 8), "x86-64-v3": (6, 16)}
 REGISTERS = {"x86-64-v2": "xmm", "x86-64-v3": "ymm"}
 
 
-def product_graph(builder, x):
+def matmul_graph(builder, x):
     return op.nn.relu(op.matmul(x, relax.const(np.ones((64, 80), "float32"))))
 
 
@@ -25,7 +25,7 @@ def conv_graph(builder, x):
     )
 
 
-GRAPHS = {"product": (product_graph, ("n", 64)), "convolution": (conv_graph, ("n", 16, 20, 20))}
+GRAPHS = {"product": (matmul_graph, ("n", 64)), "convolution": (conv_graph, ("n", 16, 20, 20))}
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -37,9 +37,9 @@ def test_register_tile_and_vector_width_follow_the_target(name, graph, assembly_
     assert register_tile(unit) == TILES[name]
     assert register_tile(unit)[0] * 2 + 2 < unit.registers
     assembly = assembly_for(function, {"x": (shape, "float32")}, target)
-    sums = [
+    accumulators = [
         line
         for line in assembly.splitlines()
         if ("vfmadd" in line or "mulps" in line) and REGISTERS[name] in line
     ]
-    assert len(sums) >= TILES[name][0] * 2
+    assert len(accumulators) >= TILES[name][0] * 2

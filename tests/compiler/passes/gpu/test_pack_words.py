@@ -19,7 +19,7 @@ from compiler.passes.gpu.schedule import apply_rule
 from compiler.passes.manager import to_kernels
 from compiler.verify.emulation import browser as headless
 from tests.compiler.ir.onnx.running import model_of, session_of
-from tests.compiler.passes.cpu.families.test_nbits import packed, table
+from tests.compiler.passes.cpu.families.test_nbits import pack_zeros, table
 from tests.compiler.passes.gpu.programs import product, target_of
 from tests.compiler.passes.gpu.serial import OnProcessor, serial
 from tests.compiler.passes.pack.test_nbits import DEPTH, WORDS, imported, tied
@@ -32,7 +32,7 @@ def gated(bits: int, zeros: str, columns: int) -> onnx.ModelProto:
     held = table(bits, 32, DEPTH, columns, zeros)
     constants = {"w": held.numbers, "s": held.scales}
     if zeros == "bytes":
-        constants["z"] = packed(held.zeros, bits)
+        constants["z"] = pack_zeros(held.zeros, bits)
     if zeros == "floats":
         constants["z"] = held.zeros
     attributes = {"K": DEPTH, "N": columns, "bits": bits, "block_size": 32}

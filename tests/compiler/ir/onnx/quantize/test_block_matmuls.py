@@ -16,7 +16,7 @@ from compiler.ir.onnx.quantize.block_matmuls import (
 from compiler.ir.ops.quantized.block_matmul import reals
 from relaxd.contract.options import Precision
 from tests.compiler.ir.onnx.running import normal, session_of
-from tests.compiler.passes.cpu.families.test_nbits import model_of, rounded, table
+from tests.compiler.passes.cpu.families.test_nbits import model_of, quantize_dequantize, table
 
 
 def levels(model: onnx.ModelProto) -> list[int]:
@@ -40,7 +40,7 @@ def test_rows_are_rounded_by_the_rule(
     for rows in (0, 1, 5):
         x = normal(rows, depth) * 3
         x[: rows // 2, :block] = 0
-        want = rounded(x, block) @ reals(weights).astype(np.float64).T
+        want = quantize_dequantize(x, block) @ reals(weights).astype(np.float64).T
         np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-4)
 
 
@@ -55,7 +55,7 @@ def test_halves_stay_halves() -> None:
             constant.CopyFrom(numpy_helper.from_array(halves, constant.name))
     round_rows(model)
     x = normal(3, 64).astype(np.float16)
-    want = rounded(x.astype(np.float32), 32) @ reals(weights).astype(np.float64).T
+    want = quantize_dequantize(x.astype(np.float32), 32) @ reals(weights).astype(np.float64).T
     (got,) = session_of(model).run(None, {"x": x})
     assert got.dtype == np.float16
     assert np.abs(got - want).max() < 2e-3 * np.abs(want).max()
@@ -111,8 +111,8 @@ def test_layers_wherever_they_stand() -> None:
     weights = table(4, 16, 32, 32, "none")
     exact, real = reals(weights).astype(np.float64).T, normal(32, 32)
     session, x = session_of(model), normal(3, 32, seed=2)
-    once = rounded(x, 16) @ exact
-    twice = rounded(once.astype(np.float32), 16) @ exact
+    once = quantize_dequantize(x, 16) @ exact
+    twice = quantize_dequantize(once.astype(np.float32), 16) @ exact
     for which, inner in ((True, twice), (False, once)):
         (got,) = session.run(["y"], {"x": x, "which": np.array(which)})
         np.testing.assert_allclose(got, once + inner @ real, rtol=1e-4, atol=1e-3)

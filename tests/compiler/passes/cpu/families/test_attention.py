@@ -32,7 +32,7 @@ def attend(builder, scores, v):
     return builder.emit(op.matmul(builder.emit(op.nn.softmax(scores, -1)), v))
 
 
-def masked(builder, q, k, v, mask):
+def attend_masked(builder, q, k, v, mask):
     """Heads split from one axis, a scale and a mask that is added, heads joined again."""
     q, k, v = (heads(builder, x) for x in (q, k, v))
     scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 1, 3, 2]))))
@@ -46,7 +46,7 @@ def plain(builder, q, k, v):
     )
 
 
-def chosen(builder, q, k, v, keep):
+def attend_selected(builder, q, k, v, keep):
     """A mask that chooses, as exporters of newer models write it."""
     scores = builder.emit(
         op.divide(
@@ -90,7 +90,9 @@ def test_heads_and_an_added_mask(compile_graph, draw):
         "v": ("b", "n", 48),
         "mask": ("b", 1, 1, "n"),
     }
-    model = compile_graph(masked, {name: (shape, "float32") for name, shape in shapes.items()})
+    model = compile_graph(
+        attend_masked, {name: (shape, "float32") for name, shape in shapes.items()}
+    )
     for b, m, n in SIZES:
         q, k, v = (draw.standard_normal((b, extent, 48)).astype("float32") for extent in (m, n, n))
         mask = np.where(draw.random((b, 1, 1, n)) < 0.3, np.float32(-3.4e38), np.float32(0))
@@ -105,7 +107,7 @@ def test_heads_and_an_added_mask(compile_graph, draw):
 def test_a_mask_that_chooses(compile_graph, draw):
     shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16)}
     model = compile_graph(
-        chosen,
+        attend_selected,
         {
             **{name: (shape, "float32") for name, shape in shapes.items()},
             "keep": (("m", "n"), "bool"),
@@ -132,7 +134,7 @@ def test_keys_of_every_depth_are_laid_out(depth, compile_graph, draw):
         np.testing.assert_allclose(model(q, k, v), want, rtol=1e-4, atol=1e-5)
 
 
-def test_one_program_takes_the_place_of_products_softmax_and_transposes():
+def test_one_program_replaces_matmuls_softmax_and_transposes():
     def after(builder, q, k, v, mask):
         program = builder.add_func(fused["attention"], "attention")
         q, k, v = (split(builder, x) for x in (q, k, v))
@@ -148,7 +150,7 @@ def test_one_program_takes_the_place_of_products_softmax_and_transposes():
     }
     inputs = {name: (shape, "float32") for name, shape in shapes.items()}
     fused = relax.transform.CanonicalizeBindings()(
-        FuseAttention().apply(ChannelsLast().apply(build_module(masked, inputs)))
+        FuseAttention().apply(ChannelsLast().apply(build_module(attend_masked, inputs)))
     )
     tvm.ir.assert_structural_equal(
         fused, relax.transform.CanonicalizeBindings()(build_module(after, inputs))
@@ -181,7 +183,7 @@ def test_scores_that_others_read_are_left_alone():
     }
 
 
-def test_the_products_before_and_after_are_gone():
+def test_the_matmuls_before_and_after_are_gone():
     shapes = {
         "q": ("b", "m", 48),
         "k": ("b", "n", 48),
@@ -190,7 +192,9 @@ def test_the_products_before_and_after_are_gone():
     }
     after = FuseAttention().apply(
         ChannelsLast().apply(
-            build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})
+            build_module(
+                attend_masked, {name: (shape, "float32") for name, shape in shapes.items()}
+            )
         )
     )
     text = after["main"].script()
@@ -222,19 +226,19 @@ def unbound(builder, x):
     front; scales on two of them.
     """
     b, s, _ = x.ty.shape.values
-    whole = builder.emit(
+    joint = builder.emit(
         op.permute_dims(
             builder.emit(op.reshape(x, relax.ShapeExpr([b, s, 3, 2, 8]))), [2, 0, 3, 1, 4]
         )
     )
-    parts = [builder.emit(op.strided_slice(whole, [0], [place], [place + 1])) for place in range(3)]
+    parts = [builder.emit(op.strided_slice(joint, [0], [index], [index + 1])) for index in range(3)]
     q, k, v = (builder.emit(op.squeeze(part, [0])) for part in parts)
     q = builder.emit(op.multiply(q, relax.const(0.5)))
     k = builder.emit(op.divide(builder.emit(op.permute_dims(k, [0, 1, 3, 2])), relax.const(1.25)))
     return attend(builder, builder.emit(op.matmul(q, k)), v)
 
 
-def test_parts_and_scales_of_one_tensor_are_read_in_place(compile_graph, draw):
+def test_parts_and_scales_of_one_tensor_are_not_copied(compile_graph, draw):
     inputs = {"x": (("b", "s", 48), "float32")}
     after = FuseAttention().apply(build_module(unbound, inputs))["main"].script()
     assert not [
@@ -251,7 +255,7 @@ def test_parts_and_scales_of_one_tensor_are_read_in_place(compile_graph, draw):
         )
 
 
-def grouped(builder, q, k, v):
+def attend_grouped(builder, q, k, v):
     """Four heads of queries for two of keys and values, as exporters write it: an axis of one place
     is repeated, and joined.
     """
@@ -277,18 +281,18 @@ def in_groups(builder, q, k, v, heads, groups, size):
     return attend(builder, scores, repeated(v))
 
 
-def test_heads_that_share_their_keys_are_read_in_place(compile_graph, draw):
+def test_keys_that_heads_share_are_not_copied(compile_graph, draw):
     inputs = {
         "q": (("b", 4, "m", 8), "float32"),
         "k": (("b", 2, "n", 8), "float32"),
         "v": (("b", 2, "n", 8), "float32"),
     }
-    fused = FuseAttention().apply(build_module(grouped, inputs))
+    fused = FuseAttention().apply(build_module(attend_grouped, inputs))
     assert [
         name for name in ("permute_dims", "reshape") if f"R.{name}" in fused["main"].script()
     ] == []
     assert fused["main"].script().count("R.call_tir") == 1
-    model = compile_graph(grouped, inputs)
+    model = compile_graph(attend_grouped, inputs)
     for b, m, n in SIZES:
         q = draw.standard_normal((b, 4, m, 8)).astype("float32")
         k, v = (draw.standard_normal((b, 2, n, 8)).astype("float32") for _ in range(2))
@@ -323,7 +327,7 @@ def test_few_queries_of_many_heads(compile_graph, draw, heads, groups, size):
         np.testing.assert_allclose(model(q, k, v), wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("function", [masked, chosen])
+@pytest.mark.parametrize("function", [attend_masked, attend_selected])
 def test_results_stay_outputs_of_their_block(function):
     shapes = {
         "q": ("b", "m", 48),
@@ -331,7 +335,7 @@ def test_results_stay_outputs_of_their_block(function):
         "v": ("b", "n", 48),
         "mask": ("b", 1, 1, "n"),
     }
-    if function is chosen:
+    if function is attend_selected:
         shapes = {"q": ("b", "m", 16), "k": ("b", "n", 16), "v": ("b", "n", 16), "keep": ("m", "n")}
     inputs = {
         name: (shape, "bool" if name == "keep" else "float32") for name, shape in shapes.items()

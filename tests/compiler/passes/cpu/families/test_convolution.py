@@ -50,16 +50,16 @@ def test_convolution_with_its_epilogue_for_every_extent(name, compile_graph, dra
 
 @pytest.mark.parametrize("out", [16, 24, 32])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_strips_of_places_lie_within_lines_of_every_length(stride, out, compile_graph, draw):
-    """Of lines that strips fill, or nearly fill; others are cut where they end."""
+def test_strips_stay_within_lines_of_every_length(stride, out, compile_graph, draw):
+    """Lines that strips fill, or nearly fill; strips of others end with the line."""
     w = draw.standard_normal((out, 3, 3, 3)).astype("float32")
 
     def graph(builder, x):
         return op.nn.relu(op.nn.conv2d(x, relax.const(w), (stride, stride), (1, 1, 1, 1)))
 
     model = compile_graph(graph, {"x": (("n", 3, "h", "w"), "float32")})
-    for places in (*range(1, 18), 23, 25, 26, 31, 63, 64, 65):
-        x = draw.standard_normal((2, 3, 5, places * stride)).astype("float32")
+    for columns in (*range(1, 18), 23, 25, 26, 31, 63, 64, 65):
+        x = draw.standard_normal((2, 3, 5, columns * stride)).astype("float32")
         sides = (stride, stride), (1, 1, 1, 1), (1, 1), 1
         want = np.maximum(convolution(x.astype("float64"), w.astype("float64"), *sides), 0)
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
@@ -106,7 +106,7 @@ def test_depthwise_rows_of_every_length(batch, channels, taps, stride, compile_g
         np.testing.assert_allclose(model(x), want, rtol=1e-4, atol=1e-4)
 
 
-def test_sums_of_integers_are_exact(compile_graph, draw):
+def test_accumulated_integers_are_exact(compile_graph, draw):
     w = draw.integers(-127, 128, (32, 16, 3, 3)).astype("float32")
     model = compile_graph(
         lambda builder, x: op.nn.conv2d(x, relax.const(w), padding=(1, 1)),
@@ -133,7 +133,7 @@ def test_one_result_of_a_long_window_is_summed_in_vectors(channels, out, chosen,
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("shared", [(0,), (2,), (0, 3), ()])
-def test_what_is_added_may_be_shared_by_images_lines_or_places(compile_graph, draw, shared, groups):
+def test_a_residual_may_be_shared_by_images_lines_or_positions(compile_graph, draw, shared, groups):
     """Only what every row reads for itself can be walked row by row, without its place."""
     channels, out, height, width = 32, 64, 5, 7
     w = (draw.standard_normal((out, channels // groups, 3, 3)) * 0.1).astype("float32")

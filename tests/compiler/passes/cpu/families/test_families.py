@@ -77,7 +77,7 @@ def assert_close_at_any_extents(family: Family, target: Target) -> None:
     anywhere = st.fixed_dictionaries(
         {name: st.integers(dim.least, dim.most) for name, dim in family.dims.items()}
     )
-    drawn = settings(max_examples=8, derandomize=True, deadline=None, database=None)(
+    sampled = settings(max_examples=8, derandomize=True, deadline=None, database=None)(
         given(anywhere)(close)
     )
-    reduce(lambda test, at: example(at)(test), family.corners(VectorUnit.of(target)), drawn)()
+    reduce(lambda test, size: example(size)(test), family.corners(VectorUnit.of(target)), sampled)()

@@ -17,7 +17,7 @@ from tests.support.geometries import GEOMETRIES, geometry
 op = relax.op
 
 SIZES = ((1, 1), (1, 2), (2, 3), (3, 4), (5, 5), (7, 7), (11, 13), (14, 14), (24, 25))
-"""Of images: places around the ends of tiles, and of tasks."""
+"""Extents of images around the ends of tiles, and of tasks."""
 
 
 def block(weight: np.ndarray, stride: int = 1, residual: bool = False) -> Any:
@@ -31,17 +31,17 @@ def block(weight: np.ndarray, stride: int = 1, residual: bool = False) -> Any:
         x = builder.emit(op.nn.conv2d(x, unchanged))
         mean = builder.emit(op.mean(x, [2, 3], keepdims=True))
         scaled = builder.emit(op.multiply(builder.emit(op.sigmoid(mean)), x))
-        made = builder.emit(op.nn.conv2d(scaled, relax.const(weight), (stride, stride)))
-        return op.nn.relu(builder.emit(op.add(made, scaled)) if residual else made)
+        result = builder.emit(op.nn.conv2d(scaled, relax.const(weight), (stride, stride)))
+        return op.nn.relu(builder.emit(op.add(result, scaled)) if residual else result)
 
     return graph
 
 
-def expected(x: np.ndarray, weight: np.ndarray, stride: int = 1) -> np.ndarray:
+def reference(x: np.ndarray, weight: np.ndarray, stride: int = 1) -> np.ndarray:
     x = x.astype("float64")
     scaled = x / (1 + np.exp(-x.mean((2, 3), keepdims=True)))
-    made = convolution(scaled, weight, (stride, stride), (0, 0, 0, 0), (1, 1), 1)
-    return np.maximum(made, 0)
+    result = convolution(scaled, weight, (stride, stride), (0, 0, 0, 0), (1, 1), 1)
+    return np.maximum(result, 0)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -56,7 +56,7 @@ def test_every_size_at_every_geometry(name, channels, columns, stride, draw):
     model = Compiled(build_module(block(weight, stride), inputs), geometry(name))
     for number, (height, width) in enumerate(SIZES):
         x = draw.standard_normal((1 + number % 3, channels, height, width)).astype("float32")
-        np.testing.assert_allclose(model(x), expected(x, weight, stride), rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(model(x), reference(x, weight, stride), rtol=2e-5, atol=2e-5)
 
 
 def test_what_is_not_finite_stays_in_its_channel_of_its_image(draw):
@@ -80,9 +80,9 @@ def test_padding_stays_zero_where_a_factor_is_infinite():
 
     inputs = {"x": (("n", 16, "h", "w"), "float32"), "gate": (("n", 16, 1, 1), "float32")}
     x, gate = np.ones((1, 16, 4, 5), "float32"), np.full((1, 16, 1, 1), np.inf, "float32")
-    found = Compiled(build_module(graph, inputs))(x, gate)
-    found[:, :, 1:-1, 1:-1] = 0
-    np.testing.assert_array_equal(found, 0)
+    result = Compiled(build_module(graph, inputs))(x, gate)
+    result[:, :, 1:-1, 1:-1] = 0
+    np.testing.assert_array_equal(result, 0)
 
 
 @pytest.mark.parametrize(

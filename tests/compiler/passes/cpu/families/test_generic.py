@@ -21,13 +21,13 @@ NM = {"x": (("n", "m"), "float32")}
 TWO = {"x": (("n", "m"), "float32"), "y": (("n", "m"), "float32")}
 
 
-def _gathered(b: Any, x: Any, place: Callable[[Any], Any], length: int) -> Any:
-    """Elements of the last axis by their places."""
+def _gather(b: Any, x: Any, position: Callable[[Any], Any], length: int) -> Any:
+    """Elements of the last axis by their positions."""
 
     def program(x: Any) -> Any:
         *outer, _ = x.shape
         shape = [*outer, tirx.IntImm("int64", length)]
-        return te.compute(shape, lambda *at: tirx.exp(x(*at[:-1], place(at[-1]))))
+        return te.compute(shape, lambda *axes: tirx.exp(x(*axes[:-1], position(axes[-1]))))
 
     return op.log(b.emit_te(program, x))
 
@@ -38,9 +38,9 @@ def _chosen(b: Any, x: Any, y: Any, first: int, length: int) -> Any:
     def program(x: Any, y: Any) -> Any:
         *outer, _ = x.shape
 
-        def value(*at: Any) -> Any:
-            i = at[-1] + first
-            sides = (one(*at[:-1], i // 2) for one in (x, y))
+        def value(*axes: Any) -> Any:
+            i = axes[-1] + first
+            sides = (one(*axes[:-1], i // 2) for one in (x, y))
             return tirx.if_then_else(tirx.floormod(i, 2) == 0, *sides) * 2
 
         return te.compute([*outer, tirx.IntImm("int64", length)], value)
@@ -58,12 +58,12 @@ def _in_turn(channels: int, first: int = 0, length: int | None = None) -> tuple[
     )
 
 
-def _over_images(channels: int, kept: bool) -> tuple[Any, Any, Any]:
+def _over_images(channels: int, keepdims: bool) -> tuple[Any, Any, Any]:
     """The mean over height and width of images with channels last, as before squeeze-excite."""
     return (
-        lambda b, x: op.mean(x, [1, 2], keepdims=kept),
+        lambda b, x: op.mean(x, [1, 2], keepdims=keepdims),
         {"x": (("n", "m", 5, channels), "float32")},
-        lambda x: x.mean((1, 2), keepdims=kept),
+        lambda x: x.mean((1, 2), keepdims=keepdims),
     )
 
 
@@ -105,23 +105,23 @@ CASES: dict[str, Any] = {
         NM,
         lambda x: (x * 0.01 + 1).prod(1),
     ),
-    "neighbours change places": (
-        lambda b, x: _gathered(b, x, lambda i: i + 1 - i % 2 * 2, 48),
+    "neighbours are swapped": (
+        lambda b, x: _gather(b, x, lambda i: i + 1 - i % 2 * 2, 48),
         N3,
         lambda x: x.reshape(*x.shape[:2], 24, 2)[..., ::-1].reshape(x.shape),
     ),
     "each element twice": (
-        lambda b, x: _gathered(b, x, lambda i: i // 2, 90),
+        lambda b, x: _gather(b, x, lambda i: i // 2, 90),
         N3,
         lambda x: x[..., :45].repeat(2, -1),
     ),
     "groups in turn": (
-        lambda b, x: _gathered(b, x, lambda i: i % 2 * 24 + i // 2, 48),
+        lambda b, x: _gather(b, x, lambda i: i % 2 * 24 + i // 2, 48),
         N3,
         lambda x: x.reshape(*x.shape[:2], 2, 24).swapaxes(2, 3).reshape(x.shape),
     ),
     "three groups in turn, from the second on": (
-        lambda b, x: _gathered(b, x, lambda i: (i + 1) % 3 * 16 + (i + 1) // 3, 45),
+        lambda b, x: _gather(b, x, lambda i: (i + 1) % 3 * 16 + (i + 1) // 3, 45),
         N3,
         lambda x: x.reshape(*x.shape[:2], 3, 16).swapaxes(2, 3).reshape(x.shape)[..., 1:46],
     ),
@@ -129,11 +129,7 @@ CASES: dict[str, Any] = {
     "two in turn, the second half": _in_turn(58, 58, 58),
     "two in turn, from an odd place": _in_turn(21, 21, 20),
     "two in turn, an odd number": _in_turn(21, 0, 21),
-    "backwards": (
-        lambda b, x: _gathered(b, x, lambda i: 40 - i, 37),
-        N3,
-        lambda x: x[..., 40:3:-1],
-    ),
+    "backwards": (lambda b, x: _gather(b, x, lambda i: 40 - i, 37), N3, lambda x: x[..., 40:3:-1]),
     "row sums kept": (
         lambda b, x: op.mean(x, [-1], keepdims=True),
         NM,
@@ -185,9 +181,9 @@ def test_a_row_has_the_same_bits_among_others(compile_graph, draw):
     rows = draw.standard_normal((67, 199)).astype("float32")
     for graph in graphs:
         model = compile_graph(graph, {"x": (("n", 199), "float32")})
-        together = model(rows)
+        batch = model(rows)
         for count in (1, 2, 5):
-            np.testing.assert_array_equal(model(rows[:count]), together[:count])
+            np.testing.assert_array_equal(model(rows[:count]), batch[:count])
 
 
 def test_what_lies_between_the_stages_of_a_row_is_on_the_stack(assembly_for):
@@ -196,8 +192,8 @@ def test_what_lies_between_the_stages_of_a_row_is_on_the_stack(assembly_for):
     assert not any("AllocWorkspace@" in line for line in code.splitlines())
 
 
-def test_places_that_follow_a_pattern_are_read_in_vectors():
-    graph, inputs, _ = CASES["neighbours change places"]
+def test_loads_that_follow_a_pattern_are_vectors():
+    graph, inputs, _ = CASES["neighbours are swapped"]
     module = to_kernels(build_module(graph, inputs), HOST, {}, ())
     programs = [func for func in module.functions.values() if isinstance(func, tirx.PrimFunc)]
     assert any("T.Shuffle" in program.script() for program in programs)
@@ -226,7 +222,7 @@ def test_colours_of_long_images_become_the_last_axis(colours, dtype, compile_gra
         np.testing.assert_array_equal(model(x), x.transpose(0, 2, 1))
 
 
-def test_rows_of_narrow_floats(compile_graph, draw):
+def test_rows_of_16_bit_floats(compile_graph, draw):
     model = compile_graph(
         lambda builder, x: op.astype(op.sum(op.astype(x, "float16"), [1]), "float32"),
         {"x": (("n", 137), "float32")},
@@ -241,7 +237,7 @@ SCALED = {"x": (("n", "m"), "float32"), "gate": (("n", 1), "float32")}
 
 
 @pytest.mark.parametrize(("inputs", "sizes"), [(GATED, (1, 9, 10)), (SCALED, (1, 2 * 2048))])
-def test_several_threads_take_parts_of_a_single_outer_place(inputs, sizes):
+def test_several_threads_take_parts_of_a_single_outer_position(inputs, sizes):
     module = build_module(lambda b, x, gate: op.multiply(x, gate), inputs)
     kernels = to_kernels(module, HOST, {}, ())
     (program,) = (func for func in kernels.functions.values() if isinstance(func, tirx.PrimFunc))
@@ -265,10 +261,10 @@ def test_numbers_around_the_ends_of_parts(inputs, compile_graph, draw):
         if inputs is GATED
         else [(1, 1), (1, 2047), (1, 2048), (2, 2049), (3, 4096), (2, 4111)]
     )
-    for n, *places in sizes:
+    for n, *rest in sizes:
         tail = (24,) if inputs is GATED else ()
-        x = draw.standard_normal((n, *places, *tail)).astype("float32")
-        gate = draw.standard_normal((n, *[1] * len(places), *tail)).astype("float32")
+        x = draw.standard_normal((n, *rest, *tail)).astype("float32")
+        gate = draw.standard_normal((n, *[1] * len(rest), *tail)).astype("float32")
         np.testing.assert_array_equal(model(x, gate), x * gate)
 
 
@@ -276,7 +272,7 @@ def test_numbers_around_the_ends_of_parts(inputs, compile_graph, draw):
 def test_the_error_of_a_long_sum_is_that_of_a_short_one(
     extents: tuple[Any, Any], compile_graph, draw
 ) -> None:
-    """Of an image with channels last, whose places are added one after the other: what is added is
+    """An image with channels last, whose positions are added one after the other: what is added is
     positive, so that one long sum would be 3e-6 to 1e-5 off."""
     model = compile_graph(lambda b, x: op.mean(x, [1, 2]), {"x": (("n", *extents, 24), "float32")})
     for h, w in (

@@ -58,7 +58,7 @@ def test_volumes_of_every_extent(name, compile_graph, draw):
     ("groups", "columns", "merged"),
     [(32, 4, 2), (32, 8, 1), (3, 80, 1), (64, 1, 8), (10, 3, 2), (6, 5, 1)],
 )
-def test_narrow_groups_share_a_vector(groups, columns, merged):
+def test_small_groups_share_a_vector(groups, columns, merged):
     assert groups_to_merge(AVX2, groups, columns) == merged
 
 
@@ -73,7 +73,7 @@ def test_narrow_groups_share_a_vector(groups, columns, merged):
         (4, 16, 4, 16),
     ],
 )
-def test_groups_of_eight_fill_halves_of_wide_vectors(groups, columns, blocks, width):
+def test_groups_of_eight_fill_half_of_a_wide_vector(groups, columns, blocks, width):
     packed = pack_blocks(np.ones((groups * columns, 3, 3, columns), "float32"), groups, AVX512)
     assert (packed.shape[0], packed.shape[-1]) == (blocks, width)
 

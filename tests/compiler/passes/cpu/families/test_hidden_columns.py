@@ -10,7 +10,7 @@ from tvm import relax
 from compiler.passes.cpu.families.attention import decode, program
 from compiler.passes.fusion import fuse_attention
 from tests.compiler.conftest import Compiled, build_module
-from tests.compiler.passes.cpu.families.test_attention import attend, exact, heads, masked
+from tests.compiler.passes.cpu.families.test_attention import attend, attend_masked, exact, heads
 from tests.support.geometries import GEOMETRIES, geometry
 
 op = relax.op
@@ -19,10 +19,10 @@ op = relax.op
 def in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have attention summed up as in libraries that keep caches."""
 
-    def made(*given: Any) -> program.Attention:
-        return replace(program.Attention(*given), steady=True)
+    def steady(*arguments: Any) -> program.Attention:
+        return replace(program.Attention(*arguments), steady=True)
 
-    monkeypatch.setattr(fuse_attention, "Attention", made)
+    monkeypatch.setattr(fuse_attention, "Attention", steady)
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -35,17 +35,17 @@ def test_columns_that_a_mask_hides_from_many_queries(monkeypatch, draw, name):
         "v": ("b", "n", 48),
         "mask": ("b", 1, "m", "n"),
     }
-    module = build_module(masked, {key: (shape, "float32") for key, shape in shapes.items()})
+    module = build_module(attend_masked, {key: (shape, "float32") for key, shape in shapes.items()})
     model = Compiled(module, geometry(name))
     for b, m, n in [(1, 33, 33), (2, 47, 300), (1, 65, 257), (1, 40, 511), (1, 50, 64)]:
         q = draw.standard_normal((b, m, 48)).astype("float32")
         k, v = (draw.standard_normal((b, n, 48)).astype("float32") for _ in range(2))
-        place, column = np.arange(m)[:, None] + max(n - m, 0), np.arange(n)
+        position, column = np.arange(m)[:, None] + max(n - m, 0), np.arange(n)
         for hidden in (
-            column > place,
-            (column > place) | (column < place - 20),
-            (draw.random((m, n)) < 0.9) & (column != np.minimum(place, n - 1)),
-            column >= n - 1 + 0 * place,
+            column > position,
+            (column > position) | (column < position - 20),
+            (draw.random((m, n)) < 0.9) & (column != np.minimum(position, n - 1)),
+            column >= n - 1 + 0 * position,
         ):
             mask = np.where(hidden, np.float32("-inf"), draw.standard_normal((b, 1, m, n)))
             mask = mask.astype("float32")
@@ -58,7 +58,9 @@ def test_columns_that_a_mask_hides_from_many_queries(monkeypatch, draw, name):
 def test_a_query_that_sees_nothing_gives_no_number(monkeypatch, draw):
     in_one_order(monkeypatch)
     shapes = {"q": (1, 40, 48), "k": (1, "n", 48), "v": (1, "n", 48), "mask": (1, 1, 40, "n")}
-    module = build_module(masked, {name: (shape, "float32") for name, shape in shapes.items()})
+    module = build_module(
+        attend_masked, {name: (shape, "float32") for name, shape in shapes.items()}
+    )
     q = draw.standard_normal((1, 40, 48)).astype("float32")
     k, v = (draw.standard_normal((1, 300, 48)).astype("float32") for _ in range(2))
     mask = np.zeros((1, 1, 40, 300), "float32")
@@ -73,9 +75,9 @@ FEW, MANY = [(1, 1, 1), (2, 1, 700), (1, 3, 513), (3, 8, 300)], [(1, 33, 700), (
 """(batch, queries, keys): in columns of one part and of several."""
 
 
-def added(name: str = "native") -> Compiled:
+def compile_added(name: str = "native") -> Compiled:
     inputs = {key: (shape, "float32") for key, shape in SHAPES.items()}
-    return Compiled(build_module(masked, inputs), geometry(name))
+    return Compiled(build_module(attend_masked, inputs), geometry(name))
 
 
 def operands(draw: np.random.Generator, b: int, m: int, n: int) -> list[np.ndarray]:
@@ -86,10 +88,13 @@ def visible(draw: np.random.Generator, b: int, m: int, n: int) -> list[np.ndarra
     """Windows, ends of each entry's own, and gaps; every query sees a column."""
     ends = draw.integers(1, n + 1, (b, 1, 1, 1))
     ends[0] = n
-    place, column = np.arange(m)[:, None] + ends - min(m, n), np.arange(n)
-    causal = (column <= place) | (column == 0)
+    position, column = np.arange(m)[:, None] + ends - min(m, n), np.arange(n)
+    causal = (column <= position) | (column == 0)
     return [
-        *((column <= place) & (column > place - window) | (column == n - 1) for window in (1, 70)),
+        *(
+            (column <= position) & (column > position - window) | (column == n - 1)
+            for window in (1, 70)
+        ),
         causal & (column < ends),
         (draw.random((b, 1, m, n)) < 0.02) | (column == draw.integers(0, n, (b, 1, m, 1))),
         (column // 256 % 2 == 0) & causal | (column == 0),
@@ -99,24 +104,24 @@ def visible(draw: np.random.Generator, b: int, m: int, n: int) -> list[np.ndarra
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_columns_left_out_change_no_bit(monkeypatch, draw, name):
     in_one_order(monkeypatch)
-    model = added(name)
+    model = compile_added(name)
     monkeypatch.setattr(decode, "mask_of", lambda _: None)
-    whole = added(name)
+    result = compile_added(name)
     for b, m, n in FEW + MANY:
         q, k, v = operands(draw, b, m, n)
         for seen in visible(draw, b, m, n):
             bias = draw.standard_normal((b, 1, m, n)).astype("float32")
             mask = np.where(seen, bias, np.float32("-inf"))
-            same_bits(model(q, k, v, mask), whole(q, k, v, mask))
+            same_bits(model(q, k, v, mask), result(q, k, v, mask))
 
 
 def test_columns_outside_of_a_window_are_not_read(monkeypatch, draw):
     in_one_order(monkeypatch)
-    model = added()
+    model = compile_added()
     for b, m, n in [(1, 1, 1000), (2, 7, 700), (1, 40, 1000)]:
         q, k, v = operands(draw, b, m, n)
-        place, column = np.arange(m)[:, None] + n - m - 300, np.arange(n)
-        seen = (column <= place) & (column > place - 100)
+        position, column = np.arange(m)[:, None] + n - m - 300, np.arange(n)
+        seen = (column <= position) & (column > position - 100)
         mask = np.where(seen, np.float32(0), np.float32("-inf"))[None, None].repeat(b, 0)
         want = model(q, k, v, mask)
         # The first column is read with its vector's.
@@ -130,17 +135,17 @@ LEAST = float(np.finfo("float32").min)
 HIDING = [LEAST, -1e9, -1e4, -700.0, -300.0, -20.0, -1e-3]
 
 
-def picked(builder, q, k, v, keep, other):
-    """As `masked`, with another score in place of one that is not kept."""
+def attend_replaced(builder, q, k, v, keep, replacement):
+    """Attention with another score in place of one that the mask hides."""
     q, k, v = (heads(builder, x) for x in (q, k, v))
     scores = builder.emit(op.matmul(q, builder.emit(op.permute_dims(k, [0, 1, 3, 2]))))
     scores = builder.emit(op.divide(scores, relax.const(4.0)))
-    scores = builder.emit(op.where(keep, scores, other))
+    scores = builder.emit(op.where(keep, scores, replacement))
     return builder.emit(op.permute_dims(attend(builder, scores, v), [0, 2, 1, 3]))
 
 
-def same_bits(one: np.ndarray, other: np.ndarray) -> None:
-    np.testing.assert_array_equal(one.view(np.int32), other.view(np.int32))
+def same_bits(lhs: np.ndarray, rhs: np.ndarray) -> None:
+    np.testing.assert_array_equal(lhs.view(np.int32), rhs.view(np.int32))
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
@@ -151,10 +156,10 @@ def test_finite_numbers_hide_what_no_score_makes_up_for(monkeypatch, draw, name)
     in_one_order(monkeypatch)
     inputs = {key: (shape, "float32") for key, shape in SHAPES.items() if key != "mask"}
     inputs |= {"keep": (("b", 1, "m", "n"), "bool"), "other": ((1,), "float32")}
-    picking = build_module(picked, inputs)
-    models = added(name), Compiled(picking, geometry(name))
+    picking = build_module(attend_replaced, inputs)
+    models = compile_added(name), Compiled(picking, geometry(name))
     monkeypatch.setattr(decode, "mask_of", lambda _: None)
-    whole = added(name), Compiled(picking, geometry(name))
+    result = compile_added(name), Compiled(picking, geometry(name))
     for b, m, n in [(1, 33, 300), (2, 40, 41)]:
         q, k, v = operands(draw, b, m, n)
         for seen in visible(draw, b, m, n):
@@ -164,19 +169,19 @@ def test_finite_numbers_hide_what_no_score_makes_up_for(monkeypatch, draw, name)
                 mask = np.where(seen, np.float32(0), np.float32(hiding))
                 for size in (1e-30, 1.0, 50.0, 1e5, 1e19):
                     sized = q * np.float32(size), k, v, mask
-                    same_bits(models[0](*sized), whole[0](*sized))
+                    same_bits(models[0](*sized), result[0](*sized))
                 chosen = q, k, v, seen, np.array([hiding], "float32")
-                same_bits(models[1](*chosen), whole[1](*chosen))
+                same_bits(models[1](*chosen), result[1](*chosen))
 
 
 @pytest.mark.parametrize("hiding", [LEAST, -1e9, -1e4])
 def test_columns_that_finite_numbers_hide_are_not_read(monkeypatch, draw, hiding):
     in_one_order(monkeypatch)
-    model = added()
+    model = compile_added()
     for b, m, n in [(1, 40, 1000), (2, 65, 300)]:
         q, k, v = operands(draw, b, m, n)
-        place, column = np.arange(m)[:, None] + n - m, np.arange(n)
-        seen = (column <= place) & (column > place - 40)
+        position, column = np.arange(m)[:, None] + n - m, np.arange(n)
+        seen = (column <= position) & (column > position - 40)
         mask = np.where(seen, np.float32(0), np.float32(hiding))[None, None].repeat(b, 0)
         want = model(q, k, v, mask)
         v[:, : (n - m - 39) // 64 * 64] = np.nan
@@ -189,7 +194,7 @@ def test_columns_that_finite_numbers_hide_are_not_read(monkeypatch, draw, hiding
 def test_infinity_hides_no_number_beside_finite_ones(monkeypatch, draw):
     """A shorter entry of a batch, behind whose end a cache holds anything."""
     in_one_order(monkeypatch)
-    model = added()
+    model = compile_added()
     q, k, v = operands(draw, 1, 40, 1000)
     mask = np.where(np.arange(1000) > np.arange(40)[:, None], np.float32(LEAST), np.float32(0))
     mask[:, 300:] = -np.inf

@@ -24,8 +24,8 @@ from tests.compiler.passes.references import convolution
 op = relax.op
 
 
-def product(weight, change=lambda y: y):
-    """Of uint8 x [..., K] with a constant matrix, as the importer makes it of quantised
+def matmul_by(weight, change=lambda y: y):
+    """A matmul of uint8 x [..., K] by a constant matrix, as the importer writes it for quantized
     operators.
     """
     return lambda builder, x: change(
@@ -39,12 +39,10 @@ def product(weight, change=lambda y: y):
     ("depth", "columns", "low", "high"),
     [(1, 5, -127, 127), (37, 17, -127, 127), (130, 48, -255, 255), (64, 300, -128, 127)],
 )
-def test_products_are_exact_for_every_number_of_rows(
-    depth, columns, low, high, compile_graph, draw
-):
+def test_matmuls_are_exact_for_every_number_of_rows(depth, columns, low, high, compile_graph, draw):
     weight = draw.integers(low, high, (depth, columns), endpoint=True)
     weight[0] = low
-    model = compile_graph(product(weight), {"x": (("n", "m", depth), "uint8")})
+    model = compile_graph(matmul_by(weight), {"x": (("n", "m", depth), "uint8")})
     for n, m in [(1, 1), (1, 2), (3, 1), (1, 5), (2, 3), (7, 1), (1, 23), (2, 12), (5, 5)]:
         x = draw.integers(0, 256, (n, m, depth)).astype("uint8")
         x[0, 0] = 255
@@ -73,10 +71,10 @@ def test_convolutions_are_exact_for_every_extent(
         )
 
 
-def test_what_follows_is_applied_to_the_sums(compile_graph, draw):
+def test_the_epilogue_is_applied_to_the_accumulators(compile_graph, draw):
     weight, scale = draw.integers(-127, 128, (24, 40)), draw.random(40).astype("float32")
     model = compile_graph(
-        product(
+        matmul_by(
             weight, lambda y: op.nn.relu(op.multiply(op.astype(y, "float32"), relax.const(scale)))
         ),
         {"x": (("m", 24), "uint8")},
@@ -100,7 +98,7 @@ def test_what_follows_is_applied_to_the_sums(compile_graph, draw):
 )
 def test_groups_are_multiplied_by_one_instruction(name, most, instruction, assembly_for, draw):
     text = assembly_for(
-        product(draw.integers(-most, most + 1, (32, 32))),
+        matmul_by(draw.integers(-most, most + 1, (32, 32))),
         {"x": (("m", 32), "uint8")},
         targets.resolve(name),
     )
@@ -110,7 +108,7 @@ def test_groups_are_multiplied_by_one_instruction(name, most, instruction, assem
 def test_other_processors_multiply_floats(assembly_for, draw):
     machines = [VectorUnit.of(targets.resolve(name)) for name in ("aarch64", "armv7", "riscv64")]
     assert all(unit.integer_dots == () for unit in machines)
-    wide = product(draw.integers(-255, 256, (32, 32)))
+    wide = matmul_by(draw.integers(-255, 256, (32, 32)))
     assert "sdot" not in assembly_for(
         wide, {"x": (("m", 32), "uint8")}, targets.resolve("aarch64-v8.2")
     )
@@ -123,7 +121,7 @@ def test_tasks_cover_every_row_and_column_once(columns, l2, compile_graph, draw,
     unit = replace(VectorUnit.of(HOST), l2=l2)
     monkeypatch.setattr(VectorUnit, "of", lambda target: unit)
     weight = draw.integers(-127, 128, (260, columns))
-    model = compile_graph(product(weight), {"x": (("m", 260), "uint8")})
+    model = compile_graph(matmul_by(weight), {"x": (("m", 260), "uint8")})
     for m in (0, 1, 5, 6, 7, 24, 25, 49, 96, 97, 199):
         x = draw.integers(0, 256, (m, 260)).astype("uint8")
         np.testing.assert_array_equal(model(x), x.astype("int64") @ weight)
@@ -137,14 +135,14 @@ def test_integers_that_are_multiplied_one_by_one_are_exact(name, compile_graph, 
     unit = replace(unit, integer_dots=(plain,))
     monkeypatch.setattr(VectorUnit, "of", lambda target: unit)
     weight = draw.integers(-255, 256, (37, 19))
-    model = compile_graph(product(weight), {"x": (("m", 37), "uint8")})
+    model = compile_graph(matmul_by(weight), {"x": (("m", 37), "uint8")})
     for m in (1, 2, 3, 25, 47):
         x = draw.integers(0, 256, (m, 37)).astype("uint8")
         np.testing.assert_array_equal(model(x), x.astype("int64") @ weight)
 
 
 def test_weights_stay_bytes_on_micro_controllers():
-    dual, single = products("cortex-m7")
+    dual, single = matmuls("cortex-m7")
     weight = np.arange(15, dtype="float32").reshape(5, 3)
     packed = pack_integers([weight], 4, single, True)
     assert (packed.dtype, packed.shape) == (np.int8, (1, 5, 4, 1))
@@ -160,7 +158,7 @@ def test_weights_stay_bytes_on_micro_controllers():
 def test_micro_controllers_add_up_a_group_in_one_register(name, instruction, rows, draw):
     target = targets.resolve(name)
     inputs = {"x": ((rows, 32), "uint8")}
-    module = build_module(product(draw.integers(-127, 128, (32, 32))), inputs)
+    module = build_module(matmul_by(draw.integers(-127, 128, (32, 32))), inputs)
     planned = manager.to_plan(manager.to_kernels(module, target, {}), target, {})
     text = kernels.assembly(planned, target, threads=False)
     assert instruction in text
@@ -188,12 +186,12 @@ def test_only_rows_of_one_zero_point_are_shifted(zeros, instruction, assembly_fo
     assert ("sdot" in assembly_for(graph, inputs, targets.resolve("aarch64-v8.2"))) == instruction
 
 
-def products(name):
+def matmuls(name):
     return VectorUnit.of(targets.resolve(name)).integer_dots
 
 
 def test_groups_are_parts_of_the_depth_apart():
-    (pair,) = products("x86-64-v3")
+    (pair,) = matmuls("x86-64-v3")
     weight = np.arange(1, 16, dtype="float32").reshape(5, 3)
     packed = pack_integers([weight], 4, pair, False)
     assert packed.shape == (1, 3, 4, 2)
@@ -203,8 +201,8 @@ def test_groups_are_parts_of_the_depth_apart():
     assert pack_integers([np.full((2, 2), 200.0, "float32")], 4, pair, False).dtype == np.int16
 
 
-def test_groups_of_bytes_have_the_sums_of_their_columns_behind_them():
-    (four,) = products("aarch64-v8.2")
+def test_groups_of_bytes_end_with_the_totals_of_their_columns():
+    (four,) = matmuls("aarch64-v8.2")
     taps = [np.arange(-7, 8, dtype="float32").reshape(5, 3), np.full((5, 3), 100.0, "float32")]
     packed = pack_integers(taps, 4, four, False)
     assert packed.shape == (1, 2 * 2 + 1, 4, 4)
@@ -215,7 +213,7 @@ def test_groups_of_bytes_have_the_sums_of_their_columns_behind_them():
 
 
 @pytest.mark.parametrize("operator", ["MatMulInteger", "ConvInteger"])
-def test_every_other_place_is_quantised_at_run_time(operator):
+def test_every_other_operand_is_quantized_at_run_time(operator):
     matrix = operator == "MatMulInteger"
     constants = {
         "from": np.array([0] if matrix else [0, 0]),

@@ -61,9 +61,9 @@ def _check(model: Compiled, lengths: tuple[int, ...], draw: np.random.Generator)
         rows = draw.standard_normal((5, length)).astype("float32") * 4
         rows[1, : length // 2] = -np.inf
         rows[3] = -np.inf
-        got, some = model(rows), [0, 1, 2, 4]
-        want = references.softmax(rows[some].astype("float64"))
-        np.testing.assert_allclose(got[some], want, rtol=5e-5, atol=1e-30)
+        got, chosen_rows = model(rows), [0, 1, 2, 4]
+        want = references.softmax(rows[chosen_rows].astype("float64"))
+        np.testing.assert_allclose(got[chosen_rows], want, rtol=5e-5, atol=1e-30)
         assert np.isnan(got[3]).all()
         for row in range(5):
             np.testing.assert_array_equal(model(rows[row : row + 1])[0], got[row])
@@ -83,9 +83,9 @@ def test_rows_of_unknown_length(unit: str, draw: np.random.Generator) -> None:
 def test_many_rows_on_all_threads(draw: np.random.Generator) -> None:
     model = _compiled(_softmax, CLASSES)
     rows = draw.standard_normal((37, CLASSES)).astype("float32")
-    together = model(rows)
+    batch = model(rows)
     for row in (0, 1, 18, 36):
-        np.testing.assert_array_equal(model(rows[row : row + 1])[0], together[row])
+        np.testing.assert_array_equal(model(rows[row : row + 1])[0], batch[row])
 
 
 @pytest.mark.parametrize("length", [1087, "m"])
@@ -101,10 +101,12 @@ def test_what_stands_around_a_softmax(
 
 
 @pytest.mark.parametrize("length", [CLASSES, "m"])
-@pytest.mark.parametrize(("name", "kept"), [("softmax", True), ("scaled", True), ("halved", False)])
+@pytest.mark.parametrize(
+    ("name", "is_kept"), [("softmax", True), ("scaled", True), ("halved", False)]
+)
 def test_powers_lie_in_the_result_if_they_can(
-    name: str, kept: bool, length: int | str, assembly_for: Callable[..., str]
+    name: str, is_kept: bool, length: int | str, assembly_for: Callable[..., str]
 ) -> None:
     code = assembly_for(GRAPHS[name][0], {"x": (("n", length), "float32")}, HOST)
     pools = [line for line in code.splitlines() if "AllocWorkspace@" in line]
-    assert bool(pools) != kept
+    assert bool(pools) != is_kept

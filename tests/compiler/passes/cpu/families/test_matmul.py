@@ -17,7 +17,7 @@ from tests.compiler.conftest import build_module
 op = relax.op
 
 
-def test_rows_one_more_than_a_product_of_dims(compile_graph, draw):
+def test_rows_one_more_than_dims_multiplied(compile_graph, draw):
     """Relax writes such an extent of a concatenation as 1 + n, tensor programs as n + 1."""
     weight = draw.standard_normal((8, 16)).astype("float32")
 
@@ -80,9 +80,7 @@ def test_the_panels_of_a_task_are_found_once():
 
 @pytest.mark.parametrize("columns", [8, 20, 24, 40, 72, 80, 112, 120, 200])
 @pytest.mark.parametrize("depth", [16, 96])
-def test_images_of_few_places_by_panels_that_columns_do_not_fill(
-    depth, columns, compile_graph, draw
-):
+def test_small_images_by_panels_that_columns_do_not_fill(depth, columns, compile_graph, draw):
     """Blocks of a few tiles, tiles for the last rows, vectors that the last panel needs."""
     weight = (draw.standard_normal((columns, depth, 1, 1)) * 0.1).astype("float32")
     bias = draw.standard_normal((1, columns, 1, 1)).astype("float32")

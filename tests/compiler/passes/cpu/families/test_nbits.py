@@ -1,4 +1,4 @@
-"""Matmuls by matrices of few bits at several forms, beside float64 and beside ONNX Runtime."""
+"""Matmuls by block-wise quantized weights in all forms, beside float64 and ONNX Runtime."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ def model_of(weights: Blocks, **attributes: Any) -> onnx.ModelProto:
     """One MatMulNBits node."""
     constants = {"w": weights.numbers, "s": weights.scales}
     if weights.zeros is not None and weights.zeros.dtype == np.uint8:
-        constants["z"] = packed(weights.zeros, weights.bits)
+        constants["z"] = pack_zeros(weights.zeros, weights.bits)
     elif weights.zeros is not None:
         constants["z"] = weights.zeros
     return one_node(
@@ -64,14 +64,14 @@ def model_of(weights: Blocks, **attributes: Any) -> onnx.ModelProto:
     )
 
 
-def packed(zeros: np.ndarray, bits: int) -> np.ndarray:
+def pack_zeros(zeros: np.ndarray, bits: int) -> np.ndarray:
     if bits == 8:
         return zeros
     even = np.pad(zeros, ((0, 0), (0, zeros.shape[1] % 2)))
     return even[:, ::2] | even[:, 1::2] << 4
 
 
-def rounded(x: np.ndarray, block: int, product: Any = np.float32) -> np.ndarray:
+def quantize_dequantize(x: np.ndarray, block: int, dtype: Any = np.float32) -> np.ndarray:
     """float64 rows whose blocks are rounded to 8 bits, of products by a block's inverse in float32,
     or exact ones, as a multiply-add has them: near a half they differ.
     """
@@ -82,13 +82,13 @@ def rounded(x: np.ndarray, block: int, product: Any = np.float32) -> np.ndarray:
     greatest = np.abs(filled).max(2, keepdims=True)
     scale = greatest / np.float32(127)
     inverse = np.where(greatest > 0, np.float32(127) / np.where(greatest > 0, greatest, 1), 0)
-    whole = np.rint(filled * inverse.astype(np.float32).astype(product)).astype(np.float64)
-    return (whole * scale).reshape(len(x), blocks * block)[:, : x.shape[1]]
+    integers = np.rint(filled * inverse.astype(np.float32).astype(dtype)).astype(np.float64)
+    return (integers * scale).reshape(len(x), blocks * block)[:, : x.shape[1]]
 
 
-def close_rounded(got: np.ndarray, x: np.ndarray, block: int, exact: np.ndarray) -> None:
+def assert_close_quantized(got: np.ndarray, x: np.ndarray, block: int, exact: np.ndarray) -> None:
     """Beside the rows rounded in either way."""
-    wanted = [rounded(x, block, product) @ exact for product in (np.float32, np.float64)]
+    wanted = [quantize_dequantize(x, block, dtype) @ exact for dtype in (np.float32, np.float64)]
     close(got, min(wanted, key=lambda want: np.abs(got - want).max(initial=0)))
 
 
@@ -148,7 +148,7 @@ def test_a_row_has_the_same_bits_in_any_company(target: str | None, form: tuple[
 
 
 @pytest.mark.parametrize(("bits", "block", "depth", "columns", "zeros"), FORMS)
-def test_rows_that_may_be_rounded(
+def test_rows_that_may_be_quantized(
     bits: int, block: int, depth: int, columns: int, zeros: str
 ) -> None:
     weights = table(bits, block, depth, columns, zeros)
@@ -158,11 +158,11 @@ def test_rows_that_may_be_rounded(
         x = normal(rows, depth)
         x[: rows // 2, :block] = 0
         (got,) = built.run({"x": x})
-        close_rounded(got, x, block, exact)
+        assert_close_quantized(got, x, block, exact)
 
 
 @pytest.mark.parametrize("zeros", ["none", "bytes"])
-def test_rounded_as_onnxruntime_rounds(zeros: str) -> None:
+def test_quantized_like_onnxruntime(zeros: str) -> None:
     weights = table(4, 32, 256, 96, zeros)
     model = model_of(weights, accuracy_level=4)
     built, session = build(model, {"n": (1, None)}), session_of(model)
@@ -174,7 +174,7 @@ def test_rounded_as_onnxruntime_rounds(zeros: str) -> None:
 
 @pytest.mark.parametrize(("bits", "block"), [(4, 128), (8, 128), (8, 256)])
 @pytest.mark.parametrize("zeros", ["none", "bytes"])
-def test_the_greatest_sums_of_a_block(bits: int, block: int, zeros: str) -> None:
+def test_the_greatest_totals_of_a_block(bits: int, block: int, zeros: str) -> None:
     """All numbers of one sign by the greatest integers: the bits of a real hold 22 bits of them."""
     for numbers, value in ((0, 1.0), (0, -1.0), (0xFF, 1.0), (0xFF, -1.0)):
         weights = table(bits, block, 2 * block, 40, zeros)
@@ -214,7 +214,7 @@ def test_magnitudes_near_the_greatest_are_right_or_seen() -> None:
 
 
 def test_signed_numbers_in_panels_stand_for_the_same() -> None:
-    """As instructions of Arm take them: 8-bit numbers less 128, with their zero points."""
+    """8-bit weights and zero points less 128, as instructions of Arm take them."""
     weights = table(8, 16, 32, 5, "bytes")
     plain, signed = pack_panels(weights, 4), pack_panels(weights, 4, signed=True)
     assert signed.numbers.dtype == np.int8
@@ -270,14 +270,14 @@ def test_processors_without_the_instruction_round_as_well(
         x = normal(rows, depth)
         x[: rows // 2, :32] = 0
         (got,) = built.run({"x": x})
-        close_rounded(got, x, 32, reals(weights).astype(np.float64).T)
+        assert_close_quantized(got, x, 32, reals(weights).astype(np.float64).T)
 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
 @pytest.mark.parametrize(("bits", "block", "numbers"), [
     (4, 32, 0xFF), (4, 128, 0xFF), (4, 16, 0), (8, 32, 0), (8, 16, 0xFF), (8, 128, 0),
 ])  # fmt: skip
-def test_the_greatest_products_of_bytes_fit_their_sums(
+def test_the_greatest_multiplications_of_bytes_fit_accumulators(
     target: str, bits: int, block: int, numbers: int
 ) -> None:
     """Sums of pairs have 16 bits: 15 times 127 or -128 times -127, as often as they come."""
@@ -292,18 +292,18 @@ def test_the_greatest_products_of_bytes_fit_their_sums(
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
 @pytest.mark.parametrize(("bits", "block", "depth", "columns", "zeros"), FORMS)
-def test_rounded_rows_by_pairs_of_bytes(
+def test_quantized_rows_by_pairs_of_bytes(
     target: str, bits: int, block: int, depth: int, columns: int, zeros: str
 ) -> None:
     weights = table(bits, block, depth, columns, zeros)
     machine = nearest(target)
-    product = instruction_of(VectorUnit.of(machine))
-    assert product is not None
+    instruction = instruction_of(VectorUnit.of(machine))
+    assert instruction is not None
     built = build(model_of(weights, accuracy_level=4), {"n": (0, None)}, machine)
     for rows in ROWS:
         x = normal(rows, depth)
         (got,) = built.run({"x": x})
-        close_rounded(got, x, block, reals(weights).astype(np.float64).T)
+        assert_close_quantized(got, x, block, reals(weights).astype(np.float64).T)
 
 
 def test_what_follows_and_several_axes_of_rows() -> None:

@@ -87,14 +87,14 @@ def test_images_of_one_row_and_several_at_once(batch, compile_graph, draw):
         np.testing.assert_allclose(model(x), exact, rtol=1e-4, atol=1e-4)
 
 
-def pooled(keep_nan):
+def pooling_program(keep_nan):
     """The greatest of each 3x3 window with channels last, at every second place."""
     zero, two = (tirx.IntImm("int64", value) for value in (0, 2))
 
     def program(x):
         i, j = (te.reduce_axis((zero, tirx.IntImm("int64", 3))) for _ in range(2))
 
-        def at(n, y, z, c):
+        def value_at(n, y, z, c):
             y, z = y * two + i - 1, z * two + j - 1
             inside = tirx.all(y >= zero, y < x.shape[1], z >= zero, z < x.shape[2])
             value = tirx.if_then_else(inside, x(n, y, z, c), lowest("float32"))
@@ -102,7 +102,7 @@ def pooled(keep_nan):
 
         n, height, width, channels = x.shape
         shape = (n, (height + 1) // two, (width + 1) // two, channels)
-        return te.compute(shape, at, name="max_pool")
+        return te.compute(shape, value_at, name="max_pool")
 
     def graph(builder, x):
         return builder.emit_te(program, x, primfunc_name_hint="max_pool")
@@ -111,7 +111,7 @@ def pooled(keep_nan):
 
 
 def test_a_greatest_element_that_keeps_nan(compile_graph, draw):
-    model = compile_graph(*pooled(keep_nan=True))
+    model = compile_graph(*pooling_program(keep_nan=True))
     for height, width in SIZES:
         x = draw.standard_normal((1, height, width, 64)).astype("float32")
         x[draw.random(x.shape) < 0.1] = np.nan
@@ -129,7 +129,7 @@ def test_keeping_nan_takes_few_instructions():
     """
     counts = []
     for keep_nan in (False, True):
-        executable = generate(lower(build_module(*pooled(keep_nan)), HOST, {}), HOST)
+        executable = generate(lower(build_module(*pooling_program(keep_nan)), HOST, {}), HOST)
         code = "".join(module.inspect_source("asm") for module in executable.mod.imports)
         counts.append(len(re.findall(r"^\s+[a-z]\w* ", code.replace("\t", " "), re.MULTILINE)))
     plain, keeping = counts

@@ -82,11 +82,11 @@ def test_heads_of_any_size(size: tuple[int, int], name: str, draw: np.random.Gen
     assert is_fused(depth, width)
     model = Compiled(build_module(*graph_of(depth, width)), geometry(name))
     for extents in EXTENTS:
-        *given, mask = arrays_of(draw, depth, width, extents, HEADS)
-        q, k, v = (x.reshape(*x.shape[:2], HEADS, -1).transpose(0, 2, 1, 3) for x in given)
+        *arguments, mask = arrays_of(draw, depth, width, extents, HEADS)
+        q, k, v = (x.reshape(*x.shape[:2], HEADS, -1).transpose(0, 2, 1, 3) for x in arguments)
         want = exact(q, k, v, lambda scores, mask=mask: scores * 0.25 + mask)
         np.testing.assert_allclose(
-            model(*given, mask), want.transpose(0, 2, 1, 3), rtol=1e-4, atol=2e-5
+            model(*arguments, mask), want.transpose(0, 2, 1, 3), rtol=1e-4, atol=2e-5
         )
 
 
@@ -98,8 +98,8 @@ def test_heads_that_are_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_fused(257, 8)
     assert not is_fused(8, 257)
 
-    def steady(*given: Any) -> Any:
-        return replace(program.Attention(*given), steady=True)
+    def steady(*arguments: Any) -> Any:
+        return replace(program.Attention(*arguments), steady=True)
 
     monkeypatch.setattr(fuse_attention, "Attention", steady)
     assert is_fused(16, 8)
@@ -117,31 +117,33 @@ def test_nothing_is_read_beside_rows() -> None:
 
 def _run_between_guards() -> None:
     draw, count = np.random.default_rng(0), 16
-    kept: list[mmap.mmap] = []
+    mappings: list[mmap.mmap] = []
     for depth, width in ((14, 14), (33, 7)):
         model = Compiled(build_module(*graph_of(depth, width, count)), geometry("512/32"))
         for extents in ((1, 1, 1), (1, 2, 3), (2, 13, 17)):
             q, k, v, mask = arrays_of(draw, depth, width, extents, count)
             for last in (False, True):
-                given = [tvm.runtime.from_dlpack(_guarded(x, last, kept)) for x in (q, k, v)]
-                model.machine["main"](*given, tvm.runtime.tensor(mask))
+                arguments = [
+                    tvm.runtime.from_dlpack(_guarded(x, last, mappings)) for x in (q, k, v)
+                ]
+                model.machine["main"](*arguments, tvm.runtime.tensor(mask))
 
 
-def _guarded(array: np.ndarray, last: bool, kept: list[mmap.mmap]) -> np.ndarray:
+def _guarded(array: np.ndarray, last: bool, mappings: list[mmap.mmap]) -> np.ndarray:
     """The array between two pages that cannot be read: right behind the first one, or right in
     front of the last one. Its bytes are a multiple of a cache line, at which tensors begin.
     """
     page, libc = mmap.PAGESIZE, ctypes.CDLL(None)
-    whole = -(-array.nbytes // page) + 2
-    memory = mmap.mmap(-1, whole * page)
-    kept.append(memory)
+    pages = -(-array.nbytes // page) + 2
+    memory = mmap.mmap(-1, pages * page)
+    mappings.append(memory)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    offset = (whole - 1) * page - array.nbytes if last else page
-    found = np.frombuffer(memory, array.dtype, array.size, offset).reshape(array.shape)
-    found[...] = array
-    for guard in (0, whole - 1):
+    offset = (pages - 1) * page - array.nbytes if last else page
+    copy = np.frombuffer(memory, array.dtype, array.size, offset).reshape(array.shape)
+    copy[...] = array
+    for guard in (0, pages - 1):
         assert libc.mprotect(ctypes.c_void_p(address + guard * page), page, 0) == 0
-    return found
+    return copy
 
 
 def test_rows_are_cut_into_vectors() -> None:

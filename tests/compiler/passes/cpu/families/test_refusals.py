@@ -23,7 +23,7 @@ def tensor(name: str, *shape: int, dtype: str = "float32") -> Any:
     return te.placeholder([const(extent) for extent in shape], name=name, dtype=dtype)
 
 
-def computed(shape: tuple[int, ...], value: Callable[..., Any]) -> Any:
+def compute(shape: tuple[int, ...], value: Callable[..., Any]) -> Any:
     return te.compute([const(extent) for extent in shape], value, name="y")
 
 
@@ -32,9 +32,9 @@ def depth(extent: int) -> Any:
 
 
 def program(tensors: list[Any]) -> Program:
-    found = read_program(te.create_prim_func(tensors))
-    assert found is not None
-    return inline_stages(found)
+    read = read_program(te.create_prim_func(tensors))
+    assert read is not None
+    return inline_stages(read)
 
 
 def matmul(panel: int = 4, columns: int = 8, dtype: str = "float32") -> list[Any]:
@@ -42,7 +42,7 @@ def matmul(panel: int = 4, columns: int = 8, dtype: str = "float32") -> list[Any
     x, k = tensor("x", 5, 6, dtype=dtype), depth(6)
     w = tensor("w", -(-columns // panel), 6, panel, dtype=dtype)
     value = lambda i, j: te.sum(x[i, k] * w[j // panel, k, j % panel], axis=[k])  # noqa: E731
-    return [x, w, computed((5, columns), value)]
+    return [x, w, compute((5, columns), value)]
 
 
 def in_order(rows: int = 5, transposed: bool = False) -> list[Any]:
@@ -50,23 +50,23 @@ def in_order(rows: int = 5, transposed: bool = False) -> list[Any]:
     x, k = tensor("x", rows, 6), depth(6)
     w = tensor("w", 8, 6) if transposed else tensor("w", 6, 8)
     value = lambda i, j: te.sum(x[i, k] * (w[j, k] if transposed else w[k, j]), axis=[k])  # noqa: E731
-    return [x, w, computed((rows, 8), value)]
+    return [x, w, compute((rows, 8), value)]
 
 
 def greatest() -> list[Any]:
     x, k = tensor("x", 5, 6), depth(6)
-    return [x, computed((5,), lambda i: te.max(x[i, k], axis=[k]))]
+    return [x, compute((5,), lambda i: te.max(x[i, k], axis=[k]))]
 
 
 def elementwise() -> list[Any]:
     x = tensor("x", 5, 6)
-    return [x, computed((5, 6), lambda i, j: tirx.max(x[i, j], tirx.const(0, "float32")))]
+    return [x, compute((5, 6), lambda i, j: tirx.max(x[i, j], tirx.const(0, "float32")))]
 
 
 def test_packed_weights_are_taken() -> None:
-    found = match_matmul(program(matmul()), UNIT)
-    assert isinstance(found, Matmul)
-    assert (found.in_place, found.depth, found.columns, found.panel_count) == (True, 6, 8, 2)
+    match = match_matmul(program(matmul()), UNIT)
+    assert isinstance(match, Matmul)
+    assert (match.in_place, match.depth, match.columns, match.panel_count) == (True, 6, 8, 2)
 
 
 def test_two_computed_sides_are_taken() -> None:

@@ -32,7 +32,7 @@ EXTENTS = (
 """(batch, queries, keys), around the kernel's groups of rows, panels, parts and tasks."""
 
 
-def exported(depth: int, width: int, zero: float = 0.0, **changed: str) -> onnx.ModelProto:
+def export(depth: int, width: int, zero: float = 0.0, **changed: str) -> onnx.ModelProto:
     """Heads split from one axis, the root of a scale on both sides, a mask, heads joined again;
     changed: other inputs of nodes, by name.
     """
@@ -65,8 +65,8 @@ def feed_of(
     """Rows that are hidden whole, in part or not at all, with +inf or NaN, at the ends, too."""
     b, m, n = extents
     mask = np.where(draw.random((b, 1, m, n)) < 0.4, -np.inf, 0).astype("float32")
-    for at, kind in zip(np.ndindex(b, m), draw.integers(0, 7, b * m), strict=True):
-        row = mask[at[0], 0, at[1]]
+    for position, kind in zip(np.ndindex(b, m), draw.integers(0, 7, b * m), strict=True):
+        row = mask[position[0], 0, position[1]]
         column = int(draw.choice([0, n - 1, int(draw.integers(n))]))
         if kind < 2:
             row[:] = (-np.inf, 0)[kind]
@@ -83,14 +83,14 @@ def feed_of(
 
 def feeds_of(draw: np.random.Generator, depth: int, width: int) -> list[dict[str, np.ndarray]]:
     """Those of all extents, with values that are numbers and with some that are none."""
-    found = []
+    outputs = []
     for extents in EXTENTS:
         feed = feed_of(draw, depth, width, extents)
         values = feed["v"].copy()
         for strange in (np.nan, np.inf, -np.inf):
             values[:, draw.integers(extents[2]), draw.integers(HEADS * width)] = strange
-        found += [feed, {**feed, "v": values}]
-    return found
+        outputs += [feed, {**feed, "v": values}]
+    return outputs
 
 
 def kernels_of(model: onnx.ModelProto) -> set[str]:
@@ -104,26 +104,26 @@ def kernels_of(model: onnx.ModelProto) -> set[str]:
 def test_like_onnxruntime(depth: int, width: int, name: str, draw: np.random.Generator) -> None:
     """Many queries and few of them by parts of the keys."""
     feeds = feeds_of(draw, depth, width)
-    assert_like_onnxruntime(exported(depth, width), feeds, target=geometry(name))
+    assert_like_onnxruntime(export(depth, width), feeds, target=geometry(name))
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_in_one_order(
     monkeypatch: pytest.MonkeyPatch, draw: np.random.Generator, name: str
 ) -> None:
-    """As in libraries that keep caches, by parts whatever the number of queries is."""
+    """Libraries with KV caches compute any number of queries in parts."""
 
-    def made(*given: Any) -> program.Attention:
-        return replace(program.Attention(*given), steady=True)
+    def steady(*arguments: Any) -> program.Attention:
+        return replace(program.Attention(*arguments), steady=True)
 
-    monkeypatch.setattr(fuse_attention, "Attention", made)
+    monkeypatch.setattr(fuse_attention, "Attention", steady)
     feeds = feeds_of(draw, 16, 16)
-    assert_like_onnxruntime(exported(16, 16), feeds, target=geometry(name))
+    assert_like_onnxruntime(export(16, 16), feeds, target=geometry(name))
 
 
 def test_queries_and_keys_that_are_no_numbers(draw: np.random.Generator) -> None:
     """A query makes one row NaN, a key all of a head."""
-    model = exported(16, 16)
+    model = export(16, 16)
     built, session = build(model), session_of(model)
     for extents in EXTENTS:
         for name in "qk":
@@ -140,8 +140,8 @@ def test_every_weight_of_such_a_row_is_zero() -> None:
     """Element by element: the weights of a row are all NaN or none is, and a value that is NaN or
     infinite comes through weights of 0.
     """
-    model, built = exported(16, 16), build(exported(16, 16))
-    session = session_of(exported(16, 16, outputs="p"))
+    model, built = export(16, 16), build(export(16, 16))
+    session = session_of(export(16, 16, outputs="p"))
     draw = np.random.default_rng(5)
     for extents in EXTENTS:
         feed = feed_of(draw, 16, 16, extents)
@@ -157,15 +157,15 @@ def test_every_weight_of_such_a_row_is_zero() -> None:
 
 
 def test_forms_that_are_fused_and_not() -> None:
-    assert "attention" in kernels_of(exported(16, 16))
+    assert "attention" in kernels_of(export(16, 16))
     # Others than zeros, another tensor's NaN, another choice, and weights that are read as well.
     for model in (
-        exported(16, 16, zero=1.0),
-        exported(16, 16, zero=-0.0),
-        exported(16, 16, isnan="masked"),
-        exported(16, 16, where="masked"),
-        exported(16, 16, outputs="p"),
-        exported(16, 16, outputs="nan"),
+        export(16, 16, zero=1.0),
+        export(16, 16, zero=-0.0),
+        export(16, 16, isnan="masked"),
+        export(16, 16, where="masked"),
+        export(16, 16, outputs="p"),
+        export(16, 16, outputs="nan"),
     ):
         assert "attention" not in kernels_of(model)
 

@@ -49,15 +49,15 @@ def test_rows_of_every_length_at_every_geometry(name, channels, strides, dilatio
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
-def test_bits_of_a_place_depend_neither_on_its_tile_nor_on_other_images(name, draw):
+def test_bits_of_a_position_depend_neither_on_its_tile_nor_on_other_images(name, draw):
     weight = draw.standard_normal((1, 9, 3, 5)).astype("float32")
     graph = lambda builder, x: op.nn.conv2d(x, relax.const(weight))  # noqa: E731
     model = Compiled(build_module(graph, {"x": (("n", 9, "h", "w"), "float32")}), geometry(name))
     x = draw.standard_normal((3, 9, 6, 300)).astype("float32")
-    whole = model(x)
+    batch = model(x)
     for start, width in ((0, 300), (1, 280), (5, 31), (13, 12), (290, 5)):
         part = model(x[1:2, :, :, start : start + width])
-        np.testing.assert_array_equal(part, whole[1:2, :, :, start : start + width - 4])
+        np.testing.assert_array_equal(part, batch[1:2, :, :, start : start + width - 4])
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
@@ -69,13 +69,13 @@ def test_what_is_not_finite_reaches_its_windows_alone(value, compile_graph, draw
         {"x": ((1, 3, 1, "w"), "float32")},
     )
     for channel in range(3):
-        for place in range(30):
+        for position in range(30):
             x = draw.standard_normal((1, 3, 1, 30)).astype("float32")
-            x[0, channel, 0, place] = value
-            found = model(x)[0, 0, 0]
-            reached = range(max(place - 6, 0), min(place + 1, 24))
-            others = np.delete(found, reached)
-            np.testing.assert_array_equal(found[list(reached)], value)
+            x[0, channel, 0, position] = value
+            families = model(x)[0, 0, 0]
+            reached = range(max(position - 6, 0), min(position + 1, 24))
+            others = np.delete(families, reached)
+            np.testing.assert_array_equal(families[list(reached)], value)
             assert np.isfinite(others).all()
 
 
@@ -97,5 +97,5 @@ def families_of(graph: Any, shape: tuple[Any, ...]) -> set[str]:
 )
 def test_which_convolutions_are_taken(shape, strides, dilation, taken, draw):
     weight = draw.standard_normal((1, shape[1], 3, 5)).astype("float32")
-    found = families_of(score(weight, strides, dilation), shape)
-    assert ("single_conv" in found) is taken
+    families = families_of(score(weight, strides, dilation), shape)
+    assert ("single_conv" in families) is taken

@@ -21,13 +21,13 @@ EACH = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.nam
 
 def program(value: str) -> Program:
     x = te.placeholder((8, 12), "float32", name="x")
-    made = {
+    result = {
         "turned": lambda: te.compute((12, 8), lambda i, j: x[j, i]),
         "odd": lambda: te.compute((8, 12), lambda i, j: x[(i * i) % 8, j]),
     }[value]()
-    found = read_program(te.create_prim_func([x, made], "int64"))
-    assert found
-    return found
+    program = read_program(te.create_prim_func([x, result], "int64"))
+    assert program
+    return program
 
 
 def test_every_folder_is_in_the_table() -> None:

@@ -64,10 +64,10 @@ def test_what_is_fused_with_it(compile_graph, draw):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_narrow_floats(dtype, compile_graph, draw):
+def test_16_bit_floats(dtype, compile_graph, draw):
     def graph(builder, x):
-        narrow = builder.emit(op.permute_dims(builder.emit(op.astype(x, dtype)), [0, 2, 1]))
-        return op.astype(narrow, "float32")
+        permuted = builder.emit(op.permute_dims(builder.emit(op.astype(x, dtype)), [0, 2, 1]))
+        return op.astype(permuted, "float32")
 
     model = compile_graph(graph, {"x": (("n", 20, "m"), "float32")})
     for n, m in [(1, 1), (2, 17), (3, 64)]:

@@ -26,23 +26,23 @@ def test_the_three_matrices_compute_a_correlation(draw):
     )
 
 
-def test_errors_of_the_products_grow_little_on_their_way_to_the_results():
+def test_errors_of_the_points_grow_little_in_the_output_transform():
     """Variances of the 4x4 results over those of the direct form's sums of nine, for independent
     operands and an equal relative error of each of the 36 products."""
-    products = np.square(np.linalg.norm(INPUT, axis=1) * np.linalg.norm(WEIGHT, axis=1))
+    points = np.square(np.linalg.norm(INPUT, axis=1) * np.linalg.norm(WEIGHT, axis=1))
     factors = np.square(OUTPUT)
-    errors = np.sqrt(np.einsum("iu,jv,uv->ij", factors, factors, np.outer(products, products)) / 9)
+    errors = np.sqrt(np.einsum("iu,jv,uv->ij", factors, factors, np.outer(points, points)) / 9)
     # The points 0, 1, -1, 2, -2 give 10.8 and 31.4.
     assert np.sqrt(np.square(errors).mean()) < 4.77
     assert errors.max() < 7.14
 
 
 @pytest.mark.parametrize(("matrix", "operations"), [(INPUT, 12), (OUTPUT, 10)])
-def test_shared_sums_make_up_the_matrix(matrix, operations):
-    sums, rows = factor_transform(matrix)
-    np.testing.assert_array_equal(rows[:, : len(sums)] @ sums + rows[:, len(sums) :], matrix)
+def test_factors_multiply_to_the_matrix(matrix, operations):
+    shared, rows = factor_transform(matrix)
+    np.testing.assert_array_equal(rows[:, : len(shared)] @ shared + rows[:, len(shared) :], matrix)
     # A sum of n terms takes n - 1 multiply-adds.
-    assert sum(np.count_nonzero(factors) - 1 for factors in (*sums, *rows)) == operations
+    assert sum(np.count_nonzero(factors) - 1 for factors in (*shared, *rows)) == operations
 
 
 def test_weights_come_in_panels_the_last_one_filled_with_zeros(draw):
@@ -63,7 +63,7 @@ def test_uneven_padding_at_extents_around_tiles_and_blocks(compile_graph, draw):
         return op.nn.relu(op.add(op.nn.conv2d(x, relax.const(w), padding=pads), relax.const(bias)))
 
     model = compile_graph(graph, {"x": (("n", channels, "h", "w"), "float32")})
-    drawn = [
+    samples = [
         tuple(int(extent) for extent in draw.integers((1, 3, 3), (4, 40, 40))) for _ in range(4)
     ]
     for n, h, width in [
@@ -73,7 +73,7 @@ def test_uneven_padding_at_extents_around_tiles_and_blocks(compile_graph, draw):
         (1, 16, 17),
         (1, 23, 31),
         (3, 13, 8),
-        *drawn,
+        *samples,
     ]:
         x = draw.standard_normal((n, channels, h, width)).astype("float32")
         exact = (
@@ -82,7 +82,7 @@ def test_uneven_padding_at_extents_around_tiles_and_blocks(compile_graph, draw):
         np.testing.assert_allclose(model(x), np.maximum(exact, 0), rtol=1e-4, atol=2e-4)
 
 
-def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
+def test_the_kernel_is_chosen_where_it_is_faster(compile_graph, draw):
     from compiler.passes.manager import lower
     from tests.compiler.conftest import HOST, build_module
 
@@ -104,7 +104,7 @@ def test_the_kernel_is_chosen_where_it_pays(compile_graph, draw):
     ("channels", "columns", "paid"),
     [(96, 24, True), (24, 40, True), (96, 20, False), (8, 24, False)],
 )
-def test_halves_of_wide_vectors_are_worth_a_transform(channels, columns, paid):
+def test_a_transform_in_half_vectors_is_profitable(channels, columns, paid):
     unit, window = VectorUnit(512, 32, True), Window((3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
     extents = (const(1), const(32), const(32))
     assert suits_winograd(unit, {}, extents, columns, channels, window) is paid
@@ -120,9 +120,9 @@ def test_blocks_hold_whole_groups_of_rows(l2):
 
 
 def test_panels_of_wide_vectors_leave_few_columns_empty():
-    wide, narrow = VectorUnit(512, 32, True), VectorUnit(256, 16, True)
-    assert [width_of(wide, columns) for columns in (16, 48, 64, 96, 256)] == [32, 48, 32, 32, 32]
-    assert [width_of(narrow, columns) for columns in (16, 48, 64)] == [16, 24, 16]
+    avx512, avx2 = VectorUnit(512, 32, True), VectorUnit(256, 16, True)
+    assert [width_of(avx512, columns) for columns in (16, 48, 64, 96, 256)] == [32, 48, 32, 32, 32]
+    assert [width_of(avx2, columns) for columns in (16, 48, 64)] == [16, 24, 16]
 
 
 @pytest.mark.parametrize("extent", [12, 16, 32])
@@ -169,7 +169,7 @@ def test_the_error_is_near_that_of_the_direct_form(
         )
         return np.sqrt(np.square(model(x) - exact).mean())
 
-    found = error()
-    monkeypatch.setattr(conv, "suits_winograd", lambda *given: False)
+    measured = error()
+    monkeypatch.setattr(conv, "suits_winograd", lambda *arguments: False)
     direct = error()
-    assert 0 < found < ratio * direct
+    assert 0 < measured < ratio * direct

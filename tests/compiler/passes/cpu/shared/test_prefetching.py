@@ -19,21 +19,21 @@ PANEL, DEPTH, WIDTH = 640, 12, 32
 def test_every_line_of_a_panel_is_prefetched(tiles: int, lines: int) -> None:
     """24 lines, between three groups of four steps of every tile."""
     weights = tirx.decl_buffer([4096], "float32")
-    found = []
+    groups = []
     for tile in range(tiles):
         depth = const(DEPTH)
         between = prefetch_between(UNIT, weights, const(PANEL), WIDTH, depth, const(tile), tiles)
         for group in range(DEPTH // UNIT.unroll):
             with statements() as body:
                 between(const(group))
-            places = prefetched(body.stmt)
-            assert len(places) == lines
-            found += places
-    assert set(range(PANEL, PANEL + DEPTH * WIDTH, 16)) <= set(found)
+            indices = prefetched_indices(body.stmt)
+            assert len(indices) == lines
+            groups += indices
+    assert set(range(PANEL, PANEL + DEPTH * WIDTH, 16)) <= set(groups)
 
 
-def prefetched(stmt: Any) -> list[int]:
+def prefetched_indices(stmt: Any) -> list[int]:
     """The elements whose lines are prefetched."""
     several = stmt.seq if isinstance(stmt, tirx.SeqStmt) else [stmt]
-    places = [one.value.args[0].args[0].indices[0] for one in several]
-    return [int(tvm.sym.Analyzer().simplify(place)) for place in places]
+    indices = [one.value.args[0].args[0].indices[0] for one in several]
+    return [int(tvm.sym.Analyzer().simplify(index)) for index in indices]

@@ -43,7 +43,7 @@ def test_columns_of_full_panels_need_no_branch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "together", "widths"),
+    ("name", "unroll", "widths"),
     [
         ("x86-64-v2", 1, (8, 12)),
         ("x86-64-v3", 4, (24, 24)),
@@ -53,12 +53,10 @@ def test_columns_of_full_panels_need_no_branch() -> None:
         ("wasm32-relaxed-simd", 1, (8, 12)),
     ],
 )
-def test_sums_that_do_not_leave_the_registers(
-    name: str, together: int, widths: tuple[int, int]
-) -> None:
-    """Of 384 columns, which any panel divides, and of 12, or 24 where vectors are of eight."""
+def test_accumulators_stay_in_registers(name: str, unroll: int, widths: tuple[int, int]) -> None:
+    """384 columns, which any panel divides, and 12, or 24 where vectors have eight lanes."""
     unit = VectorUnit.of(targets.resolve(name))
-    assert unit.unroll == together
+    assert unit.unroll == unroll
     assert (panel_width(unit, 384), panel_width(unit, 3 * unit.lanes(32))) == widths
 
 
@@ -75,7 +73,7 @@ def test_an_engine_keeps_a_tile_with_an_element_of_each_row_in_its_registers(nam
 @pytest.mark.parametrize(
     ("columns", "width"), [(20, 32), (48, 48), (64, 64), (512, 64), (1000, 48), (2048, 48)]
 )
-def test_wide_vectors_waste_a_few_columns_rather_than_take_narrow_panels(
+def test_wide_vectors_leave_a_few_columns_empty_rather_than_take_thin_panels(
     columns: int, width: int
 ) -> None:
     assert panel_width(VectorUnit.of(targets.resolve("x86-64-v4")), columns) == width

@@ -1,4 +1,4 @@
-"""Places as numbers, and how much work is worth another thread."""
+"""Numbers of positions, and the work from which on threads share it."""
 
 import itertools
 import math
@@ -20,26 +20,28 @@ from compiler.tir.stages import Axis, Stage, read_program
 
 
 @given(extents=st.lists(st.integers(1, 5), min_size=1, max_size=4))
-def test_every_place_has_one_number(extents: list[int]) -> None:
+def test_every_position_has_one_number(extents: list[int]) -> None:
     axes = [Axis(tirx.Var(f"a{i}", "int64"), const(e), False) for i, e in enumerate(extents)]
     index = tirx.Var("index", "int64")
     table = position_of(axes, index)
     analyzer = tvm.sym.Analyzer()
 
-    def place(number: int) -> tuple[int | None, ...]:
-        at = {index: const(number)}
-        return tuple(as_int(analyzer.simplify(substitute(table[axis.var], at))) for axis in axes)
+    def position(number: int) -> tuple[int | None, ...]:
+        numbers = {index: const(number)}
+        return tuple(
+            as_int(analyzer.simplify(substitute(table[axis.var], numbers))) for axis in axes
+        )
 
-    found = [place(number) for number in range(math.prod(extents))]
-    assert found == list(itertools.product(*map(range, extents)))
+    positions = [position(number) for number in range(math.prod(extents))]
+    assert positions == list(itertools.product(*map(range, extents)))
 
 
 def stage(rows: int | str, columns: int, function: str = "copy") -> Stage:
     extent = tirx.Var(rows, "int64") if isinstance(rows, str) else rows
     x = te.placeholder((extent, columns), "float32", name="x")
     value = {"copy": lambda v: v, "exp": te.exp}[function]
-    made = te.compute((extent, columns), lambda i, j: value(x[i, j]))
-    program = read_program(te.create_prim_func([x, made], "int64"))
+    result = te.compute((extent, columns), lambda i, j: value(x[i, j]))
+    program = read_program(te.create_prim_func([x, result], "int64"))
     assert program
     return program.stages[0]
 
