@@ -60,7 +60,7 @@ def _subjects(options: argparse.Namespace) -> Iterator[Subject]:
     if options.only:
         return
     for name in options.models or list(ROWS):
-        if package := subjects.lacking(name):
+        if package := subjects.missing_package(name):
             print(f"{name} left out: the package {package} is not installed")
             continue
         try:

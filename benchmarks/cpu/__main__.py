@@ -46,19 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json = page.FILE
     if options.resume and not options.json:
         parser.error("--resume needs --json FILE or --regenerate")
-    found = _callers(options) if options.callers else _table(options)
+    record = _callers(options) if options.callers else _table(options)
     if options.markdown:
-        options.markdown.write_text(page.section(found) + "\n")
+        options.markdown.write_text(page.section(record) + "\n")
     if options.plot:
         from benchmarks.cpu import chart
 
-        chart.draw(found["rows"], found["engines"], options.plot)
+        chart.draw(record["rows"], record["engines"], options.plot)
     failed = False
     if options.regenerate:
-        page.regenerate(found)
+        page.regenerate(record)
         # Calls at once are a part of their own, beside which kernels would be measured in vain.
         failed = not options.callers and bool(subprocess.call(kernels(options.resume)))
-    measured = found["callers" if options.callers else "rows"]
+    measured = record["callers" if options.callers else "rows"]
     return int(failed or (options.strict and not all(map(report.is_quiet, measured))))
 
 
@@ -75,38 +75,38 @@ def _table(options: argparse.Namespace) -> Document:
     plan = contest.Plan(
         _installed(options.engines), options.rounds, options.seconds, options.threads
     )
-    found = document.begun(options.threads, plan.engines)
+    record = document.new_document(options.threads, plan.engines)
     named = options.models or list(ROWS)
     # Calls at once are kept even where every row is measured anew.
     again = options.models if options.resume else list(ROWS)
-    found = document.resumed(found, options.json, again)
-    kept = {row["model"] for row in found["rows"]}
-    for name in _present([one for one in named if one not in kept]):
+    record = document.resume(record, options.json, again)
+    measured = {row["model"] for row in record["rows"]}
+    for name in _present([one for one in named if one not in measured]):
         try:
-            found = document.with_rows(found, _rows(name, plan, options.patience))
+            record = document.with_rows(record, _rows(name, plan, options.patience))
         except ExportError as error:
             print(f"{name} left out: torch does not export it: {error}")
         if options.json:
-            documents.write(found, options.json)
-    print(report.summary(found["rows"]))
-    return found
+            documents.write(record, options.json)
+    print(report.summary(record["rows"]))
+    return record
 
 
 def _callers(options: argparse.Namespace) -> Document:
     """The document of an earlier run, or one without rows, with calls at once."""
     engines = [one for one in options.engines if one in callers.ENGINES]
     plan = contest.Plan(_installed(engines), options.rounds, options.seconds, 1)
-    found = document.begun(options.threads, _installed(options.engines))
-    found = document.resumed(found, options.json, [])
-    found["callers"] = []
+    record = document.new_document(options.threads, _installed(options.engines))
+    record = document.resume(record, options.json, [])
+    record["callers"] = []
     for name in _present(options.models or callers.MODELS):
         quiet.wait_until_quiet(options.patience)
-        for row in callers.measured(name, options.callers, plan):
+        for row in callers.measure(name, options.callers, plan):
             print(callers.line(row), flush=True)
-            found["callers"].append(row)
+            record["callers"].append(row)
     if options.json:
-        documents.write(found, options.json)
-    return found
+        documents.write(record, options.json)
+    return record
 
 
 def _installed(engines: Sequence[str]) -> tuple[str, ...]:
@@ -117,10 +117,10 @@ def _installed(engines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _present(names: Sequence[str]) -> list[str]:
-    lacking = {name: package for name in names if (package := subjects.lacking(name))}
-    for name, package in lacking.items():
+    missing = {name: package for name in names if (package := subjects.missing_package(name))}
+    for name, package in missing.items():
         print(f"{name} left out: the package {package} is not installed")
-    return [name for name in names if name not in lacking]
+    return [name for name in names if name not in missing]
 
 
 def _rows(name: str, plan: contest.Plan, patience: float) -> list[dict[str, Any]]:

@@ -20,13 +20,13 @@ MODELS = ("minilm", "resnet50", "ppocr_rec", "silero_vad_16k_op15", "mobilenet_v
 ENGINES = ("relaxd", "onnxruntime")
 
 
-def measured(name: str, numbers: Sequence[int], plan: contest.Plan) -> Iterator[dict[str, Any]]:
+def measure(name: str, numbers: Sequence[int], plan: contest.Plan) -> Iterator[dict[str, Any]]:
     """A row for each number of callers: every engine's milliseconds of wall time for each call."""
     point = ROWS[name][0]
-    with TemporaryDirectory(prefix="callers-") as place:
-        folder = Path(place)
+    with TemporaryDirectory(prefix="callers-") as path:
+        folder = Path(path)
         contest.prepare(name, [point], plan.threads, folder)
-        with contest.started(plan.engines, folder) as contestants:
+        with contest.start_workers(plan.engines, folder) as contestants:
             for number in numbers:
                 row = {"label": label(name, point), "model": name, "callers": number}
                 yield row | _row(contestants, number, plan)

@@ -28,8 +28,8 @@ _LEAST, _MOST = 0.15, 4.0
 
 
 def draw(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
-    """A line a row, on a logarithmic axis, relaxd's with its interval; what is less than _LEAST or
-    more than _MOST times the best peer's lies on the edge.
+    """Draw a line for each row, on a logarithmic axis, relaxd's with its interval; times of less
+    than _LEAST or more than _MOST of the best peer's are drawn on the edge.
     """
     import matplotlib
 
@@ -37,8 +37,8 @@ def draw(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(9, 0.19 * len(rows) + 1.4))
-    for place, row in enumerate(rows):
-        _row(axes, place, row, engines)
+    for index, row in enumerate(rows):
+        _draw_row(axes, index, row, engines)
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_xscale("log", base=2)
     axes.set_xlim(_LEAST, _MOST * 1.05)
@@ -48,8 +48,8 @@ def draw(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
     axes.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.grid(axis="x", linewidth=0.4, color="#d0d7de")
-    for place in range(0, len(rows), 2):
-        axes.axhspan(place - 0.5, place + 0.5, color="#f6f8fa", zorder=0)
+    for index in range(0, len(rows), 2):
+        axes.axhspan(index - 0.5, index + 0.5, color="#f6f8fa", zorder=0)
     axes.set_axisbelow(True)
     axes.set_xlabel("time / best of ONNX Runtime and OpenVINO (further left is faster)", fontsize=8)
     _legend(figure, engines)
@@ -58,7 +58,7 @@ def draw(rows: Sequence[Row], engines: Sequence[str], file: Path) -> None:
     pyplot.close(figure)
 
 
-def _row(axes: Any, place: int, row: Row, engines: Sequence[str]) -> None:
+def _draw_row(axes: Any, index: int, row: Row, engines: Sequence[str]) -> None:
     times = {
         engine: outcome["rounds"]
         for engine, outcome in row["engines"].items()
@@ -70,17 +70,17 @@ def _row(axes: Any, place: int, row: Row, engines: Sequence[str]) -> None:
     best = statistics.median(times[peer])
     for engine in engines:
         if engine in times and engine != "relaxd":
-            at = _cut(statistics.median(times[engine]) / best)
-            axes.plot(at, place, _MARKS.get(engine, "d"), **_PEER)
-    found, judged = ratio(row), verdict(row)
-    if found and judged:
-        ends = [[_cut(found.low), _cut(found.high)], [place, place]]
+            multiple = _cut(statistics.median(times[engine]) / best)
+            axes.plot(multiple, index, _MARKS.get(engine, "d"), **_PEER)
+    interval, judged = ratio(row), verdict(row)
+    if interval and judged:
+        ends = [[_cut(interval.low), _cut(interval.high)], [index, index]]
         axes.plot(*ends, color=_COLOURS[judged], linewidth=1.6, solid_capstyle="butt")
-        axes.plot(_cut(found.middle), place, "o", color=_COLOURS[judged], markersize=4.5)
+        axes.plot(_cut(interval.middle), index, "o", color=_COLOURS[judged], markersize=4.5)
 
 
 def _cut(value: float) -> float:
-    """Onto the edge, where it lies beyond."""
+    """Clamp to the axis."""
     return min(max(value, _LEAST), _MOST)
 
 

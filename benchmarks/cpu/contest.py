@@ -71,7 +71,7 @@ class Contestant:
         return {"error": f"exit status {self._process.wait()}"}
 
     def end(self) -> None:
-        """Let the process go."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
 
@@ -106,7 +106,7 @@ def contest(plan: Plan, points: Sequence[Point], folder: Path) -> list[dict[str,
     rounds, memory in bytes, difference to ONNX Runtime, or its error), and `others`, the share of
     the processors that others used in each round.
     """
-    with started(plan.engines, folder) as contestants:
+    with start_workers(plan.engines, folder) as contestants:
         outcomes = [_point(plan, contestants, index, folder) for index in range(len(points))]
         for index, outcome in enumerate(outcomes):
             for one in contestants:
@@ -120,20 +120,20 @@ def contest(plan: Plan, points: Sequence[Point], folder: Path) -> list[dict[str,
 
 
 def _memory(engine: str, index: int, folder: Path) -> dict[str, Any]:
-    with started([engine], folder) as (fresh,):
+    with start_workers([engine], folder) as (fresh,):
         return fresh.ask(point=index, memory=True)
 
 
 @contextlib.contextmanager
-def started(engines: Sequence[str], folder: Path) -> Iterator[list[Contestant]]:
+def start_workers(engines: Sequence[str], folder: Path) -> Iterator[list[Contestant]]:
     """The engines' workers, each ready or with its error in `ready`; they end with the context."""
-    found: list[Contestant] = []
+    contestants: list[Contestant] = []
     try:
         for engine in engines:
-            found.append(Contestant(engine, folder))
-        yield found
+            contestants.append(Contestant(engine, folder))
+        yield contestants
     finally:
-        for contestant in found:
+        for contestant in contestants:
             contestant.end()
 
 
@@ -160,25 +160,25 @@ def times_of(engine: str, done: Sequence[rounds.Round]) -> dict[str, Any]:
     """
     times = [one.milliseconds[engine] for one in done if engine in one.milliseconds]
     if len(times) < len(done):
-        said = (one.errors[engine] for one in done if engine in one.errors)
-        return {"error": next(said, "failed in a round that was not kept")}
+        errors = (one.errors[engine] for one in done if engine in one.errors)
+        return {"error": next(errors, "failed in a round that was not kept")}
     low, middle, high = statistics.quantiles(times, n=4)
     calls = sum(one.calls[engine] for one in done)
     return {"rounds": times, "milliseconds": middle, "low": low, "high": high, "calls": calls}
 
 
 def _difference(folder: Path, engine: str, index: int) -> float | None:
-    """Worst over the outputs; None where ONNX Runtime is not among the engines."""
+    """The greatest difference of the outputs; None without ONNX Runtime among the engines."""
     if not (folder / f"made_onnxruntime_{index}.npz").exists():
         return None
     with (
-        np.load(folder / f"made_onnxruntime_{index}.npz") as want,
-        np.load(folder / f"made_{engine}_{index}.npz") as made,
+        np.load(folder / f"made_onnxruntime_{index}.npz") as expected,
+        np.load(folder / f"made_{engine}_{index}.npz") as outputs,
     ):
         return max(
             float(
-                np.abs(made[key].astype(np.float64) - want[key]).max(initial=0)
-                / max(1.0, np.abs(want[key]).max(initial=0))
+                np.abs(outputs[key].astype(np.float64) - expected[key]).max(initial=0)
+                / max(1.0, np.abs(expected[key]).max(initial=0))
             )
-            for key in want.files
+            for key in expected.files
         )

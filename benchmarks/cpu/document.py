@@ -16,7 +16,7 @@ from benchmarks.cpu.rows import ROWS
 from benchmarks.documents import Document
 
 
-def begun(threads: int, engines: Sequence[str]) -> Document:
+def new_document(threads: int, engines: Sequence[str]) -> Document:
     """A document without rows, of this machine and day."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -28,9 +28,10 @@ def begun(threads: int, engines: Sequence[str]) -> Document:
     }
 
 
-def resumed(new: Document, file: Path | None, again: Sequence[str]) -> Document:
-    """`new` with what an earlier run's file has of the same machine, threads and engines: calls at
-    once, and rows of models that are not in `again` and of which every row was quiet.
+def resume(new: Document, file: Path | None, again: Sequence[str]) -> Document:
+    """Add the results of an earlier run's file to `new`, if machine, threads and engines are the
+    same: calls at once, and rows of models that are not in `again` and all of whose rows were
+    quiet.
     """
     if file is None or not file.exists():
         return new
@@ -38,12 +39,12 @@ def resumed(new: Document, file: Path | None, again: Sequence[str]) -> Document:
     if any(old[name] != new[name] for name in ("machine", "threads", "engines")):
         return new
     unfit = {row["model"] for row in old["rows"] if not is_quiet(row)} | set(again)
-    kept = [row for row in old["rows"] if row["model"] not in unfit]
-    return {**new, "rows": kept, "callers": old["callers"]}
+    retained = [row for row in old["rows"] if row["model"] not in unfit]
+    return {**new, "rows": retained, "callers": old["callers"]}
 
 
 def with_rows(document: Document, rows: Sequence[Mapping[str, Any]]) -> Document:
-    """With these rows too, in the order of ROWS."""
-    places = {name: place for place, name in enumerate(ROWS)}
-    every = sorted([*document["rows"], *rows], key=lambda row: places.get(row["model"], -1))
+    """Add rows, in the order of ROWS."""
+    order = {name: index for index, name in enumerate(ROWS)}
+    every = sorted([*document["rows"], *rows], key=lambda row: order.get(row["model"], -1))
     return {**document, "rows": every}

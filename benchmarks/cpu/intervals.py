@@ -20,8 +20,8 @@ REPLICATES = 2000
 
 
 class Verdict(StrEnum):
-    """Of a row: relaxd takes less time, or more, or the rounds do not tell; NOISY where other
-    processes used the machine, so that nothing is concluded.
+    """The conclusion of a row: relaxd takes less time, more, or the rounds do not tell; NOISY where
+    other processes used the machine, so that nothing is concluded.
     """
 
     AHEAD = "ahead"
@@ -50,13 +50,13 @@ def rank(count: int, confidence: float = CONFIDENCE) -> int | None:
     The number of values below the median is binomial with one half: H. A. David and H. N. Nagaraja,
     Order Statistics, 3rd edition (2003), section 7.1.
     """
-    found, below = None, 0
+    result, below = None, 0
     for k in range(1, count // 2 + 1):
         below += math.comb(count, k - 1)
         if 1 - 2 * below / 2**count < confidence:
             break
-        found = k
-    return found
+        result = k
+    return result
 
 
 def median_interval(values: Sequence[float]) -> Interval:
@@ -74,13 +74,13 @@ def best_peer(rounds: Mapping[str, Sequence[float]], peers: Sequence[str]) -> st
     return min(ran, key=lambda peer: statistics.median(rounds[peer]), default=None)
 
 
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+def pair_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     """Our time over theirs in each round; raises ValueError for unequal numbers of rounds."""
-    return [mine / other for mine, other in zip(ours, theirs, strict=True)]
+    return [mine / peer for mine, peer in zip(ours, theirs, strict=True)]
 
 
 def verdict(interval: Interval, quiet: bool) -> Verdict:
-    """From where the whole interval lies; `quiet`: whether the rounds had the machine alone."""
+    """The verdict of an interval; `quiet`: True if no other processes used the machine."""
     if not quiet:
         return Verdict.NOISY
     if interval.high < 1.0:
@@ -89,7 +89,7 @@ def verdict(interval: Interval, quiet: bool) -> Verdict:
 
 
 def geometric_mean(rows: Sequence[Sequence[float]], seed: int = 0) -> Interval | None:
-    """Of the rows' medians; None of no rows. Each row is its rounds' ratios.
+    """The geometric mean of the rows' medians, None without rows. A row is its rounds' ratios.
 
     The interval is the percentile bootstrap's over the rounds of each row: B. Efron and
     R. J. Tibshirani, An Introduction to the Bootstrap (1993), chapter 13. It says how much another
@@ -101,8 +101,8 @@ def geometric_mean(rows: Sequence[Sequence[float]], seed: int = 0) -> Interval |
     logs = np.zeros(REPLICATES)
     for row in rows:
         values = np.log(np.asarray(row))
-        drawn = generator.integers(0, len(values), [REPLICATES, len(values)])
-        logs += np.median(values[drawn], axis=1)
+        samples = generator.integers(0, len(values), [REPLICATES, len(values)])
+        logs += np.median(values[samples], axis=1)
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.exp(np.percentile(logs / len(rows), [tail, 100 - tail]))
     middle = math.exp(statistics.fmean(math.log(statistics.median(row)) for row in rows))

@@ -25,7 +25,7 @@ NODE, EDGE, LAYERS = 128, 32, 3
 _PIXELS = "float32[batch,3,height,width]"
 _IMAGE = {"batch": 2, "height": 96, "width": 128}
 _OPEN = {"batch": "1:8", "height": "32:320", "width": "32:320"}
-_ONE, _FOUR, _WIDE = (1, 224, 224), (4, 224, 224), (1, 192, 256)
+_SINGLE, _BATCH, _WIDE = (1, 224, 224), (4, 224, 224), (1, 192, 256)
 _TEXT = {"input_ids": "int64[batch,seq]", "attention_mask": "int64[batch,seq]"}
 _TYPED = _TEXT | {"token_type_ids": "int64[batch,seq]"}
 _PROMPT = {"batch": 2, "seq": 9}
@@ -49,20 +49,20 @@ def _timm(model: str) -> Recipe:
 
 
 IMAGES: Mapping[str, tuple[Recipe, tuple[tuple[int, int, int], ...]]] = {
-    "mobilenet_v2": (_vision("mobilenet_v2"), (_ONE, _FOUR)),
-    "mobilenet_v3_large": (_vision("mobilenet_v3_large"), (_ONE, _WIDE)),
-    "mobilenet_v3_small": (_vision("mobilenet_v3_small"), (_ONE, _FOUR)),
-    "shufflenet_v2": (_vision("shufflenet_v2_x1_0"), (_ONE,)),
-    "mnasnet": (_vision("mnasnet1_0"), (_ONE,)),
-    "squeezenet": (_vision("squeezenet1_1"), (_ONE,)),
-    "efficientnet_b0": (_vision("efficientnet_b0"), (_ONE, _WIDE)),
-    "regnet_y_400mf": (_vision("regnet_y_400mf"), (_ONE,)),
+    "mobilenet_v2": (_vision("mobilenet_v2"), (_SINGLE, _BATCH)),
+    "mobilenet_v3_large": (_vision("mobilenet_v3_large"), (_SINGLE, _WIDE)),
+    "mobilenet_v3_small": (_vision("mobilenet_v3_small"), (_SINGLE, _BATCH)),
+    "shufflenet_v2": (_vision("shufflenet_v2_x1_0"), (_SINGLE,)),
+    "mnasnet": (_vision("mnasnet1_0"), (_SINGLE,)),
+    "squeezenet": (_vision("squeezenet1_1"), (_SINGLE,)),
+    "efficientnet_b0": (_vision("efficientnet_b0"), (_SINGLE, _WIDE)),
+    "regnet_y_400mf": (_vision("regnet_y_400mf"), (_SINGLE,)),
     "googlenet": (
         _vision("googlenet", aux_logits=False, init_weights=False, transform_input=True),
-        (_ONE,),
+        (_SINGLE,),
     ),
-    "densenet121": (_vision("densenet121"), (_ONE,)),
-    "convnext_tiny": (_vision("convnext_tiny"), (_ONE,)),
+    "densenet121": (_vision("densenet121"), (_SINGLE,)),
+    "convnext_tiny": (_vision("convnext_tiny"), (_SINGLE,)),
     "lraspp_mobilenet_v3": (
         replace(
             _vision("segmentation.lraspp_mobilenet_v3_large", weights_backbone=None),
@@ -71,9 +71,9 @@ IMAGES: Mapping[str, tuple[Recipe, tuple[tuple[int, int, int], ...]]] = {
         ),
         ((1, 320, 320), _WIDE),
     ),
-    "mobilenetv4_conv_small": (_timm("mobilenetv4_conv_small"), (_ONE,)),
-    "ghostnet_100": (_timm("ghostnet_100"), (_ONE,)),
-    "repvit_m0_9": (_timm("repvit_m0_9"), (_ONE,)),
+    "mobilenetv4_conv_small": (_timm("mobilenetv4_conv_small"), (_SINGLE,)),
+    "ghostnet_100": (_timm("ghostnet_100"), (_SINGLE,)),
+    "repvit_m0_9": (_timm("repvit_m0_9"), (_SINGLE,)),
 }
 """Each with its batches, heights and widths."""
 

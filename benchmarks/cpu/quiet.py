@@ -16,13 +16,11 @@ from pathlib import Path
 MOST = 0.05
 """The share of all processors' time that others may use while the machine counts as quiet."""
 _IDLE, _GUEST = (3, 4), (8, 9)
-"""Places in the first line of /proc/stat: idle and waiting for a disk; guests' time, which the
+"""Fields of the first line of /proc/stat: idle and waiting for a disk; guests' time, which the
 kernel has counted as user time already.
 """
 _OWN = slice(11, 15)
-"""Places in /proc/PID/stat behind the name: user and system time, and those of children that have
-ended.
-"""
+"""Fields of /proc/PID/stat after the name: user and system time, and those of ended children."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,8 @@ def clock(pids: Sequence[int], proc: Path = Path("/proc")) -> Clock:
 def machine_ticks(stat: str) -> tuple[int, int]:
     """All ticks of all processors and the busy ones, from the text of /proc/stat."""
     ticks = [int(field) for field in stat.splitlines()[0].split()[1:]]
-    total = sum(value for place, value in enumerate(ticks) if place not in _GUEST)
-    return total, total - sum(ticks[place] for place in _IDLE)
+    total = sum(value for field_index, value in enumerate(ticks) if field_index not in _GUEST)
+    return total, total - sum(ticks[field_index] for field_index in _IDLE)
 
 
 def process_ticks(stat: str) -> int:
@@ -62,14 +60,14 @@ def process_ticks(stat: str) -> int:
     return sum(map(int, fields[_OWN]))
 
 
-def wait_until_quiet(patience: float, look: float = 1.0) -> float:
-    """Look at the machine, `look` seconds at a time, until others use at most MOST of it or
-    `patience` seconds have passed; returns what share they used at last.
+def wait_until_quiet(patience: float, interval: float = 1.0) -> float:
+    """Wait until others use at most MOST of the machine for `interval` seconds, or until `patience`
+    seconds have passed; return the share that they used at last.
     """
     end = time.monotonic() + patience
     while True:
         before = clock([os.getpid()])
-        time.sleep(look)
+        time.sleep(interval)
         share = others_between(before, clock([os.getpid()]))
         if share <= MOST or time.monotonic() > end:
             return share

@@ -1,4 +1,4 @@
-"""What a run found, as text and Markdown."""
+"""The results of a run as text and Markdown."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def ratios(row: Row) -> list[float]:
         if "rounds" in outcome
     }
     peer = intervals.best_peer(times, PEERS)
-    return intervals.paired(times["relaxd"], times[peer]) if peer and "relaxd" in times else []
+    return intervals.pair_ratios(times["relaxd"], times[peer]) if peer and "relaxd" in times else []
 
 
 def ratio(row: Row) -> Interval | None:
     """The median of the rounds' ratios, below 1 where we are faster."""
-    found = ratios(row)
-    return intervals.median_interval(found) if found else None
+    values = ratios(row)
+    return intervals.median_interval(values) if values else None
 
 
 def is_quiet(row: Row) -> bool:
-    """Whether others left the machine alone in every round."""
+    """True if others did not use the machine in any round."""
     return max(row["others"], default=0.0) <= quiet.MOST
 
 
 def verdict(row: Row) -> Verdict | None:
     """None where there is no ratio."""
-    found = ratio(row)
-    return intervals.verdict(found, is_quiet(row)) if found else None
+    interval = ratio(row)
+    return intervals.verdict(interval, is_quiet(row)) if interval else None
 
 
 def geometric_mean(rows: Sequence[Row]) -> Interval | None:
-    """Of the ratios of quiet rows."""
+    """The geometric mean of the ratios of quiet rows."""
     return intervals.geometric_mean(
-        [found for row in rows if is_quiet(row) and (found := ratios(row))]
+        [values for row in rows if is_quiet(row) and (values := ratios(row))]
     )
 
 
@@ -58,8 +58,8 @@ def summary(rows: Sequence[Row]) -> str:
     """The geometric mean, and how many rows are ahead, even and behind; what noise left out."""
     counts = Counter(verdict(row) for row in rows)
     mean = geometric_mean(rows)
-    said = [f"{counts[one]} {one}" for one in (Verdict.AHEAD, Verdict.EVEN, Verdict.BEHIND)]
-    text = f"geometric mean of the ratios {mean or 'none'}; {', '.join(said)}"
+    counted = [f"{counts[one]} {one}" for one in (Verdict.AHEAD, Verdict.EVEN, Verdict.BEHIND)]
+    text = f"geometric mean of the ratios {mean or 'none'}; {', '.join(counted)}"
     if counts[Verdict.NOISY]:
         text += (
             f"; {counts[Verdict.NOISY]} noisy, of which nothing is concluded: others used more than"
@@ -76,19 +76,18 @@ def line(row: Row) -> str:
 
 
 def speed(row: Row) -> str:
-    """What relaxd computes a second, of all products over the whole call, and where matrix products
-    dominate of those in their kernels.
+    """relaxd's GFLOP/s of all matmuls and convolutions over the whole call and, where matmuls
+    dominate, in their kernels.
 
-    In GFLOP/s and as a share of the peak: of its best, and for the matrix products of its median,
-    in turns with theirs. Winograd's convolutions do less than is counted, so theirs may pass the
-    peak.
+    Also as a share of the peak: of its best, and for matmuls of its median, measured in turns with
+    them. Winograd's convolutions do less than is counted, so theirs may exceed the peak.
     """
     ours, peak, work = row["engines"].get("relaxd", {}), row["peak_gflops"], row["work"]
     if "milliseconds" not in ours:
         return ""
-    found = [("", work["products"] / ours["milliseconds"] / 1e6, peak)]
+    speeds = [("", work["products"] / ours["milliseconds"] / 1e6, peak)]
     if 2 * work["matmuls"] > work["products"] and ours.get("matmul_milliseconds"):
-        found.append(
+        speeds.append(
             (
                 " in matmuls",
                 work["matmuls"] / ours["matmul_milliseconds"] / 1e6,
@@ -96,7 +95,7 @@ def speed(row: Row) -> str:
             )
         )
     return ", ".join(
-        f"{rate:.0f} GFLOP/s{where} ({rate / peak:.0%})" for where, rate, peak in found
+        f"{rate:.0f} GFLOP/s{suffix} ({rate / peak:.0%})" for suffix, rate, peak in speeds
     )
 
 
@@ -128,20 +127,16 @@ def cell(outcome: Mapping[str, Any]) -> str:
 
 
 def errors(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """(engine, what it said) of engines that failed, each once; not of those that have no such
-    model.
-    """
-    found = (
+    """(engine, error) of engines that failed, each once; not of those that have no such model."""
+    failures = (
         (engine, str(outcome["error"]))
         for row in rows
         for engine, outcome in row["engines"].items()
         if "error" in outcome and cell(outcome) == "fails"
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(failures))
 
 
 def right(outcome: Mapping[str, Any]) -> bool:
-    """Whether an engine's outputs are ONNX Runtime's within the tolerance, or there was none to
-    compare with.
-    """
+    """True if an engine's outputs are within the tolerance of ONNX Runtime's, or there are none."""
     return outcome["difference"] is None or outcome["difference"] <= TOLERANCE

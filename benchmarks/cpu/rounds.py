@@ -45,7 +45,7 @@ class Round:
 
     @property
     def quiet(self) -> bool:
-        """Whether others used little enough."""
+        """True if others used at most `quiet.MOST`."""
         return self.others <= quiet.MOST
 
 
@@ -75,16 +75,16 @@ def order(racing: Sequence[Engine], number: int) -> list[Engine]:
 
 
 def _round(racing: Sequence[Engine], request: Mapping[str, Any]) -> Round:
-    found = Round()
+    result = Round()
     pids = [os.getpid(), *(one.pid for one in racing)]
     before = quiet.clock(pids)
     for one in racing:
         time.sleep(REST)
         answer = one.ask(**request)
         if times := answer.get("milliseconds"):
-            found.milliseconds[one.engine] = statistics.median(times)
-            found.calls[one.engine] = len(times)
+            result.milliseconds[one.engine] = statistics.median(times)
+            result.calls[one.engine] = len(times)
         else:
-            found.errors[one.engine] = str(answer.get("error"))
-    found.others = quiet.others_between(before, quiet.clock(pids))
-    return found
+            result.errors[one.engine] = str(answer.get("error"))
+    result.others = quiet.others_between(before, quiet.clock(pids))
+    return result

@@ -30,7 +30,7 @@ class Model:
     feed: Callable[[Point, int], Feed]
 
 
-def lacking(name: str) -> str:
+def missing_package(name: str) -> str:
     """The package without which there is no such model; empty where it is installed."""
     if name in known.MODELS:
         return ""

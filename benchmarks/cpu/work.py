@@ -15,13 +15,13 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
-_PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
+_OPERATORS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 
 
 @dataclass(frozen=True)
 class Work:
-    """Floating point operations, a multiply-add being two: of all products, and of those of a
-    matrix by constant weights.
+    """Floating point operations, a multiply-add being two: `products` of all matmuls and
+    convolutions, `matmuls` of matmuls by constant weights.
 
     A convolution counts what its direct form takes, whatever an engine makes of it.
     """
@@ -31,12 +31,12 @@ class Work:
 
 
 def works_of(path: Path, feeds: Sequence[Mapping[str, NDArray[Any]]]) -> list[Work]:
-    """The work of one run on each of `feeds`, which have the same inputs; products inside branches
-    and loops are not counted.
+    """The work of one run on each of `feeds`, which have the same inputs; operators inside
+    of branches and loops are not counted.
     """
     model = onnx.load(path)
     constants = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    nodes = [node for node in model.graph.node if node.op_type in _PRODUCTS]
+    nodes = [node for node in model.graph.node if node.op_type in _OPERATORS]
     names = {
         name
         for node in nodes
@@ -85,8 +85,8 @@ def _session_with(model: onnx.ModelProto, names: Sequence[str]) -> onnxruntime.I
 def _shapes(
     session: onnxruntime.InferenceSession, feed: Mapping[str, NDArray[Any]]
 ) -> dict[str, tuple[int, ...]]:
-    made = zip(session.get_outputs(), session.run(None, dict(feed)), strict=True)
+    outputs = zip(session.get_outputs(), session.run(None, dict(feed)), strict=True)
     return {
         **{name: value.shape for name, value in feed.items()},
-        **{output.name: np.shape(value) for output, value in made},
+        **{output.name: np.shape(value) for output, value in outputs},
     }

@@ -142,9 +142,9 @@ def _save(run: Runner, feed: Arrays, file: str) -> dict[str, Any]:
 
 
 def _anonymous(field: str) -> int:
-    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    assert found, f"no {field} in /proc/self/status"
-    return 1024 * int(found[1])
+    match = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert match, f"no {field} in /proc/self/status"
+    return 1024 * int(match[1])
 
 
 def _say(answer: dict[str, Any]) -> None:

@@ -29,11 +29,11 @@ from typing import Any  # noqa: E402
 from benchmarks.cpu import quiet  # noqa: E402
 from benchmarks.documents import Document  # noqa: E402
 from benchmarks.kernels import ceilings, document, page  # noqa: E402
-from benchmarks.kernels.candidates import ranked  # noqa: E402
+from benchmarks.kernels.candidates import candidates_for  # noqa: E402
 from benchmarks.kernels.case import Arithmetic, Case  # noqa: E402
 from benchmarks.kernels.cases import cases  # noqa: E402
 from benchmarks.kernels.ceilings import Bandwidth  # noqa: E402
-from benchmarks.kernels.loops import products, readers  # noqa: E402
+from benchmarks.kernels.loops import multiply_loop, readers  # noqa: E402
 from benchmarks.kernels.timing import build, peak_of, race  # noqa: E402
 from compiler import targets  # noqa: E402
 from compiler.targets import Target  # noqa: E402
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.resume and not options.regenerate:
         parser.error("--resume needs --regenerate")
     wall, own = time.perf_counter(), time.thread_time()
-    found = document.begun()
+    record = document.new_document()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     target = targets.resolve("native")
     chosen = [case for case in cases() if options.only in f"{case.group} {case.shape}"]
@@ -64,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if case.family == "matmul":
                 _rank(case, target, options.seconds, peak_of(target, case.arithmetic))
     else:
-        found = _table(found, chosen, target, options)
+        record = _table(record, chosen, target, options)
     if options.regenerate:
-        page.regenerate(found)
+        page.regenerate(record)
     share = (time.thread_time() - own) / (time.perf_counter() - wall)
     if share < QUIET:
         print(f"this thread had {share:.0%} of a processor: not the figures of a quiet machine")
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _table(
-    found: Document, chosen: Sequence[Case], target: Target, options: argparse.Namespace
+    record: Document, chosen: Sequence[Case], target: Target, options: argparse.Namespace
 ) -> Document:
     """The document with a row for every chosen case, printed as they come; with `--resume` those of
     an earlier run stand in for all that are not named.
@@ -82,41 +82,41 @@ def _table(
     every, file = list(cases()), page.FILE if options.regenerate else None
     if options.resume:
         again = chosen if options.only else []
-        found = document.resumed(found, page.FILE, [case for case in every if case not in again])
-        chosen = document.lacking(found, every)
-    if chosen or not found["bandwidth"]:
-        found = _with_ceilings(found, target)
+        record = document.resume(record, page.FILE, [case for case in every if case not in again])
+        chosen = document.missing_cases(record, every)
+    if chosen or not record["bandwidth"]:
+        record = _with_ceilings(record, target)
     peaks, reads = {one: peak_of(target, one) for one in Arithmetic}, readers(target)
-    for line in page.case_lines(document.ratings(found)):
+    for line in page.case_lines(document.ratings(record)):
         print(line, flush=True)
     for case in chosen:
         rate = ceilings.meter(reads, min(case.touched, ceilings.largest(host_caches())))
         row = _row(case, target, options.seconds, peaks[case.arithmetic], rate)
-        found = document.with_row(found, row, every)
-        print(page.case_line(document.ratings({**found, "rows": [row]})[0]), flush=True)
+        record = document.with_row(record, row, every)
+        print(page.case_line(document.ratings({**record, "rows": [row]})[0]), flush=True)
         if file:
-            document.written(found, file)
+            document.write(record, file)
     if chosen:
         # Once more: what others do to memory lasts longer than a measurement.
-        found = _with_ceilings(found, target)
+        record = _with_ceilings(record, target)
         if file:
-            document.written(found, file)
-    return found
+            document.write(record, file)
+    return record
 
 
-def _with_ceilings(found: Document, target: Target) -> Document:
+def _with_ceilings(record: Document, target: Target) -> Document:
     """The best so far of the peak of each arithmetic that the processor has instructions for, and
     of what it reads.
     """
-    peaks = dict(found["peaks"])
+    peaks = dict(record["peaks"])
     for one in Arithmetic:
-        if products(target, one) is not None:
+        if multiply_loop(target, one) is not None:
             measure = peak_of(target, one)
             peaks[one] = max(peaks.get(one, 0.0), *(measure() for _ in range(_PEAKS)))
-    bandwidth = ceilings.measured_bandwidth(readers(target), host_caches())
-    if found["bandwidth"]:
-        bandwidth = bandwidth.best_of(Bandwidth.from_json(found["bandwidth"]))
-    return {**found, "peaks": peaks, "bandwidth": bandwidth.to_json()}
+    bandwidth = ceilings.measure_bandwidth(readers(target), host_caches())
+    if record["bandwidth"]:
+        bandwidth = bandwidth.best_of(Bandwidth.from_json(record["bandwidth"]))
+    return {**record, "peaks": peaks, "bandwidth": bandwidth.to_json()}
 
 
 def _row(
@@ -149,8 +149,8 @@ def _row(
 def _rank(case: Case, target: Target, seconds: float, peak: Callable[[], float]) -> None:
     """All candidates of one matmul in turns, each as a multiple of the compiler's own time."""
     calls = {}
-    for candidate in ranked(VectorUnit.of(target)):
-        with candidate.chosen(target):
+    for candidate in candidates_for(VectorUnit.of(target)):
+        with candidate.apply(target):
             calls[str(candidate)] = build(case, target)
     measured = race(calls, case.copies, seconds, peak)
     own = measured[next(iter(calls))]

@@ -1,6 +1,6 @@
-"""Other choices than the compiler's for tiles, panels and passes, in force while kernels are built.
+"""Other choices than the compiler's for tiles, panels and passes, used while kernels are built.
 
-A candidate stands in for the figures of `compiler.passes.cpu.shared.register_tile`,
+A candidate replaces the figures of `compiler.passes.cpu.shared.register_tile`,
 `matmul.tiling` and `VectorUnit`; nothing else of the kernels changes.
 """
 
@@ -26,15 +26,15 @@ _UNIT = "compiler.passes.pipelines.VectorUnit.of"
 
 @dataclass(frozen=True)
 class Candidate:
-    """Each None leaves the compiler's own choice.
+    """Numbers in place of the compiler's; None leaves its own.
 
-    rows, vectors: of the register tile, vectors of columns; together: steps in a row in the
-    innermost loop; share: of L1 that one pass by one panel takes; tiles, panels: of a task.
+    rows, vectors: of the register tile, vectors of columns; unroll: steps of the innermost loop;
+    share: of L1 that one pass by one panel takes; tiles, panels: of a task.
     """
 
     rows: int | None = None
     vectors: int | None = None
-    together: int | None = None
+    unroll: int | None = None
     share: float | None = None
     tiles: int | None = None
     panels: int | None = None
@@ -44,19 +44,19 @@ class Candidate:
         return ", ".join(f"{name} {value}" for name, value in chosen.items()) or "as compiled"
 
     @contextmanager
-    def chosen(self, target: Target) -> Iterator[None]:
-        """Kernels are built with this candidate's choices."""
+    def apply(self, target: Target) -> Iterator[None]:
+        """Have kernels built with this candidate's choices."""
         unit = VectorUnit.of(target)
         if self.unroll is not None:
             unit = replace(unit, unroll=self.unroll)
         width = None if self.vectors is None else self.vectors * unit.lanes(32)
         changed: dict[str, Any] = {_UNIT: lambda target: unit, _TILING: self._tiling}
         if width is not None:
-            changed |= {place: lambda unit, columns: width for place in _PACKING}
+            changed |= {name: lambda unit, columns: width for name in _PACKING}
             changed[_WIDTHS] = lambda unit: (width,)
         with ExitStack() as stack:
-            for place, value in changed.items():
-                stack.enter_context(patch(place, value))
+            for name, value in changed.items():
+                stack.enter_context(patch(name, value))
             yield
 
     def _tiling(self, unit: VectorUnit, width: int, depth: int, run: int | None = None) -> Tiling:
@@ -71,9 +71,9 @@ class Candidate:
         )
 
 
-def ranked(unit: VectorUnit) -> list[Candidate]:
+def candidates_for(unit: VectorUnit) -> list[Candidate]:
     """The candidates for a vector unit, the compiler's choice first: every register tile of two to
-    four vectors that nearly fills the registers, other depths of passes, other steps in a row.
+    four vectors that nearly fills the registers, other depths of passes, other unrolling.
     """
     fits: Callable[[int, int], bool] = lambda rows, vectors: (  # noqa: E731
         unit.registers * 3 // 4 <= rows * vectors + vectors + 1 <= unit.registers
@@ -83,7 +83,7 @@ def ranked(unit: VectorUnit) -> list[Candidate]:
         Candidate(),
         *(Candidate(rows, vectors) for rows, vectors in shapes if fits(rows, vectors)),
         *(Candidate(share=share) for share in (0.5, 0.75, 1.0, 2.0)),
-        *(Candidate(together=together) for together in (1, 2, 8)),
+        *(Candidate(unroll=unroll) for unroll in (1, 2, 8)),
         *(Candidate(tiles=tiles) for tiles in (8, 32)),
         *(Candidate(panels=panels) for panels in (1, 2, 4, 8)),
     ]

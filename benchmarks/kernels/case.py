@@ -1,4 +1,4 @@
-"""One kernel at one shape: what is built, what it is called with, what it computes and moves."""
+"""One kernel at one shape: its graph, inputs, operations and bytes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ STREAMED_BYTES = 96 << 20
 
 
 RECURRENT = "recurrent"
-"""What stands for a family here, although no family of the table takes it."""
+"""The family of kernels that no family of the table takes."""
 
 
 class Arithmetic(StrEnum):
-    """What a kernel multiplies: each has a peak of its own."""
+    """The dtype that a kernel multiplies: each has a peak of its own."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -36,21 +36,20 @@ class Arithmetic(StrEnum):
 class Case:
     """One kernel at one shape.
 
-    graph: of `inputs`, whose named axes have the extents `at`; copies: how many times a call runs
-    the kernel. operations: multiplications and additions of one run as its definition counts them;
-    computed: as the kernel's algorithm takes them, where that differs. bytes: that one run has to
-    read and write; again: those among them that it has read before; shared: those that all copies
-    read.
+    graph: of `inputs`, whose named axes have these `extents`; copies: how many times a call runs
+    the kernel. operations: multiplications and additions of one run by its definition; computed: by
+    the kernel's algorithm, where that differs. bytes: that one run has to read and write; again:
+    those among them that it has read before; shared: those that all copies read.
 
-    arithmetic: what is multiplied; rounded: whether the compiler is asked to round the operands of
-    the matmul whose variable is called PRODUCT to bfloat16.
+    arithmetic: the dtype that is multiplied; is_bfloat16: True if the compiler rounds the operands
+    of the matmul whose variable is called MATMUL to bfloat16.
     """
 
     family: str
     shape: str
     graph: Callable[..., Any]
     inputs: Inputs
-    at: Mapping[str, int]
+    extents: Mapping[str, int]
     operations: int
     bytes: int
     copies: int = 1
@@ -58,45 +57,45 @@ class Case:
     again: int = 0
     shared: int = 0
     arithmetic: Arithmetic = Arithmetic.FLOAT32
-    rounded: bool = False
+    is_bfloat16: bool = False
 
     @property
     def group(self) -> str:
-        """The family, and what it multiplies where that is not float32."""
+        """The family, and its arithmetic unless that is float32."""
         plain = self.arithmetic is Arithmetic.FLOAT32 or self.arithmetic == self.family
         return self.family if plain else f"{self.family}, {self.arithmetic}"
 
     @property
     def taken_by(self) -> str:
-        """The family that a kernel's note names: loops of recurrent layers come from the import."""
+        """The family in a kernel's note: loops of recurrent layers come from the importer."""
         return FOREIGN if self.family == RECURRENT else self.family
 
     @property
     def executed(self) -> int:
-        """Operations that the kernel's algorithm takes."""
+        """Operations of the kernel's algorithm."""
         return self.operations if self.computed is None else self.computed
 
     @property
     def touched(self) -> int:
-        """Bytes that a call reads and writes, all copies together: what a cache has to hold for
-        the next call to find it there.
+        """Bytes that a call reads and writes, all copies together: the cache that the next call
+        needs to find them there.
         """
         return self.copies * (self.bytes - self.again - self.shared) + self.shared
 
     def arrays(self) -> list[np.ndarray]:
         """Inputs: floats standard normal, integers of a byte."""
         random = np.random.default_rng(0)
-        found = []
+        result = []
         for shape, dtype in self.inputs.values():
-            size = [self.at.get(axis, axis) for axis in shape]
-            whole = not dtype.startswith("float")
-            drawn = random.integers(0, 256, size) if whole else random.standard_normal(size)
-            found.append(drawn.astype(dtype))
-        return found
+            size = [self.extents.get(axis, axis) for axis in shape]
+            is_integer = not dtype.startswith("float")
+            values = random.integers(0, 256, size) if is_integer else random.standard_normal(size)
+            result.append(values.astype(dtype))
+        return result
 
 
 def copies_for(size: int, total: int = WEIGHT_BYTES, most: int = 8) -> int:
-    """How many matrices of `size` bytes make up `total`, at least one and at most `most`."""
+    """The number of matrices of `size` bytes in `total`, at least one and at most `most`."""
     return max(min(total // size, most), 1)
 
 

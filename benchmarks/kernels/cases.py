@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from benchmarks.kernels import images, products, rows
+from benchmarks.kernels import images, matmuls, rows
 from benchmarks.kernels.case import STREAMED_BYTES, Case
 
 ROWS = (1, 7, 16, 100, 128, 512)
-"""Of a matmul: tokens of a decoder's step, of short and of long texts."""
+"""Rows of a matmul: tokens of a decode step, of short and of long texts."""
 
 
 def cases() -> Iterator[Case]:
     """All of them, family by family."""
     yield from _matmuls()
-    yield from _narrow()
+    yield from _quantized()
     yield from _images()
     yield from _sequences()
     yield from _moves()
@@ -23,29 +23,29 @@ def _matmuls() -> Iterator[Case]:
     sides = ((384, 384), (384, 1536), (1536, 384), (768, 768), (768, 3072), (3072, 768))
     for depth, columns in (*sides, (512, 512), (512, 30000)):
         for count in ROWS:
-            yield products.matmul(count, depth, columns)
+            yield matmuls.matmul(count, depth, columns)
     # A step of GPT-2, whose weights no cache keeps.
-    yield products.matmul(1, 768, 3072, STREAMED_BYTES)
-    yield products.matmul(16, 768, 3072, STREAMED_BYTES)
-    yield products.matmul_dynamic(12, 128, 64, 128)
-    yield products.matmul_dynamic(1, 512, 512, 512)
-    yield products.matmul_dynamic(12, 1, 64, 128)
+    yield matmuls.matmul(1, 768, 3072, STREAMED_BYTES)
+    yield matmuls.matmul(16, 768, 3072, STREAMED_BYTES)
+    yield matmuls.matmul_dynamic(12, 128, 64, 128)
+    yield matmuls.matmul_dynamic(1, 512, 512, 512)
+    yield matmuls.matmul_dynamic(12, 1, 64, 128)
 
 
-def _narrow() -> Iterator[Case]:
+def _quantized() -> Iterator[Case]:
     for count in (1, 16, 128, 512):
-        yield products.matmul_bfloat16(count, 768, 3072)
+        yield matmuls.matmul_bfloat16(count, 768, 3072)
     for count in (1, 16, 128):
-        yield products.quantised(count, 768, 3072)
-        yield products.quantised(count, 3072, 768)
-    # ResNet-50, quantised.
-    yield images.quantised_convolution(64, 64, 3, 56)
-    yield images.quantised_convolution(256, 64, 1, 56)
+        yield matmuls.int8_matmul(count, 768, 3072)
+        yield matmuls.int8_matmul(count, 3072, 768)
+    # ResNet-50, quantized.
+    yield images.int8_convolution(64, 64, 3, 56)
+    yield images.int8_convolution(256, 64, 1, 56)
     # Qwen2.5-0.5B.
     for count in (1, 16, 128):
-        yield products.few_bits(count, 896, 4864)
-        yield products.few_bits(count, 896, 4864, rounded=True)
-    yield products.few_bits(1, 896, 4864, bits=8)
+        yield matmuls.block_matmul(count, 896, 4864)
+        yield matmuls.block_matmul(count, 896, 4864, quantized_rows=True)
+    yield matmuls.block_matmul(1, 896, 4864, bits=8)
 
 
 def _images() -> Iterator[Case]:
@@ -63,7 +63,7 @@ def _images() -> Iterator[Case]:
     # ResNeXt-50 and a net for video.
     yield images.convolution("grouped_conv", 256, 256, 3, 28, groups=32)
     yield images.volumes(64, 4, 14)
-    # Heads that give each place of an image one number.
+    # Heads with one number for each position of an image.
     yield images.convolution("single_conv", 8, 1, 5, 224)
     yield images.convolution("single_conv", 64, 1, 3, 56)
     yield images.convolution("pooling", 96, 96, 3, 56, groups=96)
@@ -75,12 +75,12 @@ def _images() -> Iterator[Case]:
 
 def _sequences() -> Iterator[Case]:
     for depth, heads, batch, count in ((64, 12, 1, 128), (64, 12, 8, 100), (32, 12, 1, 500)):
-        yield products.attention(depth, heads, batch, count, count)
+        yield matmuls.attention(depth, heads, batch, count, count)
     # A step of GPT-2 behind a thousand tokens.
-    yield products.attention(64, 12, 1, 1, 1000)
+    yield matmuls.attention(64, 12, 1, 1, 1000)
     for kind in ("LSTM", "GRU"):
         for batch in (1, 8, 16):
-            yield products.recurrence(kind, 256, batch, 50)
+            yield matmuls.recurrence(kind, 256, batch, 50)
 
 
 def _moves() -> Iterator[Case]:

@@ -1,5 +1,5 @@
-"""What one thread of this machine reaches at most: multiplications a second by arithmetic, and
-bytes a second that it reads from a buffer, by the buffer's size.
+"""The ceilings of one thread of this machine: multiplications a second by arithmetic, and bytes a
+second that it reads from a buffer, by the buffer's size.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ class Bandwidth:
     bytes: tuple[int, ...]
     gb_s: tuple[float, ...]
 
-    def at(self, size: int) -> float:
+    def rate_at(self, size: int) -> float:
         """GB/s of a buffer of any size, between those measured by the logarithm of the size."""
-        place = bisect_left(self.bytes, size)
-        if place in (0, len(self.bytes)):
-            return self.gb_s[min(place, len(self.bytes) - 1)]
-        low, high = self.bytes[place - 1], self.bytes[place]
+        index = bisect_left(self.bytes, size)
+        if index in (0, len(self.bytes)):
+            return self.gb_s[min(index, len(self.bytes) - 1)]
+        low, high = self.bytes[index - 1], self.bytes[index]
         part = math.log(size / low) / math.log(high / low)
-        return self.gb_s[place - 1] ** (1 - part) * self.gb_s[place] ** part
+        return self.gb_s[index - 1] ** (1 - part) * self.gb_s[index] ** part
 
     def to_json(self) -> list[dict[str, Any]]:
         """A mapping for each size."""
         pairs = zip(self.bytes, self.gb_s, strict=True)
         return [{"bytes": size, "gb_s": rate} for size, rate in pairs]
 
-    def best_of(self, other: Bandwidth) -> Bandwidth:
+    def best_of(self, rhs: Bandwidth) -> Bandwidth:
         """The greater rate at each size, of two that have the same sizes."""
-        return Bandwidth(self.bytes, tuple(map(max, self.gb_s, other.gb_s)))
+        return Bandwidth(self.bytes, tuple(map(max, self.gb_s, rhs.gb_s)))
 
     @classmethod
-    def from_json(cls, found: Sequence[dict[str, Any]]) -> Bandwidth:
-        """Of `to_json`."""
-        return cls(*(tuple(one[name] for one in found) for name in ("bytes", "gb_s")))
+    def from_json(cls, points: Sequence[dict[str, Any]]) -> Bandwidth:
+        """The inverse of `to_json`."""
+        return cls(*(tuple(one[name] for one in points) for name in ("bytes", "gb_s")))
 
 
 def largest(caches: Caches) -> int:
@@ -63,24 +63,23 @@ def largest(caches: Caches) -> int:
 def level_of(size: int, caches: Caches) -> Level:
     """The nearest cache that can hold `size` bytes, or memory."""
     levels = (("L1", caches.l1), ("L2", caches.l2), ("L3", caches.l3))
-    return next((name for name, held in levels if size <= held), MEMORY)
+    return next((name for name, capacity in levels if size <= capacity), MEMORY)
 
 
-def places(caches: Caches) -> dict[Level, int]:
-    """For each cache that there is, and for memory, a size that it alone delivers: midway on a
-    logarithmic axis between what the cache before it holds and what it holds itself, half of the
-    first cache, and four times what the last one holds.
+def sizes_by_level(caches: Caches) -> dict[Level, int]:
+    """For each cache that there is, and for memory, a size that is read from it: half of the first
+    cache, the geometric mean of two neighbours' capacities, and four times the last one's.
     """
-    held = {"L1": caches.l1, "L2": caches.l2, "L3": caches.l3}
+    capacities = {"L1": caches.l1, "L2": caches.l2, "L3": caches.l3}
     sizes, before = {}, 0
-    for name, size in held.items():
+    for name, size in capacities.items():
         if size:
             sizes[name] = math.isqrt(before * size) if before else size // 2
             before = size
     return sizes | {MEMORY: _BEYOND * before}
 
 
-def measured_bandwidth(reads: Sequence[Read], caches: Caches) -> Bandwidth:
+def measure_bandwidth(reads: Sequence[Read], caches: Caches) -> Bandwidth:
     """The best of a few tries at each power of two."""
     sizes = [_SMALLEST << power for power in range((largest(caches) // _SMALLEST).bit_length())]
     meters = [meter(reads, size) for size in sizes]
@@ -100,15 +99,15 @@ def meter(reads: Sequence[Read], size: int) -> Callable[[], float]:
 
 
 def _rate(read: Read, size: int) -> float:
-    """Behind a time that brings the buffer into the caches, and tells how often fills a try."""
+    """GB/s of one try, after a run that loads the buffer into caches and determines the repeats."""
     read(size, 1)
     once = _seconds(read, size, 1)[1]
-    whole, taken = _seconds(read, size, max(int(_SECONDS / max(once, 1e-9)), 1))
-    return whole / 1e9 / taken
+    total, taken = _seconds(read, size, max(int(_SECONDS / max(once, 1e-9)), 1))
+    return total / 1e9 / taken
 
 
 def _seconds(read: Read, size: int, times: int) -> tuple[int, float]:
     """Bytes of one time, and its seconds."""
     began = time.thread_time()
-    whole = read(size, times)
-    return whole, (time.thread_time() - began) / times
+    total = read(size, times)
+    return total, (time.thread_time() - began) / times

@@ -24,7 +24,7 @@ _BOUNDS = {
 }  # fmt: skip
 _NAMES = {
     Arithmetic.FLOAT32: "peak of float32 multiply-adds",
-    Arithmetic.BFLOAT16: "peak of pairs of bfloat16",
+    Arithmetic.BFLOAT16: "peak of bfloat16 dot products",
     Arithmetic.INT8: "peak of 8-bit integers",
 }
 _LEAST, _MOST = 0.08, 2500.0
@@ -35,7 +35,7 @@ def draw(
     cases: Sequence[Rated],
     peaks: Mapping[Arithmetic, float],
     bandwidth: Bandwidth,
-    places: Mapping[Level, int],
+    sizes: Mapping[Level, int],
     file: Path,
 ) -> None:
     """Both parts; cases that compute nothing, such as copies, are only in the second."""
@@ -45,11 +45,11 @@ def draw(
     from matplotlib import pyplot
 
     groups = list(dict.fromkeys(case.row["group"] for case in cases))
-    styles = {group: _STYLES[place % len(_STYLES)] for place, group in enumerate(groups)}
+    styles = {group: _STYLES[index % len(_STYLES)] for index, group in enumerate(groups)}
     figure, (roof, shares) = pyplot.subplots(
         1, 2, figsize=(14, 6.6), gridspec_kw={"width_ratios": (1.9, 1)}
     )
-    rates = {name: bandwidth.at(size) for name, size in places.items()}
+    rates = {name: bandwidth.rate_at(size) for name, size in sizes.items()}
     _ceilings(roof, peaks, rates)
     _points(roof, cases, styles)
     _shares(shares, cases, groups)
@@ -90,8 +90,8 @@ def _ceilings(axes: Any, peaks: Mapping[Arithmetic, float], rates: Mapping[Level
 
 def _name_slopes(axes: Any, rates: Mapping[Level, float]) -> None:
     """Along each slope; every second name stands below, as two caches may lie close together."""
-    for place, (name, rate) in enumerate(rates.items()):
-        below = place % 2 == 0 and place > 0
+    for index, (name, rate) in enumerate(rates.items()):
+        below = index % 2 == 0 and index > 0
         axes.annotate(
             f"reads from {name}: {rate:.0f} GB/s",
             (0.1, 0.1 * rate),
@@ -115,11 +115,11 @@ def _angle(axes: Any) -> float:
 
 def _points(axes: Any, cases: Sequence[Rated], styles: Mapping[str, tuple[str, str]]) -> None:
     for group, (colour, mark) in styles.items():
-        found = [case for case in cases if case.row["group"] == group and case.gflops > 0]
-        if found:
+        members = [case for case in cases if case.row["group"] == group and case.gflops > 0]
+        if members:
             axes.plot(
-                [case.intensity for case in found],
-                [case.gflops for case in found],
+                [case.intensity for case in members],
+                [case.gflops for case in members],
                 mark,
                 color=colour,
                 markersize=6,
@@ -134,11 +134,11 @@ def _points(axes: Any, cases: Sequence[Rated], styles: Mapping[str, tuple[str, s
 def _shares(axes: Any, cases: Sequence[Rated], groups: Sequence[str]) -> None:
     """A line for each family, a dot for each case in the colour of what bounds it."""
     for name, colour in _BOUNDS.items():
-        found = [case for case in cases if case.bound == name]
-        if found:
+        members = [case for case in cases if case.bound == name]
+        if members:
             axes.plot(
-                [case.share for case in found],
-                [groups.index(case.row["group"]) for case in found],
+                [case.share for case in members],
+                [groups.index(case.row["group"]) for case in members],
                 "o",
                 color=colour,
                 alpha=0.6,

@@ -15,11 +15,11 @@ from benchmarks import documents
 from benchmarks.cpu import quiet
 from benchmarks.documents import Document
 from benchmarks.kernels.case import Case
-from benchmarks.kernels.roofline import Rated, rated
+from benchmarks.kernels.roofline import Rated, rate_row
 from compiler.targets.caches import Caches, host_caches
 
 
-def begun() -> Document:
+def new_document() -> Document:
     """A document without rows or ceilings, of this machine and day."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -32,7 +32,9 @@ def begun() -> Document:
 
 
 def identity(case: Case) -> dict[str, Any]:
-    """What a row says of its case alone; where that is the same, an earlier row still holds."""
+    """The part of a row that depends on its case alone; if it is the same, an earlier row is
+    valid.
+    """
     return {
         "family": case.family,
         "group": case.group,
@@ -44,9 +46,9 @@ def identity(case: Case) -> dict[str, Any]:
     }
 
 
-def resumed(new: Document, file: Path, cases: Sequence[Case]) -> Document:
-    """`new` with what an earlier run's file has of the same machine: its ceilings, and the quiet
-    rows of the cases that there still are.
+def resume(new: Document, file: Path, cases: Sequence[Case]) -> Document:
+    """Add the results of an earlier run's file to `new`, if the machine is the same: its ceilings,
+    and the quiet rows of cases that still exist.
     """
     if not file.exists():
         return new
@@ -54,35 +56,35 @@ def resumed(new: Document, file: Path, cases: Sequence[Case]) -> Document:
     if any(old.get(name) != new[name] for name in ("machine", "caches")):
         return new
     known = [identity(case) for case in cases]
-    kept = [
+    retained = [
         row
         for row in old["rows"]
         if {name: row[name] for name in known[0]} in known and row["others"] <= quiet.MOST
     ]
-    return {**new, "peaks": old["peaks"], "bandwidth": old["bandwidth"], "rows": kept}
+    return {**new, "peaks": old["peaks"], "bandwidth": old["bandwidth"], "rows": retained}
 
 
-def lacking(document: Document, cases: Sequence[Case]) -> list[Case]:
+def missing_cases(document: Document, cases: Sequence[Case]) -> list[Case]:
     """The cases without a row."""
     there = {(row["group"], row["shape"]) for row in document["rows"]}
     return [case for case in cases if (case.group, case.shape) not in there]
 
 
 def with_row(document: Document, row: Mapping[str, Any], cases: Sequence[Case]) -> Document:
-    """With this row too, rows being in the order of the cases."""
-    places = {(case.group, case.shape): place for place, case in enumerate(cases)}
-    every = sorted([*document["rows"], row], key=lambda one: places[one["group"], one["shape"]])
+    """Add a row, in the order of the cases."""
+    order = {(case.group, case.shape): index for index, case in enumerate(cases)}
+    every = sorted([*document["rows"], row], key=lambda one: order[one["group"], one["shape"]])
     return {**document, "rows": every}
 
 
 def ratings(document: Document) -> list[Rated]:
     """Every row under the document's ceilings."""
     caches = Caches(**document["caches"])
-    return [rated(row, caches) for row in document["rows"]]
+    return [rate_row(row, caches) for row in document["rows"]]
 
 
-def written(document: Document, file: Path) -> None:
-    """Replace the file, each row with what follows from it."""
+def write(document: Document, file: Path) -> None:
+    """Replace the file; rows have the figures that follow from them."""
     rows = [
         {
             **one.row,

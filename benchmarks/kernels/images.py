@@ -38,7 +38,7 @@ def convolution(
     )
 
 
-def quantised_convolution(channels: int, out: int, kernel: int, size: int) -> Case:
+def int8_convolution(channels: int, out: int, kernel: int, size: int) -> Case:
     """Bytes by constant bytes, accumulated in 32 bits."""
     built = families.quantised_convolution(channels, out, kernel, 1, 77)
     return Case(
@@ -55,11 +55,11 @@ def quantised_convolution(channels: int, out: int, kernel: int, size: int) -> Ca
 def volumes(channels: int, frames: int, size: int) -> Case:
     """3x3x3 over a volume, as in nets for video."""
     weight = np.random.default_rng(0).standard_normal((channels, channels, 3, 3, 3)) * 0.05
-    held = relax.const(weight.astype("float32"))
+    kernel = relax.const(weight.astype("float32"))
     image = (frames, size, size, channels)
 
     def graph(builder: Any, x: Any) -> Any:
-        return op.nn.relu(builder.emit(op.nn.conv3d(x, held, 1, [1] * 6)))
+        return op.nn.relu(builder.emit(op.nn.conv3d(x, kernel, 1, [1] * 6)))
 
     return Case(
         "grouped_conv",
@@ -81,11 +81,11 @@ def _channels_last(
     axes = len(sides) + 2
     first, last = [0, axes - 1, *range(1, axes - 1)], [0, *range(2, axes), 1]
 
-    def turned(builder: Any, x: Any) -> Any:
-        given = builder.emit(op.permute_dims(x, first))
-        return op.permute_dims(builder.emit(graph(builder, given)), last)
+    def transposed(builder: Any, x: Any) -> Any:
+        image = builder.emit(op.permute_dims(x, first))
+        return op.permute_dims(builder.emit(graph(builder, image)), last)
 
-    return turned, {name: ((batch, *sides, channels), dtype)}
+    return transposed, {name: ((batch, *sides, channels), dtype)}
 
 
 def max_pool(channels: int, size: int, batch: int = 1) -> Case:

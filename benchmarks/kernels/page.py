@@ -8,7 +8,7 @@ from benchmarks.cpu import quiet
 from benchmarks.documents import FOLDER, Document, between, describe
 from benchmarks.kernels import chart, document
 from benchmarks.kernels.case import Arithmetic
-from benchmarks.kernels.ceilings import Bandwidth, places
+from benchmarks.kernels.ceilings import Bandwidth, sizes_by_level
 from benchmarks.kernels.roofline import Family, Rated, Spread, by_family
 from compiler.targets.caches import Caches
 
@@ -26,25 +26,25 @@ _CASES = (
 )
 
 
-def section(found: Document) -> str:
+def section(record: Document) -> str:
     """The machine and its ceilings, a line for each family and what bounds it, and the footnotes
     that the rows ask for.
     """
-    cases = document.ratings(found)
+    cases = document.ratings(record)
     parts = [
-        f"{describe(found['machine'])}, one thread, {found['date']}: {len(cases)} cases. "
-        f"{_ceilings(found)}{_noise(cases)}",
+        f"{describe(record['machine'])}, one thread, {record['date']}: {len(cases)} cases. "
+        f"{_ceilings(record)}{_noise(cases)}",
         families(by_family(cases)),
         *_winograd(cases),
-        *_without_peak(found, cases),
+        *_without_peak(record, cases),
         f"[Every case]({FILE.name})",
     ]
     return "\n\n".join(parts)
 
 
-def families(found: Sequence[Family]) -> str:
+def families(rows: Sequence[Family]) -> str:
     """The table: medians, with the least and the greatest case behind them."""
-    return "\n".join([*_HEAD, *map(_family, found)])
+    return "\n".join([*_HEAD, *map(_family, rows)])
 
 
 def _family(family: Family) -> str:
@@ -63,10 +63,10 @@ def _family(family: Family) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _spread(found: Spread, percent: bool = False) -> str:
+def _spread(spread: Spread, percent: bool = False) -> str:
     middle, low, high = (
         f"{value:.0%}" if percent else _short(value)
-        for value in (found.middle, found.low, found.high)
+        for value in (spread.middle, spread.low, spread.high)
     )
     return middle if low == high else f"{middle} ({low.removesuffix('%')}-{high})"
 
@@ -98,19 +98,22 @@ def case_line(case: Rated) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _ceilings(found: Document) -> str:
-    bandwidth, caches = Bandwidth.from_json(found["bandwidth"]), Caches(**found["caches"])
+def _ceilings(record: Document) -> str:
+    bandwidth, caches = Bandwidth.from_json(record["bandwidth"]), Caches(**record["caches"])
     names = {Arithmetic.INT8: "8-bit integers"}
-    peaks = (f"{rate:.0f} of {names.get(name, name)}" for name, rate in _peaks(found).items())
-    rates = (f"{bandwidth.at(size):.0f} from {name}" for name, size in places(caches).items())
+    peaks = (f"{rate:.0f} of {names.get(name, name)}" for name, rate in _peaks(record).items())
+    rates = (
+        f"{bandwidth.rate_at(size):.0f} from {name}"
+        for name, size in sizes_by_level(caches).items()
+    )
     return (
         f"Measured ceilings: {', '.join(peaks)} in GFLOP/s of multiply-adds, and "
         f"{', '.join(rates)} in GB/s of reads."
     )
 
 
-def _peaks(found: Document) -> dict[Arithmetic, float]:
-    return {one: found["peaks"][one] for one in Arithmetic if one in found["peaks"]}
+def _peaks(record: Document) -> dict[Arithmetic, float]:
+    return {one: record["peaks"][one] for one in Arithmetic if one in record["peaks"]}
 
 
 def _noise(cases: Sequence[Rated]) -> str:
@@ -120,10 +123,10 @@ def _noise(cases: Sequence[Rated]) -> str:
 
 def _winograd(cases: Sequence[Rated]) -> list[str]:
     """How Winograd's convolutions compare with the direct form, whose operations are not theirs."""
-    found = [case for case in cases if case.row["executed"] < case.row["definition"]]
-    if not found:
+    members = [case for case in cases if case.row["executed"] < case.row["definition"]]
+    if not members:
         return []
-    rates = Spread.of([one.row["definition"] / one.row["seconds"] / 1e9 for one in found])
+    rates = Spread.of([one.row["definition"] / one.row["seconds"] / 1e9 for one in members])
     return [
         "Winograd's row counts the multiplications that its form takes, a quarter of the direct "
         "form's where tiles of 4x4 cover the image, and neither its transforms nor what they move. "
@@ -131,11 +134,11 @@ def _winograd(cases: Sequence[Rated]) -> list[str]:
     ]
 
 
-def _without_peak(found: Document, cases: Sequence[Rated]) -> list[str]:
+def _without_peak(record: Document, cases: Sequence[Rated]) -> list[str]:
     """Which families are held against float32, as the processor cannot multiply what they do."""
     groups = {case.row["group"] for case in cases}
-    lacking = set(Arithmetic) - _peaks(found).keys()
-    names = sorted(group for group in groups if any(group.endswith(one) for one in lacking))
+    missing = set(Arithmetic) - _peaks(record).keys()
+    names = sorted(group for group in groups if any(group.endswith(one) for one in missing))
     if not names:
         return []
     return [
@@ -144,13 +147,13 @@ def _without_peak(found: Document, cases: Sequence[Rated]) -> list[str]:
     ]
 
 
-def regenerate(found: Document) -> None:
+def regenerate(record: Document) -> None:
     """Write the page's section and the chart."""
-    PAGE.write_text(between(PAGE.read_text(), MARK, section(found)))
+    PAGE.write_text(between(PAGE.read_text(), MARK, section(record)))
     chart.draw(
-        document.ratings(found),
-        _peaks(found),
-        Bandwidth.from_json(found["bandwidth"]),
-        places(Caches(**found["caches"])),
+        document.ratings(record),
+        _peaks(record),
+        Bandwidth.from_json(record["bandwidth"]),
+        sizes_by_level(Caches(**record["caches"])),
         CHART,
     )

@@ -36,7 +36,7 @@ class Rated:
     share: float
 
 
-def rated(row: Row, caches: Caches) -> Rated:
+def rate_row(row: Row, caches: Caches) -> Rated:
     """The case under the lower of its two ceilings."""
     gflops, gb_s = (row[name] / row["seconds"] / 1e9 for name in ("executed", "bytes"))
     intensity = row["executed"] / row["bytes"]
@@ -49,7 +49,7 @@ def rated(row: Row, caches: Caches) -> Rated:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of some cases: the median, the least and the greatest value."""
+    """The median, the least and the greatest value of some cases."""
 
     middle: float
     low: float
@@ -70,12 +70,12 @@ class Family:
     cases: tuple[Rated, ...]
 
     def spread(self, name: str) -> Spread:
-        """Of one figure of Rated."""
+        """The spread of one figure of Rated."""
         return Spread.of([getattr(case, name) for case in self.cases])
 
     @property
     def share_of_peak(self) -> Spread:
-        """Of the peak of multiply-adds in the family's arithmetic."""
+        """The share of the peak of multiply-adds in the family's arithmetic."""
         return Spread.of([case.row["share_of_peak"] for case in self.cases])
 
 
@@ -87,7 +87,7 @@ def by_family(cases: Sequence[Rated]) -> list[Family]:
     for case in cases:
         groups.setdefault(case.row["group"], {}).setdefault(case.bound, []).append(case)
     return [
-        Family(group, bound, tuple(found))
+        Family(group, bound, tuple(members))
         for group, bounds in groups.items()
-        for bound, found in sorted(bounds.items(), key=lambda item: -len(item[1]))
+        for bound, members in sorted(bounds.items(), key=lambda item: -len(item[1]))
     ]

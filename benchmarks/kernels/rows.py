@@ -19,12 +19,12 @@ polynomials that they become.
 
 
 def softmax(rows: int, columns: int) -> Case:
-    """Of each row."""
+    """Softmax of each row."""
     return _rows("softmax", op.nn.softmax, rows, columns, SOFTMAX)
 
 
 def layer_norm(rows: int, columns: int) -> Case:
-    """Of each row, with a scale and a shift."""
+    """Layer normalization of each row, with a scale and a shift."""
     ones = relax.const(np.ones(columns, "float32"))
     return _rows(
         "layer norm", lambda x: op.nn.layer_norm(x, ones, ones, [-1]), rows, columns, LAYER_NORM
@@ -63,7 +63,7 @@ def residual(batch: int, channels: int, size: int) -> Case:
 
 
 def mean(batch: int, size: int, channels: int) -> Case:
-    """Of all points of an image, channel by channel."""
+    """The mean of all points of an image, channel by channel."""
     return Case(
         "generic",
         f"mean of {batch}x{size}x{size}x{channels}",

@@ -11,8 +11,8 @@ import tvm
 from tvm import relax, tirx
 
 from benchmarks.kernels.case import Arithmetic, Case
-from benchmarks.kernels.loops import products
-from benchmarks.kernels.products import PRODUCT
+from benchmarks.kernels.loops import multiply_loop
+from benchmarks.kernels.matmuls import MATMUL
 from compiler.codegen.generate import generate
 from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.manager import to_kernels, to_machine
@@ -53,7 +53,7 @@ class Measured:
         return median(self.rates)
 
     def share_of_rate(self, size: int) -> float:
-        """As `share_of_peak`, of the bytes that a run moves."""
+        """The share of the bandwidth of the bytes that a run moves, the median over the turns."""
         moved = [size / 1e9 / seconds for seconds in self.seconds]
         return median(one / rate for one, rate in zip(moved, self.rates, strict=True))
 
@@ -62,29 +62,29 @@ class Measured:
         rates = [operations / 1e9 / seconds for seconds in self.seconds]
         return median(rate / peak for rate, peak in zip(rates, self.peaks, strict=True))
 
-    def ratio_to(self, other: "Measured") -> float:
+    def ratio_to(self, rhs: "Measured") -> float:
         """The median of the ratios of times, turn by turn."""
-        return median(a / b for a, b in zip(self.seconds, other.seconds, strict=True))
+        return median(a / b for a, b in zip(self.seconds, rhs.seconds, strict=True))
 
 
 def peak_of(target: Target, arithmetic: Arithmetic = Arithmetic.FLOAT32) -> Callable[[], float]:
     """Measures the GFLOP/s of multiply-adds in this thread, for half a millisecond; those of
     float32 where the processor has no instruction for the arithmetic.
     """
-    found = products(target, arithmetic) or products(target, Arithmetic.FLOAT32)
-    assert found is not None
-    chain, operations = found
+    loop = multiply_loop(target, arithmetic) or multiply_loop(target, Arithmetic.FLOAT32)
+    assert loop is not None
+    chain, operations = loop
     rounds = 150_000
     return lambda: operations * rounds / 1e9 / _timed(lambda: chain(rounds), 1)
 
 
 def kernels_of(case: Case, target: Target) -> tvm.IRModule:
     """The case's graph with the loops that the compiler writes."""
-    rounding = RoundOperands(
-        VectorUnit.of(target), {}, (PRODUCT,), frozenset({PRODUCT}), lambda layers: None
+    round_pass = RoundOperands(
+        VectorUnit.of(target), {}, (MATMUL,), frozenset({MATMUL}), lambda layers: None
     )
     module = build_module(case.graph, dict(case.inputs))
-    return to_kernels(module, target, {}, (), rounding if case.rounded else None)
+    return to_kernels(module, target, {}, (), round_pass if case.is_bfloat16 else None)
 
 
 def families_of(kernels: tvm.IRModule) -> set[str]:
@@ -134,7 +134,7 @@ def race(
         peaks.append(peak())
         if rate is not None:
             rates.append(rate())
-    return {name: Measured(found, peaks, rates) for name, found in times.items()}
+    return {name: Measured(turns, peaks, rates) for name, turns in times.items()}
 
 
 def _runs(call: Callable[[], Any]) -> int:

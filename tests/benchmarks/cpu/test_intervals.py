@@ -10,7 +10,7 @@ from benchmarks.cpu.intervals import (
     best_peer,
     geometric_mean,
     median_interval,
-    paired,
+    pair_ratios,
     rank,
     verdict,
 )
@@ -41,9 +41,9 @@ def test_one_outlier_on_each_side_changes_nothing():
 
 
 def test_the_median_lies_inside_as_often_as_promised():
-    drawn = np.random.default_rng(3).exponential(size=[2000, 11])
-    found = [median_interval(list(row)) for row in drawn]
-    inside = np.mean([one.low <= np.log(2) <= one.high for one in found])
+    samples = np.random.default_rng(3).exponential(size=[2000, 11])
+    intervals = [median_interval(list(row)) for row in samples]
+    inside = np.mean([one.low <= np.log(2) <= one.high for one in intervals])
     assert inside == pytest.approx(1 - 24 / 2048, abs=0.01)
 
 
@@ -71,10 +71,10 @@ def test_the_best_peer_is_that_of_the_least_median_not_of_the_least_round():
 
 def test_pairing_takes_out_what_slows_both_sides_of_a_round():
     slow = [1.0, 2.0, 1.0, 5.0, 1.0, 1.5]
-    found = median_interval(paired([0.8 * one for one in slow], slow))
-    assert (found.low, found.middle, found.high) == pytest.approx((0.8, 0.8, 0.8))
+    intervals = median_interval(pair_ratios([0.8 * one for one in slow], slow))
+    assert (intervals.low, intervals.middle, intervals.high) == pytest.approx((0.8, 0.8, 0.8))
     with pytest.raises(ValueError, match="zip"):
-        paired([1.0], [1.0, 2.0])
+        pair_ratios([1.0], [1.0, 2.0])
 
 
 def test_the_geometric_mean_is_of_the_rows_medians():

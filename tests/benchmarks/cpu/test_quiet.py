@@ -44,5 +44,5 @@ def test_processes_that_have_ended_count_nothing(tmp_path):
 def test_waiting_ends_with_the_first_quiet_look_or_with_patience(monkeypatch):
     shares = iter([0.5, 0.3, 0.01, 0.9])
     monkeypatch.setattr(quiet, "others_between", lambda before, after: next(shares))
-    assert quiet.wait_until_quiet(60, look=0.0) == 0.01
-    assert quiet.wait_until_quiet(-1.0, look=0.0) == 0.9
+    assert quiet.wait_until_quiet(60, interval=0.0) == 0.01
+    assert quiet.wait_until_quiet(-1.0, interval=0.0) == 0.9

@@ -72,16 +72,16 @@ def test_a_table_has_a_line_for_each_row_and_equal_numbers_of_columns():
 
 
 def test_the_file_keeps_quiet_rows_of_models_that_are_not_asked_for_again(tmp_path):
-    new = document.begun(2, ["relaxd", "onnxruntime"])
+    new = document.new_document(2, ["relaxd", "onnxruntime"])
     file = tmp_path / "cpu.json"
     documents.write(document.with_rows(new, [NOISY, BEHIND, AHEAD]), file)
     assert [row["model"] for row in json.loads(file.read_text())["rows"]] == [
         "minilm", "magika", "vit_s",
     ]  # fmt: skip
-    kept = document.resumed(new, file, [])["rows"]
-    assert [row["model"] for row in kept] == ["minilm", "magika"]
-    assert document.resumed(new, file, ["magika"])["rows"] == kept[:1]
-    assert document.resumed({**new, "threads": 1}, file, [])["rows"] == []
+    retained = document.resume(new, file, [])["rows"]
+    assert [row["model"] for row in retained] == ["minilm", "magika"]
+    assert document.resume(new, file, ["magika"])["rows"] == retained[:1]
+    assert document.resume({**new, "threads": 1}, file, [])["rows"] == []
 
 
 def test_what_stands_between_two_marks_is_replaced():
@@ -99,16 +99,16 @@ def test_the_page_has_the_marks():
 
 
 def test_a_section_says_where_when_and_what():
-    found = document.with_rows(document.begun(2, ["relaxd", "onnxruntime"]), [AHEAD, EVEN])
-    found["machine"] |= {"processor": "Some CPU", "cores": 2, "isa": "x86-64-v4"}
-    found |= {"date": "2026-01-02", "callers": [{**AHEAD, "callers": 4}]}
-    first, table, link, calls = page.section(found).split("\n\n")
+    record = document.with_rows(document.new_document(2, ["relaxd", "onnxruntime"]), [AHEAD, EVEN])
+    record["machine"] |= {"processor": "Some CPU", "cores": 2, "isa": "x86-64-v4"}
+    record |= {"date": "2026-01-02", "callers": [{**AHEAD, "callers": 4}]}
+    first, table, link, calls = page.section(record).split("\n\n")
     assert first.startswith("Some CPU, 2 cores, x86-64-v4 with vectors of ")
     assert (
         "two threads, 2026-01-02: 2 rows of 2 models, 6 rounds, geometric mean of the ratios"
         in first
     )
-    assert table == report.markdown(found["rows"], found["engines"]).strip()
+    assert table == report.markdown(record["rows"], record["engines"]).strip()
     assert link == "[Every round](cpu.json)"
     assert calls.splitlines()[2] == "| minilm | 4 | 1000.0 | 500.0 | 0.50 (0.50-0.50) | ahead |"
 
@@ -134,9 +134,9 @@ def test_too_few_rounds_are_refused(capsys):
 def test_one_command_writes_the_part_of_single_kernels_too(monkeypatch, tmp_path, resume):
     called = []
     file = tmp_path / "cpu.json"
-    documents.write(document.with_rows(document.begun(2, ["relaxd"]), [EVEN]), file)
+    documents.write(document.with_rows(document.new_document(2, ["relaxd"]), [EVEN]), file)
     monkeypatch.setattr(page, "FILE", file)
-    monkeypatch.setattr(page, "regenerate", lambda found: called.append("page"))
+    monkeypatch.setattr(page, "regenerate", lambda record: called.append("page"))
     monkeypatch.setattr("benchmarks.cpu.__main__.ROWS", {})
     monkeypatch.setattr("subprocess.call", lambda command: called.append(command) or 3)
     asked = ["--engines", "relaxd", "--regenerate", *(["--resume"] if resume else [])]

@@ -35,6 +35,6 @@ def test_an_exports_child_finds_its_case_among_the_benchmarks():
 
 def test_a_model_whose_package_is_missing_is_named(monkeypatch):
     monkeypatch.setattr("tests.zoo.case.find_spec", lambda package: None)
-    assert subjects.lacking("mobilenet_v2") == "torchvision"
-    assert subjects.lacking("nudenet") == "nudenet"
-    assert subjects.lacking("minilm") == ""
+    assert subjects.missing_package("mobilenet_v2") == "torchvision"
+    assert subjects.missing_package("nudenet") == "nudenet"
+    assert subjects.missing_package("minilm") == ""

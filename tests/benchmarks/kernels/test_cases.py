@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from benchmarks.kernels import images, products, rows
+from benchmarks.kernels import images, matmuls, rows
 from benchmarks.kernels.case import RECURRENT, WEIGHT_BYTES, Arithmetic, copies_for
 from benchmarks.kernels.cases import cases
 from benchmarks.kernels.timing import families_of, kernels_of
@@ -41,20 +41,20 @@ def test_weights_are_of_layers_that_a_cache_does_not_keep():
 
 
 SMALL = [
-    products.matmul(2, 32, 48),
-    products.matmul_bfloat16(2, 32, 48),
-    products.matmul_dynamic(2, 3, 4, 5),
-    products.quantised(2, 64, 48),
-    products.few_bits(16, 64, 48),
-    products.few_bits(16, 64, 48, rounded=True),
-    products.attention(32, 2, 1, 4, 6),
-    products.recurrence("GRU", 32, 2, 3),
+    matmuls.matmul(2, 32, 48),
+    matmuls.matmul_bfloat16(2, 32, 48),
+    matmuls.matmul_dynamic(2, 3, 4, 5),
+    matmuls.int8_matmul(2, 64, 48),
+    matmuls.block_matmul(16, 64, 48),
+    matmuls.block_matmul(16, 64, 48, quantized_rows=True),
+    matmuls.attention(32, 2, 1, 4, 6),
+    matmuls.recurrence("GRU", 32, 2, 3),
     images.convolution("winograd", 32, 32, 3, 8),
     images.convolution("matmul", 64, 64, 1, 8),
     images.convolution("grouped_conv", 32, 32, 3, 8, groups=2),
     images.convolution("single_conv", 32, 1, 3, 8),
     images.convolution("pooling", 32, 32, 3, 8, groups=32),
-    images.quantised_convolution(16, 16, 3, 8),
+    images.int8_convolution(16, 16, 3, 8),
     images.volumes(16, 2, 6),
     images.max_pool(32, 8),
     rows.softmax(3, 64),
@@ -69,18 +69,18 @@ SMALL = [
 def test_a_case_is_taken_by_its_family(case):
     if case.taken_by == "int8" and not has_int8():
         pytest.skip("no instruction for matmuls of int8")
-    found = families_of(kernels_of(case, HOST))
+    families = families_of(kernels_of(case, HOST))
     # Padding and the widening of bytes are kernels of the generic family.
-    assert found - {case.taken_by} <= {"generic"}
-    assert case.taken_by in found
+    assert families - {case.taken_by} <= {"generic"}
+    assert case.taken_by in families
 
 
 def test_counts_of_a_matmul():
-    case = products.matmul(2, 32, 48)
+    case = matmuls.matmul(2, 32, 48)
     assert (case.operations, case.executed, case.copies) == (2 * 2 * 32 * 48,) * 2 + (8,)
     assert case.bytes == 4 * (2 * 32 + 32 * 48 + 2 * 48)
     assert case.touched == 4 * (2 * 32 + 8 * (32 * 48 + 2 * 48))
-    assert products.matmul_bfloat16(2, 32, 48).bytes == case.bytes - 2 * 32 * 48
+    assert matmuls.matmul_bfloat16(2, 32, 48).bytes == case.bytes - 2 * 32 * 48
 
 
 def test_winograd_takes_a_quarter_of_the_multiplications_where_tiles_cover_the_image():
@@ -93,14 +93,14 @@ def test_winograd_takes_a_quarter_of_the_multiplications_where_tiles_cover_the_i
 
 
 def test_a_recurrence_reads_its_weights_at_every_step_and_holds_them_once():
-    case = products.recurrence("LSTM", 16, 2, 5)
+    case = matmuls.recurrence("LSTM", 16, 2, 5)
     weights, rows_of_a_step = 4 * 16 * 4 * 16, 4 * 2 * (4 * 16 + 16)
     assert case.bytes == 5 * (weights + rows_of_a_step)
     assert case.touched == weights + 5 * rows_of_a_step
 
 
 def test_numbers_of_four_bits_take_five_bits_with_their_scales():
-    case = products.few_bits(1, 64, 48)
+    case = matmuls.block_matmul(1, 64, 48)
     assert case.bytes == 64 * 48 * 5 // 8 + 4 * (64 + 48)
 
 
@@ -124,6 +124,6 @@ def _four_rows(func: tirx.PrimFunc) -> dict[Any, Polynomial]:
 
 
 def test_inputs_are_of_the_cases_types():
-    [given] = products.quantised(2, 64, 48).arrays()
-    assert (given.dtype, given.shape) == ("uint8", (2, 64))
-    assert given.max() > 127
+    [array] = matmuls.int8_matmul(2, 64, 48).arrays()
+    assert (array.dtype, array.shape) == ("uint8", (2, 64))
+    assert array.max() > 127

@@ -25,12 +25,12 @@ def _row(case, others=0.0):
 
 
 @pytest.fixture
-def found(monkeypatch):
+def record(monkeypatch):
     """A document of all cases, of a machine of its own."""
     machine = {"processor": "Some CPU", "cores": 2, "isa": "x86-64-v4", "vector_bits": 512}
     monkeypatch.setattr(documents, "machine", lambda: machine)
     new = {
-        **document.begun(),
+        **document.new_document(),
         "date": "2026-01-02",
         "caches": CACHES,
         "peaks": {"float32": 50.0, "bfloat16": 100.0},
@@ -41,14 +41,14 @@ def found(monkeypatch):
     return new
 
 
-def test_rows_are_in_the_order_of_the_cases(found):
-    assert [row["group"] for row in found["rows"]] == [
+def test_rows_are_in_the_order_of_the_cases(record):
+    assert [row["group"] for row in record["rows"]] == [
         "winograd", "matmul", "matmul, bfloat16", "copy",
     ]  # fmt: skip
 
 
-def test_a_section_says_where_we_are_and_what_bounds_it(found):
-    first, table, winograd, link = page.section(found).split("\n\n")
+def test_a_section_says_where_we_are_and_what_bounds_it(record):
+    first, table, winograd, link = page.section(record).split("\n\n")
     assert first == (
         "Some CPU, 2 cores, x86-64-v4 with vectors of 512 bits, one thread, 2026-01-02: 4 cases."
         " Measured ceilings: 50 of float32, 100 of bfloat16 in GFLOP/s of multiply-adds, and"
@@ -64,51 +64,54 @@ def test_a_section_says_where_we_are_and_what_bounds_it(found):
     assert link == "[Every case](kernels.json)"
 
 
-def test_a_family_of_several_cases_has_a_median_and_its_ends(found):
+def test_a_family_of_several_cases_has_a_median_and_its_ends(record):
     other = replace(CASES[3], shape="8x8")
     slower = {**_row(other), "seconds": 3e-8, "share_of_bandwidth": 0.15}
-    more = document.with_row(found, slower, [*CASES, other])
+    more = document.with_row(record, slower, [*CASES, other])
     assert "| copy | L1 | 2 |  |  | 8.5 (4.3-13) |  | 30% (15-45%) |" in page.section(more)
 
 
-def test_families_without_an_instruction_of_their_own_are_named(found):
-    assert "are of the peak of float32" not in page.section(found)
-    plain = {**found, "peaks": {"float32": 50.0, "int8": 200.0}}
+def test_families_without_an_instruction_of_their_own_are_named(record):
+    assert "are of the peak of float32" not in page.section(record)
+    plain = {**record, "peaks": {"float32": 50.0, "int8": 200.0}}
     assert "\n\nShares of `matmul, bfloat16` are of the peak of float32: this" in page.section(
         plain
     )
 
 
-def test_noise_is_said_and_winograd_explained_only_where_it_is(found):
-    noisy = {**found, "rows": [_row(CASES[1], others=0.2), _row(CASES[3])]}
+def test_noise_is_said_and_winograd_explained_only_where_it_is(record):
+    noisy = {**record, "rows": [_row(CASES[1], others=0.2), _row(CASES[3])]}
     section = page.section(noisy)
     assert " In 1 of them others used the processors as well." in section
     assert "Winograd" not in section
 
 
-def test_the_file_has_what_follows_from_each_row(found, tmp_path):
+def test_the_file_has_what_follows_from_each_row(record, tmp_path):
     file = tmp_path / "kernels.json"
-    document.written(found, file)
+    document.write(record, file)
     row = json.loads(file.read_text())["rows"][1]
     assert (row["gflops"], row["gb_s"], row["flop_per_byte"]) == (10.0, 10.0, 1.0)
     assert (row["bound"], row["share_of_attainable"]) == ("memory", 0.45)
 
 
-def test_a_run_goes_on_after_the_quiet_cases_of_the_same_machine(found, tmp_path):
+def test_a_run_goes_on_after_the_quiet_cases_of_the_same_machine(record, tmp_path):
     file = tmp_path / "kernels.json"
-    new = {**document.begun(), "caches": CACHES}
-    assert document.resumed(new, file, CASES) == new
-    found["rows"][3] = _row(CASES[3], others=0.2)
-    document.written(found, file)
-    kept = document.resumed(new, file, CASES)
-    assert document.lacking(kept, CASES) == CASES[3:]
-    assert (kept["peaks"], kept["bandwidth"]) == (found["peaks"], found["bandwidth"])
+    new = {**document.new_document(), "caches": CACHES}
+    assert document.resume(new, file, CASES) == new
+    record["rows"][3] = _row(CASES[3], others=0.2)
+    document.write(record, file)
+    retained = document.resume(new, file, CASES)
+    assert document.missing_cases(retained, CASES) == CASES[3:]
+    assert (retained["peaks"], retained["bandwidth"]) == (record["peaks"], record["bandwidth"])
     # Not named again, or defined otherwise since.
-    assert document.lacking(document.resumed(new, file, CASES[1:]), CASES) == [CASES[0], CASES[3]]
+    assert document.missing_cases(document.resume(new, file, CASES[1:]), CASES) == [
+        CASES[0],
+        CASES[3],
+    ]
     other = [replace(CASES[0], operations=999), *CASES[1:]]
-    assert document.lacking(document.resumed(new, file, other), other) == [other[0], CASES[3]]
+    assert document.missing_cases(document.resume(new, file, other), other) == [other[0], CASES[3]]
     for changed in ({"machine": {}}, {"caches": {}}):
-        again = document.resumed({**new, **changed}, file, CASES)
+        again = document.resume({**new, **changed}, file, CASES)
         assert (again["rows"], again["peaks"]) == ([], {})
 
 

@@ -1,6 +1,4 @@
-"""Cases of matmuls: by constant weights of float32, of bfloat16, of bytes and of few bits, and of
-two computed tensors.
-"""
+"""Cases of matmuls: by weights of float32, bfloat16, int8 and int4, and of two computed tensors."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -23,12 +21,12 @@ from tests.compiler.passes import families
 
 op = relax.op
 
-PRODUCT = "n0_"
-"""What the variable of a matmul is called whose operands are to be rounded, as the importers name
-it after a model's first node.
+MATMUL = "n0_"
+"""The variable of a matmul whose operands are rounded, as importers name that of a model's first
+node.
 """
 _SCALED = 32
-"""Numbers of few bits that share a scale, as in most files of language models."""
+"""Block-wise quantized weights that share a scale, as in most files of language models."""
 
 
 def matmul(rows: int, depth: int, columns: int, total: int = WEIGHT_BYTES) -> Case:
@@ -40,12 +38,12 @@ def matmul(rows: int, depth: int, columns: int, total: int = WEIGHT_BYTES) -> Ca
 
 def matmul_bfloat16(rows: int, depth: int, columns: int) -> Case:
     """The same with both sides rounded to bfloat16, whose weights take half of the bytes."""
-    return _layers(rows, depth, columns, WEIGHT_BYTES, PRODUCT)
+    return _layers(rows, depth, columns, WEIGHT_BYTES, MATMUL)
 
 
 def _layers(rows: int, depth: int, columns: int, total: int, name: str) -> Case:
-    rounded = bool(name)
-    size = (2 if rounded else 4) * depth * columns
+    is_bfloat16 = bool(name)
+    size = (2 if is_bfloat16 else 4) * depth * columns
     copies = copies_for(size, total, 1 << 10 if total > WEIGHT_BYTES else 8)
 
     # Drawn when the graph is built: the weights of all cases take gigabytes.
@@ -54,9 +52,9 @@ def _layers(rows: int, depth: int, columns: int, total: int, name: str) -> Case:
         bias = relax.const(np.ones(columns, "float32"))
         for _ in range(copies):
             weight = random.standard_normal((depth, columns), "float32") * np.float32(depth**-0.5)
-            product = op.matmul(x, relax.const(weight))
-            made = builder.emit(product, name) if rounded else product
-            layers.append(builder.emit(op.add(made, bias)))
+            call = op.matmul(x, relax.const(weight))
+            result = builder.emit(call, name) if is_bfloat16 else call
+            layers.append(builder.emit(op.add(result, bias)))
         return relax.Tuple(layers)
 
     return Case(
@@ -69,8 +67,8 @@ def _layers(rows: int, depth: int, columns: int, total: int, name: str) -> Case:
         size + floats((rows, depth), (rows, columns)),
         copies,
         shared=floats((rows, depth)),
-        arithmetic=Arithmetic.BFLOAT16 if rounded else Arithmetic.FLOAT32,
-        rounded=rounded,
+        arithmetic=Arithmetic.BFLOAT16 if is_bfloat16 else Arithmetic.FLOAT32,
+        is_bfloat16=is_bfloat16,
     )
 
 
@@ -87,7 +85,7 @@ def matmul_dynamic(batch: int, rows: int, depth: int, columns: int) -> Case:
     )
 
 
-def quantised(rows: int, depth: int, columns: int) -> Case:
+def int8_matmul(rows: int, depth: int, columns: int) -> Case:
     """Bytes by constant bytes, accumulated in 32 bits."""
     built = families.quantised(depth, columns)
     return Case(
@@ -102,9 +100,12 @@ def quantised(rows: int, depth: int, columns: int) -> Case:
     )
 
 
-def few_bits(rows: int, depth: int, columns: int, bits: int = 4, rounded: bool = False) -> Case:
-    """Rows by numbers of few bits with a scale for every 32, weights of all layers together more
-    than caches keep; rounded: the rows are rounded to 8 bits, and integers multiplied.
+def block_matmul(
+    rows: int, depth: int, columns: int, bits: int = 4, quantized_rows: bool = False
+) -> Case:
+    """Rows by block-wise quantized weights with a scale for every 32; weights of all layers
+    together are larger than caches. quantized_rows: rows are quantized to 8 bits, and integers
+    multiplied.
     """
     blocks = depth // _SCALED
     size = columns * (depth * bits // 8 + 4 * blocks)
@@ -118,7 +119,7 @@ def few_bits(rows: int, depth: int, columns: int, bits: int = 4, rounded: bool =
             scales = random.random((columns, blocks), np.float32)
             yield Blocks(bits, _SCALED, depth, numbers, scales, None)
 
-    def product(table: Blocks, x: Any, *tensors: Any) -> Any:
+    def multiply(table: Blocks, x: Any, *tensors: Any) -> Any:
         k = te.reduce_axis((tirx.IntImm("int64", 0), tirx.IntImm("int64", depth)), name="k")
         return te.compute(
             (x.shape[0], tirx.IntImm("int64", columns)),
@@ -126,11 +127,11 @@ def few_bits(rows: int, depth: int, columns: int, bits: int = 4, rounded: bool =
         )
 
     def graph(builder: Any, x: Any) -> Any:
-        name = PRODUCTS[bits, rounded]
+        name = PRODUCTS[bits, quantized_rows]
         return relax.Tuple(
             [
                 builder.emit_te(
-                    partial(product, table),
+                    partial(multiply, table),
                     x,
                     *(relax.const(tensor.data) for tensor in table.tensors),
                     primfunc_name_hint=name,
@@ -149,7 +150,7 @@ def few_bits(rows: int, depth: int, columns: int, bits: int = 4, rounded: bool =
         size + floats((rows, depth), (rows, columns)),
         copies,
         shared=floats((rows, depth)),
-        arithmetic=Arithmetic.INT8 if rounded else Arithmetic.FLOAT32,
+        arithmetic=Arithmetic.INT8 if quantized_rows else Arithmetic.FLOAT32,
     )
 
 
