@@ -1,4 +1,4 @@
-"""The kernel families for processors, in the order in which they are asked."""
+"""The kernel families for processors; the first that matches a program writes its loops."""
 
 from typing import Any
 

@@ -18,24 +18,24 @@ from compiler.tir.exprs import Expr, Table, as_int, const, load
 from compiler.tir.stages import Axis
 
 CHUNK = 128
-"""Products of a chunk, about. 768 products have 0.38 of the error of one accumulator, 3,072 have
-0.21 of it.
+"""Multiply-accumulates of a chunk, about: 768 of them have 0.38 of the error of one accumulator,
+3,072 have 0.21 of it.
 """
 
 LEAST = CHUNK // 4
-"""Products of a chunk at least: shorter ones take too long to add up for what they multiply."""
+"""Multiply-accumulates of a chunk at least: adding up shorter ones takes too long."""
 
 
 def chunk_length(depth: int, multiple: int = 1) -> int:
-    """Products of a chunk of `depth`: all where they are fewer than one and a half of CHUNK, else a
-    multiple of `multiple`, by which all chunks but the last are equally long.
+    """Multiply-accumulates of a chunk of a sum over `depth`: all if there are fewer than one and a
+    half of CHUNK, else a multiple of `multiple`; all chunks but the last have the same length.
     """
     number = round(depth / CHUNK)
     return depth if number < 2 else -(-depth // (number * multiple)) * multiple
 
 
 def emit_chunks(length: Expr, chunk: int) -> Iterator[tuple[Expr, Expr]]:
-    """(begin, length) of every chunk of a sum, in a loop unless there is one."""
+    """(begin, length) of every chunk of a sum, in a loop unless there is only one."""
     known = as_int(length)
     if known is not None and known <= chunk:
         yield const(0), length
@@ -47,8 +47,8 @@ def emit_chunks(length: Expr, chunk: int) -> Iterator[tuple[Expr, Expr]]:
 
 
 def outer_axes(extents: Sequence[int | None]) -> int:
-    """How many axes of a sum lie outside of a chunk, which is a sum over the others: as many as
-    leave the others as long as one chunk, or the innermost; none where that is short.
+    """The number of outer axes of a sum that are loops over chunks; a chunk is a sum over the inner
+    axes, which are about as long as one chunk, or the innermost axis. 0 where that is too short.
     """
     outer = len(extents) - 1
     while outer and _is_one_chunk(extents[outer - 1 :]):
@@ -118,7 +118,7 @@ def add_chunk(
     """Store (value, index) of a chunk in `results`, or add them where it is not the first one.
 
     Results that are cleared ahead of a loop over chunks would be kept in registers through the
-    loop, beside the accumulators.
+    loop, in addition to the accumulators.
     """
     with when(number == 0):
         for value, index in values():

@@ -15,7 +15,7 @@ def vector_index(lanes: int, first: int = 0) -> Expr:
 
 
 def lanes_of(vector: Expr) -> int:
-    """How many elements a vector has, 1 of a scalar."""
+    """The number of elements of a vector, 1 of a scalar."""
     return int(vector.ty.dtype.lanes)
 
 

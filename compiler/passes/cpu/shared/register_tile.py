@@ -1,4 +1,4 @@
-"""How large the register tile of a matmul is on a vector unit, and how wide a panel of its weights.
+"""Sizes of the register tile of a matmul on a vector unit, and of the panels of its weights.
 
 A register tile is some rows by a few vectors of accumulators that stay in registers over the whole
 depth. Each step of the depth reads one row of the panel, as wide as the tile, and one element of
@@ -17,17 +17,17 @@ _TIME = {2: 1.06, 3: 1.0, 4: 1.02}
 
 
 def rows_for(unit: VectorUnit, vectors: int) -> int:
-    """How many rows of `vectors` vectors of accumulators the registers hold, beside one row of the
-    panel and one broadcast element of the left side.
+    """The number of rows of `vectors` vectors of accumulators that fit into the registers, beside
+    one row of the panel and one broadcast element of the left side.
 
-    Without an order for registers there is an element of every row, a product that waits for its
-    sum, and one register that V8 keeps for itself: 4x8 of WebAssembly, where 6x8 took V8 1.4 times
-    as long, five accumulators of each step in memory.
+    Where instructions are not scheduled for registers, as in V8, registers also hold an element of
+    every row, a product before its addition, and one value of V8: 4x8 in WebAssembly. 6x8 took V8
+    1.4 times as long, with five accumulators spilled in each step.
     """
     if not unit.scheduled:
         return max((unit.registers - vectors - 2) // (vectors + 1), 2)
-    # Of 32 registers one more row would fit. It is left out: an accumulator that LLVM has to keep
-    # in memory after all costs more than a row gains. Of four vectors it would be one of six rows.
+    # With 32 registers one more row would fit. It is left out: an accumulator that LLVM spills
+    # costs more than a row gains. With four vectors it would be one of six rows.
     spare = 1 if unit.registers >= 32 and vectors < 4 else 0
     return max((unit.registers - vectors - 1) // vectors - spare, 2)
 
@@ -39,8 +39,8 @@ def register_tile(unit: VectorUnit) -> tuple[int, int]:
 
 
 def panel_widths(unit: VectorUnit) -> tuple[int, ...]:
-    """The columns that a panel may have: two or three vectors, or four where loads are the limit:
-    of all tiles 6x64 loads the least for each multiplication.
+    """The widths that a panel may have: two or three vectors, or four where kernels are
+    memory-bound, as a tile of 6x64 loads the least for each multiplication.
     """
     # Two rows of three vectors do not fit 8 registers.
     lanes = unit.lanes(32)
@@ -52,8 +52,8 @@ def panel_widths(unit: VectorUnit) -> tuple[int, ...]:
 def panel_width(unit: VectorUnit, columns: int) -> int:
     """Columns of a panel: the width that leaves the fewest columns of the last panel empty.
 
-    Of equal widths the wider one, three vectors, except without fused multiply-adds. Where loads
-    are the limit, the width whose panels together take the least time, empty columns included.
+    Of equal widths the wider one, three vectors, except without fused multiply-adds. Where kernels
+    are memory-bound, the width whose panels take the least time in sum, empty columns included.
     """
     if unit.memory_bound:
         lanes = unit.lanes(32)
@@ -79,7 +79,7 @@ def narrowest(unit: VectorUnit) -> int:
 
 
 def panel_columns(panel: Expr, columns: int, width: int, lanes: int) -> Iterator[Expr]:
-    """Every column that the panel holds of `columns`: `width`, fewer in the last one."""
+    """The columns of a panel: `width`, fewer in the last one of `columns`."""
     full, rest = columns // width, columns % width
     if rest == 0:
         yield from strips(width, lanes, "lane")
@@ -91,7 +91,7 @@ def panel_columns(panel: Expr, columns: int, width: int, lanes: int) -> Iterator
 
 
 def least(sizes: Sequence[int], needed: Expr) -> Iterator[int]:
-    """The first of the rising sizes that is not below `needed`, else the last: each in a branch."""
+    """The first of the rising sizes that is at least `needed`, else the last: each in a branch."""
     size, *larger = sizes
     if not larger:
         yield size

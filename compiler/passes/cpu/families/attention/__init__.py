@@ -1,1 +1,1 @@
-"""softmax(q @ k) @ v with the scores kept in the cache."""
+"""softmax(q @ k) @ v with scores that stay in the cache."""

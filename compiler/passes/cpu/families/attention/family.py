@@ -1,4 +1,4 @@
-"""softmax(q @ k) @ v with the scores kept in the cache."""
+"""softmax(q @ k) @ v with scores that stay in the cache."""
 
 from compiler.passes.cpu.families.attention.bfloat16_emit import emit_bfloat16
 from compiler.passes.cpu.families.attention.emit import ROWS, emit_attention, sizes_of

@@ -1,1 +1,1 @@
-"""Any program of stages: what no other family takes."""
+"""Any program of stages that no other family matches."""

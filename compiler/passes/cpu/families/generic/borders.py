@@ -22,8 +22,8 @@ from compiler.tir.stages import Axis, Stage
 
 @dataclass(frozen=True)
 class Borders:
-    """`inside` where the rows hold and the axis is within its limits, `outside` everywhere else;
-    rows: conditions on the axes before that one.
+    """`inside` where `rows`, conditions on the axes before `axis`, hold and the axis is within its
+    limits; `outside` everywhere else.
     """
 
     inside: Stage

@@ -10,7 +10,7 @@ STAGE = "direct_conv"
 
 
 def match_grouped_conv(program: Program, unit: VectorUnit) -> PanelConv | Declined:
-    """The program, whose weights are [blocks, panels, depth, width]."""
+    """Read the program, whose weights are [blocks, panels, depth, width]."""
     if program.stages[0].name != STAGE:
         return Declined("it is no convolution over a padded image")
     conv = read_panel_conv(program)

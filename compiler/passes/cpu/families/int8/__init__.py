@@ -1,1 +1,1 @@
-"""Exact products of small integers."""
+"""Exact matmuls and convolutions of int8."""

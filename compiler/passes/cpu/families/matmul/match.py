@@ -104,7 +104,7 @@ class Matmul:
 
     @property
     def panel_count(self) -> int:
-        """Panels, the last one of which may be part empty."""
+        """The number of panels, the last one of which may be padded."""
         return -(-self.columns // self.tiling.nr)
 
     def last_width(self, lanes: int) -> int:

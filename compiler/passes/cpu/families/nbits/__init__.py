@@ -1,1 +1,1 @@
-"""Matmuls by constant matrices of 4- and 8-bit numbers in blocks with a scale, and of float16."""
+"""Matmuls by block-wise quantized weights of 4 and 8 bits, and by weights of float16."""

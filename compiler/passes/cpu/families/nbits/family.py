@@ -1,4 +1,4 @@
-"""Matmuls by constant matrices of 4- and 8-bit numbers in blocks with a scale, and of float16."""
+"""Matmuls by block-wise quantized weights of 4 and 8 bits, and by weights of float16."""
 
 from compiler.passes.cpu.families.family import Family
 from compiler.passes.cpu.families.nbits.emit import describe_tile, emit_block_matmul

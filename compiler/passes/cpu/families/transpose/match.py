@@ -17,7 +17,9 @@ from compiler.tir.stages import Axis, Program, Stage
 
 @dataclass(frozen=True)
 class Permute:
-    """`stage`, flat, stores without gaps along `written`; its load `far` has none along `read`."""
+    """A flat stage that stores contiguously along `written`; its load `far` is contiguous along
+    `read`.
+    """
 
     stage: Stage
     far: Any
