@@ -10,6 +10,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.shared.lanes import vector_index
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, store, vectorize
 from compiler.tir.exprs import Expr, const, load
@@ -59,9 +60,9 @@ def store_bfloat16(
     piece = alloc([width], "float32", "piece")
     with vectorize(width) as lane:
         store(piece, value(lane), lane)
-    floats = load(piece, [_lanes_from(const(0), width)])
+    floats = load(piece, [vector_index(width)])
     bits = tirx.call_pure_extern(_vector_of("uint16", width), f"{_ROUND}{width}", floats)
-    emit(tirx.BufferStore(target, bits, [_lanes_from(index, width)]))
+    emit(tirx.BufferStore(target, bits, [vector_index(width, index)]))
 
 
 def _round_to_nearest(value: Expr) -> Expr:
@@ -77,17 +78,17 @@ def _round_to_nearest(value: Expr) -> Expr:
 
 def load_pair(numbers: Any, index: Expr) -> Expr:
     """Two neighbouring values that `store_bfloat16` wrote, as one integer."""
-    return tirx.reinterpret(PAIR_DTYPE, load(numbers, [_lanes_from(index, 2)]))
+    return tirx.reinterpret(PAIR_DTYPE, load(numbers, [vector_index(2, index)]))
 
 
 def load_vector(buffer: Any, index: Expr, lanes: int) -> Expr:
     """A vector of `lanes` elements of the buffer from `index` on."""
-    return load(buffer, [_lanes_from(index, lanes)])
+    return load(buffer, [vector_index(lanes, index)])
 
 
 def add_dot(acc: Any, index: int, vector: Expr, pair: Expr, lanes: int) -> None:
     """Emit acc[index + lane] += the dot product of the lane's pair in `vector` and `pair`."""
-    lane_indices = _lanes_from(const(index), lanes)
+    lane_indices = vector_index(lanes, index)
     total = load(acc, [lane_indices])
     pairs = prim.Broadcast(pair, lanes)
     result = tirx.call_pure_extern(_vector_of("float32", lanes), _DOT, total, vector, pairs)
@@ -135,7 +136,3 @@ define {bits} @{_ROUND}{width}({floats} %value) alwaysinline {{
 
 def _vector_of(dtype: str, lanes: int) -> str:
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
-
-
-def _lanes_from(index: Expr, lanes: int) -> Expr:
-    return index if lanes == 1 else prim.Ramp(index, const(1), lanes)

@@ -9,9 +9,10 @@ from compiler.tir.building import alloc, emit
 from compiler.tir.exprs import Expr, const, load
 
 
-def vector_index(lanes: int, first: int = 0) -> Expr:
+def vector_index(lanes: int, first: Expr | int = 0) -> Expr:
     """The index of `lanes` elements from `first` on in a buffer of one axis."""
-    return prim.Ramp(const(first), const(1), lanes) if lanes > 1 else const(first)
+    begin = const(first) if isinstance(first, int) else first
+    return prim.Ramp(begin, const(1), lanes) if lanes > 1 else begin
 
 
 def lanes_of(vector: Expr) -> int:

@@ -13,6 +13,7 @@ Values are read in place, except those whose rows do not end with a full vector 
 packed once for a task, too.
 """
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +31,7 @@ from compiler.passes.cpu.families.attention.rows import (
     pieces,
     strip_of,
 )
-from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
+from compiler.passes.cpu.families.attention.softmax import Row, reduce_buffer, softmax_rows
 from compiler.passes.cpu.shared.register_tile import least, rows_for
 from compiler.passes.cpu.shared.sharing import bind_extents, extents_of, share_positions
 from compiler.targets.vector_unit import VectorUnit
@@ -254,18 +255,7 @@ def _emit_row_scores(attention: Attention, unit: VectorUnit, position: Table, sc
                 )
                 store(acc, load(acc, [lane]) + term, lane)
         # With one query, lanes hold partial sums of one score.
-        _add_lanes(acc, lanes)
-        store(scores, load(acc, [0]), j)
-
-
-def _add_lanes(acc: Any, lanes: int) -> None:
-    """Emit the sum of all lanes into the first, half of them at a time: one by one, there would be
-    more additions than multiplications by a key of 64 elements.
-    """
-    while lanes > 1:
-        lanes //= 2
-        with vectorize(lanes) as lane:
-            store(acc, load(acc, [lane]) + load(acc, [lane + lanes]), lane)
+        store(scores, reduce_buffer(acc, lanes, operator.add), j)
 
 
 def _values_size(attention: Attention, unit: VectorUnit) -> Expr:

@@ -12,6 +12,7 @@ from tvm.ir.prim import expr as prim
 from compiler.passes.cpu.families.attention.groups import Group, prefetch_row
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scales import store_scales
+from compiler.passes.cpu.shared.lanes import vector_index
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, fresh, let, serial, store, vectorize
 from compiler.tir.exprs import Expr, Table, const, load, substitute
@@ -58,9 +59,8 @@ def emit_scores(
             begin: Any = (head + i) * stride + first
             score = _reduce_parts(vectors, lanes // keys, lanes)
             if scales is not None:
-                score = score * load(scales, [_lanes(lanes)])
-            indices = prim.Ramp(begin, const(1), lanes) if lanes > 1 else begin
-            emit(tirx.BufferStore(scores, score, [indices]))
+                score = score * load(scales, [vector_index(lanes)])
+            emit(tirx.BufferStore(scores, score, [vector_index(lanes, begin)]))
 
 
 def _multiply(
@@ -118,15 +118,11 @@ def lanes_of(attention: Attention, unit: VectorUnit) -> int:
 
 def _vector(acc: Any, i: int, lanes: int) -> Expr:
     """Row i of [.., lanes]."""
-    return load(acc, [const(i), _lanes(lanes)])
-
-
-def _lanes(lanes: int) -> Expr:
-    return prim.Ramp(const(0), const(1), lanes) if lanes > 1 else const(0)
+    return load(acc, [const(i), vector_index(lanes)])
 
 
 def _store_vector(buffer: Any, value: Expr, row: Expr, lanes: int) -> None:
-    emit(tirx.BufferStore(buffer, value, [row, _lanes(lanes)]))
+    emit(tirx.BufferStore(buffer, value, [row, vector_index(lanes)]))
 
 
 def _reduce_parts(vectors: list[Expr], part: int, lanes: int) -> Expr:
@@ -145,8 +141,8 @@ def _reduce_parts(vectors: list[Expr], part: int, lanes: int) -> Expr:
         for lhs, rhs in zip(vectors[::2], vectors[1::2], strict=True):
             buffer = alloc([lanes], "float32", "halves")
             total = _select_lanes(lhs, rhs, firsts) + _select_lanes(lhs, rhs, seconds)
-            emit(tirx.BufferStore(buffer, total, [prim.Ramp(const(0), const(1), lanes)]))
-            combined.append(load(buffer, [prim.Ramp(const(0), const(1), lanes)]))
+            emit(tirx.BufferStore(buffer, total, [vector_index(lanes)]))
+            combined.append(load(buffer, [vector_index(lanes)]))
         vectors, part = combined, half
     return vectors[0]
 

@@ -15,9 +15,9 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.int8.layout import Layout
-from compiler.passes.cpu.shared.lanes import shuffle
+from compiler.passes.cpu.shared.lanes import shuffle, vector_index
 from compiler.tir.building import alloc, blocks, emit, serial, store, strips, vectorize
-from compiler.tir.exprs import Expr, const, dtype_of, load, substitute
+from compiler.tir.exprs import Expr, dtype_of, load, substitute
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ def _pack_bytes(layout: Layout, groups: Any, source: Expr, to: Expr) -> None:
     group = layout.group
     full, rest = divmod(layout.depth, group)
     for k, width in blocks(full, layout.lanes):
-        bytes_ = load(layout.conv.source, [_span(source + k * group, width * group)])
+        bytes_ = load(layout.conv.source, [vector_index(width * group, source + k * group)])
         words = _to_words(layout, bytes_, width)
-        emit(tirx.BufferStore(groups, words, [_span(to + k, width)]))
+        emit(tirx.BufferStore(groups, words, [vector_index(width, to + k)]))
     if rest:
         singles = [
             load(layout.conv.source, [source + (full * group + number)]) for number in range(rest)
@@ -105,10 +105,6 @@ def _pack_bytes(layout: Layout, groups: Any, source: Expr, to: Expr) -> None:
         zeros = [tirx.const(0, dtype_of(layout.conv.source))] * (group - rest)
         last = shuffle([*singles, *zeros], range(group))
         store(groups, _to_words(layout, last, 1), to + full)
-
-
-def _span(first: Expr, count: int) -> Expr:
-    return prim.Ramp(first, const(1), count) if count > 1 else first
 
 
 def _to_words(layout: Layout, elements: Expr, width: int) -> Expr:
