@@ -56,7 +56,7 @@ def vanishing() -> onnx.ModelProto:
 
 
 def sorting() -> onnx.ModelProto:
-    """The four greatest of a row and their places, and where x is positive: `values`, `places`
+    """The four greatest of a row with their indices, and where x is positive: `values`, `places`
     [batch, 4] and `found` [2, n].
     """
     nodes = [
@@ -70,18 +70,18 @@ def sorting() -> onnx.ModelProto:
         "places": (TensorProto.INT64, ["batch", 4]),
         "found": (TensorProto.INT64, [2, "n"]),
     }
-    made = model(
+    graph = model(
         nodes,
         initializers=[numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    del made.graph.output[:]
-    made.graph.output.extend(
+    del graph.graph.output[:]
+    graph.graph.output.extend(
         helper.make_tensor_value_info(name, *kind) for name, kind in outputs.items()
     )
-    return made
+    return graph
 
 
-def unsupported() -> onnx.ModelProto:
+def count_words() -> onnx.ModelProto:
     """An operator on words."""
     return model(
         [

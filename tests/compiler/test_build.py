@@ -19,7 +19,7 @@ from relaxd.contract.states import Stage
 from relaxd.errors import DeclarationError
 from relaxd.loader.report import report_of
 from tests.compiler.building import DIMS, QUICK, build, failing, report
-from tests.compiler.graphs import WIDTH, add_and_divide, unsupported
+from tests.compiler.graphs import WIDTH, add_and_divide, count_words
 
 pytestmark = pytest.mark.slow
 
@@ -104,12 +104,12 @@ def test_the_profile_measures(built: tuple[Path, Manifest, list[Event]]) -> None
 def test_the_report_names_family_and_nodes_of_every_kernel(
     built: tuple[Path, Manifest, list[Event]],
 ) -> None:
-    found = report_of(built[0])
-    assert {kernel.family for kernel in found.kernels} == {"generic"}
-    assert found.profile is not None
-    assert found.profile.operators is not None
-    names = {kernel.name for kernel in found.kernels}
-    ran = [row for row in found.profile.operators.rows if row.name in names]
+    bundle_report = report_of(built[0])
+    assert {kernel.family for kernel in bundle_report.kernels} == {"generic"}
+    assert bundle_report.profile is not None
+    assert bundle_report.profile.operators is not None
+    names = {kernel.name for kernel in bundle_report.kernels}
+    ran = [row for row in bundle_report.profile.operators.rows if row.name in names]
     assert ran
     assert all(row.family == "generic" and row.nodes for row in ran)
     profile = report(built[0], "kernels.json")
@@ -173,7 +173,7 @@ def test_a_target_beyond_this_machine_is_compiled_and_says_so(tmp_path: Path) ->
 
 
 def test_an_unsupported_operator_is_named(tmp_path: Path) -> None:
-    error = failing(tmp_path / "out", ImportFailed, unsupported())
+    error = failing(tmp_path / "out", ImportFailed, count_words())
     assert (error.code, error.failure.op) == ("import.unsupported_op", "TfIdfVectorizer")
 
 
@@ -209,9 +209,9 @@ def test_an_output_in_use_is_left_alone(tmp_path: Path) -> None:
 
 def test_inspect_reports_without_compiling(tmp_path: Path) -> None:
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
-    found = run_child(InspectJob(str(tmp_path / "m.onnx"), CompileRequest.of(dims=DIMS).to_json()))
-    assert isinstance(found, dict)
-    assert found
+    shown = run_child(InspectJob(str(tmp_path / "m.onnx"), CompileRequest.of(dims=DIMS).to_json()))
+    assert isinstance(shown, dict)
+    assert shown
 
 
 def test_the_callers_digest_is_the_keys_part(tmp_path: Path) -> None:

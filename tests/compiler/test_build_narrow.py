@@ -24,7 +24,7 @@ def model_of(nodes: list[onnx.NodeProto], inputs: Any, outputs: Any, opset: int)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=11)
 
 
-def quantized() -> onnx.ModelProto:
+def small_types() -> onnx.ModelProto:
     """A product of 8-bit floats and 4-bit weights, given as float32, float8 and int4."""
     nodes = [
         NODE("Cast", ["x"], ["real"], to=TensorProto.FLOAT),
@@ -66,7 +66,7 @@ def around_functions() -> onnx.ModelProto:
     kinds = {"x": TensorProto.FLOAT, "w": TensorProto.BFLOAT16}
     gives = {"y": TensorProto.FLOAT, "z": TensorProto.BFLOAT16, "v": TensorProto.FLOAT}
     inputs, outputs = (
-        [INFO(name, kind, ["batch", 5]) for name, kind in given.items()] for given in (kinds, gives)
+        [INFO(name, kind, ["batch", 5]) for name, kind in side.items()] for side in (kinds, gives)
     )
     return model_of(nodes, inputs, outputs, 19)
 
@@ -83,8 +83,8 @@ def test_casts_of_bfloat16_beside_functions(flavour: str, tmp_path: Path) -> Non
         np.testing.assert_allclose(got["y"], np.tanh(w.astype("f4")), atol=1e-6)
         part = (1 / (1 + np.exp(-x))).astype("bfloat16")
         np.testing.assert_array_equal(got["z"].astype("f4"), part.astype("f4"))
-        rounded = np.tanh(x).astype("bfloat16").astype("f4")
-        np.testing.assert_array_equal(got["v"], -rounded)
+        bfloats = np.tanh(x).astype("bfloat16").astype("f4")
+        np.testing.assert_array_equal(got["v"], -bfloats)
 
 
 def feed(batch: int) -> dict[str, np.ndarray]:
@@ -97,7 +97,7 @@ def feed(batch: int) -> dict[str, np.ndarray]:
 
 def test_a_build_is_verified_by_onnxruntime(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.full((3, 5), 0x38, np.uint8), w=np.ones((5, 3), np.int8))
-    build(tmp_path / "out", quantized(), options=QUIET, samples=tmp_path / "mine.npz")
+    build(tmp_path / "out", small_types(), options=QUIET, samples=tmp_path / "mine.npz")
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "passed"
     assert numerics["reference"].startswith("onnxruntime")
@@ -106,10 +106,10 @@ def test_a_build_is_verified_by_onnxruntime(tmp_path: Path) -> None:
     model = relaxd.load(tmp_path / "out")
     assert [spec.text for spec in model.inputs] == ["float8_e4m3fn[batch,5]", "int4[5,3]"]
     for batch in (1, 7):
-        given = feed(batch)
-        weight = given["w"].astype(np.float32) * np.array([0.5, 0.25, 2], np.float32)
-        want = given["x"].astype(np.float32) @ weight
-        got = model.run(given)
+        inputs = feed(batch)
+        weight = inputs["w"].astype(np.float32) * np.array([0.5, 0.25, 2], np.float32)
+        want = inputs["x"].astype(np.float32) @ weight
+        got = model.run(inputs)
         np.testing.assert_allclose(got["y"], want, rtol=1e-5, atol=1e-5)
         assert got["z"].dtype.name == "float8_e5m2"
         np.testing.assert_allclose(got["z"].astype("f4"), want, rtol=0.13, atol=1e-4)
@@ -136,6 +136,6 @@ def test_who_verifies_a_cast(tmp_path: Path, target: int, engine: str) -> None:
 def test_samples_beyond_the_type_fail(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.zeros((3, 5), np.uint8), w=np.full((5, 3), 9, np.int8))
     samples = tmp_path / "mine.npz"
-    error = failing(tmp_path / "out", VerifyError, quantized(), options=QUIET, samples=samples)
+    error = failing(tmp_path / "out", VerifyError, small_types(), options=QUIET, samples=samples)
     assert error.code == "verify.bad_samples"
     assert "int4 has -8 to 7" in str(error)

@@ -1,4 +1,4 @@
-"""What verification makes of whole builds: numbers, points, references."""
+"""Verification of whole builds: numbers, points, references."""
 
 import dataclasses
 from pathlib import Path
@@ -222,8 +222,8 @@ def test_a_tolerance_of_the_request_that_is_no_tolerance_is_said_so(tmp_path: Pa
     build(bundle, add_and_divide(), options=UNTIMED | {"atol": 10.0})
     numerics = report(bundle, "numerics.json")
     assert numerics["verdict"] == "passed"
-    found = _verify(bundle, _biased(), tmp_path, CompileOptions(atol=10.0))
-    assert found["verdict"] == "tolerated"
+    verification = _verify(bundle, _biased(), tmp_path, CompileOptions(atol=10.0))
+    assert verification["verdict"] == "tolerated"
     with pytest.raises(verify.Mismatch, match="float64 agrees with the reference") as caught:
         _verify(bundle, _biased(), tmp_path, CompileOptions())
     assert "atol" not in str(caught.value.hint)
@@ -258,7 +258,7 @@ def _biased() -> onnx.ModelProto:
 def _verify(
     bundle: Path, model: onnx.ModelProto, folder: Path, options: CompileOptions
 ) -> dict[str, Any]:
-    """What verification makes of a bundle beside another model."""
+    """The report of a bundle's verification beside another model."""
     from compiler.verify.inputs.inputs import Signature, prepare
 
     onnx.save(model, folder / "beside.onnx")
@@ -397,7 +397,7 @@ def test_lengths_and_masks_of_a_cache_agree_with_its_points(tmp_path: Path) -> N
 
     dims = {"n": (1, 3), "s": (1, 9), "p": (0, 12), "t": (1, 21)}
     build(tmp_path / "out", builders_mask(), dims=dims, options=UNTIMED)
-    found = report(tmp_path / "out", "numerics.json")
-    reached = {tuple(point["dims"][name] for name in "nspt") for point in found["points"]}
-    assert (found["verdict"], found["left_out"]) == ("passed", [])
+    numerics = report(tmp_path / "out", "numerics.json")
+    reached = {tuple(point["dims"][name] for name in "nspt") for point in numerics["points"]}
+    assert (numerics["verdict"], numerics["left_out"]) == ("passed", [])
     assert {(1, 1, 0, 1), (1, 9, 0, 9), (3, 1, 12, 13)} <= reached

@@ -43,8 +43,8 @@ CPUS = [
 
 
 def job(model: Path, output: Path, name: str, **options: bool | str) -> CompileJob:
-    given: dict[str, Any] = {"verify": False, "profile": False, **options}
-    quick = CompileOptions(**given)
+    values: dict[str, Any] = {"verify": False, "profile": False, **options}
+    quick = CompileOptions(**values)
     request = CompileRequest.of(dims={"batch": (1, 8)}, options=quick).to_json()
     return CompileJob(str(model), request, name, str(output), "two words")
 
@@ -124,12 +124,12 @@ def test_an_archive_for_phones_runs_on_the_oldest_system_that_the_target_names(
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name)
-    return found or missing(name, "apt-get install llvm")
+    path = shutil.which(name)
+    return path or missing(name, "apt-get install llvm")
 
 
 def symbols(library: Path) -> tuple[set[str], set[str]]:
-    """What the objects of an archive define, and what they use beside it."""
+    """The symbols that the objects of an archive define, and those that they use beside them."""
     printed = subprocess.check_output([_tool("llvm-nm"), "-g", library], text=True)
     listed = [line.removesuffix(":").split() for line in printed.splitlines()]
     defined = {line[2] for line in listed if len(line) == 3}
@@ -158,8 +158,8 @@ def test_a_runtime_that_was_not_fetched_is_named_with_its_command(
 
 
 def numerics(output: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((output / "numerics.json").read_text())
-    return found
+    document: dict[str, object] = json.loads((output / "numerics.json").read_text())
+    return document
 
 
 EMULATED = [(target.name, "standalone", add_and_divide) for target in CPUS if target.emulator]
@@ -189,13 +189,13 @@ def test_emulated_builds_agree_with_the_reference(
     (tmp_path / "m.onnx").write_bytes(graph().SerializeToString())
     asked = job(tmp_path / "m.onnx", tmp_path / "out", name, verify=True, flavour=flavour)
     manifest = build.build(asked)
-    found = numerics(tmp_path / "out")
-    assert (found["verdict"], found["status"], manifest.target["status"]) == (
+    document = numerics(tmp_path / "out")
+    assert (document["verdict"], document["status"], manifest.target["status"]) == (
         "passed",
         "emulated",
         "emulated",
     )
-    points = found["points"]
+    points = document["points"]
     assert isinstance(points, list)
     assert {point["dims"]["batch"] for point in points} >= {1, 8}
 
@@ -205,9 +205,9 @@ def test_without_an_emulator_nothing_is_called_run(
 ) -> None:
     monkeypatch.setattr(emulator, "_program", lambda arch: None)
     manifest = build.build(job(model, tmp_path / "out", "aarch64", verify=True))
-    found = numerics(tmp_path / "out")
-    assert (found["verdict"], manifest.target["status"]) == ("not_run", "compiled_only")
-    assert "qemu-aarch64 is not installed" in str(found["reason"])
+    document = numerics(tmp_path / "out")
+    assert (document["verdict"], manifest.target["status"]) == ("not_run", "compiled_only")
+    assert "qemu-aarch64 is not installed" in str(document["reason"])
 
 
 def test_the_manifest_reads_back(model: Path, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ PAIRS = {
 }
 
 
-def joined(*pairs: tuple[str, str]) -> onnx.ModelProto:
+def concat_each(*pairs: tuple[str, str]) -> onnx.ModelProto:
     """For each pair of names, x[one, other] beside itself along the second axis."""
     nodes, inputs, outputs = [], [], []
     for i, pair in enumerate(pairs):
@@ -46,7 +46,7 @@ def joined(*pairs: tuple[str, str]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def added(names_of_a: list[str], names_of_b: list[str]) -> onnx.ModelProto:
+def add(names_of_a: list[str], names_of_b: list[str]) -> onnx.ModelProto:
     """a + b, whose axes have these names."""
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, axes)
@@ -66,13 +66,13 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("named") / "bundle"
     dims = {"seq-len": "1:64", "長さ": (1, 8), 'a"b': "1:9%3"}
     options = {"flavour": request.param, "profile": False}
-    compile_model(joined(*PAIRS.values()), output=folder, dims=dims, options=options)
+    compile_model(concat_each(*PAIRS.values()), output=folder, dims=dims, options=options)
     return folder
 
 
 @pytest.mark.slow
 def test_a_library_keeps_every_name(bundle: Path) -> None:
-    model, session = relaxd.load(bundle), session_of(joined(*PAIRS.values()))
+    model, session = relaxd.load(bundle), session_of(concat_each(*PAIRS.values()))
     assert {dim.name for dim in model.dims} == {name for pair in PAIRS.values() for name in pair}
     shown = [(spec.shape[0].symbol, spec.shape[1].symbol) for spec in model.inputs]
     assert shown == list(PAIRS.values())
@@ -108,7 +108,7 @@ def test_the_header_has_the_names(bundle: Path) -> None:
 def test_what_the_import_refuses_is_said_in_the_names_of_the_model() -> None:
     dims = {"a-b": (2, 4), "c.d": (5, 9)}
     with pytest.raises(ImportFailed) as caught:
-        import_model(added(["a-b"], ["c.d"]), CompileRequest.of(dims=dims))
+        import_model(add(["a-b"], ["c.d"]), CompileRequest.of(dims=dims))
     assert '"a-b" against "c.d"' in caught.value.message
     assert "dim__" not in str(caught.value.failure.to_json())
 
@@ -123,13 +123,13 @@ usable = st.text(min_size=1, max_size=12).filter(lambda name: names.objection_to
 @example(["dim__1", "1"])
 @example(["2*a", "a"])
 @example(["x_0", "?"])
-def test_any_names_pass_from_the_file_to_the_loader(found: list[str]) -> None:
-    imported = import_model(joined(*pairwise(found)), CompileRequest())
+def test_any_names_pass_from_the_file_to_the_loader(names: list[str]) -> None:
+    imported = import_model(concat_each(*pairwise(names)), CompileRequest())
     empty = Manifest(
         "m", imported.inputs, imported.outputs, imported.dims, {}, LoadContract("x"), {}, {}
     )
     manifest = Manifest.from_json(empty.to_json())
-    for spec, pair in zip(manifest.inputs, pairwise(found), strict=True):
+    for spec, pair in zip(manifest.inputs, pairwise(names), strict=True):
         for axis, name in zip(spec.shape, pair, strict=True):
             # An anonymous axis is called after its input, an expression has no name.
             assert axis.symbol in (name, None) or name.strip() in ANONYMOUS

@@ -1,4 +1,4 @@
-"""What builds leave for later ones, and what these take of it."""
+"""Kernels that builds leave for later ones, and those that these take."""
 
 import dataclasses
 import json
@@ -124,8 +124,8 @@ def test_a_build_reads_the_kernels_of_its_owner_alone(tmp_path: Path, model: Pat
     allowed = _visible_paths(job, tmp_path / "scratch", tmp_path / "cache")
     assert one.objects.folder in allowed.readable
     assert one.objects.folder not in allowed.writable
-    for place in (*allowed.readable, *allowed.writable, *allowed.listable):
-        assert not other.objects.folder.is_relative_to(place)
+    for path in (*allowed.readable, *allowed.writable, *allowed.listable):
+        assert not other.objects.folder.is_relative_to(path)
 
 
 class Builds:
@@ -170,9 +170,9 @@ class Builds:
             dump=dump,
             kernels=kernels,
         )
-        said = [event.message for event in events if is_of_codegen(event)]
+        messages = [event.message for event in events if is_of_codegen(event)]
         files = {path.name: path.read_bytes() for path in output.iterdir()}
-        return files, said[0] if said else None
+        return files, messages[0] if messages else None
 
 
 def is_of_codegen(event: Event) -> bool:
@@ -216,9 +216,9 @@ def test_the_driver_of_fine_tuned_weights_is_there(
     request = CompileRequest.of(dims=DIMS, options=QUICK).to_json()
     for seed in range(2):
         fresh, output = tmp_path / f"fresh{seed}", tmp_path / f"bundle{seed}"
-        places = {"kernels": str(stored.objects.folder), "fresh_kernels": str(fresh)}
+        folders = {"kernels": str(stored.objects.folder), "fresh_kernels": str(fresh)}
         job = CompileJob(
-            str(builds.model(seed)), request, "native", str(output), model_name="net", **places
+            str(builds.model(seed)), request, "native", str(output), model_name="net", **folders
         )
         build(job)
         stored.take(fresh)
@@ -249,6 +249,6 @@ def test_no_kernels_are_kept_where_none_are_wanted(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("RELAXD_KERNEL_CACHE_MB", "0")
     assert api._kernels() is None
     monkeypatch.delenv("RELAXD_KERNEL_CACHE_MB")
-    found = api._kernels()
-    assert found is not None
-    assert found.bytes == KERNELS_MB << 20
+    kernels = api._kernels()
+    assert kernels is not None
+    assert kernels.bytes == KERNELS_MB << 20

@@ -54,13 +54,13 @@ def test_a_dump_makes_no_other_bundle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "own", "other"),
+    ("target", "own", "another"),
     [("x86-64-v3", "standalone", "vm"), ("armv7", "standalone", "vm")],
 )
-def test_the_flavour_counts_as_it_is_built(target: str, own: str, other: str) -> None:
+def test_the_flavour_counts_as_it_is_built(target: str, own: str, another: str) -> None:
     default = key(target=target)
     assert key(target=target, options={"flavour": own}) == default
-    (change,) = differences(default.parts, key(target=target, options={"flavour": other}).parts)
+    (change,) = differences(default.parts, key(target=target, options={"flavour": another}).parts)
     assert change.part == "options.flavour"
 
 
@@ -74,9 +74,9 @@ def test_a_label_of_the_target_does_not_count() -> None:
 
 
 def test_the_toolchain_names_what_decides_the_bytes() -> None:
-    found = versions.versions()
-    assert {"tvm", "llvm", "linker", "pipeline"} <= found.keys()
-    assert all(found.values())
+    parts = versions.versions()
+    assert {"tvm", "llvm", "linker", "pipeline"} <= parts.keys()
+    assert all(parts.values())
 
 
 @pytest.mark.parametrize(("package", "counts"), [("numpy", True), ("no-such-reader", False)])

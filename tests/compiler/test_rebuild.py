@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def origin_of(model: Path, toolchain: dict[str, str]) -> rebuild.Origin:
-    """As it is after a statement was signed, sent and read."""
+    """The origin after a statement was signed, sent and read."""
     request = CompileRequest.of(
         dims={"batch": (1, 4), "seq": (1, 64)}, options={"verify": False, "profile": False}
     )
@@ -89,9 +89,9 @@ def test_calibrated_weights_take_the_samples_that_they_were_calibrated_by(
     options = replace(origin.request.options, weights=WeightForm.INT4, calibration=Calibration.GPTQ)
     digest = digest_of(b"other samples")
     calibrated = replace(origin, request=replace(origin.request, options=options, samples=digest))
-    for given, message in ((None, "--samples"), (samples, "samples are sha256:")):
+    for file, message in ((None, "--samples"), (samples, "samples are sha256:")):
         with pytest.raises(TrustError, match=message) as refused:
-            rebuild.compare(calibrated, tmp_path, model, tmp_path / "again", given)
+            rebuild.compare(calibrated, tmp_path, model, tmp_path / "again", file)
         assert refused.value.part == "samples"
 
 

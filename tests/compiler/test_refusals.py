@@ -30,7 +30,7 @@ except relaxd.errors.LoadContractError as error:
 """
 
 
-def built(folder: Path, name: str, flavour: Flavour | None = None) -> Path:
+def build_bundle(folder: Path, name: str, flavour: Flavour | None = None) -> Path:
     (folder / "m.onnx").write_bytes(add_and_divide(rows=1).SerializeToString())
     options = CompileOptions(verify=False, profile=False, flavour=flavour)
     request = CompileRequest.of(dims={"batch": (1, 8)}, options=options).to_json()
@@ -53,7 +53,7 @@ def test_a_bundle_for_another_machine(tmp_path: Path, name: str, what: str, need
     if this_host().arch != "x86_64":
         pytest.skip("this is such a machine")
     with pytest.raises(LoadContractError) as caught:
-        relaxd.load(built(tmp_path, name))
+        relaxd.load(build_bundle(tmp_path, name))
     assert (caught.value.what, caught.value.need) == (what, need)
     assert caught.value.have in (this_host().arch, this_host().os)
 
@@ -61,7 +61,7 @@ def test_a_bundle_for_another_machine(tmp_path: Path, name: str, what: str, need
 def test_a_cuda_bundle_needs_driver_gpu_and_runtime(tmp_path: Path) -> None:
     if targets.resolve("cuda-sm80").device.lacking:
         pytest.skip(targets.resolve("cuda-sm80").device.lacking)
-    manifest = read_manifest(built(tmp_path, "cuda-sm80"))
+    manifest = read_manifest(build_bundle(tmp_path, "cuda-sm80"))
 
     def refused(
         driver: Driver | None, library: str | None = "libcudart.so.13"
@@ -96,7 +96,7 @@ def test_a_cuda_bundle_needs_driver_gpu_and_runtime(tmp_path: Path) -> None:
 
 
 def test_a_bundle_for_another_runtime_is_refused(tmp_path: Path) -> None:
-    manifest = read_manifest(built(tmp_path, "x86-64-v2", Flavour.VM))
+    manifest = read_manifest(build_bundle(tmp_path, "x86-64-v2", Flavour.VM))
     need = manifest.load.runtime["apache-tvm-ffi"]
     with pytest.raises(LoadContractError) as caught:
         check_contract(manifest, this_host(), installed=lambda package: "0.0.9")
@@ -111,7 +111,7 @@ def test_a_bundle_that_would_die_of_an_illegal_instruction_is_never_opened(tmp_p
     lacking = set(targets.resolve("x86-64-v4").isa) - this_host().isa
     if not lacking:
         pytest.skip("this machine runs x86-64-v4")
-    bundle = built(tmp_path, "x86-64-v4")
+    bundle = build_bundle(tmp_path, "x86-64-v4")
     printed = subprocess.check_output([sys.executable, "-c", _PROGRAM, str(bundle)], text=True)
     need, have, opened = printed.strip().split(" | ")
     assert lacking <= set(need.split(", "))

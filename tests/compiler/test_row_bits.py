@@ -1,4 +1,4 @@
-"""What a sequence's tokens become does not depend, to the bit, on what is computed beside them."""
+"""A sequence's outputs do not depend, to the bit, on what is computed beside it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ def bits(
     pieces: Sequence[int],
     *,
     entries: int = 1,
-    place: int = 0,
+    slot: int = 0,
     before: int = 0,
     capacity: int = LONGEST,
 ) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -36,17 +36,17 @@ def bits(
     """
     state = model.state(entries=entries, capacity=capacity)
     for entry in range(entries):
-        for first in range(0, before if entry != place else 0, MOST):
+        for first in range(0, before if entry != slot else 0, MOST):
             state.step(TEXTS[entry : entry + 1, first : min(first + MOST, before)], first=entry)
-    found, at = [], 0
+    logits, start = [], 0
     for piece in pieces:
-        tokens = TEXTS[np.arange(entries) if entries > 1 else [0], at : at + piece].copy()
-        tokens[place] = TEXTS[0, at : at + piece]
-        found.append(state.step(tokens)["logits"][place].copy())
-        at += piece
+        tokens = TEXTS[np.arange(entries) if entries > 1 else [0], start : start + piece].copy()
+        tokens[slot] = TEXTS[0, start : start + piece]
+        logits.append(state.step(tokens)["logits"][slot].copy())
+        start += piece
     names = [cache.input for cache in model.manifest.state.caches]
-    held = [state.cached(name, place)[:, :at].copy() for name in names]
-    return np.concatenate(found).view(np.int32), [cache.view(np.int32) for cache in held]
+    caches = [state.cached(name, slot)[:, :start].copy() for name in names]
+    return np.concatenate(logits).view(np.int32), [cache.view(np.int32) for cache in caches]
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_a_sequence_alone_in_company_and_in_pieces(tmp_path: Path, name: str) ->
     assert len(np.unique(want)) > LENGTH
 
     def check(got: tuple[np.ndarray, list[np.ndarray]], what: str) -> None:
-        logits, held = got
+        logits, caches = got
         np.testing.assert_array_equal(logits, want[: len(logits)], what)
-        for cache, wanted in zip(held, want_held, strict=True):
+        for cache, wanted in zip(caches, want_held, strict=True):
             np.testing.assert_array_equal(cache, wanted[:, : cache.shape[1]], what)
 
     for piece in (2, 5, 8, 9, 16, 32, 33, 128):
         check(bits(one, cut(LENGTH, piece)), f"pieces of {piece}")
         check(bits(two, cut(LENGTH, piece)), f"pieces of {piece}, two threads")
     for entries in (2, 4, 8):
-        for place in (0, entries - 1):
-            check(bits(one, [1] * 8, entries=entries, place=place), f"{place} of {entries}")
+        for slot in (0, entries - 1):
+            check(bits(one, [1] * 8, entries=entries, slot=slot), f"{slot} of {entries}")
         check(bits(two, [33, 1, 7, 1], entries=entries), f"{entries}, two threads")
     check(bits(one, [40, 1, 7, 1], entries=2, before=LONGEST - 49), "behind a longer one")
     check(bits(one, [1] * LENGTH, capacity=LENGTH), "caches of another length")

@@ -1,4 +1,4 @@
-"""Builds whose lifted caches are stored in fewer bits: what their reports say, and what is
+"""Builds whose in-place KV caches are stored in fewer bits: what their reports say, and what is
 refused.
 """
 
@@ -32,7 +32,7 @@ STORED = CompileOptions(state=StateForm.LIFTED, cache=CacheForm.FLOAT16, profile
 
 
 @pytest.mark.slow
-def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
+def test_a_build_states_what_float16_rows_change(tmp_path: Path) -> None:
     output = tmp_path / "out"
     options = replace(STORED, cache_error=0.01)
     manifest = build(output, fill(), dims=FILLED_DIMS, options=options)
@@ -43,14 +43,14 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
     assert {spec.name for spec in manifest.inputs if spec.dtype == "float16"} == stored
     numerics = report(output, "numerics.json")
     assert numerics["verdict"] == "passed"
-    found = numerics["cache"]
-    assert (found["form"], found["limit"]) == ("float16", 0.01)
-    assert 1e-4 < found["error"] < 2e-3
-    assert found["error"] < 1.25 * found["expected"]
-    assert {one["name"] for one in found["outputs"]} >= {"logits", "present.0.key"}
+    changes = numerics["cache"]
+    assert (changes["form"], changes["limit"]) == ("float16", 0.01)
+    assert 1e-4 < changes["error"] < 2e-3
+    assert changes["error"] < 1.25 * changes["expected"]
+    assert {one["name"] for one in changes["outputs"]} >= {"logits", "present.0.key"}
     shown = report_of(output).numerics.cache
     assert shown is not None
-    assert shown.error == found["error"]
+    assert shown.error == changes["error"]
     error = failing(
         tmp_path / "other",
         VerifyError,
@@ -84,10 +84,10 @@ def test_a_build_states_what_rows_of_bytes_change(
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "passed"
     assert numerics["reference"].startswith("onnxruntime ")
-    found = numerics["cache"]
-    assert found["form"] == "int8"
-    assert 1e-3 < found["error"] < 2e-2
-    assert found["error"] < 1.25 * found["expected"]
+    changes = numerics["cache"]
+    assert changes["form"] == "int8"
+    assert 1e-3 < changes["error"] < 2e-2
+    assert changes["error"] < 1.25 * changes["expected"]
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_build_states_what_rows_of_bytes_change(
         ("precision", replace(STORED, precision=Precision.INT8)),
     ],
 )
-def test_each_rounding_has_its_own_error(
+def test_each_quantization_has_its_own_error(
     part: str, options: CompileOptions, tmp_path: Path
 ) -> None:
     model = fill()
@@ -114,9 +114,7 @@ def test_each_rounding_has_its_own_error(
 
 
 @pytest.mark.slow
-def test_rows_that_are_not_rounded_are_found_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_in_float32_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that rounds rows otherwise than the reference is no faithful one."""
     from compiler import build as builder
     from compiler.isolation.messages import CompileJob
@@ -127,8 +125,8 @@ def test_rows_that_are_not_rounded_are_found_out(
         shape = [ex.prim(extent) for extent in now.shape]
 
         def compute(x: Any) -> Any:
-            narrow = lambda *at: x(*at).astype("bfloat16").astype("float32")  # noqa: E731
-            return te.compute(shape, narrow, name="coarse")
+            to_float16 = lambda *index: x(*index).astype("bfloat16").astype("float32")  # noqa: E731
+            return te.compute(shape, to_float16, name="coarse")
 
         return put(b, buffer, b.te(compute, now, name="coarse"), *others)
 
@@ -150,8 +148,8 @@ def test_a_scale_that_is_wrong_is_found_out(
     from compiler.ir.ops.shape import rounded_rows
     from compiler.isolation.messages import CompileJob
 
-    held, wrong = byte_rows.bytes_of, te.const(1.01, "float32")
-    monkeypatch.setattr(rounded_rows, "bytes_of", lambda scale: held(scale * wrong))
+    bytes_of, wrong = byte_rows.bytes_of, te.const(1.01, "float32")
+    monkeypatch.setattr(rounded_rows, "bytes_of", lambda scale: bytes_of(scale * wrong))
     path = tmp_path / "model.onnx"
     onnx.save(grown(1), path)
     options = replace(STORED, cache=CacheForm.INT8)
@@ -184,13 +182,13 @@ def test_rows_of_bytes_have_a_size() -> None:
 
 @pytest.mark.parametrize("form", [CacheForm.FLOAT16, CacheForm.BFLOAT16, CacheForm.INT8])
 def test_caches_that_are_16_bits_already_stay(form: CacheForm) -> None:
-    model = narrow(grown(1))
-    lifted = {"state": "lifted"}
-    imported = import_model(model, CompileRequest.of(dims=GROWN_DIMS, options=lifted))
+    model = to_float16(grown(1))
+    options = {"state": "lifted"}
+    imported = import_model(model, CompileRequest.of(dims=GROWN_DIMS, options=options))
     assert imported.kept is not None
     assert imported.kept.state.stored is None
     assert [spec.dtype for spec in imported.inputs if "past_" in spec.name] == ["float16"] * 2
-    request = CompileRequest.of(dims=GROWN_DIMS, options={**lifted, "cache": form.value})
+    request = CompileRequest.of(dims=GROWN_DIMS, options={**options, "cache": form.value})
     with pytest.raises(ImportFailed, match="the model's caches are float16") as caught:
         import_model(model, request)
     assert caught.value.code == "import.cache"
@@ -200,7 +198,7 @@ def test_caches_that_are_16_bits_already_stay(form: CacheForm) -> None:
 @pytest.mark.slow
 def test_a_model_of_float16_keeps_its_own_caches(tmp_path: Path) -> None:
     options = replace(STORED, cache=CacheForm.FLOAT32)
-    manifest = build(tmp_path / "out", narrow(grown(1)), dims=GROWN_DIMS, options=options)
+    manifest = build(tmp_path / "out", to_float16(grown(1)), dims=GROWN_DIMS, options=options)
     assert manifest.state is not None
     assert "stored" not in manifest.state.to_json()
     numerics = report(tmp_path / "out", "numerics.json")
@@ -208,21 +206,21 @@ def test_a_model_of_float16_keeps_its_own_caches(tmp_path: Path) -> None:
     assert "cache" not in numerics
 
 
-def narrow(model: onnx.ModelProto) -> onnx.ModelProto:
+def to_float16(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model in float16."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for value in (*made.graph.input, *made.graph.output):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for value in (*copy.graph.input, *copy.graph.output):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
-    for weight in made.graph.initializer:
+    for weight in copy.graph.initializer:
         array = numpy_helper.to_array(weight)
         if array.dtype == np.float32:
             weight.CopyFrom(numpy_helper.from_array(array.astype(np.float16), weight.name))
-    for node in made.graph.node:
+    for node in copy.graph.node:
         if node.op_type == "Constant":
             node.CopyFrom(helper.make_node("Identity", node.input, node.output))
-    return made
+    return copy
 
 
 def test_a_form_that_no_relaxd_knows(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ torch.jit.save(torch.jit.script(Streaming().eval()), sys.argv[1])
 
 
 def test_convolutions_behind_a_cache(tmp_path: Path) -> None:
-    """Of a stream: what a run read last goes in front of the next one's."""
+    """A stream: what a run read last goes in front of the next one's."""
     script, model = tmp_path / "streaming.py", tmp_path / "streaming.pt"
     script.write_text(STREAMING)
     subprocess.run([sys.executable, "-W", "ignore", str(script), str(model)], check=True)

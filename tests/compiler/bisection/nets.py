@@ -75,7 +75,7 @@ def net() -> onnx.ModelProto:
 
 
 def classifier() -> onnx.ModelProto:
-    """What the net ends with, after a rectifier: rows[batch, 8, h] to scores[batch, 10]."""
+    """The net's end, after a rectifier: rows[batch, 8, h] to scores[batch, 10]."""
     draw = np.random.default_rng(0)
     constants = {
         "class_w": draw.standard_normal((CHANNELS, 10)).astype("float32"),

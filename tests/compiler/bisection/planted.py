@@ -32,7 +32,7 @@ FAULTS = {
 
 
 @contextmanager
-def planted(fault: str) -> Iterator[None]:
+def plant(fault: str) -> Iterator[None]:
     """The compiler of this process has the fault. LLVM has no part in it, and optimises nothing."""
     intrinsic, least = FAULTS[fault]
     read = read_program
@@ -66,7 +66,7 @@ def _search(spec: Record, record: Callable[[Record], None]) -> None:
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with planted(os.environ["RELAXD_PLANTED"]):
+    with plant(os.environ["RELAXD_PLANTED"]):
         task.search(spec, counted)
 
 

@@ -10,41 +10,41 @@ from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
 
 
-def declared(
+def declare(
     axes: dict[str, str], shapes: dict[str, tuple[int, ...]]
 ) -> tuple[list[str], list[str]]:
     """The inputs' specs and the dims, for values of these axes and sizes."""
     specs = {name: TensorSpec.of(name, f"float32{text}") for name, text in axes.items()}
     arrays = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     request = CompileRequest.of(dims={"n": "2:8%2", "s": "1:64"})
-    found = symbolic(arrays, specs, request)
-    texts = [f"{dim.name}={dim.min}:{dim.max}%{dim.multiple}" for dim in found.dims]
-    return [str(spec) for spec in found.inputs], texts
+    inputs = symbolic(arrays, specs, request)
+    texts = [f"{dim.name}={dim.min}:{dim.max}%{dim.multiple}" for dim in inputs.dims]
+    return [str(spec) for spec in inputs.inputs], texts
 
 
 def test_axes_stay_those_of_the_whole_model() -> None:
-    inputs, dims = declared({"a": "[n,4]", "b": "[2*s,n]"}, {"a": (6, 4), "b": (10, 6)})
+    inputs, dims = declare({"a": "[n,4]", "b": "[2*s,n]"}, {"a": (6, 4), "b": (10, 6)})
     assert inputs == ["a=float32[n,4]", "b=float32[2 * s,n]"]
     assert dims == ["n=2:8%2", "s=1:64%1"]
 
 
 def test_an_axis_whose_dims_do_not_follow_becomes_a_dim_of_its_own() -> None:
-    inputs, dims = declared({"a": "[n*s,4]", "b": "[n*s,(s+1)//2]"}, {"a": (12, 4), "b": (12, 3)})
+    inputs, dims = declare({"a": "[n*s,4]", "b": "[n*s,(s+1)//2]"}, {"a": (12, 4), "b": (12, 3)})
     assert inputs == ["a=float32[cut_0,4]", "b=float32[cut_0,cut_1]"]
     assert dims == ["cut_0=1:None%1", "cut_1=1:None%1"]
 
 
 def test_a_value_of_unknown_shape_has_the_shape_of_its_array() -> None:
-    assert declared({}, {"a": (3, 4)}) == (["a=float32[3,4]"], [])
+    assert declare({}, {"a": (3, 4)}) == (["a=float32[3,4]"], [])
 
 
 def test_an_empty_axis_is_admitted() -> None:
-    assert declared({"a": "[found,4]"}, {"a": (0, 4)})[1] == ["found=0:None%1"]
+    assert declare({"a": "[found,4]"}, {"a": (0, 4)})[1] == ["found=0:None%1"]
 
 
 def test_fixed_inputs_have_no_dims() -> None:
-    found = declare_fixed({"a": np.zeros((3, 4), np.int64)})
-    assert ([str(spec) for spec in found.inputs], found.dims) == (["a=int64[3,4]"], ())
+    inputs = declare_fixed({"a": np.zeros((3, 4), np.int64)})
+    assert ([str(spec) for spec in inputs.inputs], inputs.dims) == (["a=int64[3,4]"], ())
 
 
 @pytest.mark.parametrize("nodes", [{0, 1}, {1}])

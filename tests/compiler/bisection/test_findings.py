@@ -1,4 +1,4 @@
-"""What a search found, in words."""
+"""The findings of a search, in words."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ from relaxd.contract.bundle.manifest import REPRODUCER_START
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from tests.compiler.bisection.nets import classifier, net
-from tests.compiler.bisection.planted import planted
+from tests.compiler.bisection.planted import plant
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def job_of(folder: Path, model: onnx.ModelProto, **request: Any) -> CompileJob:
     )
 
 
-def searched(
+def search(
     folder: Path,
     job: CompileJob,
     fault: str,
@@ -57,13 +57,13 @@ def searched(
     """The failure of a build with the fault."""
     monkeypatch.setattr(locate, "TASK", "tests.compiler.bisection.planted")
     monkeypatch.setenv("RELAXD_PLANTED", fault)
-    with planted(fault), pytest.raises(Mismatch) as caught:
+    with plant(fault), pytest.raises(Mismatch) as caught:
         builder.build(job)
     return locate.locate(job, caught.value, lambda event: None, seconds)
 
 
 def departs(folder: Path, fault: str) -> bool:
-    """Whether the reproducer by itself shows the fault, with the inputs that it holds."""
+    """True if the reproducer by itself shows the fault, with the inputs that it holds."""
     model = onnx.load(folder / "reproducer" / reproducer.MODEL)
     axes = [axis for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
     carried = {axis.dim_param for axis in axes} & DIMS.keys()
@@ -73,7 +73,7 @@ def departs(folder: Path, fault: str) -> bool:
         samples=str(folder / "reproducer" / reproducer.INPUTS),
     )
     try:
-        with planted(fault):
+        with plant(fault):
             builder.build(job, more_points=False)
     except Mismatch:
         return True
@@ -108,7 +108,7 @@ def test_the_first_node_that_departs_is_named_and_reproduced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    failure = searched(tmp_path, job_of(tmp_path, model, dims=dims), fault, monkeypatch)
+    failure = search(tmp_path, job_of(tmp_path, model, dims=dims), fault, monkeypatch)
     assert (failure.code, failure.node, failure.op) == ("verify.mismatch", node, op)
     assert "; float64 agrees with the reference" in failure.message
     assert f"departs is {node!r} ({op})" in failure.message
@@ -130,13 +130,13 @@ def test_a_search_that_dies_tells_how_far_it_came(
 ) -> None:
     monkeypatch.setenv("RELAXD_RECORDS", "1")
     job = job_of(tmp_path, classifier(), dims=CLASSIFIER_DIMS)
-    failure = searched(tmp_path, job, "tanh", monkeypatch)
-    found = failure.details["bisection"]
+    failure = search(tmp_path, job, "tanh", monkeypatch)
+    finding = failure.details["bisection"]
     assert failure.node is None
     assert "where the search stopped: died of SIGKILL" in failure.message
-    assert f"{found['first']!r} and {found['last']!r}" in failure.message
+    assert f"{finding['first']!r} and {finding['last']!r}" in failure.message
     model = onnx.load(tmp_path / "reproducer" / reproducer.MODEL)
-    assert found["nodes"] == len(model.graph.node) < len(classifier().graph.node)
+    assert finding["nodes"] == len(model.graph.node) < len(classifier().graph.node)
     assert departs(tmp_path, "tanh")
 
 
@@ -144,7 +144,7 @@ def test_without_time_the_whole_model_is_the_reproducer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job_of(tmp_path, classifier(), dims=CLASSIFIER_DIMS)
-    failure = searched(tmp_path, job, "tanh", monkeypatch, seconds=0.01)
+    failure = search(tmp_path, job, "tanh", monkeypatch, seconds=0.01)
     assert "the node was not found: the time budget of 0 s ran out" in failure.message
     assert sorted(path.name for path in (tmp_path / "reproducer").iterdir()) == [
         "README.md",
@@ -155,7 +155,7 @@ def test_without_time_the_whole_model_is_the_reproducer(
     assert document["command"].startswith("relaxd compile MODEL --samples inputs.npz")
     assert document["message"] == failure.message
     samples = str(tmp_path / "reproducer" / reproducer.INPUTS)
-    with planted("tanh"), pytest.raises(Mismatch):
+    with plant("tanh"), pytest.raises(Mismatch):
         builder.build(replace(job, samples=samples, reproducer=None), more_points=False)
 
 
@@ -177,7 +177,7 @@ def test_outputs_that_round_differently_are_found_and_reproduced_by_the_command(
     exact = {"profile": False, "atol": 0.0, "rtol": 0.0}
     job = job_of(tmp_path, model, dims={"n": (1, 8)}, consts={"scale": 2}, options=exact)
     # A build of two seconds leaves a search no time.
-    failure = searched(tmp_path, job, "none", monkeypatch)
+    failure = search(tmp_path, job, "none", monkeypatch)
     assert (failure.code, failure.node, failure.op) == ("verify.mismatch", "s", "Sigmoid")
     assert failure.details["bisection"]["value"] == "s"
     assert failure.details["reproducer"] == job.reproducer

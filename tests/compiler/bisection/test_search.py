@@ -73,21 +73,21 @@ def test_every_single_node_is_found(length: int) -> None:
     graph = graph_of(chain(length))
     for node in range(length):
         faulty = Faulty(graph, {node})
-        found = search(graph, faulty)
-        assert (found.last, found.value) == (node, f"v{node}")
-        assert found.cut == Cut(frozenset({node}), (f"v{node}",))
+        location = search(graph, faulty)
+        assert (location.last, location.value) == (node, f"v{node}")
+        assert location.cut == Cut(frozenset({node}), (f"v{node}",))
         assert len(faulty.cuts) <= 2 * math.ceil(math.log2(length)) + 2
 
 
 @pytest.mark.parametrize("width", [2, 3, 5])
-def test_nodes_that_are_wrong_only_together_are_found(width: int) -> None:
+def test_nodes_that_are_wrong_only_in_company_are_found(width: int) -> None:
     graph = graph_of(chain(40))
     for first in range(40 - width + 1):
-        together = set(range(first, first + width))
-        found = search(graph, Faulty(graph, together))
-        assert found.last == max(together)
-        assert found.cut is not None
-        assert found.cut.nodes == together
+        faults = set(range(first, first + width))
+        location = search(graph, Faulty(graph, faults))
+        assert location.last == max(faults)
+        assert location.cut is not None
+        assert location.cut.nodes == faults
 
 
 def test_branches_beside_the_fault_are_left_out() -> None:
@@ -100,13 +100,13 @@ def test_branches_beside_the_fault_are_left_out() -> None:
         ]
         graph = graph_of(taken)
         last = draw.choice([index for index in range(10, 40) if taken[index]])
-        together = {draw.choice(taken[last]), last}
-        if not graph.behind(outputs_of(graph)) >= together:
+        faults = {draw.choice(taken[last]), last}
+        if not graph.behind(outputs_of(graph)) >= faults:
             continue
-        found = search(graph, Faulty(graph, together))
-        assert found.last == last
-        assert found.cut is not None
-        assert found.cut.nodes == together
+        location = search(graph, Faulty(graph, faults))
+        assert location.last == last
+        assert location.cut is not None
+        assert location.cut.nodes == faults
 
 
 def test_a_node_is_found_before_those_that_follow_from_it() -> None:
@@ -115,8 +115,8 @@ def test_a_node_is_found_before_those_that_follow_from_it() -> None:
     first, second = Faulty(graph, {5}), Faulty(graph, {9})
 
     def departing(cut: Cut) -> tuple[str, ...]:
-        found = {*first(cut), *second(cut)}
-        return tuple(name for name in cut.outputs if name in found)
+        names = {*first(cut), *second(cut)}
+        return tuple(name for name in cut.outputs if name in names)
 
     assert search(graph, departing).last == 5
 
@@ -134,11 +134,11 @@ def test_a_model_no_part_of_which_departs_gives_no_cut() -> None:
 
 
 def test_progress_is_told_from_the_whole_to_the_node() -> None:
-    graph, told = graph_of(chain(64)), list[Location]()
-    Search(graph, outputs_of(graph), Faulty(graph, {20, 21}), told.append).run()
-    spans = [found.last - found.first for found in told]
+    graph, locations = graph_of(chain(64)), list[Location]()
+    Search(graph, outputs_of(graph), Faulty(graph, {20, 21}), locations.append).run()
+    spans = [location.last - location.first for location in locations]
     assert spans == sorted(spans, reverse=True)
-    assert (told[0].last, told[-1].last) == (31, 21)
+    assert (locations[0].last, locations[-1].last) == (31, 21)
 
 
 def test_only_what_the_departing_outputs_depend_on_is_tried() -> None:
@@ -162,7 +162,7 @@ def test_the_nodes_of_shapes_belong_to_every_cut_that_needs_them() -> None:
     )
     graph = Graph(model, {})
     assert {graph.op(index) for index in graph.bookkeeping} == {"Shape", "Concat"}
-    found = search(graph, Faulty(graph, {4}))
-    assert found.cut is not None
-    assert {graph.op(index) for index in found.cut.nodes} == {"Shape", "Concat", "Reshape"}
-    assert graph.inputs_of(found.cut.nodes) == ("a", "b")
+    location = search(graph, Faulty(graph, {4}))
+    assert location.cut is not None
+    assert {graph.op(index) for index in location.cut.nodes} == {"Shape", "Concat", "Reshape"}
+    assert graph.inputs_of(location.cut.nodes) == ("a", "b")

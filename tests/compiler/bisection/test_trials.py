@@ -1,4 +1,4 @@
-"""What the products of a cut multiply, where the whole model's are rounded."""
+"""The precision of a cut's matmuls, where some of the model's are quantized."""
 
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,6 @@ def test_cuts_round_where_they_have_a_layer_that_does() -> None:
         ("int8", (Precision.INT8, Precision.FLOAT32, Precision.FLOAT32)),
         ("bfloat16", (Precision.FLOAT32,) * 3),
     ):
-        whole = trials(model, precision)
+        all_trials = trials(model, precision)
         cuts = (frozenset({0, 1}), frozenset({1}), frozenset({1, 2}))
-        assert tuple(whole._precision(Cut(cut, ("y",))) for cut in cuts) == wanted
+        assert tuple(all_trials._precision(Cut(cut, ("y",))) for cut in cuts) == wanted

@@ -29,23 +29,23 @@ def test_inputs_and_inner_values_of_bfloat16(tmp_path: Path) -> None:
         x = x.astype(ml_dtypes.bfloat16)
         values = Values(Graph(MODEL, {}), {"x": x, "z": z}, tmp_path)
         assert values.tensors["narrow"] == "bfloat16"
-        found = values.of(["x", "narrow", "y"])
-        narrow = (x.astype(np.float32) + z).astype(ml_dtypes.bfloat16)
-        assert found["narrow"].dtype == narrow.dtype
-        np.testing.assert_array_equal(found["x"].astype("f4"), x.astype("f4"))
-        np.testing.assert_array_equal(found["narrow"].astype("f4"), narrow.astype("f4"))
-        np.testing.assert_array_equal(found["y"], narrow.astype("f4"))
+        arrays = values.of(["x", "narrow", "y"])
+        bfloats = (x.astype(np.float32) + z).astype(ml_dtypes.bfloat16)
+        assert arrays["narrow"].dtype == bfloats.dtype
+        np.testing.assert_array_equal(arrays["x"].astype("f4"), x.astype("f4"))
+        np.testing.assert_array_equal(arrays["narrow"].astype("f4"), bfloats.astype("f4"))
+        np.testing.assert_array_equal(arrays["y"], bfloats.astype("f4"))
 
 
 def test_inputs_of_a_reproducer_have_the_dtypes_of_the_model(tmp_path: Path) -> None:
-    given = {
+    arrays = {
         "x": np.ones((2, 5), ml_dtypes.bfloat16),
         "z": np.ones((2, 5), np.float32),
     }
-    to_npz(tmp_path / "inputs.npz", given)
+    to_npz(tmp_path / "inputs.npz", arrays)
     with np.load(tmp_path / "inputs.npz", allow_pickle=False) as archive:
         inputs = typed_inputs(MODEL, archive)
     assert {name: array.dtype for name, array in inputs.items()} == {
-        name: array.dtype for name, array in given.items()
+        name: array.dtype for name, array in arrays.items()
     }
-    np.testing.assert_array_equal(inputs["x"].astype("f4"), given["x"].astype("f4"))
+    np.testing.assert_array_equal(inputs["x"].astype("f4"), arrays["x"].astype("f4"))

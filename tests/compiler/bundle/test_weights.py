@@ -31,18 +31,18 @@ def test_a_library_with_an_empty_constant_opens(tmp_path):
 
 
 def test_equal_constants_share_a_weight_and_those_that_differ_within_do_not():
-    held = np.zeros((3, 1024), np.float32)
-    held[1, 500] = 1
-    arrays = [held[0], held[1], held[0], held[1], held[2], held[0].view(np.int32)]
+    rows = np.zeros((3, 1024), np.float32)
+    rows[1, 500] = 1
+    arrays = [rows[0], rows[1], rows[0], rows[1], rows[2], rows[0].view(np.int32)]
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1024,), "float32"))
     with builder.function("main", [x]):
-        given = [relax.const(tvm.runtime.tensor(np.ascontiguousarray(one))) for one in arrays[:5]]
-        whole = relax.const(tvm.runtime.tensor(arrays[5]), "int32")
-        builder.emit_func_output(relax.Tuple([*given, whole]))
+        floats = [relax.const(tvm.runtime.tensor(np.ascontiguousarray(one))) for one in arrays[:5]]
+        integers = relax.const(tvm.runtime.tensor(arrays[5]), "int32")
+        builder.emit_func_output(relax.Tuple([*floats, integers]))
     separated = weights.separate(builder.get())
     assert [str(one.dtype) for one in separated.constants] == ["float32", "float32", "int32"]
     taken = separated.module["main"].body.body.fields
-    assert [field.name for field in taken] == [f"weight_{place}" for place in (0, 1, 0, 1, 0, 2)]
+    assert [field.name for field in taken] == [f"weight_{index}" for index in (0, 1, 0, 1, 0, 2)]
     for field, array in zip(taken, arrays, strict=True):
-        place = int(field.name.partition("_")[2])
-        np.testing.assert_array_equal(separated.constants[place].numpy(), array)
+        index = int(field.name.partition("_")[2])
+        np.testing.assert_array_equal(separated.constants[index].numpy(), array)

@@ -1,4 +1,4 @@
-"""What TVM writes as bytecode is read and written alike."""
+"""TVM's bytecode is read and written alike."""
 
 from collections.abc import Callable
 

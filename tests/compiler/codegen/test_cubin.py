@@ -20,7 +20,7 @@ def blob_of(module):
     return tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy().tobytes()
 
 
-def test_machine_code_takes_the_place_of_sources(built):
+def test_machine_code_replaces_sources(built):
     source, before = str(built.imports[0].inspect_source()), blob_of(built)
     after = replace_sources(before, Kernels(source, b"machine code"))
     assert struct.unpack_from("<Q", after)[0] == len(after) - 8

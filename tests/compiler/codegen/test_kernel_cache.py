@@ -36,21 +36,21 @@ class Builds:
     counts: list[tuple[int, int]] = field(default_factory=list)
 
     @property
-    def kept(self) -> KernelObjects:
+    def stored(self) -> KernelObjects:
         return KernelObjects(self.folder / "kept", "owner", 1 << 30)
 
     def cache(self, fresh: Path) -> KernelCache:
         def report(taken: int, compiled: int) -> None:
             self.counts.append((taken, compiled))
 
-        return KernelCache(self.kept.objects, Objects(fresh), canonical.library(), report)
+        return KernelCache(self.stored.objects, Objects(fresh), canonical.library(), report)
 
     def run(self, graph: Any, target: Target = HOST) -> bytes:
         """The library."""
         fresh = self.folder / f"fresh{len(self.counts)}"
-        made = library(graph, self.folder, target, self.cache(fresh))
-        self.kept.take(fresh)
-        return made
+        library_ = library(graph, self.folder, target, self.cache(fresh))
+        self.stored.take(fresh)
+        return library_
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def test_libraries_are_equal_byte_for_byte(target: Target, builds: Builds, tmp_p
 def test_what_changed_is_compiled(builds: Builds, tmp_path: Path) -> None:
     builds.run(SOFTMAX)
     assert builds.run(LOG_SOFTMAX) == library(LOG_SOFTMAX, tmp_path)
-    kernels, found = builds.counts[-1]
-    assert 0 < found < kernels
+    kernels, reused = builds.counts[-1]
+    assert 0 < reused < kernels
 
 
 def test_another_target_has_other_kernels(builds: Builds) -> None:
@@ -99,13 +99,13 @@ def test_another_compiler_has_other_kernels(
 
 
 def test_a_flipped_bit_is_compiled_again(builds: Builds) -> None:
-    made = builds.run(SOFTMAX)
-    for path in builds.kept.objects.folder.glob("*/*"):
+    first = builds.run(SOFTMAX)
+    for path in builds.stored.objects.folder.glob("*/*"):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    assert builds.run(SOFTMAX) == made
-    assert builds.run(SOFTMAX) == made
+    assert builds.run(SOFTMAX) == first
+    assert builds.run(SOFTMAX) == first
     kernels = builds.counts[0][0]
     assert builds.counts == [(kernels, 0), (kernels, 0), (kernels, kernels)]
 
@@ -115,7 +115,7 @@ def test_a_program_without_a_form_is_compiled_each_time(
 ) -> None:
     monkeypatch.setattr(canonical, "form_of", lambda subject, library: None)
     assert builds.run(SOFTMAX) == builds.run(SOFTMAX)
-    assert [found for _, found in builds.counts] == [0, 0]
+    assert [reused for _, reused in builds.counts] == [0, 0]
 
 
 def test_within_a_build_the_next_module_takes_them_too(builds: Builds, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ INPUTS = {"x": (("n", 33), "float32"), "w": ((33, 17), "float32")}
 DIM = Dim("n", 1, 64)
 
 
-def softmax_of_product() -> tvm.IRModule:
+def softmax_of_matmul() -> tvm.IRModule:
     def graph(builder: Any, x: Any, w: Any) -> Any:
         return builder.emit(relax.op.nn.softmax(builder.emit(relax.op.matmul(x, w))))
 
@@ -47,18 +47,18 @@ class Builds:
     folder: Path
     worker: str = "one"
     counts: list[tuple[int, int]] = field(default_factory=list)
-    made: tuple[int, int] = (0, 0)
+    work: tuple[int, int] = (0, 0)
 
     @property
-    def kept(self) -> KernelObjects:
+    def stored(self) -> KernelObjects:
         return KernelObjects(self.folder / "kept", "owner", 1 << 30)
 
     def files(self, *, records: bool) -> list[Path]:
-        found = [path for path in self.kept.objects.folder.glob("*/*") if path.is_file()]
-        return [p for p in found if (decode(self.content(p)) is not None) == records]
+        paths = [path for path in self.stored.objects.folder.glob("*/*") if path.is_file()]
+        return [p for p in paths if (decode(self.content(p)) is not None) == records]
 
     def content(self, path: Path) -> bytes:
-        return self.kept.objects.get(path.name) or b""
+        return self.stored.objects.get(path.name) or b""
 
     def run(
         self, target: Target = HOST, dim: Dim = DIM, between: Callable[[], None] = lambda: None
@@ -68,15 +68,15 @@ class Builds:
         between: runs when kernels have been recalled, and before they are linked.
         """
         fresh = self.folder / f"{self.worker}{len(self.counts)}"
-        report = lambda kernels, found: self.counts.append((kernels, found))  # noqa: E731
-        cache = KernelCache(self.kept.objects, Objects(fresh), canonical.library(), report)
+        report = lambda kernels, reused: self.counts.append((kernels, reused))  # noqa: E731
+        cache = KernelCache(self.stored.objects, Objects(fresh), canonical.library(), report)
         result = library(self.folder, target, dim, cache, self.note, between)
-        self.kept.take(fresh)
+        self.stored.take(fresh)
         return result
 
     def note(self, scheduled: tvm.IRModule) -> None:
         kernels = [f for f in scheduled.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
-        self.made = sum(OBJECT not in f.attrs for f in kernels), len(kernels)
+        self.work = sum(OBJECT not in f.attrs for f in kernels), len(kernels)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def library(
     see: Callable[[tvm.IRModule], None] = lambda scheduled: None,
     between: Callable[[], None] = lambda: None,
 ) -> tuple[bytes, Any]:
-    module = softmax_of_product()
+    module = softmax_of_matmul()
     ranges = ranges_of(module, dim)
     scheduled = to_kernels(module, target, ranges, recall=cache)
     see(scheduled)
@@ -108,17 +108,17 @@ def test_nothing_is_scheduled_and_all_is_equal(
 ) -> None:
     expected = library(tmp_path, target)
     assert builds.run(target) == expected
-    kernels = builds.made[1]
-    assert builds.made == (kernels, kernels)
+    kernels = builds.work[1]
+    assert builds.work == (kernels, kernels)
 
     def scheduled(*_: Any) -> None:
         raise AssertionError("a kernel was scheduled")
 
     monkeypatch.setattr(ScheduleKernels, "_emit", scheduled)
     assert builds.run(target) == expected
-    assert builds.made == (0, kernels)
-    (counted, none), (again, found) = builds.counts
-    assert none == 0 < counted == again == found
+    assert builds.work == (0, kernels)
+    (counted, none), (again, reused) = builds.counts
+    assert none == 0 < counted == again == reused
 
 
 def test_records_and_objects_are_the_last_to_go(builds: Builds, tmp_path: Path) -> None:
@@ -132,72 +132,72 @@ def test_workers_share_kernels(builds: Builds, tmp_path: Path) -> None:
     """Two that compile the same model at once, and then take what either left."""
     other = Builds(tmp_path, "other")
     at_once: list[Any] = []
-    made = builds.run(between=lambda: at_once.append(other.run()))
-    assert at_once == [made]
-    assert builds.made == other.made == (builds.made[1], builds.made[1])
-    assert builds.run() == other.run() == made
-    assert builds.made[0] == other.made[0] == 0
+    result = builds.run(between=lambda: at_once.append(other.run()))
+    assert at_once == [result]
+    assert builds.work == other.work == (builds.work[1], builds.work[1])
+    assert builds.run() == other.run() == result
+    assert builds.work[0] == other.work[0] == 0
 
 
 def test_what_decides_loops_makes_others(builds: Builds, monkeypatch: pytest.MonkeyPatch) -> None:
     builds.run()
-    kernels = builds.made[1]
+    kernels = builds.work[1]
     builds.run(dim=Dim("n", 1, 1 << 20))
-    assert builds.made == (kernels, kernels)
+    assert builds.work == (kernels, kernels)
     builds.run(resolve("x86-64-v3"))
-    assert builds.made == (kernels, kernels)
+    assert builds.work == (kernels, kernels)
     here = versions.versions()
     for part in ("llvm", "pipeline", "tvm", "tvm_ffi"):
         monkeypatch.setattr(versions, "versions", lambda part=part: {**here, part: "other"})
         builds.run()
-        assert builds.made == (kernels, kernels)
+        assert builds.work == (kernels, kernels)
 
 
 def test_without_its_record_a_kernel_is_scheduled_and_its_object_taken(builds: Builds) -> None:
-    made = builds.run()
+    result = builds.run()
     for path in builds.files(records=True):
         path.unlink()
-    assert builds.run() == made
-    kernels = builds.made[1]
-    assert builds.made == (kernels, kernels)
+    assert builds.run() == result
+    kernels = builds.work[1]
+    assert builds.work == (kernels, kernels)
     assert builds.counts[-1][0] == builds.counts[-1][1]
-    assert builds.run() == made
-    assert builds.made == (0, kernels)
+    assert builds.run() == result
+    assert builds.work == (0, kernels)
 
 
 @pytest.mark.parametrize("records", [True, False], ids=["records", "objects"])
 def test_a_flipped_bit_is_scheduled_again(builds: Builds, records: bool) -> None:
-    made = builds.run()
+    result = builds.run()
     files = builds.files(records=records)
     assert files
     for path in files:
         content = bytearray(path.read_bytes())
         content[-1] ^= 1
         path.write_bytes(content)
-    kernels = builds.made[1]
-    assert builds.run() == made
-    assert builds.made == (kernels, kernels)
-    assert builds.run() == made
-    assert builds.made == (0, kernels)
+    kernels = builds.work[1]
+    assert builds.run() == result
+    assert builds.work == (kernels, kernels)
+    assert builds.run() == result
+    assert builds.work == (0, kernels)
 
 
 def test_a_record_that_is_none_is_passed_over(builds: Builds) -> None:
-    made = builds.run()
+    result = builds.run()
     for path in builds.files(records=True):
-        builds.kept.objects.put(path.name, b'{"note": []}')
-    assert builds.run() == made
-    assert builds.made[0] == builds.made[1]
+        builds.stored.objects.put(path.name, b'{"note": []}')
+    assert builds.run() == result
+    assert builds.work[0] == builds.work[1]
 
 
 def test_an_object_that_goes_once_it_is_recalled_is_linked(builds: Builds) -> None:
-    made = builds.run()
+    result = builds.run()
 
     def remove() -> None:
         for path in builds.files(records=False):
             path.unlink()
 
-    assert builds.run(between=remove)[0] == made[0]
-    assert builds.made[0] == 0
+    assert builds.run(between=remove)[0] == result[0]
+    assert builds.work[0] == 0
 
 
 def test_a_program_without_a_form_is_scheduled_each_time(
@@ -205,7 +205,7 @@ def test_a_program_without_a_form_is_scheduled_each_time(
 ) -> None:
     monkeypatch.setattr(canonical, "form_of", lambda subject, library: None)
     assert builds.run() == builds.run()
-    assert builds.made[0] == builds.made[1]
+    assert builds.work[0] == builds.work[1]
 
 
 def test_records() -> None:

@@ -46,7 +46,7 @@ def test_results_are_as_in_onnxruntime(function: str) -> None:
     assert_like_onnxruntime(between(function), feeds, tolerance=1 / 63)
 
 
-def test_rounding_is_done_in_vectors() -> None:
+def test_quantizing_is_done_in_vectors() -> None:
     target = targets.resolve("x86-64-v3")
     imported = import_model(between("Sigmoid"), CompileRequest.of())
     executable = generate(lower(imported.module, target, imported.ranges), target)

@@ -14,8 +14,8 @@ INPUTS = {"x": (("n", 33), "float32"), "w": ((33, 17), "float32")}
 
 def chain(builder, x, w):
     """Two kernels and more: a product, and a softmax of it."""
-    product = builder.emit(relax.op.matmul(x, w))
-    return builder.emit(relax.op.nn.softmax(product))
+    matmul = builder.emit(relax.op.matmul(x, w))
+    return builder.emit(relax.op.nn.softmax(matmul))
 
 
 def code() -> list[str]:
@@ -25,11 +25,11 @@ def code() -> list[str]:
 
 
 def test_code_does_not_depend_on_the_number_of_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = code()
-    assert len(given) > 1
+    expected = code()
+    assert len(expected) > 1
     for processors in (1, 7):
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid, many=processors: range(many))
-        assert code() == given
+        assert code() == expected
 
 
 def test_programs_find_each_other(draw: np.random.Generator) -> None:

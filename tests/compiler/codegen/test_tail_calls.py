@@ -65,7 +65,7 @@ class GoingOn:
         return result
 
 
-def built(module: tvm.IRModule) -> relax.VMExecutable:
+def build(module: tvm.IRModule) -> relax.VMExecutable:
     return relax.build(module, "llvm")
 
 
@@ -81,17 +81,17 @@ def run(executable: relax.VMExecutable, limit: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("limit", [0, 1, 2, MANY, MANY + 1])
 def test_a_tail_call_is_a_loop_that_moves_its_arguments_at_once(limit: int) -> None:
-    first, second = run(without_tail_calls(built(Swapping)), limit)
+    first, second = run(without_tail_calls(build(Swapping)), limit)
     one, two = ([1, 2], [3, 4]) if limit % 2 == 0 else ([3, 4], [1, 2])
     assert (first.tolist(), second.tolist()) == (one, two)
 
 
 def test_an_executable_without_tail_calls_stays() -> None:
-    executable = without_tail_calls(built(Swapping))
+    executable = without_tail_calls(build(Swapping))
     assert without_tail_calls(executable) is executable
 
 
 def test_a_function_that_goes_on_after_its_call_is_refused() -> None:
     with pytest.raises(CodegenError, match="goes on") as caught:
-        without_tail_calls(built(GoingOn))
+        without_tail_calls(build(GoingOn))
     assert caught.value.failure.code == "codegen.tail_call"

@@ -1,4 +1,4 @@
-"""Models whose caches cannot be lifted are refused, with what to change."""
+"""Models that cannot have in-place KV caches are refused, with what to change."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,12 +29,12 @@ from tests.support.models.decoders import (
     merge,
 )
 
-LIFTED = {"state": "lifted"}
+OWNED = {"state": "lifted"}
 
 
 def refusal(model: onnx.ModelProto, dims: dict[str, Any], **request: Any) -> ImportFailed:
     with pytest.raises(ImportFailed) as caught:
-        import_model(model, CompileRequest.of(dims=dims, options=LIFTED, **request))
+        import_model(model, CompileRequest.of(dims=dims, options=OWNED, **request))
     assert caught.value.failure.hint
     return caught.value
 
@@ -75,7 +75,7 @@ def test_dims_of_any_name(make: Callable[[], onnx.ModelProto]) -> None:
             axis.dim_param = names[axis.dim_param]
     dims = GROWN_DIMS if make is grown else FILLED_DIMS
     declared = {names[name]: dim for name, dim in dims.items()}
-    imported = import_model(model, CompileRequest.of(dims=declared, options=LIFTED))
+    imported = import_model(model, CompileRequest.of(dims=declared, options=OWNED))
     assert imported.kept is not None
     state = imported.kept.state
     assert (state.rows, state.past, state.capacity) == ('"seq-len"', "過去", "capacity")
@@ -91,7 +91,7 @@ def test_dims_of_any_name(make: Callable[[], onnx.ModelProto]) -> None:
 def test_one_new_token(axis: str) -> None:
     dims = {**GROWN_DIMS, "seq": 1} if axis == "seq" else {"batch": (1, 4), "past": (0, LONGEST)}
     inputs = dict.fromkeys(("input_ids", "position_ids"), f"int64[batch,{axis}]")
-    request = CompileRequest.of(dims=dims, inputs=inputs, options=LIFTED)
+    request = CompileRequest.of(dims=dims, inputs=inputs, options=OWNED)
     imported = import_model(grown(1), request)
     assert imported.kept is not None
     assert imported.kept.state.rows == "1"
@@ -120,7 +120,7 @@ def test_a_present_that_is_more_than_the_cache() -> None:
 )
 def test_keys_and_values_of_an_encoder_are_no_caches(model: Any, consts: dict[str, int]) -> None:
     dims = {**GROWN_DIMS, "source": (1, 40)}
-    imported = import_model(model(), CompileRequest.of(dims=dims, options=LIFTED, consts=consts))
+    imported = import_model(model(), CompileRequest.of(dims=dims, options=OWNED, consts=consts))
     assert imported.kept is not None
     caches = [cache.input for cache in imported.kept.state.caches]
     assert caches == ["past_key_values.0.key", "past_key_values.0.value"]
@@ -160,7 +160,7 @@ def test_pages_keep_no_caches_in_fewer_bits(form: CacheForm) -> None:
 
 def test_torchscript() -> None:
     with pytest.raises(ImportFailed, match="ONNX models alone"):
-        require_passed(CompileRequest.of(options=LIFTED))
+        require_passed(CompileRequest.of(options=OWNED))
     require_passed(CompileRequest())
 
 
@@ -171,14 +171,14 @@ def test_torchscript() -> None:
 def test_the_capacity_takes_the_greatest_past_and_step(
     model: Any, dims: dict[str, Any], most: int | None
 ) -> None:
-    imported = import_model(model(1), CompileRequest.of(dims=dims, options=LIFTED))
-    (found,) = [dim for dim in imported.dims if dim.name == "capacity"]
-    assert found.max == most
-    assert found in imported.ranges.values()
+    imported = import_model(model(1), CompileRequest.of(dims=dims, options=OWNED))
+    (capacity,) = [dim for dim in imported.dims if dim.name == "capacity"]
+    assert capacity.max == most
+    assert capacity in imported.ranges.values()
 
 
 def test_points_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
-    request = CompileRequest.of(dims={**GROWN_DIMS, "capacity": "1:70"}, options=LIFTED)
+    request = CompileRequest.of(dims={**GROWN_DIMS, "capacity": "1:70"}, options=OWNED)
     signature = Signature.of(import_model(grown(1), request)).original
     trials = prepare(signature, None, 0, tmp_path, 1 << 20)
     sizes = [trial.point.dims["past"] + trial.point.dims["seq"] for trial in trials.chosen]
@@ -187,9 +187,9 @@ def test_points_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_capacity_of_its_own(tmp_path: Path) -> None:
-    request = CompileRequest.of(dims={**FILLED_DIMS, "capacity": "16:48%16"}, options=LIFTED)
+    request = CompileRequest.of(dims={**FILLED_DIMS, "capacity": "16:48%16"}, options=OWNED)
     imported = import_model(fill(1), request)
-    (found,) = [dim for dim in imported.dims if dim.name == "capacity"]
-    assert (found.min, found.max, found.multiple) == (16, 48, 16)
+    (capacity,) = [dim for dim in imported.dims if dim.name == "capacity"]
+    assert (capacity.min, capacity.max, capacity.multiple) == (16, 48, 16)
     assert imported.kept is not None
     assert imported.kept.past.max == FILLED_DIMS["past"][1]

@@ -1,4 +1,4 @@
-"""What builds share is there before a build, and a second preparation does nothing."""
+"""Files that builds share are there before a build, and a second preparation does nothing."""
 
 import pytest
 

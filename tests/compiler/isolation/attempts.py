@@ -22,7 +22,7 @@ SECONDS = 300
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[dict[str, Any]]:
+def stage(folder: Path) -> Iterator[dict[str, Any]]:
     """The files, sockets and processes of others that attacks are after, as a spec of a Scene."""
     outside, models = folder / "outside", folder / "models"
     outside.mkdir()
@@ -75,7 +75,7 @@ def staged(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def reset(scene: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What the attacks may have changed, as it was; and new folders of a build."""
+    """Undo what the attacks may have changed, and make new folders of a build."""
     outside = Path(scene["outside"])
     (outside / "secret").write_bytes(SECRET)
     (outside / "record").write_bytes(b"record")
@@ -88,12 +88,12 @@ def reset(scene: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def attempt(lacking: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """What the attacks came to on a kernel that lacks the layers."""
+    """The outcomes of the attacks on a kernel that lacks the layers."""
     done = subprocess.run(
         refusing.command(lacking, "-m", "tests.compiler.isolation.attacks", json.dumps(spec)),
         stdout=subprocess.PIPE,
         timeout=SECONDS,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results

@@ -9,7 +9,7 @@ import pytest
 from compiler.isolation.level import CONFINING, Layer, level_of
 from tests.compiler.isolation.attacks import ATTACKS, SECRET
 from tests.compiler.isolation.attacks.system import SURFACE, TORCHSCRIPT
-from tests.compiler.isolation.attempts import KERNELS, attempt, reset, staged
+from tests.compiler.isolation.attempts import KERNELS, attempt, reset, stage
 
 pytestmark = pytest.mark.slow
 
@@ -20,15 +20,15 @@ SHARED_BY_FILES = {"run_a_program_of_its_own": "landlock"}
 
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    with staged(tmp_path_factory.mktemp("attacks")) as spec:
+    with stage(tmp_path_factory.mktemp("attacks")) as spec:
         yield spec
 
 
 @pytest.fixture(scope="session")
-def found(
+def attacks(
     scene: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
-    """What every attack came to, by the layers that the kernel lacks."""
+    """The outcomes of every attack, by the layers that the kernel lacks."""
     results: dict[str, dict[str, Any]] = {}
     for lacking in KERNELS:
         results[lacking] = attempt(lacking, reset(scene, tmp_path_factory.mktemp("build")))
@@ -42,21 +42,23 @@ def found(
 
 
 @pytest.mark.parametrize("lacking", KERNELS)
-def test_the_kernel_has_the_layers_but_the_lacking_one(found: dict[str, Any], lacking: str) -> None:
-    layers = {Layer(name) for name in found[lacking]["layers"]}
+def test_the_kernel_has_the_layers_but_the_lacking_one(
+    attacks: dict[str, Any], lacking: str
+) -> None:
+    layers = {Layer(name) for name in attacks[lacking]["layers"]}
     expected = {layer for layer in CONFINING if not layer.value.startswith(lacking or "-")}
     assert layers - {Layer.GROUP} == expected
-    assert level_of(layers) == found[lacking]["level"]
+    assert level_of(layers) == attacks[lacking]["level"]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("lacking", KERNELS)
-def test_it_is_denied(found: dict[str, Any], lacking: str, attack: str) -> None:
+def test_it_is_denied(attacks: dict[str, Any], lacking: str, attack: str) -> None:
     if lacking == "seccomp" and attack in ONLY_SECCOMP:
         pytest.skip("a way into the kernel that seccomp alone closes, and that leads to no file")
     if SHARED_BY_FILES.get(attack) == lacking and lacking:
         pytest.skip("one layer's alone")
-    assert found[lacking]["outcomes"][attack] != "succeeded"
+    assert attacks[lacking]["outcomes"][attack] != "succeeded"
 
 
 # An environment and the root of another process are not among them: a process without capabilities
@@ -76,14 +78,14 @@ CONTROL = (
 
 
 def test_attacks_succeed_where_every_layer_is_lacking(
-    scene: dict[str, Any], tmp_path: Path, found: dict[str, Any]
+    scene: dict[str, Any], tmp_path: Path, attacks: dict[str, Any]
 ) -> None:
     spec = {**reset(scene, tmp_path), "only": CONTROL}
     result = attempt("namespaces,landlock,seccomp", spec)
     assert result["level"] == "none"
-    assert {name for name, said in result["outcomes"].items() if said != "succeeded"} == set()
+    assert {name for name, outcome in result["outcomes"].items() if outcome != "succeeded"} == set()
 
 
 @pytest.mark.parametrize("lacking", KERNELS)
-def test_the_files_of_others_are_as_they_were(found: dict[str, Any], lacking: str) -> None:
-    assert found[lacking]["left"] == {"secret": SECRET, "record": b"record"}
+def test_the_files_of_others_are_as_they_were(attacks: dict[str, Any], lacking: str) -> None:
+    assert attacks[lacking]["left"] == {"secret": SECRET, "record": b"record"}

@@ -52,7 +52,7 @@ def run(script: str, job: Any = JOB, **settings: Any) -> tuple[Any, list[Event]]
     return run_child(job, command=child(script), on_event=events.append, **settings), events
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -150,17 +150,17 @@ def test_death_by_signal(name: str) -> None:
     ],
 )
 def test_a_failure_told_before_the_end_is_the_result(end: str, limits: Limits) -> None:
-    told = json.dumps(Failure("verify.mismatch", Stage.VERIFY, "off").to_json())
+    failure = json.dumps(Failure("verify.mismatch", Stage.VERIFY, "off").to_json())
     with pytest.raises(VerifyError, match="off") as caught:
-        run(f"say(kind='failing', failure=json.loads({told!r})); {end}", limits=limits)
+        run(f"say(kind='failing', failure=json.loads({failure!r})); {end}", limits=limits)
     assert caught.value.code == "verify.mismatch"
 
 
 def test_a_cancelled_search_is_a_cancelled_build() -> None:
-    told = json.dumps(Failure("verify.mismatch", Stage.VERIFY, "off").to_json())
+    failure = json.dumps(Failure("verify.mismatch", Stage.VERIFY, "off").to_json())
     with pytest.raises(CompileCancelled):
         run(
-            f"say(kind='failing', failure=json.loads({told!r})); time.sleep(600)",
+            f"say(kind='failing', failure=json.loads({failure!r})); time.sleep(600)",
             cancelled=lambda: True,
         )
 
@@ -206,7 +206,7 @@ def test_cancelling_kills_the_grandchildren_too(tmp_path: Path) -> None:
     """
     with pytest.raises(CompileCancelled):
         run(script, cancelled=pids.exists)
-    assert soon(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
+    assert soon(lambda: all(has_ended(int(pid)) for pid in pids.read_text().split()))
 
 
 def test_an_error_in_a_callback_kills_the_child(tmp_path: Path) -> None:
@@ -224,13 +224,13 @@ def test_an_error_in_a_callback_kills_the_child(tmp_path: Path) -> None:
             ),
             on_event=fail,
         )
-    assert gone(int(pid.read_text()))
+    assert has_ended(int(pid.read_text()))
 
 
 def test_a_child_that_lingers_after_its_result_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compiler.isolation.child._GRACE_SECONDS", 0.3)
     result, _ = run("succeed(pid=os.getpid()); time.sleep(60)")
-    assert gone(result["pid"])
+    assert has_ended(result["pid"])
 
 
 def test_the_environment_is_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ run_child(InspectJob({str(fifo)!r}, {{}}), on_event=lambda event: print(event, f
         assert "load" in parent.stdout.readline()
         (compiler,) = psutil.Process(parent.pid).children()
         parent.send_signal(signal.SIGKILL)
-    assert soon(lambda: gone(compiler.pid))
+    assert soon(lambda: has_ended(compiler.pid))
 
 
 def test_a_filler_of_disks_is_ended() -> None:
@@ -338,7 +338,7 @@ from compiler.isolation.child import run_child
 from compiler.isolation.messages import InspectJob
 from relaxd.contract.request import CompileRequest
 request = CompileRequest.of(inputs={"x": "float32[n]"}).to_json()
-with zygote.kept():
+with zygote.keep_zygote():
     for model in sys.argv[1:]:
         try:
             run_child(InspectJob(model, request))

@@ -18,13 +18,13 @@ PRELUDE = """
 import json, os, resource, signal, subprocess, sys, time
 from pathlib import Path
 from compiler.isolation import sandbox
-from compiler.isolation.linux.visible_paths import places
+from compiler.isolation.linux.visible_paths import find_paths
 from compiler.isolation.linux.privileges import Shares
 inside = Path(sys.argv[2])
 (inside / "spare").mkdir()
 parent = int(sys.argv[1]) or os.getppid()
 shares = Shares(1 << 32, 1 << 20)
-held = sandbox.confine(parent, places((), (inside,)), shares, inside / "spare")
+held = sandbox.confine(parent, find_paths((), (inside,)), shares, inside / "spare")
 os.chdir(inside)
 """
 KERNELS = ("", "namespaces", "landlock", "namespaces,landlock")
@@ -35,7 +35,7 @@ def run(script: str, folder: Path, lacking: str = "", parent: int = 0) -> subpro
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def confined(script: str, folder: Path, lacking: str = "", parent: int = 0) -> str:
+def run_confined(script: str, folder: Path, lacking: str = "", parent: int = 0) -> str:
     with run(script, folder, lacking, parent) as process:
         out, errors = process.communicate(timeout=60)
     assert not process.returncode, errors
@@ -53,11 +53,11 @@ def soon(condition: object) -> bool:
 
 def running(token: str) -> list[psutil.Process]:
     """Processes with the token as an argument."""
-    found = []
+    processes = []
     for process in psutil.process_iter(["cmdline", "status"]):
         if token in (process.info["cmdline"] or ()):
-            found.append(process)
-    return [item for item in found if item.info["status"] != psutil.STATUS_ZOMBIE]
+            processes.append(process)
+    return [item for item in processes if item.info["status"] != psutil.STATUS_ZOMBIE]
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def running(token: str) -> list[psutil.Process]:
 def test_the_level_follows_from_what_the_kernel_has(
     tmp_path: Path, lacking: str, level: str
 ) -> None:
-    assert confined("print(held.level.value)", tmp_path, lacking) == level
+    assert run_confined("print(held.level.value)", tmp_path, lacking) == level
 
 
 @pytest.mark.parametrize("lacking", KERNELS)
 def test_privileges_and_limits_are_gone(tmp_path: Path, lacking: str) -> None:
-    status = confined("print(open('/proc/self/status').read())", tmp_path, lacking)
+    status = run_confined("print(open('/proc/self/status').read())", tmp_path, lacking)
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert (lines["NoNewPrivs"], lines["Seccomp"]) == ("1", "2")
     assert {int(lines[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}
 
 
 def test_limits_hold(tmp_path: Path) -> None:
-    limits = confined(
+    limits = run_confined(
         "print(json.dumps([resource.getrlimit(getattr(resource, 'RLIMIT_' + name))[1] "
         "for name in ('CORE', 'FSIZE', 'DATA')]))",
         tmp_path,
@@ -88,7 +88,7 @@ def test_limits_hold(tmp_path: Path) -> None:
 
 
 def test_it_goes_first_when_memory_runs_out(tmp_path: Path) -> None:
-    assert confined("print(open('/proc/self/oom_score_adj').read())", tmp_path) == "1000"
+    assert run_confined("print(open('/proc/self/oom_score_adj').read())", tmp_path) == "1000"
 
 
 @pytest.mark.parametrize("lacking", KERNELS)
@@ -100,7 +100,7 @@ Path("file").rename("folder/file")
 Path("folder/link").symlink_to("file")
 print(Path("folder/link").read_text(), os.getuid())
 """
-    assert confined(script, tmp_path, lacking) == f"x {os.getuid()}"
+    assert run_confined(script, tmp_path, lacking) == f"x {os.getuid()}"
 
 
 @pytest.mark.parametrize("lacking", KERNELS)
@@ -172,7 +172,7 @@ from pathlib import Path
 from compiler.isolation import sandbox
 folder = Path(sys.argv[1])
 (folder / "task").mkdir()
-sandbox.narrow((folder / "task",))
+sandbox.confine_further((folder / "task",))
 (folder / "task" / "mine").write_text("x")
 try:
     (folder / "bundle").write_text("x")
@@ -192,7 +192,7 @@ from pathlib import Path
 from compiler.isolation import sandbox
 folder = Path(sys.argv[1])
 (folder / "task").mkdir()
-sandbox.narrow((folder / "task",))
+sandbox.confine_further((folder / "task",))
 try:
     (folder / "bundle").write_text("x")
 except PermissionError:

@@ -43,9 +43,9 @@ def test_an_unforeseen_error_is_internal_and_its_traceback_is_log(stage: Stage) 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("std::bad_alloc")])
 def test_memory_that_ran_out_is_said_so(error: Exception) -> None:
-    found, _ = fail(error)
-    assert isinstance(found, CompileOutOfMemory)
-    assert (found.code, found.failure.stage) == ("compile.out_of_memory", Stage.PASS)
+    raised, _ = fail(error)
+    assert isinstance(raised, CompileOutOfMemory)
+    assert (raised.code, raised.failure.stage) == ("compile.out_of_memory", Stage.PASS)
 
 
 def test_a_bad_declaration_keeps_its_field() -> None:

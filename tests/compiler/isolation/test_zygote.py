@@ -17,7 +17,7 @@ SOON = 30.0
 
 
 @pytest.fixture(scope="module")
-def kept() -> Iterator[zygote.Zygote]:
+def running() -> Iterator[zygote.Zygote]:
     with zygote.keep_zygote(start=True):
         current = zygote.current()
         assert current is not None
@@ -27,11 +27,11 @@ def kept() -> Iterator[zygote.Zygote]:
 class Waiting:
     """A fork whose job does not come until `job` is closed."""
 
-    def __init__(self, kept: zygote.Zygote, folder: Path) -> None:
+    def __init__(self, running: zygote.Zygote, folder: Path) -> None:
         source, self.job = os.pipe()
         self.messages, writer = os.pipe()
         with open(source, "rb") as stdin:
-            self.process = kept.fork(
+            self.process = running.fork(
                 lambda parent: arguments(zygote.MESSAGES, parent, Limits(), None),
                 stdin=stdin,
                 messages=writer,
@@ -42,17 +42,17 @@ class Waiting:
 
 
 @pytest.fixture
-def waiting(kept: zygote.Zygote, tmp_path: Path) -> Iterator[Callable[[], Waiting]]:
-    made: list[Waiting] = []
+def waiting(running: zygote.Zygote, tmp_path: Path) -> Iterator[Callable[[], Waiting]]:
+    forks: list[Waiting] = []
 
     def wait() -> Waiting:
-        folder = tmp_path / str(len(made))
+        folder = tmp_path / str(len(forks))
         folder.mkdir()
-        made.append(Waiting(kept, folder))
-        return made[-1]
+        forks.append(Waiting(running, folder))
+        return forks[-1]
 
     yield wait
-    for fork in made:
+    for fork in forks:
         os.close(fork.job)
         os.close(fork.messages)
         fork.process.terminate()
@@ -90,10 +90,10 @@ def test_a_fork_has_the_descriptors_of_no_other(waiting):
         assert eventually(partial(has_its_own, fork.process.pid))
 
 
-def test_it_has_one_thread(kept, waiting):
+def test_it_has_one_thread(running, waiting):
     """A fork copies no other, nor what another was about to do."""
     waiting()
-    own = Path(f"/proc/{kept.start()}")
+    own = Path(f"/proc/{running.start()}")
     assert "libtvm" in (own / "maps").read_text()
     assert len(list((own / "task").iterdir())) == 1
 
@@ -167,9 +167,9 @@ def test_it_ends_with_its_block():
     assert zygote.current() is not current
 
 
-def test_a_request_that_is_too_long_is_refused(kept, tmp_path):
+def test_a_request_that_is_too_long_is_refused(running, tmp_path):
     with open(os.devnull, "rb") as stdin, pytest.raises(OSError, match="bytes of arguments"):
-        kept.fork(
+        running.fork(
             lambda parent: ["x" * zygote.LONGEST],
             stdin=stdin,
             messages=stdin.fileno(),

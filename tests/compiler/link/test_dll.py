@@ -49,7 +49,7 @@ def mathematics() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
 
 
-def built(folder: Path, flavour: Flavour) -> Dll:
+def build_dll(folder: Path, flavour: Flavour) -> Dll:
     onnx.save(mathematics(), folder / "m.onnx")
     options = CompileOptions(verify=False, profile=False, flavour=flavour)
     request = CompileRequest.of(dims={"n": (1, 8)}, options=options).to_json()
@@ -60,22 +60,22 @@ def built(folder: Path, flavour: Flavour) -> Dll:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Dll:
-    return built(tmp_path_factory.mktemp("plain"), Flavour.STANDALONE)
+    return build_dll(tmp_path_factory.mktemp("plain"), Flavour.STANDALONE)
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Dll:
-    return built(tmp_path_factory.mktemp("machine"), Flavour.VM)
+    return build_dll(tmp_path_factory.mktemp("machine"), Flavour.VM)
 
 
-def exported(names: tuple[str, ...]) -> set[str]:
-    """As a DLL spells them."""
+def as_exports(names: tuple[str, ...]) -> set[str]:
+    """Spell names as a DLL does."""
     return {name.partition(" == ")[2] or name for name in names}
 
 
 def assert_of_windows(imports: dict[str, set[str]]) -> None:
     for library, names in imports.items():
-        assert names <= exported(windows.IMPORTS[library])
+        assert names <= as_exports(windows.IMPORTS[library])
 
 
 def test_a_library_needs_what_windows_has(plain: Dll) -> None:
@@ -95,7 +95,7 @@ def test_a_library_exports_the_functions_of_its_header(plain: Dll) -> None:
     assert plain.exports >= {f"relaxd_m_{function}" for function in FUNCTIONS}
 
 
-def compiled(folder: Path, source: str) -> Path:
+def compile_c(folder: Path, source: str) -> Path:
     (folder / "unit.c").write_text(source)
     unit = folder / "unit.o"
     zig.compile_with_zig(
@@ -105,17 +105,17 @@ def compiled(folder: Path, source: str) -> Path:
 
 
 def test_every_import_can_be_called(tmp_path: Path) -> None:
-    names = [name.partition(" == ")[0] for some in windows.IMPORTS.values() for name in some]
+    names = [name.partition(" == ")[0] for each in windows.IMPORTS.values() for name in each]
     calls = "".join(f"extern void {name}(void); {name}();" for name in names)
-    unit = compiled(tmp_path, f"void all(void) {{ {calls} }}")
+    unit = compile_c(tmp_path, f"void all(void) {{ {calls} }}")
     dll.link([unit], tmp_path / "all.dll", WINDOWS, exports=["all"])
     linked = Dll.read(tmp_path / "all.dll")
     assert linked.exports == {"all"}
-    assert linked.imports == {name: exported(some) for name, some in windows.IMPORTS.items()}
+    assert linked.imports == {name: as_exports(each) for name, each in windows.IMPORTS.items()}
 
 
 def test_the_same_objects_give_the_same_bytes(tmp_path: Path) -> None:
-    unit = compiled(tmp_path, "double cos(double); double twice(double x) { return 2 * cos(x); }")
+    unit = compile_c(tmp_path, "double cos(double); double twice(double x) { return 2 * cos(x); }")
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         dll.link([unit], tmp_path / name / "m.dll", WINDOWS, exports=["twice"])
@@ -124,7 +124,7 @@ def test_the_same_objects_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_an_undefined_symbol_is_a_typed_error(tmp_path: Path) -> None:
-    unit = compiled(tmp_path, "void other(void); void one(void) { other(); }")
+    unit = compile_c(tmp_path, "void other(void); void one(void) { other(); }")
     with pytest.raises(LinkError) as caught:
         dll.link([unit], tmp_path / "m.dll", WINDOWS, exports=["one"])
     assert caught.value.code == "link.failed"
@@ -136,11 +136,11 @@ def test_a_build_links_in_an_empty_cache_without_a_c_library(
 ) -> None:
     """All of a C library's sources take a hundred seconds."""
     monkeypatch.setenv("RELAXD_CACHE_DIR", str(tmp_path / "cache"))
-    unit = compiled(tmp_path, "double cos(double); double twice(double x) { return 2 * cos(x); }")
+    unit = compile_c(tmp_path, "double cos(double); double twice(double x) { return 2 * cos(x); }")
     dll.link([unit], tmp_path / "m.dll", WINDOWS, exports=["twice"])
-    made = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert windows.NAME in made
-    assert not [name for name in made if name.endswith((".a", ".obj", ".o"))]
+    names = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert windows.NAME in names
+    assert not [name for name in names if name.endswith((".a", ".obj", ".o"))]
 
 
 def test_code_without_kernels_comes_as_c(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_code_without_kernels_comes_as_c(tmp_path: Path) -> None:
 
 
 def test_a_missing_runtime_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    unit = compiled(tmp_path, "int x;")
+    unit = compile_c(tmp_path, "int x;")
     monkeypatch.setattr("compiler.runtimes.folder", lambda: tmp_path / "nothing")
     with pytest.raises(LinkError, match="windows-x86-64") as caught:
         dll.link_with_runtime([unit], tmp_path / "m.dll", WINDOWS, ())

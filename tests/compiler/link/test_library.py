@@ -12,7 +12,7 @@ from compiler.toolchain import zig
 HOST = targets.resolve("native")
 
 
-def compiled(folder: Path, source: str) -> Path:
+def compile_unit(folder: Path, source: str) -> Path:
     (folder / "unit.c").write_text(source)
     zig.compile_with_zig(
         "-c",
@@ -27,13 +27,13 @@ def compiled(folder: Path, source: str) -> Path:
 
 def test_objects_become_a_library_that_loads(tmp_path: Path) -> None:
     library.link_objects(
-        [compiled(tmp_path, "int answer(void) { return 42; }")], tmp_path / "lib.so", HOST
+        [compile_unit(tmp_path, "int answer(void) { return 42; }")], tmp_path / "lib.so", HOST
     )
     assert ctypes.CDLL(str(tmp_path / "lib.so")).answer() == 42
 
 
 def test_the_same_objects_give_the_same_bytes(tmp_path: Path) -> None:
-    unit = compiled(tmp_path, "int answer(void) { return 42; }")
+    unit = compile_unit(tmp_path, "int answer(void) { return 42; }")
     for name in ("one.so", "two.so"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         library.link_objects([unit], tmp_path / name, HOST)
@@ -50,7 +50,7 @@ def test_a_broken_object_is_a_typed_error(tmp_path: Path) -> None:
 
 
 def test_an_unknown_architecture_is_a_typed_error(tmp_path: Path) -> None:
-    unit = compiled(tmp_path, "int x;")
+    unit = compile_unit(tmp_path, "int x;")
     platform = dataclasses.replace(HOST.platform, linker="vax-linux-gnu")
     with pytest.raises(LinkError, match="status"):
         library.link_objects(

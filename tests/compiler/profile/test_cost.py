@@ -22,11 +22,11 @@ def terms(model: dict[str, object]) -> dict[tuple[tuple[str, int], ...], float]:
 def test_known_coefficients_are_found() -> None:
     model = fit(points(lambda b, s: 0.25 + 0.03 * b * s + 2e-5 * b * s * s))
     assert model is not None
-    found = terms(model)
-    assert found.pop(()) == pytest.approx(0.25, rel=1e-6)
-    assert found.pop((("batch", 1), ("seq", 1))) == pytest.approx(0.03, rel=1e-6)
-    assert found.pop((("batch", 1), ("seq", 2))) == pytest.approx(2e-5, rel=1e-6)
-    assert found == {}
+    coefficients = terms(model)
+    assert coefficients.pop(()) == pytest.approx(0.25, rel=1e-6)
+    assert coefficients.pop((("batch", 1), ("seq", 1))) == pytest.approx(0.03, rel=1e-6)
+    assert coefficients.pop((("batch", 1), ("seq", 2))) == pytest.approx(2e-5, rel=1e-6)
+    assert coefficients == {}
     assert (model["points"], model["error_max"]) == (30, 0.0)
     assert (model["low"], model["high"]) == ({"batch": 1, "seq": 1}, {"batch": 16, "seq": 512})
 

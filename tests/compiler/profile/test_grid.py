@@ -19,20 +19,20 @@ def grid(
 
 
 def test_auto_spans_every_range_in_steps_that_dims_admit() -> None:
-    found = grid("auto")
-    assert found[0] == {"batch": 1, "seq": 16}
-    assert found[-1] == {"batch": 8, "seq": 512}
-    assert 30 <= len(found) <= 64
-    assert all(dims["seq"] % 16 == 0 for dims in found)
-    assert len({tuple(dims.items()) for dims in found}) == len(found)
-    sizes = sorted({dims["seq"] for dims in found})
+    points = grid("auto")
+    assert points[0] == {"batch": 1, "seq": 16}
+    assert points[-1] == {"batch": 8, "seq": 512}
+    assert 30 <= len(points) <= 64
+    assert all(dims["seq"] % 16 == 0 for dims in points)
+    assert len({tuple(dims.items()) for dims in points}) == len(points)
+    sizes = sorted({dims["seq"] for dims in points})
     assert sizes[1] - sizes[0] < sizes[-1] - sizes[-2]
 
 
 def test_one_dim_gets_more_values_and_an_open_range_ends() -> None:
-    found = grid("auto", (TensorSpec.of("x", "float32[n]"),), Dim("n"))
-    assert len(found) == 12
-    assert found[-1]["n"] >= 640
+    points = grid("auto", (TensorSpec.of("x", "float32[n]"),), Dim("n"))
+    assert len(points) == 12
+    assert points[-1]["n"] >= 640
 
 
 def test_named_values_vary_and_other_dims_keep_their_favoured_value() -> None:
@@ -59,7 +59,7 @@ def test_what_the_model_does_not_admit_is_refused(value: object, message: str) -
     assert refused.value.hint
 
 
-def test_many_dims_are_not_varied_together() -> None:
+def test_many_dims_are_not_varied_at_once() -> None:
     dims = tuple(Dim(f"d{index}", 1, 9) for index in range(7))
     inputs = (TensorSpec.of("x", f"float32[{','.join(dim.name for dim in dims)}]"),)
     with pytest.raises(DeclarationError, match="7 dims are too many"):

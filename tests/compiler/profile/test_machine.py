@@ -10,8 +10,8 @@ def test_the_processor_is_called_what_the_kernel_calls_it(tmp_path: Path) -> Non
 
 
 def test_what_the_machine_does_not_tell_is_none(tmp_path: Path) -> None:
-    found = machine(2, tmp_path)
-    assert (found["governor"], found["threads"], len(found["load_average"])) == (None, 2, 3)
+    record = machine(2, tmp_path)
+    assert (record["governor"], record["threads"], len(record["load_average"])) == (None, 2, 3)
 
 
 def test_the_governor_is_the_kernel_s(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.compiler.graphs import add_and_divide
 from tests.support.models.small import perceptron
 
 
-def built(folder: Path, model: Any, **declared: Any) -> Path:
+def bundle_of(folder: Path, model: Any, **declared: Any) -> Path:
     (folder / "m.onnx").write_bytes(model.SerializeToString())
     request = CompileRequest.of(**declared).to_json()
     output = folder / "out"
@@ -32,7 +32,7 @@ UNCHECKED = {"verify": False}
 
 def test_sizes_that_the_model_refuses_are_left_out(tmp_path: Path) -> None:
     """The model adds eight rows to `batch` rows, so that it takes one or eight."""
-    output = built(tmp_path, add_and_divide(rows=8), dims={"batch": (1, 9)}, options=UNCHECKED)
+    output = bundle_of(tmp_path, add_and_divide(rows=8), dims={"batch": (1, 9)}, options=UNCHECKED)
     profile = json.loads((output / "profile.json").read_text())
     assert {point["dims"]["batch"] for point in profile["points"]} == {1}
     refused = profile["left_out"]
@@ -45,7 +45,7 @@ def test_a_grid_is_timed_and_others_are_estimated(tmp_path: Path) -> None:
     grid = {"batch": [1, 4, 16], "seq": [1, 16, 64]}
     options = {**UNCHECKED, "profile": {"grid": grid}}
     dims = {"batch": (1, 16), "seq": (1, 128)}
-    report = report_of(built(tmp_path, perceptron(), dims=dims, options=options))
+    report = report_of(bundle_of(tmp_path, perceptron(), dims=dims, options=options))
     profile = report.profile
     assert profile is not None
     timed = [tuple(point.dims.values()) for point in profile.points]
@@ -66,9 +66,9 @@ def test_a_grid_is_timed_and_others_are_estimated(tmp_path: Path) -> None:
     computed = [row for row in profile.operators.rows if "matmul" in (row.family or "")]
     assert computed
     assert all(row.flops and row.bytes and row.gflops and row.bound for row in computed)
-    drawn = [event for event in trace(report)["traceEvents"] if event["ph"] == "X"]
-    assert [event["name"] for event in drawn] == [c.name for c in profile.operators.timeline]
-    assert {row.name for row in computed} <= {event["name"] for event in drawn}
+    events = [event for event in trace(report)["traceEvents"] if event["ph"] == "X"]
+    assert [event["name"] for event in events] == [c.name for c in profile.operators.timeline]
+    assert {row.name for row in computed} <= {event["name"] for event in events}
 
 
 def test_a_grid_beyond_the_declared_range_fails_before_anything_is_compiled(
@@ -76,7 +76,7 @@ def test_a_grid_beyond_the_declared_range_fails_before_anything_is_compiled(
 ) -> None:
     options = {"profile": {"grid": {"batch": [1, 9]}}}
     with pytest.raises(CompileError, match="batch=9") as refused:
-        built(tmp_path, add_and_divide(), dims={"batch": (1, 8)}, options=options)
+        bundle_of(tmp_path, add_and_divide(), dims={"batch": (1, 8)}, options=options)
     assert refused.value.failure.stage is Stage.IMPORT
     assert refused.value.failure.code == "request.invalid"
     assert refused.value.failure.field == "options.profile.grid.batch"

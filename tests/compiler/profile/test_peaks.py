@@ -28,12 +28,12 @@ def test_the_loops_compute_what_they_count() -> None:
     np.testing.assert_allclose(out.numpy(), data.reshape(-1, lanes).sum(0), rtol=1e-5)
 
 
-def test_all_threads_together_are_no_slower_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_threads_are_no_slower_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peaks, "_LEAST_BYTES", 1 << 20)
     monkeypatch.setattr(peaks, "_MOST_BYTES", 1 << 20)
     monkeypatch.setattr(peaks, "_FLOPS", 1 << 22)
     before = threading.active_count()
-    found = measured_peaks(2, NATIVE)
-    assert 0 < found.core_gflops <= found.gflops
-    assert found.gb_s > 0
+    measured = measured_peaks(2, NATIVE)
+    assert 0 < measured.core_gflops <= measured.gflops
+    assert measured.gb_s > 0
     assert threading.active_count() == before

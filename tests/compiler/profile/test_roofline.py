@@ -30,21 +30,21 @@ def row(ms: float, calls: int = 1) -> dict[str, object]:
     ],
 )
 def test_the_nearer_roof_bounds(flops: str, moved: str, bound: str, percent: float) -> None:
-    found = rate_row(row(1.0), note(flops, moved), {}, MACHINE)
-    assert (found["bound"], found["percent_of_peak"]) == (bound, percent)
-    assert (found["flops"], found["bytes"]) == (int(flops), int(moved))
-    assert found["gflops"] == pytest.approx(int(flops) / 1e6)
+    rated = rate_row(row(1.0), note(flops, moved), {}, MACHINE)
+    assert (rated["bound"], rated["percent_of_peak"]) == (bound, percent)
+    assert (rated["flops"], rated["bytes"]) == (int(flops), int(moved))
+    assert rated["gflops"] == pytest.approx(int(flops) / 1e6)
 
 
 def test_counts_are_those_of_the_point() -> None:
-    found = rate_row(row(2.0), note("8*n*n", "4*n"), {"n": 1000}, MACHINE)
-    assert (found["flops"], found["bytes"], found["gflops"]) == (8_000_000, 4000, 4.0)
+    rated = rate_row(row(2.0), note("8*n*n", "4*n"), {"n": 1000}, MACHINE)
+    assert (rated["flops"], rated["bytes"], rated["gflops"]) == (8_000_000, 4000, 4.0)
 
 
 def test_integers_have_no_part_of_a_peak_of_floats() -> None:
-    found = rate_row(row(1.0), note("50000000", "1000", computes="int32"), {}, MACHINE)
-    assert found["bound"] == "compute"
-    assert "percent_of_peak" not in found
+    rated = rate_row(row(1.0), note("50000000", "1000", computes="int32"), {}, MACHINE)
+    assert rated["bound"] == "compute"
+    assert "percent_of_peak" not in rated
     moved = rate_row(row(1.0), note("10", "8000000", computes="int64"), {}, MACHINE)
     assert moved["percent_of_peak"] == 80.0
 
@@ -65,11 +65,11 @@ def test_what_is_not_known_is_left_out() -> None:
 def test_a_point_has_the_work_of_all_kernels_or_of_none() -> None:
     point = {"label": "opt", "dims": {"n": 10}, "median_ms": 2.0}
     views = {"name": "v", "family": "view", "calls": 1}
-    given = {"measured": True, "machine": {}, "points": [point]}
+    profile = {"measured": True, "machine": {}, "points": [point]}
     notes = [note("100*n", "8*n"), {**note("n", "4"), "name": "l"}, views]
-    (found,) = complete(given, notes, GPU, with_cost=False)["points"]
-    assert (found["flops"], found["bytes"]) == (1010, 84)
-    assert found["gflops"] == pytest.approx(1010 / 2e6, abs=0.005)
+    (completed,) = complete(profile, notes, GPU, with_cost=False)["points"]
+    assert (completed["flops"], completed["bytes"]) == (1010, 84)
+    assert completed["gflops"] == pytest.approx(1010 / 2e6, abs=0.005)
     unknown = [*notes, {"name": "m", "calls": 1}]
-    (found,) = complete(given, unknown, GPU, with_cost=False)["points"]
-    assert "flops" not in found
+    (completed,) = complete(profile, unknown, GPU, with_cost=False)["points"]
+    assert "flops" not in completed

@@ -41,7 +41,7 @@ def classifier() -> onnx.ModelProto:
 
 
 @pytest.mark.slow
-def test_a_build_states_what_rounding_changes(tmp_path: Path) -> None:
+def test_a_build_states_what_int4_weights_change(tmp_path: Path) -> None:
     options = CompileOptions(profile=False, weights=WeightForm.INT4, weights_error=0.2)
     output = tmp_path / "out"
     manifest = build(output, classifier(), dims=DIMS, options=options)
@@ -59,11 +59,11 @@ def test_a_build_states_what_rounding_changes(tmp_path: Path) -> None:
     assert weights["reference"].startswith("onnxruntime ")
     assert 0.03 < weights["error"] < 0.15
     assert weights["outputs"][0]["mean_abs"] > 100 * numerics["outputs"][0]["max_abs"]
-    found = report_of(output)
-    assert found.stored is not None
-    assert (found.stored.bytes, found.stored.before) == (12800, 81920)
-    assert found.numerics.weights is not None
-    assert found.numerics.weights.error == weights["error"]
+    bundle_report = report_of(output)
+    assert bundle_report.stored is not None
+    assert (bundle_report.stored.bytes, bundle_report.stored.before) == (12800, 81920)
+    assert bundle_report.numerics.weights is not None
+    assert bundle_report.numerics.weights.error == weights["error"]
     options = CompileOptions(profile=False, weights=WeightForm.INT4, weights_error=0.01)
     error = failing(tmp_path / "other", VerifyError, classifier(), dims=DIMS, options=options)
     assert error.code == "verify.weights_error"
@@ -72,7 +72,7 @@ def test_a_build_states_what_rounding_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_build_states_what_narrow_operands_change(tmp_path: Path) -> None:
+def test_a_build_states_what_bfloat16_operands_change(tmp_path: Path) -> None:
     options = CompileOptions(profile=False, precision=Precision.BFLOAT16, precision_error=0.02)
     output = tmp_path / "out"
     manifest = build(output, perceptron(), dims=DIMS, options=options)
@@ -84,11 +84,11 @@ def test_a_build_states_what_narrow_operands_change(tmp_path: Path) -> None:
     assert read_manifest(output).narrow == manifest.narrow
     numerics = report(output, "numerics.json")
     assert numerics["verdict"] == "passed"
-    found = numerics["precision"]
-    assert (found["form"], found["limit"]) == ("bfloat16", 0.02)
-    assert 0.001 < found["error"] < 0.01
-    assert found["error"] < 1.2 * found["expected"]
-    assert [one["name"] for one in found["outputs"]] == ["y", "z", "s"]
+    precision = numerics["precision"]
+    assert (precision["form"], precision["limit"]) == ("bfloat16", 0.02)
+    assert 0.001 < precision["error"] < 0.01
+    assert precision["error"] < 1.2 * precision["expected"]
+    assert [one["name"] for one in precision["outputs"]] == ["y", "z", "s"]
     shown = report_of(output)
     assert shown.narrow is not None
     assert (shown.narrow.layers, len(shown.narrow.kept)) == (2, 2)
@@ -136,7 +136,7 @@ def test_targets_and_models_that_round_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
+def test_a_build_states_what_int8_rows_change(tmp_path: Path) -> None:
     options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.05)
     output, model = tmp_path / "out", blocks()
     manifest = build(output, model, dims=DIMS, options=options)
@@ -150,19 +150,19 @@ def test_a_build_states_what_rounded_rows_change(tmp_path: Path) -> None:
     # The reference rounds the very same numbers: what is left are the last bits of sums.
     assert (numerics["verdict"], numerics["outputs"][0]["slack"]) == ("passed", 0)
     assert numerics["outputs"][0]["max_abs"] < 1e-5 * numerics["outputs"][0]["range"]
-    found = numerics["precision"]
-    assert (found["form"], found["limit"]) == ("int8", 0.05)
-    assert 0.002 < found["error"] < 0.02
-    assert found["error"] == pytest.approx(found["expected"], rel=1e-3)
+    precision = numerics["precision"]
+    assert (precision["form"], precision["limit"]) == ("int8", 0.05)
+    assert 0.002 < precision["error"] < 0.02
+    assert precision["error"] == pytest.approx(precision["expected"], rel=1e-3)
     # A file that states that it rounds departs from the same float32 model.
     set_level(model, 4)
     build(tmp_path / "stated", model, dims=DIMS, options=options)
     again = report(tmp_path / "stated", "numerics.json")["precision"]
-    assert again["error"] == pytest.approx(found["error"], rel=1e-3)
+    assert again["error"] == pytest.approx(precision["error"], rel=1e-3)
     on_machine = replace(options, flavour=Flavour.VM)
     build(tmp_path / "machine", blocks(), dims=DIMS, options=on_machine)
     alike = report(tmp_path / "machine", "numerics.json")["precision"]["error"]
-    assert alike == pytest.approx(found["error"], rel=1e-3)
+    assert alike == pytest.approx(precision["error"], rel=1e-3)
     options = CompileOptions(profile=False, precision=Precision.INT8, precision_error=0.001)
     error = failing(tmp_path / "other", VerifyError, blocks(), dims=DIMS, options=options)
     assert error.code == "verify.precision_error"
@@ -194,16 +194,16 @@ def test_a_build_states_what_bytes_change(tmp_path: Path) -> None:
     )
     numerics = report(output, "numerics.json")
     assert numerics["verdict"] == "passed"
-    found = numerics["precision"]
-    assert (found["form"], found["limit"]) == ("int8", 0.05)
-    assert 0.002 < found["error"] < 0.03
-    assert found["error"] == pytest.approx(found["expected"], rel=0.02)
+    precision = numerics["precision"]
+    assert (precision["form"], precision["limit"]) == ("int8", 0.05)
+    assert 0.002 < precision["error"] < 0.03
+    assert precision["error"] == pytest.approx(precision["expected"], rel=0.02)
     if has_int8():
         assert (output / "weights.bin").stat().st_size < 1.5 * (160 * 128 + 128 * 96)
     on_machine = replace(options, flavour=Flavour.VM)
     build(tmp_path / "machine", perceptron(), dims=DIMS, options=on_machine)
     alike = report(tmp_path / "machine", "numerics.json")["precision"]["error"]
-    assert alike == pytest.approx(found["error"], rel=0.02)
+    assert alike == pytest.approx(precision["error"], rel=0.02)
     options = replace(options, precision_error=0.001)
     error = failing(tmp_path / "other", VerifyError, perceptron(), dims=DIMS, options=options)
     assert error.code == "verify.precision_error"
@@ -223,9 +223,9 @@ def test_models_without_anything_to_round_are_refused() -> None:
             "import.precision",
             "options.precision",
         )
-    made = as_wanted(LoadedModel(blocks(), "sha256:0"), request)
-    assert isinstance(made, LoadedModel)
-    assert made.built
+    loaded = as_wanted(LoadedModel(blocks(), "sha256:0"), request)
+    assert isinstance(loaded, LoadedModel)
+    assert loaded.built
 
 
 def test_channels_of_weights_in_blocks_cannot_be_scaled() -> None:
@@ -241,9 +241,9 @@ def blocks() -> onnx.ModelProto:
     model = model_of_blocks(table(4, 32, 96, 64, "bytes"))
     other = model_of_blocks(table(8, 16, 64, 40, "none", seed=1))
     for each, names in ((model, "x w s z h first"), (other, "r w2 s2 p second")):
-        *given, output, name = names.split()
+        *inputs, output, name = names.split()
         node = each.graph.node[0]
-        node.input[:], node.output[:] = given, [output]
+        node.input[:], node.output[:] = inputs, [output]
         node.name = name
     other.graph.initializer[0].name, other.graph.initializer[1].name = "w2", "s2"
     model.graph.initializer.extend([*other.graph.initializer])

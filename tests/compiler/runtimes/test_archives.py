@@ -14,17 +14,17 @@ _INCLUDE = re.compile(r'^#include (?:"|<(?=tvm/))(.+)[">]', re.MULTILINE)
 
 
 def test_every_header_is_there(tmp_path: Path) -> None:
-    places = (*archives.include_folders(), *archives._own_headers(tmp_path / "support"))
+    folders = (*archives.include_folders(), *archives._own_headers(tmp_path / "support"))
     for source in (path for unit in archives.UNITS for path in archives.sources(unit)):
         for name in _INCLUDE.findall(source.read_text()):
-            assert any((place / name).is_file() for place in (source.parent, *places)), (
+            assert any((folder / name).is_file() for folder in (source.parent, *folders)), (
                 f"{source.name} includes {name}"
             )
 
 
 def test_the_virtual_machine_and_sorting_are_among_them() -> None:
-    found = {path.name for unit in archives.UNITS for path in archives.sources(unit)}
-    assert {"vm.cc", "executable.cc", "library_module_system_lib.cc", "sort.cc"} <= found
+    names = {path.name for unit in archives.UNITS for path in archives.sources(unit)}
+    assert {"vm.cc", "executable.cc", "library_module_system_lib.cc", "sort.cc"} <= names
 
 
 def test_an_archive_of_another_recipe_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

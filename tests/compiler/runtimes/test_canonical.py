@@ -1,4 +1,4 @@
-"""What two objects have in common whose canonical forms are equal."""
+"""Objects whose canonical forms are equal."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What libraries for Linux call: functions of the C library, at versions that old systems have."""
+"""Functions of the C library that libraries for Linux call, at versions that old systems have."""
 
 import ctypes
 import re
@@ -21,7 +21,7 @@ PLATFORMS = ["x86-64-v2", "aarch64"]
 HOST = targets.resolve("native")
 
 
-def compiled(folder: Path, source: str, target: Target) -> Path:
+def compile_unit(folder: Path, source: str, target: Target) -> Path:
     (folder / "unit.c").write_text(source)
     unit = folder / "unit.o"
     zig.compile_with_zig(
@@ -31,8 +31,8 @@ def compiled(folder: Path, source: str, target: Target) -> Path:
     return unit
 
 
-def linked(folder: Path, source: str, target: Target) -> Path:
-    linux.link([compiled(folder, source, target)], folder / "unit.so", target)
+def link(folder: Path, source: str, target: Target) -> Path:
+    linux.link([compile_unit(folder, source, target)], folder / "unit.so", target)
     return folder / "unit.so"
 
 
@@ -43,19 +43,19 @@ def calling(names: list[str]) -> str:
 
 def functions(target: Target) -> list[str]:
     lacking = linux._ABIS[target.arch].lacking
-    return [n for library, some in linux.LIBRARIES.items() if library not in lacking for n in some]
+    return [n for library, each in linux.LIBRARIES.items() if library not in lacking for n in each]
 
 
 def needs(library: Path) -> dict[str, set[str]]:
     """The versions that a library asks for, by the library that has them."""
     printed = subprocess.check_output(["readelf", "-W", "-V", library], text=True)
-    found: dict[str, set[str]] = {}
+    versions_by_library: dict[str, set[str]] = {}
     for line in printed.splitlines():
         if file := re.search(r"File: (\S+)", line):
-            versions = found.setdefault(file[1], set())
+            versions = versions_by_library.setdefault(file[1], set())
         elif name := re.search(r"Name: GLIBC_([\d.]+)", line):
             versions.add(name[1])
-    return found
+    return versions_by_library
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ def number(version: str) -> tuple[int, ...]:
 
 def test_this_machine_has_every_function_at_its_version(tmp_path: Path) -> None:
     """The loader looks all of them up when the library is opened."""
-    library = linked(tmp_path, calling(functions(HOST)), HOST)
+    library = link(tmp_path, calling(functions(HOST)), HOST)
     assert ctypes.CDLL(str(library)).all
     assert needs(library).keys() == linux.LIBRARIES.keys() - linux._ABIS[HOST.arch].lacking
 
@@ -72,14 +72,14 @@ def test_this_machine_has_every_function_at_its_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_no_version_is_newer_than_the_contract(name: str, tmp_path: Path) -> None:
     target = targets.resolve(name)
-    asked = needs(linked(tmp_path, calling(functions(target)), target))
+    asked = needs(link(tmp_path, calling(functions(target)), target))
     assert {"libc.so.6", "libm.so.6", "libpthread.so.0"} <= asked.keys()
-    assert all(number(one) <= number(GLIBC) for some in asked.values() for one in some)
+    assert all(number(one) <= number(GLIBC) for versions in asked.values() for one in versions)
 
 
 def test_a_library_asks_for_what_it_calls_and_no_more(tmp_path: Path) -> None:
     source = calling(["memcpy", "memset", "expf"])
-    assert needs(linked(tmp_path, source, targets.resolve("x86-64-v2"))) == {
+    assert needs(link(tmp_path, source, targets.resolve("x86-64-v2"))) == {
         "libc.so.6": {"2.2.5", "2.14"},
         "libm.so.6": {"2.27"},
     }
@@ -87,13 +87,13 @@ def test_a_library_asks_for_what_it_calls_and_no_more(tmp_path: Path) -> None:
 
 def test_an_unknown_function_is_a_typed_error(tmp_path: Path) -> None:
     with pytest.raises(LinkError, match="calls __divti3, nothing_has_this, which") as caught:
-        linked(tmp_path, calling(["nothing_has_this", "TVMFFIFunctionCall", "__divti3"]), HOST)
+        link(tmp_path, calling(["nothing_has_this", "TVMFFIFunctionCall", "__divti3"]), HOST)
     assert caught.value.code == "link.failed"
     assert not (tmp_path / "unit.so").exists()
 
 
 def test_the_interface_of_the_runtime_is_for_who_loads_the_library(tmp_path: Path) -> None:
-    assert needs(linked(tmp_path, calling(["TVMFFIFunctionCall"]), HOST)) == {}
+    assert needs(link(tmp_path, calling(["TVMFFIFunctionCall"]), HOST)) == {}
 
 
 def test_an_empty_cache_is_filled_without_a_c_library(
@@ -101,10 +101,10 @@ def test_an_empty_cache_is_filled_without_a_c_library(
 ) -> None:
     """Which takes ten seconds for each platform."""
     monkeypatch.setenv("RELAXD_CACHE_DIR", str(tmp_path / "cache"))
-    linked(tmp_path, calling(["memcpy"]), targets.resolve("aarch64"))
-    made = {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()}
-    assert {"libc.so.6", "libm.so.6", "libpthread.so.0"} <= made
-    assert [name for name in made if name.endswith((".a", ".o", ".warm"))] == ["conversions.o"]
+    link(tmp_path, calling(["memcpy"]), targets.resolve("aarch64"))
+    names = {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    assert {"libc.so.6", "libm.so.6", "libpthread.so.0"} <= names
+    assert [name for name in names if name.endswith((".a", ".o", ".warm"))] == ["conversions.o"]
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
@@ -112,7 +112,7 @@ def test_threads_come_from_the_c_library(name: str) -> None:
     target = targets.resolve(name)
     for library in (threads.threads(target), threads.helpers(target)):
         assert {"libc.so.6", "libpthread.so.0"} <= needs(library).keys()
-        assert all(number(one) <= (2, 17) for some in needs(library).values() for one in some)
+        assert all(number(one) <= (2, 17) for each in needs(library).values() for one in each)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -129,7 +129,7 @@ def test_conversions_that_no_library_has_come_with_the_library(dtype: str, tmp_p
     quick = {"verify": False, "profile": False}
     compile_model(model, output=tmp_path / "out", target="x86-64-v3", options=quick)
     x = np.array([0.1, -1 / 3, 65519.9, 65520.0, 2.0**-25, 3 * 2.0**-26, np.inf, np.nan])
-    found = load(tmp_path / "out").run({"x": x})["y"]
+    converted = load(tmp_path / "out").run({"x": x})["y"]
     with np.errstate(over="ignore"):
         wanted = x.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
-    np.testing.assert_array_equal(np.asarray(found).astype("f4"), wanted.astype("f4"))
+    np.testing.assert_array_equal(np.asarray(converted).astype("f4"), wanted.astype("f4"))

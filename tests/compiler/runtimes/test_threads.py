@@ -22,9 +22,7 @@ HELPERS = 3
 
 @pytest.fixture(scope="module")
 def launch():
-    """What stands in compiled code for TVMBackendParallelLaunch, led from this thread by a team of
-    four.
-    """
+    """TVMBackendParallelLaunch as compiled code has it, led from this thread by a team of four."""
     path = str(threads(targets.resolve("native")))
     helpers = Helpers(ctypes.CDLL(path))
     team, ids = helpers.start(HELPERS, patience=50_000)

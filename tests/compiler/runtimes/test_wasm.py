@@ -1,4 +1,4 @@
-"""What modules for WebAssembly call: functions of mathematics and of memory."""
+"""Functions of mathematics and of memory that modules for WebAssembly call."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ INSTRUCTIONS = {"roundeven", "roundevenf"}
 """What LLVM makes no call of, as the machine has it."""
 
 
-def linked(folder: Path, source: str) -> Path:
+def link(folder: Path, source: str) -> Path:
     (folder / "unit.c").write_text(source)
     zig.compile_with_zig(
         *("-c", "-O1", "-fno-builtin", "-o", str(folder / "unit.o"), str(folder / "unit.c")),
@@ -26,17 +26,17 @@ def linked(folder: Path, source: str) -> Path:
 
 
 def test_every_function_is_there(tmp_path: Path) -> None:
-    """Of the libraries for Linux, which our code is known to call. A module imports nothing."""
+    """Our code is known to call those of the libraries for Linux. A module imports nothing."""
     names = sorted({*linux._MATHEMATICS, *linux._MEMORY} - INSTRUCTIONS)
     declared = "".join(f"extern void {name}(void);" for name in names)
     taken = "".join(f"*into = (void *){name};" for name in names)
-    module = linked(tmp_path, f"{declared} void all(void *volatile *into) {{ {taken} }}")
+    module = link(tmp_path, f"{declared} void all(void *volatile *into) {{ {taken} }}")
     assert b"wasi" not in module.read_bytes()
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LinkError) as caught:
-        linked(
+        link(
             tmp_path,
             "extern int no_such_function(int); int all(int x) { return no_such_function(x); }",
         )

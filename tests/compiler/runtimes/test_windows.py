@@ -60,7 +60,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def called(functions: ctypes.CDLL, name: str, x: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+def call(functions: ctypes.CDLL, name: str, x: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     y = np.empty(x.shape, dtype)
     getattr(functions, name)(
         x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), ctypes.c_long(x.size)
@@ -77,30 +77,28 @@ def same(actual: np.ndarray, expected: np.ndarray) -> None:
 
 
 def test_every_half_becomes_its_float(functions: ctypes.CDLL) -> None:
-    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-    same(called(functions, "widen", halves, np.float32), halves.astype(np.float32))
+    float16 = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    same(call(functions, "widen", float16, np.float32), float16.astype(np.float32))
 
 
 @pytest.mark.parametrize("wide", ["float", "double"])
-@pytest.mark.parametrize(
-    ("narrow", "dtype"), [("half", np.float16), ("bfloat", ml_dtypes.bfloat16)]
-)
+@pytest.mark.parametrize(("small", "dtype"), [("half", np.float16), ("bfloat", ml_dtypes.bfloat16)])
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value):RuntimeWarning")
-def test_numbers_are_rounded_to_the_nearest(
-    functions: ctypes.CDLL, wide: str, narrow: str, dtype: type
+def test_numbers_become_the_nearest(
+    functions: ctypes.CDLL, wide: str, small: str, dtype: type
 ) -> None:
     """All numbers of the narrow type, what lies halfway between them, and next to halfway."""
     random = np.random.default_rng(0)
     finite = np.arange(1 << 15, dtype=np.uint16).view(dtype).astype(np.float64)
     finite = finite[np.isfinite(finite)]
     halfway = (finite[:-1] + finite[1:]) / 2
-    drawn = random.integers(0, 1 << 63, 100_000, dtype=np.uint64).view(np.float64)
+    sampled = random.integers(0, 1 << 63, 100_000, dtype=np.uint64).view(np.float64)
     near = [np.nextafter(halfway, end) for end in (0, np.inf)]
     near += [np.nextafter(halfway.astype(np.float32), np.float32(end)) for end in (0, np.inf)]
-    numbers = np.concatenate([finite, halfway, *near, drawn, EDGES])
+    numbers = np.concatenate([finite, halfway, *near, sampled, EDGES])
     numbers = np.concatenate([numbers, -numbers]).astype({"float": "f4", "double": "f8"}[wide])
     expected = nearest(numbers.astype(np.float64), finite, dtype)
-    same(called(functions, f"{wide}_to_{narrow}", numbers, dtype), expected)
+    same(call(functions, f"{wide}_to_{small}", numbers, dtype), expected)
 
 
 def nearest(numbers: np.ndarray, finite: np.ndarray, dtype: type) -> np.ndarray:
@@ -111,8 +109,8 @@ def nearest(numbers: np.ndarray, finite: np.ndarray, dtype: type) -> np.ndarray:
     above = np.clip(np.searchsorted(table, size), 1, len(table) - 1)
     up, down = table[above] - size, size - table[above - 1]
     chosen = np.where((up < down) | ((up == down) & (above % 2 == 0)), above, above - 1)
-    found = np.append(finite, np.inf).astype(dtype)[chosen]
-    signed = np.where(np.signbit(numbers), -found, found).astype(dtype)
+    values = np.append(finite, np.inf).astype(dtype)[chosen]
+    signed = np.where(np.signbit(numbers), -values, values).astype(dtype)
     return np.where(np.isnan(numbers), np.array(np.nan, dtype), signed).astype(dtype)
 
 

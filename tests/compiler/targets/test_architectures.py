@@ -42,8 +42,8 @@ def test_an_emulated_target_has_an_emulator_to_run_on(known: Architecture) -> No
 def test_registers_are_never_wider_than_an_entry_says(known: Architecture) -> None:
     """A raw target in an entry's own words has that entry's registers."""
     for target in known.entries:
-        found = known.registers(target.cpu, target.features)
-        assert (found.bits, found.count, found.fma) == (
+        registers = known.registers(target.cpu, target.features)
+        assert (registers.bits, registers.count, registers.fma) == (
             target.vector_bits,
             target.vector_registers,
             target.fma,
@@ -79,7 +79,7 @@ def test_native_needs_no_more_than_the_machine_has(known: Architecture) -> None:
 
 
 @EACH
-def test_integer_products_take_a_feature_of_the_target(known: Architecture) -> None:
+def test_integer_dot_instructions_take_a_feature_of_the_target(known: Architecture) -> None:
     for target in known.entries:
         offered = [
             unit

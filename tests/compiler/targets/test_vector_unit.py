@@ -36,11 +36,11 @@ def test_caches_that_a_target_does_not_state_are_small() -> None:
         ("riscv64-v", []),
     ],
 )
-def test_integer_products_are_of_the_width_the_fastest_first(
+def test_integer_dot_instructions_are_of_the_width_the_fastest_first(
     name: str, intrinsics: list[str]
 ) -> None:
     unit = VectorUnit.of(targets.resolve(name))
-    assert [product.intrinsic for product in unit.integer_dots] == intrinsics
+    assert [dot.intrinsic for dot in unit.integer_dots] == intrinsics
 
 
 @pytest.mark.parametrize(

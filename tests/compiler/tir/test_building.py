@@ -38,7 +38,7 @@ def index() -> Any:
 
 
 def run(body: Stmt, buffer: Any, n: Any, value: int) -> list[int]:
-    """What the statements leave in the buffer, which is zero before, where n is `value`."""
+    """The buffer, which is zero before, after the statements where n is `value`."""
     func = tirx.PrimFunc([buffer, n], body).with_attr("global_symbol", "main")
     module = tvm.compile(tvm.IRModule.from_expr(func), target="llvm")
     result = tvm.runtime.tensor(np.zeros(MOST, "int64"))
@@ -96,7 +96,7 @@ def test_otherwise_follows_a_branch_at_once() -> None:
             pass
 
 
-def test_what_only_run_time_knows_to_be_worth_threads_is_there_twice() -> None:
+def test_what_only_run_time_knows_to_profit_from_threads_is_there_twice() -> None:
     buffer, n = cells(), index()
     seen = []
     with statements() as body:

@@ -41,7 +41,7 @@ BYTE, ANY = (0, 255), ranges.ANY
 
 
 @pytest.mark.parametrize(
-    ("extent", "found", "text"),
+    ("extent", "ranges_by_name", "text"),
     [
         (n * 2 + 1, {n: BYTE}, "((n * 2) + 1)"),
         (n * 2 + 1, {n: (0, 1 << 62)}, "RD_ADD(RD_MUL(n, 2), 1)"),
@@ -55,8 +55,8 @@ BYTE, ANY = (0, 255), ranges.ANY
         (tirx.if_then_else(n > m, n, m) + 1, {n: BYTE}, "RD_ADD(((n > m) ? n : m), 1)"),
     ],
 )
-def test_what_may_need_more_than_64_bits_is_checked(extent, found, text):
-    assert expression(extent, NAMES, found) == text
+def test_what_may_need_more_than_64_bits_is_checked(extent, ranges_by_name, text):
+    assert expression(extent, NAMES, ranges_by_name) == text
 
 
 @pytest.mark.parametrize("kind", [tirx.truncdiv, tirx.floordiv, tirx.truncmod, tirx.floormod])
@@ -77,9 +77,9 @@ def test_ranges_hold_every_quotient_and_remainder(kind):
 
 
 def test_ranges_of_axes():
-    found = {"n": (1, 9), "m": (0, 4)}
-    assert ranges.of_axis(Axis("2*n + m").tree, found) == (2, 22)
-    assert ranges.of_axis(Axis("min(n, m, 3) // 2").tree, found) == (0, 1)
+    ranges_by_name = {"n": (1, 9), "m": (0, 4)}
+    assert ranges.of_axis(Axis("2*n + m").tree, ranges_by_name) == (2, 22)
+    assert ranges.of_axis(Axis("min(n, m, 3) // 2").tree, ranges_by_name) == (0, 1)
     assert ranges.of_dim(Dim("n")) == (1, ranges.MOST_EXTENT)
     assert ranges.MOST_EXTENT == UNBOUNDED
 

@@ -21,24 +21,24 @@ CONDITIONS: dict[str, list[Expr]] = {
 
 @pytest.mark.parametrize("name", CONDITIONS)
 @pytest.mark.parametrize("row", [-3, 0, 5, 11, 20])
-def test_limits_enclose_the_places_where_all_hold(name: str, row: int) -> None:
+def test_limits_enclose_the_positions_where_all_hold(name: str, row: int) -> None:
     conditions = CONDITIONS[name]
-    found = limits_along(conditions, X, const(EXTENT))
-    assert found is not None
+    limits = limits_along(conditions, X, const(EXTENT))
+    assert limits is not None
     simplify = sym.Analyzer().simplify
-    first, last = (as_int(simplify(substitute(end, {Y: const(row)}))) for end in found)
+    first, last = (as_int(simplify(substitute(end, {Y: const(row)}))) for end in limits)
     assert first is not None
     assert last is not None
     assert 0 <= first <= last <= EXTENT
-    held = [
-        place
-        for place in range(EXTENT)
+    expected = [
+        position
+        for position in range(EXTENT)
         if all(
-            as_int(simplify(substitute(one, {X: const(place), Y: const(row)})))
+            as_int(simplify(substitute(one, {X: const(position), Y: const(row)})))
             for one in conditions
         )
     ]
-    assert list(range(first, last)) == held
+    assert list(range(first, last)) == expected
 
 
 def test_other_conditions_have_no_limits() -> None:

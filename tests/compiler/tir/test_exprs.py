@@ -48,10 +48,10 @@ def test_a_binding_whose_value_changes_gets_its_own_variable() -> None:
     assert substitute(value, {j: i}).var.same_as(y)
 
 
-def test_sums_and_products_of_integers_fold_constants_and_those_of_reals_keep_nan() -> None:
+def test_arithmetic_of_integers_folds_constants_and_that_of_floats_keeps_nan() -> None:
     i, j = tirx.Var("i", "int64"), tirx.Var("j", "int64")
-    place = substitute(i * const(12) + j * const(3), {i: const(0)})
-    tvm.ir.assert_structural_equal(place, j * const(3), map_free_vars=True)
+    index = substitute(i * const(12) + j * const(3), {i: const(0)})
+    tvm.ir.assert_structural_equal(index, j * const(3), map_free_vars=True)
     x, y = tirx.Var("x", "float32"), tirx.Var("y", "float32")
     zero = tirx.const(0.0, "float32")
     tvm.ir.assert_structural_equal(substitute(x * y, {y: zero}), prim.Mul(x, zero))

@@ -23,8 +23,8 @@ def test_an_offset_is_row_major(shape: list[int], data: st.DataObject) -> None:
     variables = [tirx.Var(f"i{axis}", "int64") for axis in range(len(shape))]
     analyzer = tvm.sym.Analyzer()
     offset = Flattener().offset(buffer, list(variables), analyzer)
-    at = substitute(offset, dict(zip(variables, map(const, index), strict=True)))
-    assert as_int(analyzer.simplify(at)) == np.ravel_multi_index(index, shape)
+    position = substitute(offset, dict(zip(variables, map(const, index), strict=True)))
+    assert as_int(analyzer.simplify(position)) == np.ravel_multi_index(index, shape)
 
 
 def test_strides() -> None:

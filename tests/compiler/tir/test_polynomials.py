@@ -41,7 +41,7 @@ def test_texts_have_the_value_of_the_extent(extent: Any, value: Any) -> None:
         assert Axis(text).evaluate(sizes) == value(**sizes), text
 
 
-def test_sums_and_products_are_in_one_form() -> None:
+def test_polynomials_are_in_one_form() -> None:
     n, m = VALUES.values()
     assert str(total([n * m, m * n * 2, Polynomial.constant(4)])) == "3*m*n + 4"
     assert str(multiply_all([n, n, Polynomial.constant(8)])) == "8*n*n"
@@ -60,7 +60,7 @@ def test_an_extent_of_no_dim_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "smaller"),
+    ("lhs", "rhs", "smaller"),
     [
         (N * 4, N * M * 4, "4*n"),
         (N * M, N * 2, "min(m*n, 2*n)"),
@@ -68,8 +68,8 @@ def test_an_extent_of_no_dim_is_unknown() -> None:
         (tirx.IntImm("int64", 100), N, "min(100, n)"),
     ],
 )
-def test_the_smaller_is_taken_where_it_is_clear(one: Any, other: Any, smaller: str) -> None:
-    found = least(read(one), read(other))
-    wanted = [min(int(Axis(str(read(e))).evaluate(s)) for e in (one, other)) for s in SIZES]
-    assert [Axis(str(found)).evaluate(sizes) for sizes in SIZES] == wanted
-    assert sorted(str(found)) == sorted(smaller)
+def test_the_smaller_is_taken_where_it_is_clear(lhs: Any, rhs: Any, smaller: str) -> None:
+    smallest = least(read(lhs), read(rhs))
+    wanted = [min(int(Axis(str(read(e))).evaluate(s)) for e in (lhs, rhs)) for s in SIZES]
+    assert [Axis(str(smallest)).evaluate(sizes) for sizes in SIZES] == wanted
+    assert sorted(str(smallest)) == sorted(smaller)

@@ -10,14 +10,14 @@ from compiler.tir.exprs import loads
 from compiler.tir.stages import Program, inline_stages, read_copy, read_program
 
 
-def made(*tensors: Any) -> tirx.PrimFunc:
+def create(*tensors: Any) -> tirx.PrimFunc:
     return te.create_prim_func(list(tensors), "int64")
 
 
 def read(*tensors: Any) -> Program:
-    found = read_program(made(*tensors))
-    assert found is not None
-    return found
+    program = read_program(create(*tensors))
+    assert program is not None
+    return program
 
 
 X = te.placeholder((4, 6), "float32", name="x")
@@ -36,7 +36,7 @@ def test_stages_come_in_order_with_their_axes() -> None:
 
 
 def test_a_scheduled_function_is_no_program() -> None:
-    schedule = tvm.s_tir.Schedule(made(X, te.compute((4, 6), lambda i, j: X[i, j] + 1.0)))
+    schedule = tvm.s_tir.Schedule(create(X, te.compute((4, 6), lambda i, j: X[i, j] + 1.0)))
     (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
     schedule.split(schedule.get_loops(block)[0], [2, None])
     assert read_program(schedule.mod["main"]) is None
@@ -75,10 +75,10 @@ def test_a_result_is_never_moved_away() -> None:
 
 
 def test_copies() -> None:
-    turned = read_copy(made(X, te.compute((6, 4), lambda i, j: X[j, i])))
+    turned = read_copy(create(X, te.compute((6, 4), lambda i, j: X[j, i])))
     assert turned is not None
     variables, indices = turned
     assert indices[0].same_as(variables[1])
-    assert read_copy(made(X, te.compute((4, 6), lambda i, j: X[i, j] + 1.0))) is None
+    assert read_copy(create(X, te.compute((4, 6), lambda i, j: X[i, j] + 1.0))) is None
     other = te.placeholder((4, 6), "float32", name="other")
-    assert read_copy(made(X, other, te.compute((4, 6), lambda i, j: X[i, j]))) is None
+    assert read_copy(create(X, other, te.compute((4, 6), lambda i, j: X[i, j]))) is None

@@ -65,7 +65,7 @@ def _floats(low, high):
         ("swish", _floats(-88.7, 87.3), 2.5, 0.4),
     ],
 )
-def test_units_in_the_last_place(name, values, most, mean, compile_graph):
+def test_units_in_the_last_digit(name, values, most, mean, compile_graph):
     functions = {"exp": op.exp, "sigmoid": op.sigmoid, "swish": lambda x: x * op.sigmoid(x)}
     model = compile_graph(lambda b, x: functions[name](x), {"x": (("n",), "float32")})
     x = values.astype("float64")
@@ -79,28 +79,28 @@ def test_units_in_the_last_place(name, values, most, mean, compile_graph):
 def test_exp_up_to_0(mcpu):
     """Over every 997th float32 between 0 and -300, with and without fused multiply-add."""
     x = np.arange(0, np.float32(300).view("int32"), 997, dtype="int32").view("float32")
-    given = np.concatenate([-x, [-0.0, -np.inf, np.nan, -3.4e38, -87.5]]).astype("float32")
-    given = np.concatenate([given, np.array([0x7FC00001, 0xFFC001FF], "uint32").view("float32")])
-    data = te.placeholder([len(given)], "float32")
-    made = te.compute([len(given)], lambda i: exp_up_to_0(data[i]))
+    inputs = np.concatenate([-x, [-0.0, -np.inf, np.nan, -3.4e38, -87.5]]).astype("float32")
+    inputs = np.concatenate([inputs, np.array([0x7FC00001, 0xFFC001FF], "uint32").view("float32")])
+    data = te.placeholder([len(inputs)], "float32")
+    powers = te.compute([len(inputs)], lambda i: exp_up_to_0(data[i]))
     host = tvm.target.Target({"kind": "llvm"} | ({"mcpu": mcpu} if mcpu else {}))
-    kernel = tvm.compile(te.create_prim_func([data, made]), target=host)
-    result = tvm.runtime.empty([len(given)], "float32")
-    kernel(tvm.runtime.tensor(given), result)
-    got, want = result.numpy().astype("float64"), np.exp(given.astype("float64"))
-    normal = given >= -87.3
+    kernel = tvm.compile(te.create_prim_func([data, powers]), target=host)
+    result = tvm.runtime.empty([len(inputs)], "float32")
+    kernel(tvm.runtime.tensor(inputs), result)
+    got, want = result.numpy().astype("float64"), np.exp(inputs.astype("float64"))
+    normal = inputs >= -87.3
     off = np.abs(got - want)[normal] / want[normal]
     assert off.max() < 4e-6
-    assert off[given[normal] >= -5].max() < 4e-7
-    assert (got[given < -87.7] == 0).all()
-    assert (got[(given < -87.3) & (given >= -87.7)] < 2e-38).all()
-    assert (got[given == 0] == 1).all()
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(given))
+    assert off[inputs[normal] >= -5].max() < 4e-7
+    assert (got[inputs < -87.7] == 0).all()
+    assert (got[(inputs < -87.3) & (inputs >= -87.7)] < 2e-38).all()
+    assert (got[inputs == 0] == 1).all()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(inputs))
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.702, -0.5])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_product_with_the_sigmoid_of_itself(scale, swapped, compile_graph):
+def test_swish(scale, swapped, compile_graph):
     def swish(b, x):
         gate = op.sigmoid(x if scale == 1 else x * relax.const(np.float32(scale)))
         return op.multiply(gate, x) if swapped else op.multiply(x, gate)
@@ -118,17 +118,17 @@ def test_product_with_the_sigmoid_of_itself(scale, swapped, compile_graph):
     assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
 
 
-def test_only_a_product_with_the_sigmoid_of_itself_is_a_quotient():
+def test_only_swish_is_a_quotient():
     x, y = (load(tirx.decl_buffer([const(8)], "float32", name=name), [0]) for name in "xy")
     kinds = {
         prim.Div: [x * tirx.sigmoid(x), tirx.sigmoid(x + y) * y],
         prim.Mul: [y * tirx.sigmoid(x), (x + y) * tirx.sigmoid(x)],
     }
-    for kind, products in kinds.items():
-        for product in products:
-            quotients = [node for node in nodes(vectorize_calls(product)) if type(node) is prim.Div]
+    for kind, values in kinds.items():
+        for value in values:
+            quotients = [node for node in nodes(vectorize_calls(value)) if type(node) is prim.Div]
             assert len(quotients) == 1
-            assert type(vectorize_calls(product)) is kind
+            assert type(vectorize_calls(value)) is kind
 
 
 @pytest.mark.parametrize("divisor", [math.sqrt(2), -0.3, 1e-30, 3e38, 1e-42])

@@ -19,7 +19,7 @@ def work(*tensors: Any) -> Work:
     return work_of(te.create_prim_func(list(tensors), "int64"), VALUES)
 
 
-def at(count: Polynomial, n: int) -> int:
+def evaluate(count: Polynomial, n: int) -> int:
     return Axis(str(count)).evaluate({"n": n})
 
 
@@ -30,11 +30,11 @@ def tensor(*shape: Any, dtype: str = "float32", name: str = "x") -> Any:
 def test_matmul() -> None:
     x, w, k = tensor(N, 48), tensor(48, 96, name="w"), te.reduce_axis((0, 48), "k")
     y = te.compute((N, 96), lambda i, j: te.sum(x[i, k] * w[k, j], axis=[k]))
-    found = work(x, w, y)
+    counted = work(x, w, y)
     for n in SIZES:
-        assert at(found.flops, n) == 2 * n * 48 * 96
-        assert at(found.bytes, n) == 4 * (n * 48 + 48 * 96 + n * 96)
-    assert found.dtype == "float32"
+        assert evaluate(counted.flops, n) == 2 * n * 48 * 96
+        assert evaluate(counted.bytes, n) == 4 * (n * 48 + 48 * 96 + n * 96)
+    assert counted.dtype == "float32"
 
 
 def test_a_convolution_with_padding_reads_the_image_once() -> None:
@@ -49,10 +49,10 @@ def test_a_convolution_with_padding_reads_the_image_once() -> None:
         (1, N, N, 32),
         lambda b, i, j, o: te.sum(padded(i + r, j + s, c) * w[r, s, c, o], axis=[r, s, c]),
     )
-    found = work(x, w, y)
+    counted = work(x, w, y)
     for n in SIZES:
-        assert at(found.flops, n) == 2 * n * n * 32 * 9 * 16
-        assert at(found.bytes, n) == 4 * (n * n * 16 + 9 * 16 * 32 + n * n * 32)
+        assert evaluate(counted.flops, n) == 2 * n * n * 32 * 9 * 16
+        assert evaluate(counted.bytes, n) == 4 * (n * n * 16 + 9 * 16 * 32 + n * n * 32)
 
 
 def test_softmax() -> None:
@@ -61,38 +61,38 @@ def test_softmax() -> None:
     powers = te.compute((N, 96), lambda i, c: te.exp(x[i, c] - greatest[i]))
     total = te.compute((N,), lambda i: te.sum(powers[i, k], axis=[k]))
     y = te.compute((N, 96), lambda i, c: powers[i, c] / total[i])
-    found = work(x, y)
+    counted = work(x, y)
     for n in SIZES:
         # The greatest, a difference, exp, a sum and a quotient for each element.
-        assert at(found.flops, n) == 5 * n * 96
-        assert at(found.bytes, n) == 4 * 2 * n * 96
+        assert evaluate(counted.flops, n) == 5 * n * 96
+        assert evaluate(counted.bytes, n) == 4 * 2 * n * 96
 
 
 def test_a_gather_reads_the_rows_it_takes_and_no_more_than_the_table() -> None:
     table, ids = tensor(1000, 64), tensor(N, dtype="int64", name="ids")
     y = te.compute((N, 64), lambda i, j: table[ids[i], j])
-    found = work(table, ids, y)
+    counted = work(table, ids, y)
     for n in (*SIZES, 4000):
-        assert at(found.flops, n) == 0
-        assert at(found.bytes, n) == 4 * 64 * min(1000, n) + 8 * n + 4 * 64 * n
-    assert found.dtype == ""
+        assert evaluate(counted.flops, n) == 0
+        assert evaluate(counted.bytes, n) == 4 * 64 * min(1000, n) + 8 * n + 4 * 64 * n
+    assert counted.dtype == ""
 
 
 def test_a_slice_moves_what_it_takes() -> None:
     x = tensor(N, 4096)
     y = te.compute((N, 16), lambda i, j: x[i, j + 32])
-    assert at(work(x, y).bytes, 7) == 4 * 2 * 7 * 16
+    assert evaluate(work(x, y).bytes, 7) == 4 * 2 * 7 * 16
 
 
 def test_a_value_that_a_loop_does_not_change_is_computed_once() -> None:
-    """Weights of few bits are spread out once, not for each row."""
+    """Block-wise quantized weights are dequantized once, not for each row."""
     x, w = tensor(N, 32), tensor(32, 8, dtype="int8", name="w")
     scale, k = tensor(8, name="scale"), te.reduce_axis((0, 32), "k")
     y = te.compute(
         (N, 8),
         lambda i, j: te.sum(x[i, k] * (w[k, j].astype("float32") * scale[j]), axis=[k]),
     )
-    assert at(work(x, w, scale, y).flops, 50) == 2 * 50 * 8 * 32 + 8 * 32
+    assert evaluate(work(x, w, scale, y).flops, 50) == 2 * 50 * 8 * 32 + 8 * 32
 
 
 def test_integers_are_counted_and_told_apart() -> None:
@@ -100,9 +100,9 @@ def test_integers_are_counted_and_told_apart() -> None:
     y = te.compute(
         (N, 8), lambda i, j: te.sum(x[i, k].astype("int32") * w[k, j].astype("int32"), axis=[k])
     )
-    found = work(x, w, y)
-    assert (found.dtype, at(found.flops, 3)) == ("int32", 2 * 3 * 8 * 32)
-    assert at(found.bytes, 3) == 3 * 32 + 32 * 8 + 4 * 3 * 8
+    counted = work(x, w, y)
+    assert (counted.dtype, evaluate(counted.flops, 3)) == ("int32", 2 * 3 * 8 * 32)
+    assert evaluate(counted.bytes, 3) == 3 * 32 + 32 * 8 + 4 * 3 * 8
 
 
 def test_a_stage_may_state_its_operations() -> None:
@@ -110,9 +110,9 @@ def test_a_stage_may_state_its_operations() -> None:
     y = te.compute(
         (N,), lambda i: te.sum(x[i, k] * x[i, 5 - k], axis=[k]), attrs={ELEMENT_FLOPS: 4}
     )
-    found = work(x, y)
-    assert at(found.flops, 9) == 4 * 9
-    assert at(found.bytes, 9) == 4 * (9 * 6 + 9)
+    counted = work(x, y)
+    assert evaluate(counted.flops, 9) == 4 * 9
+    assert evaluate(counted.bytes, 9) == 4 * (9 * 6 + 9)
 
 
 def test_of_a_parallel_and_a_serial_version_one_counts() -> None:
@@ -121,8 +121,8 @@ def test_of_a_parallel_and_a_serial_version_one_counts() -> None:
         for i in share_out(N, N > 100):
             with serial(8) as j:
                 store(y, x[i, j] * 2.0, i, j)
-    found = work_of(tirx.PrimFunc([x, y], body.stmt), VALUES)
-    assert (at(found.flops, 5), at(found.bytes, 5)) == (5 * 8, 4 * 2 * 5 * 8)
+    counted = work_of(tirx.PrimFunc([x, y], body.stmt), VALUES)
+    assert (evaluate(counted.flops, 5), evaluate(counted.bytes, 5)) == (5 * 8, 4 * 2 * 5 * 8)
 
 
 def test_branches_that_do_different_work_are_unknown() -> None:

@@ -41,13 +41,13 @@ def test_a_flipped_bit_is_found_and_the_object_replaced(
 ) -> None:
     stored.take(left_by_a_build(tmp_path / "first", range(1)).folder)
     path = path_of(stored.objects, 0)
-    for place in (0, 40, -1):
+    for offset in (0, 40, -1):
         content = bytearray(path.read_bytes())
-        content[place] ^= 1
+        content[offset] ^= 1
         path.write_bytes(content)
         assert stored.objects.get(key(0)) is None
         # The build compiled it again.
-        assert stored.take(left_by_a_build(tmp_path / f"then{place}", range(1)).folder) == 1
+        assert stored.take(left_by_a_build(tmp_path / f"then{offset}", range(1)).folder) == 1
         assert stored.objects.get(key(0)) == b"\0" * 100
 
 

@@ -76,13 +76,13 @@ def test_another_installation_of_zig_warms_the_cache_again(
     cannot build it.
     """
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
-    for place in ("one", "another", "another"):
-        program = tmp_path / place / "ziglang" / "zig"
+    for folder in ("one", "another", "another"):
+        program = tmp_path / folder / "ziglang" / "zig"
         program.parent.mkdir(parents=True, exist_ok=True)
         # A new file, as an upgrade or a restored disk leaves it.
-        (program.parent / "new").write_text(place)
+        (program.parent / "new").write_text(folder)
         (program.parent / "new").rename(program)
-        monkeypatch.setattr(zig, "folder_of", lambda name, place=place: tmp_path / place / name)
+        monkeypatch.setattr(zig, "folder_of", lambda name, folder=folder: tmp_path / folder / name)
         for first in (True, False):
             with zig._warming("triple", "triple") as scratch:
                 assert (scratch is not None) is first

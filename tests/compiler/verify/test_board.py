@@ -77,8 +77,8 @@ int main(int count, char **arguments) {
 @with_c_library
 def test_the_program_of_the_documentation(tmp_path: Path) -> None:
     target = targets.resolve("cortex-m7")
-    found = emulator.find(target)
-    if isinstance(found, str):
+    qemu = emulator.find(target)
+    if isinstance(qemu, str):
         missing("qemu-system-arm", "apt-get install qemu-system-arm")
         return
     (block,) = [b for b in blocks.blocks_of(PAGE) if b.language == "c"]
@@ -90,10 +90,10 @@ def test_the_program_of_the_documentation(tmp_path: Path) -> None:
         tmp_path / "mlp.onnx", output=bundle, target=target.name, dims={"n": "1:8"}, options=options
     )
     assert board.build(bundle, "relaxd_mlp", target, program, source) is None
-    done = subprocess.run(board.command(found, program), check=False)
+    done = subprocess.run(board.command(qemu, program), check=False)
     assert done.returncode == 0
     failed = subprocess.run(
-        board.command(found, program, "9"), capture_output=True, text=True, check=False
+        board.command(qemu, program, "9"), capture_output=True, text=True, check=False
     )
     assert (failed.returncode, failed.stderr + failed.stdout) == (1, "n = 9, it must be 1 to 8")
 
@@ -101,7 +101,7 @@ def test_the_program_of_the_documentation(tmp_path: Path) -> None:
 def test_what_only_a_run_can_size_is_refused_with_its_node(tmp_path: Path) -> None:
     with pytest.raises(CodegenError, match="no heap") as caught:
         compile_model(
-            models.found(),
+            models.nonzero(),
             output=tmp_path / "out",
             target="cortex-m4",
             options={"verify": False, "profile": False},

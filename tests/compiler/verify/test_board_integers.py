@@ -22,14 +22,14 @@ WINDOWS = [(1, 3, 2), (3, 2, 1), (9, 1, 1), (8, 3, 1)]
 """Channels, side of the window, and stride; below of windows that have one channel each."""
 DEPTHWISE = [(5, 3, 1), (8, 3, 2), (1, 2, 1)]
 GRIDS = [("uint8", 0), ("uint8", 200), ("int8", -7), ("int16", 0)]
-REALS = [-0.25, 0.25, 0.75, 1.25, 99.75, 1e9, -1e9, 3e38, np.inf, -np.inf, -64.25, 31.75]
+FLOATS = [-0.25, 0.25, 0.75, 1.25, 99.75, 1e9, -1e9, 3e38, np.inf, -np.inf, -64.25, 31.75]
 """Halves of 0.5, what lies beyond every integer, and what saturates beside what does not."""
 
 
 def _matrix(depth: int, columns: int) -> np.ndarray:
-    made = np.random.default_rng(depth).integers(-128, 128, (depth, columns)).astype("int8")
-    made[0, 0] = -128
-    return made
+    matrix = np.random.default_rng(depth).integers(-128, 128, (depth, columns)).astype("int8")
+    matrix[0, 0] = -128
+    return matrix
 
 
 def _weight(channels: int, side: int) -> np.ndarray:
@@ -73,7 +73,7 @@ def _model() -> onnx.ModelProto:
     inputs["bytes"] = "uint8[n,6,5,4]"
     nodes.append(helper.make_node("DequantizeLinear", ["bytes", "half", "zero"], ["floats"]))
     nodes.append(helper.make_node("GlobalAveragePool", ["floats"], ["means"]))
-    inputs["reals"], constants["half"] = f"float32[n,{len(REALS)}]", np.array(0.5, np.float32)
+    inputs["reals"], constants["half"] = f"float32[n,{len(FLOATS)}]", np.array(0.5, np.float32)
     for kind, zero in GRIDS:
         constants[f"{kind}{zero}"] = np.array(zero, kind)
         names = ["reals", "half", f"{kind}{zero}"]
@@ -101,7 +101,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_sums_are_exact_and_reals_rounded(program: Program, n: int) -> None:
+def test_accumulators_are_exact_and_floats_quantized(program: Program, n: int) -> None:
     draw = np.random.default_rng(n)
     shapes: dict[str, tuple[int, ...]] = {f"m{depth}": (n, depth) for depth, _ in MATRICES}
     shapes |= {f"c{channels}": (n, channels, 5, 4) for channels, *_ in WINDOWS}
@@ -110,25 +110,25 @@ def test_sums_are_exact_and_reals_rounded(program: Program, n: int) -> None:
     feeds = {name: draw.integers(0, 256, shape).astype("uint8") for name, shape in shapes.items()}
     for x in feeds.values():
         x.flat[0], x.flat[-1] = 0, 255
-    feeds["reals"] = np.tile(np.array(REALS, "float32"), (n, 1))
-    made = program.run(feeds)
+    feeds["reals"] = np.tile(np.array(FLOATS, "float32"), (n, 1))
+    outputs = program.run(feeds)
     for depth, columns in MATRICES:
         x = feeds[f"m{depth}"].astype("int64") - 131
-        np.testing.assert_array_equal(made[f"m{depth}y"], x @ _matrix(depth, columns))
+        np.testing.assert_array_equal(outputs[f"m{depth}y"], x @ _matrix(depth, columns))
     for channels, side, stride in WINDOWS:
         x = feeds[f"c{channels}"].astype("float64") - 131
         pads = (side // 2,) * 4
         want = convolution(x, _weight(channels, side), (stride, stride), pads)
-        np.testing.assert_array_equal(made[f"c{channels}y"], want)
+        np.testing.assert_array_equal(outputs[f"c{channels}y"], want)
     for channels, side, stride in DEPTHWISE:
         x = feeds[f"d{channels}"].astype("float64") - 131
         pads, strides = (side // 2,) * 4, (stride, stride)
         want = convolution(x, _taps(channels, side), strides, pads, groups=channels)
-        np.testing.assert_array_equal(made[f"d{channels}y"], want)
+        np.testing.assert_array_equal(outputs[f"d{channels}y"], want)
     means = (feeds["bytes"].astype("float64") - 131).mean((2, 3), keepdims=True) / 2
-    np.testing.assert_allclose(made["means"], means, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(outputs["means"], means, rtol=1e-6, atol=1e-6)
     for kind, zero in GRIDS:
         limits = np.iinfo(kind)
-        whole = np.rint(feeds["reals"].astype("float64") * 2) + zero
-        want = np.clip(whole, limits.min, limits.max).astype(kind)
-        np.testing.assert_array_equal(made[f"y{kind}{zero}"], want)
+        steps = np.rint(feeds["reals"].astype("float64") * 2) + zero
+        want = np.clip(steps, limits.min, limits.max).astype(kind)
+        np.testing.assert_array_equal(outputs[f"y{kind}{zero}"], want)

@@ -92,10 +92,10 @@ def test_what_the_adapter_is_too_small_or_slow_for_is_only_compiled(
     outcome: Outcome, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     trial = Trial(0, Point("min", {}), tmp_path, 0)
-    monkeypatch.setattr(report, "ask_reference", lambda *given: ("", [trial], []))
-    monkeypatch.setattr(sides, "run_task", lambda *given, **more: outcome)
+    monkeypatch.setattr(report, "ask_reference", lambda *arguments: ("", [trial], []))
+    monkeypatch.setattr(sides, "run_task", lambda *arguments, **more: outcome)
     trials, signature, options = Trials((trial,), ()), Signature((), (), (), {}), CompileOptions()
-    found = report.verify(
+    numerics = report.verify(
         tmp_path,
         sides.Reference(tmp_path, {}),
         signature,
@@ -105,7 +105,7 @@ def test_what_the_adapter_is_too_small_or_slow_for_is_only_compiled(
         sides.Budget(),
         sides.Runner("", slow=True),
     )
-    assert (found["status"], found["reason"]) == ("compiled_only", reason)
+    assert (numerics["status"], numerics["reason"]) == ("compiled_only", reason)
 
 
 def test_without_the_browser_such_bundles_are_only_compiled(

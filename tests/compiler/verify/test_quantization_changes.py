@@ -18,21 +18,21 @@ OPTIONS = CompileOptions(precision=Precision.INT8)
 SIDES = ("reference", "nudged0", "nudged1")
 
 
-def trial(folder: Path, library: float, rounded: float, elements: int = 4096) -> Trial:
+def trial(folder: Path, library: float, expected: float, elements: int = 4096) -> Trial:
     """Outputs whose errors have those deviations, and integers that differ on every side."""
-    made = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.npz", 0)
+    compared = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.npz", 0)
     random = np.random.default_rng(elements)
     want = random.standard_normal(elements).astype("float32")
-    apart = {PRECISION.side: 0.0, "library": library, **dict.fromkeys(SIDES, rounded)}
-    for place, (side, error) in enumerate(apart.items()):
+    apart = {PRECISION.side: 0.0, "library": library, **dict.fromkeys(SIDES, expected)}
+    for power, (side, error) in enumerate(apart.items()):
         values = want + np.float32(error) * random.standard_normal(elements).astype("float32")
-        npz.write(made.outputs(side), {"y": values, "i": np.full(elements, 10**place)})
-    return made
+        npz.write(compared.outputs(side), {"y": values, "i": np.full(elements, 10**power)})
+    return compared
 
 
-def check(made: Trial) -> None:
-    report = {"precision": changes([made], SIGNATURE, OPTIONS, PRECISION)}
-    check_likeness([made], SIGNATURE, SIDES, report, OPTIONS, PRECISION)
+def check(compared: Trial) -> None:
+    report = {"precision": changes([compared], SIGNATURE, OPTIONS, PRECISION)}
+    check_likeness([compared], SIGNATURE, SIDES, report, OPTIONS, PRECISION)
 
 
 def test_equal_roundings_have_equal_errors(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_equal_roundings_have_equal_errors(tmp_path: Path) -> None:
     check(trial(tmp_path, 2e-5, 0.0))
 
 
-def test_a_greater_error_than_rounding_explains_is_an_error(tmp_path: Path) -> None:
+def test_a_greater_error_than_quantization_explains_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(VerifyError) as raised:
         check(trial(tmp_path, 0.14, 0.1))
     assert raised.value.code == "verify.beyond_rounding"

@@ -1,4 +1,4 @@
-"""The error of rounded weights, beside the formulas written out."""
+"""The error of quantized weights, beside the formulas written out."""
 
 import numpy as np
 import pytest
@@ -18,43 +18,43 @@ def test_all_points_count_by_their_elements() -> None:
         right = random.standard_normal((rows, 5)).astype(np.float32)
         pairs.append(("y", right + np.float32(0.1) * random.standard_normal((rows, 5)), right))
     got, want = (np.concatenate([pair[i] for pair in pairs]).astype(np.float64) for i in (1, 2))
-    (found,) = [one.to_json() for one in weight_errors(pairs)]
+    (error,) = [one.to_json() for one in weight_errors(pairs)]
     apart = got - want
-    assert found["error"] == pytest.approx(np.sqrt((apart**2).sum() / (want**2).sum()))
-    assert found["max_abs"] == pytest.approx(np.abs(apart).max())
-    assert found["mean_abs"] == pytest.approx(np.abs(apart).mean())
+    assert error["error"] == pytest.approx(np.sqrt((apart**2).sum() / (want**2).sum()))
+    assert error["max_abs"] == pytest.approx(np.abs(apart).max())
+    assert error["mean_abs"] == pytest.approx(np.abs(apart).mean())
     cosine = (got * want).sum() / np.linalg.norm(got) / np.linalg.norm(want)
-    assert found["cosine"] == pytest.approx(cosine)
-    assert found["argmax"] == pytest.approx((got.argmax(1) == want.argmax(1)).mean())
+    assert error["cosine"] == pytest.approx(cosine)
+    assert error["argmax"] == pytest.approx((got.argmax(1) == want.argmax(1)).mean())
     p, q = softmax(want), softmax(got)
-    assert found["divergence"] == pytest.approx((p * np.log(p / q)).sum(1).mean())
+    assert error["divergence"] == pytest.approx((p * np.log(p / q)).sum(1).mean())
 
 
 def test_probabilities_are_taken_as_they_are() -> None:
     p = softmax(np.random.default_rng(1).standard_normal((4, 6)))
     q = softmax(np.random.default_rng(2).standard_normal((4, 6)))
-    (found,) = weight_errors([("p", q, p)])
-    assert found.to_json()["divergence"] == pytest.approx((p * np.log(p / q)).sum(1).mean())
+    (error,) = weight_errors([("p", q, p)])
+    assert error.to_json()["divergence"] == pytest.approx((p * np.log(p / q)).sum(1).mean())
 
 
 def test_outputs_that_say_nothing() -> None:
     """Integers and vectors have no rows of classes; an output of zeros has no share."""
-    whole = np.array([[1, 2]], np.int64)
-    found = {
+    integers = np.array([[1, 2]], np.int64)
+    errors = {
         one.name: one.to_json()
         for one in weight_errors(
             [
                 ("same", np.zeros(3), np.zeros(3)),
                 ("zero", np.ones(3), np.zeros(3)),
-                ("whole", whole, whole),
+                ("whole", integers, integers),
                 ("masked", np.full((1, 2), -np.inf), np.full((1, 2), -np.inf)),
             ]
         )
     }
-    assert (found["same"]["error"], found["same"]["argmax"]) == (0.0, None)
-    assert found["zero"]["error"] is None
-    assert (found["whole"]["error"], found["whole"]["divergence"]) == (0.0, None)
-    assert (found["masked"]["error"], found["masked"]["argmax"]) == (0.0, None)
+    assert (errors["same"]["error"], errors["same"]["argmax"]) == (0.0, None)
+    assert errors["zero"]["error"] is None
+    assert (errors["whole"]["error"], errors["whole"]["divergence"]) == (0.0, None)
+    assert (errors["masked"]["error"], errors["masked"]["argmax"]) == (0.0, None)
 
 
 @pytest.mark.parametrize("lost", [np.inf, np.nan])
@@ -62,6 +62,6 @@ def test_a_number_that_is_lost_is_an_infinite_error(lost: float) -> None:
     want = np.array([1.0, 2.0, np.inf, np.nan])
     (same,) = weight_errors([("y", want, want)])
     assert same.error == 0
-    (found,) = weight_errors([("y", np.array([1.0, lost, np.inf, np.nan]), want)])
-    assert found.error == np.inf
-    assert found.to_json()["error"] is None
+    (error,) = weight_errors([("y", np.array([1.0, lost, np.inf, np.nan]), want)])
+    assert error.error == np.inf
+    assert error.to_json()["error"] is None

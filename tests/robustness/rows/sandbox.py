@@ -9,7 +9,7 @@ import pytest
 from compiler.isolation.level import CONFINING
 from tests.compiler.isolation.attacks import ATTACKS, NARROWED
 from tests.compiler.isolation.attacks.system import SURFACE, TORCHSCRIPT
-from tests.compiler.isolation.attempts import KERNELS, attempt, reset, staged
+from tests.compiler.isolation.attempts import KERNELS, attempt, reset, stage
 from tests.robustness.row import Outcome, Row, Run
 
 BY_ONE_LAYER = {*(f"reach_{name}" for name, *_ in SURFACE), "run_a_program_of_its_own"}
@@ -38,7 +38,7 @@ def _denied(run: Run, chosen: Sequence[str], options: dict[str, Any]) -> Outcome
     wrong, tried = [], 0
     for folder in ("scene", "build"):
         (run.folder / folder).mkdir()
-    with staged(run.folder / "scene") as scene:
+    with stage(run.folder / "scene") as scene:
         for lacking in KERNELS:
             spec = {**reset(scene, run.folder / "build"), "only": chosen, **options}
             result = attempt(lacking, spec)

@@ -15,8 +15,8 @@ _node = helper.make_node
 
 
 def _model(nodes, inputs, outputs, weights: Mapping[str, np.ndarray] | None = None):
-    made = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, made)
+    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
@@ -36,7 +36,7 @@ def perceptron() -> onnx.ModelProto:
     return _model(nodes, [_value("x", FLOAT, ["n", 32])], [_value("y", FLOAT, ["n", 7])], weights)
 
 
-def found() -> onnx.ModelProto:
+def nonzero() -> onnx.ModelProto:
     """The elements of x[a, b] that are not 0, squared, and where they are."""
     nodes = [
         _node("NonZero", ["x"], ["places"]),
@@ -116,7 +116,7 @@ def counting() -> onnx.ModelProto:
     return _model(nodes, inputs, outputs, weights)
 
 
-def built(
+def build_bundle(
     model: onnx.ModelProto,
     folder: Path,
     name: str,

@@ -46,18 +46,18 @@ def test_values_that_become_extents(form: str, tmp_path: Path) -> None:
     pairs += [(value, 1) for value in VALUES if value < 0 or value >= 1 << 47]
     pairs += [(0, value) for value in VALUES if value < 0 or value > 1 << 47]
     chosen = pairs if form != "wasm32-simd" else pairs[::4]  # each in an engine of its own
-    for pair, found in zip(
+    for pair, outcome in zip(
         chosen,
         outcomes(bundle, [{"x": x, "k": _vector(*pair)} for pair in chosen]),
         strict=True,
     ):
-        assert isinstance(found, Refused), pair
-        assert re.search(r"memory|64 bits|not in \[0, 2\^40\]", str(found)), (pair, found)
-        assert form == "vm" or re.search("filling|tiling", str(found)), found
+        assert isinstance(outcome, Refused), pair
+        assert re.search(r"memory|64 bits|not in \[0, 2\^40\]", str(outcome)), (pair, outcome)
+        assert form == "vm" or re.search("filling|tiling", str(outcome)), outcome
 
 
 @pytest.mark.parametrize("form", ["standalone", "vm"])
-def test_products_of_the_extents_of_empty_inputs(form: str, tmp_path: Path) -> None:
+def test_matmuls_by_the_extents_of_empty_inputs(form: str, tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     model = model_of(nodes, {"x": "float32[n,k]", "w": "float32[k,m]"})
     bundle = build_hostile(model, tmp_path / "b", form)
@@ -69,9 +69,9 @@ def test_products_of_the_extents_of_empty_inputs(form: str, tmp_path: Path) -> N
     ]
     # 2^45 bytes, which an address may reach and no machine has.
     honest = {"x": np.empty((1 << 31, 0), "float32"), "w": np.empty((0, 1 << 12), "float32")}
-    for found in outcomes(bundle, [*feeds, honest]):
-        assert isinstance(found, Refused)
-        assert "memory" in str(found)
+    for outcome in outcomes(bundle, [*feeds, honest]):
+        assert isinstance(outcome, Refused)
+        assert "memory" in str(outcome)
     with pytest.raises(ExecutionError, match="memory"):
         relaxd.load(bundle).prepared(honest)()
 

@@ -15,7 +15,7 @@ from compiler.targets import Target, resolve
 from compiler.toolchain.objects import KernelObjects, Objects
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.options import Flavour
-from tests.compiler.codegen.test_kernel_records import softmax_of_product
+from tests.compiler.codegen.test_kernel_records import softmax_of_matmul
 from tests.compiler.conftest import HOST
 from tests.compiler.ranges import ranges_of
 
@@ -28,32 +28,32 @@ class Builds:
     counts: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self, target: Target = HOST, flavour: Flavour = Flavour.STANDALONE) -> Kernels:
-        kept = KernelObjects(self.folder / "kept", "owner", 1 << 30)
+        stored = KernelObjects(self.folder / "kept", "owner", 1 << 30)
         fresh = self.folder / f"fresh{len(self.counts)}"
-        report = lambda kernels, found: self.counts.append((kernels, found))  # noqa: E731
-        made = compiled(
+        report = lambda kernels, reused: self.counts.append((kernels, reused))  # noqa: E731
+        kernels_ = compile_planned(
             target,
-            KernelCache(kept.objects, Objects(fresh), canonical.library(), report, flavour),
+            KernelCache(stored.objects, Objects(fresh), canonical.library(), report, flavour),
         )
-        kept.take(fresh)
-        return made
+        stored.take(fresh)
+        return kernels_
 
 
-def planned(target: Target, cache: KernelCache | None = None) -> Any:
-    module = softmax_of_product()
+def plan(target: Target, cache: KernelCache | None = None) -> Any:
+    module = softmax_of_matmul()
     ranges = ranges_of(module, Dim("n", 1, 64))
     return to_plan(to_kernels(module, target, ranges, recall=cache), target, ranges)
 
 
-def compiled(target: Target, cache: KernelCache | None = None) -> Kernels:
-    return compile_apart(planned(target, cache), target, "kernels", cache)
+def compile_planned(target: Target, cache: KernelCache | None = None) -> Kernels:
+    return compile_apart(plan(target, cache), target, "kernels", cache)
 
 
 @pytest.mark.parametrize("target", [HOST, resolve("aarch64")], ids=lambda target: target.name)
 def test_nothing_is_scheduled_and_all_is_equal(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, builds = compiled(target), Builds(tmp_path)
+    expected, builds = compile_planned(target), Builds(tmp_path)
     assert len(expected.objects) == len(expected.table) > 1
     assert builds.run(target) == expected
 
@@ -62,8 +62,8 @@ def test_nothing_is_scheduled_and_all_is_equal(
 
     monkeypatch.setattr(ScheduleKernels, "_emit", scheduled)
     assert builds.run(target) == expected
-    (counted, none), (again, found) = builds.counts
-    assert none == 0 < counted == again == found
+    (counted, none), (again, reused) = builds.counts
+    assert none == 0 < counted == again == reused
 
 
 def test_no_flavour_takes_the_kernels_of_another(tmp_path: Path) -> None:
@@ -74,6 +74,6 @@ def test_no_flavour_takes_the_kernels_of_another(tmp_path: Path) -> None:
 
 
 def test_what_a_kernel_takes_is_the_same_in_one_object() -> None:
-    together = compile_kernels(planned(HOST), HOST, "kernels", threads=True)
-    assert together.table == compiled(HOST).table
-    assert len(together.objects) == 1
+    kernels = compile_kernels(plan(HOST), HOST, "kernels", threads=True)
+    assert kernels.table == compile_planned(HOST).table
+    assert len(kernels.objects) == 1

@@ -23,8 +23,8 @@ LOOP = {"x": np.ones((3, 4), "float32"), "trips": np.array(7)}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("profiles")
     for flavour in FLAVOURS:
-        models.built(models.perceptron(), folder / flavour, "mlp", {"n": (0, 5000)}, flavour)
-        models.built(models.counting(), folder / flavour, "counting", {"n": (1, 9)}, flavour)
+        models.build_bundle(models.perceptron(), folder / flavour, "mlp", {"n": (0, 5000)}, flavour)
+        models.build_bundle(models.counting(), folder / flavour, "counting", {"n": (1, 9)}, flavour)
     return folder
 
 
@@ -56,12 +56,12 @@ def test_kernels_of_a_loop_count_as_often_as_it_runs(folder: Path, flavour: str)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_calls_beside_a_profile_are_not_counted(folder: Path, flavour: str) -> None:
     """While a watched call waits in its first kernel, others of the same library run."""
-    model, heard = relaxd.load(folder / flavour / "mlp", threads=1), list[str]()
+    model, calls_ = relaxd.load(folder / flavour / "mlp", threads=1), list[str]()
     inside, go_on = threading.Event(), threading.Event()
 
     def watch(kernel: str, begins: bool) -> None:
         if begins:
-            heard.append(kernel)
+            calls_.append(kernel)
         inside.set()
         assert go_on.wait(60)
 
@@ -71,41 +71,41 @@ def test_calls_beside_a_profile_are_not_counted(folder: Path, flavour: str) -> N
     caller = threading.Thread(target=lambda: outputs.append(watched.run({"x": X})["y"]))
     caller.start()
     assert inside.wait(60)
-    before = list(heard)
+    before = list(calls_)
     for _ in range(5):
         np.testing.assert_array_equal(model.run({"x": X})["y"], wanted)
     np.testing.assert_array_equal(model.prepared({"x": X})()["y"], wanted)
-    assert heard == before
+    assert calls_ == before
     go_on.set()
     caller.join()
     np.testing.assert_array_equal(outputs[0], wanted)
-    calls = [name for name in heard if name in kernels_of(folder / flavour / "mlp")]
+    calls = [name for name in calls_ if name in kernels_of(folder / flavour / "mlp")]
     assert len(calls) == len(set(calls)) == len(kernels_of(folder / flavour / "mlp"))
 
 
 def test_two_profiles_at_once_each_hear_their_own(folder: Path) -> None:
     model = relaxd.load(folder / "standalone" / "counting", threads=1)
-    heard: dict[int, list[str]] = {1: [], 6: []}
+    kernels: dict[int, list[str]] = {1: [], 6: []}
 
     def work(trips: int) -> None:
         for _ in range(20):
-            given = {**LOOP, "trips": np.array(trips)}
-            (calls,) = timed_calls(model, given, 1)
-            heard[trips].append(" ".join(name for name, *_ in calls))
+            inputs = {**LOOP, "trips": np.array(trips)}
+            (calls,) = timed_calls(model, inputs, 1)
+            kernels[trips].append(" ".join(name for name, *_ in calls))
 
-    callers = [threading.Thread(target=work, args=(trips,)) for trips in heard]
+    callers = [threading.Thread(target=work, args=(trips,)) for trips in kernels]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
-    (short,), (long,) = set(heard[1]), set(heard[6])
+    (short,), (long,) = set(kernels[1]), set(kernels[6])
     assert len(short.split()) < len(long.split())
 
 
 def test_a_library_without_the_function_has_no_kernels(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As bundles of earlier versions have none."""
+    """Bundles of earlier versions have none."""
     monkeypatch.setattr(standalone.Code, "watch", None)
     profile = relaxd.load(folder / "standalone" / "mlp", threads=1).profile({"x": X}, runs=2)
     assert (profile.runs, profile.kernels) == (2, ())

@@ -26,10 +26,10 @@ ALLOWED = re.compile(r"mem(cpy|set|move)|posix_memalign|free|__cxa_\w+|_\w*gmon\
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("standalone")
-    models.built(models.perceptron(), folder, "mlp", {"n": (0, 5000)})
-    models.built(models.found(), folder, "found", {"a": (0, 40), "b": (1, 40)})
-    models.built(models.choosing(), folder, "choosing", {"n": "1:64%3"})
-    models.built(models.counting(), folder, "counting", {"n": (1, 9)})
+    models.build_bundle(models.perceptron(), folder, "mlp", {"n": (0, 5000)})
+    models.build_bundle(models.nonzero(), folder, "found", {"a": (0, 40), "b": (1, 40)})
+    models.build_bundle(models.choosing(), folder, "choosing", {"n": "1:64%3"})
+    models.build_bundle(models.counting(), folder, "counting", {"n": (1, 9)})
     return folder
 
 
@@ -70,7 +70,7 @@ def test_one_model_is_bound_to_other_extents_again_and_again(folder):
 
 def test_both_flavours_share_out_loops_in_one_process(folder):
     """In a process of its own, which a call into the other flavour's threads would end."""
-    models.built(models.perceptron(), folder, "machine", {"n": (0, 5000)}, "vm")
+    models.build_bundle(models.perceptron(), folder, "machine", {"n": (0, 5000)}, "vm")
     script = """
 import sys, numpy, relaxd
 x = numpy.ones((5000, 32), "float32")
@@ -91,7 +91,7 @@ def test_arrays_lie_anywhere(folder):
     compare(folder, "mlp", {"x": shifted})
 
 
-def test_a_prepared_call_reads_and_writes_in_place(folder):
+def test_a_prepared_call_reads_and_writes_the_callers_arrays(folder):
     model = relaxd.load(folder / "mlp", threads=1)
     x = np.zeros((3, 32), "float32")
     call = model.prepared({"x": x})
@@ -118,10 +118,10 @@ def test_a_prepared_call_has_a_context_of_its_own(folder):
 
 def test_what_cannot_be_prepared_is_run_as_ever(folder):
     x = np.random.default_rng(6).integers(-1, 2, (3, 5)).astype("float32")
-    found = relaxd.load(folder / "found", threads=1)
-    call = found.prepared({"x": x})
+    model_of_found = relaxd.load(folder / "found", threads=1)
+    call = model_of_found.prepared({"x": x})
     x *= 2
-    np.testing.assert_array_equal(call()["y"], found.run({"x": x})["y"])
+    np.testing.assert_array_equal(call()["y"], model_of_found.run({"x": x})["y"])
     swapped = np.ones((2, 32), ">f4")
     model = relaxd.load(folder / "mlp", threads=1)
     call = model.prepared({"x": swapped})
@@ -213,7 +213,7 @@ def test_numpy_alone_runs_it(folder):
     assert (done.stdout, done.stderr) == ("(3, 7)\n", "")
 
 
-def test_threads_share_a_large_product_out(folder):
+def test_threads_share_a_large_matmul_out(folder):
     x = np.random.default_rng(4).standard_normal((5000, 32)).astype("float32")
     one = relaxd.load(folder / "mlp", threads=1).run({"x": x})["y"]
     two = relaxd.load(folder / "mlp", threads=2).run({"x": x})["y"]
@@ -272,13 +272,13 @@ def test_dims_are_bound_in_the_order_of_their_names(tmp_path):
         [models._value(name, models.FLOAT, [f"{name}_"]) for name in names],
         [models._value("y", models.FLOAT, ["n"])],
     )
-    models.built(model, tmp_path, "many", {})
+    models.build_bundle(model, tmp_path, "many", {})
     feed = {name: np.full(3 + i, i, "float32") for i, name in enumerate(names)}
     compare(tmp_path, "many", feed)
 
 
 def test_an_axis_of_a_dim_that_a_later_input_has(tmp_path):
-    """As of a decoder's mask, which comes before its caches."""
+    """A decoder's mask comes before its caches."""
     names = ("tokens", "mask", "cache")
     model = models._model(
         [
@@ -317,7 +317,7 @@ def test_a_check_of_the_model_says_what_differs(tmp_path):
         ],
         [models._value("y", models.FLOAT, ["n"])],
     )
-    folder = models.built(model, tmp_path, "reshaping", {"n": (2, 9)})
+    folder = models.build_bundle(model, tmp_path, "reshaping", {"n": (2, 9)})
     loaded = relaxd.load(folder)
     x = np.ones(4, "float32")
     np.testing.assert_array_equal(loaded(x=x, z=x, shape=np.array([4]))["y"], x + x)
@@ -325,18 +325,21 @@ def test_a_check_of_the_model_says_what_differs(tmp_path):
         loaded(x=x, z=x, shape=np.array([3]))
 
 
-NARROW = {"bfloat16": onnx.TensorProto.BFLOAT16, "float8_e4m3fn": onnx.TensorProto.FLOAT8E4M3FN}
+SMALL = {
+    "bfloat16": onnx.TensorProto.BFLOAT16,
+    "float8_e4m3fn": onnx.TensorProto.FLOAT8E4M3FN,
+}
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_types(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """y = x of two types that numpy lacks."""
     model = models._model(
-        [models._node("Identity", [f"x_{name}"], [f"y_{name}"]) for name in NARROW],
-        [models._value(f"x_{name}", form, ["n"]) for name, form in NARROW.items()],
-        [models._value(f"y_{name}", form, ["n"]) for name, form in NARROW.items()],
+        [models._node("Identity", [f"x_{name}"], [f"y_{name}"]) for name in SMALL],
+        [models._value(f"x_{name}", form, ["n"]) for name, form in SMALL.items()],
+        [models._value(f"y_{name}", form, ["n"]) for name, form in SMALL.items()],
     )
-    return models.built(model, tmp_path_factory.mktemp("narrow"), "narrow", {"n": (0, 9)})
+    return models.build_bundle(model, tmp_path_factory.mktemp("narrow"), "narrow", {"n": (0, 9)})
 
 
 TORCH = """
@@ -361,14 +364,14 @@ def refusal(inputs):
 
 
 def with_torch(code: str, bundle: Path) -> list:
-    """What the code prints, in a process where torch is imported after the model is loaded."""
+    """The output of the code in a process where torch is imported after the model is loaded."""
     command = [sys.executable, "-c", TORCH + code, str(bundle)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def test_tensors_of_torch_which_numpy_cannot_see(narrow):
+def test_tensors_of_torch_which_numpy_cannot_see(small_types):
     code = """
 call = model.prepared(feed(half[:3], byte[1:4]))
 before = plain(call())
@@ -379,19 +382,19 @@ empty = plain(model.run(feed(half[:0], byte[:0])))
 print(json.dumps([before, after, plain(kept), empty, refusal(feed(half[::2][:3], byte[:3])),
                   refusal(feed(byte[:3], byte[:3]))]))
 """
-    before, after, kept, empty, strided, wrong = with_torch(code, narrow)
+    before, after, stayed, empty, strided, wrong = with_torch(code, small_types)
     assert before == [[0, 1, 2], [1, 2, 3]]
     assert after == [[7, 7, 7], [1, 2, 3]], "the call reads the tensor where it lies"
-    assert kept == [[3, 4, 5], [0, 1, 2]]
+    assert stayed == [[3, 4, 5], [0, 1, 2]]
     assert empty == [[], []]
     assert "make it contiguous" in strided
     assert "'x_bfloat16' has dtype float8_e4m3fn" in wrong
 
 
-def test_such_tensors_take_a_package(narrow):
+def test_such_tensors_take_a_package(small_types):
     code = """
 sys.modules["tvm_ffi"] = None
 print(json.dumps([refusal(feed(half[:3], byte[:3]))]))
 """
-    (refused,) = with_torch(code, narrow)
+    (refused,) = with_torch(code, small_types)
     assert "numpy cannot see a Tensor of this type (pip install apache-tvm-ffi" in refused

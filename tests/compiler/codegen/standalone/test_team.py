@@ -39,12 +39,12 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("options", [(), ("--liftoff-only",)], ids=["", "liftoff"])
 def test_helpers_take_part_sleep_wake_and_fail(module: Path, options: tuple[str, ...]) -> None:
-    """Of V8's two compilers the first is what a page's first run meets."""
+    """The first of V8's two compilers is what a page's first run meets."""
     program = engine.find()
     if program is None:
         missing("node", "apt-get install nodejs")
-    given = [str(HERE / "team.mjs"), str(module), str(browser.PACKAGE.resolve())]
+    arguments = [str(HERE / "team.mjs"), str(module), str(browser.PACKAGE.resolve())]
     done = subprocess.run(
-        [program, *options, *given], capture_output=True, text=True, timeout=60, check=True
+        [program, *options, *arguments], capture_output=True, text=True, timeout=60, check=True
     )
     assert json.loads(done.stdout) == {"threads": 3, **SLOTS, **STATUSES}

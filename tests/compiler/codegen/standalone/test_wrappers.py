@@ -60,10 +60,10 @@ def test_swift():
 
 @pytest.mark.parametrize("system", ["android", "ios"])
 def test_names_of_a_model_are_made_fit_and_unlike(system):
-    made = texts(
+    files = texts(
         system, "run=float32[n]", "a/b=float32[n]", "a.b=float32[n]", "7=float32[n]", "n=float32[n]"
     )
-    text = next(iter(made.values()))
+    text = next(iter(files.values()))
     for name in ("`run_`", "`a_b`", "`a_b_`", "`_7`"):
         assert f"{name} =" in text
     assert "@" not in re.sub("@JvmStatic", "", text)

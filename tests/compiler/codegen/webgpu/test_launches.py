@@ -1,4 +1,4 @@
-"""What the host runs of kernels on grids, as C, and what their shaders need."""
+"""Launches of kernels on grids, as C, and what their shaders need."""
 
 import re
 
@@ -17,7 +17,7 @@ from tests.compiler.passes.gpu.programs import product, target_of
 WEBGPU = targets.resolve("webgpu")
 
 
-def made(func):
+def launch(func):
     scheduled = SkipEmptyGrids().apply(
         ScheduleOnGrid(target_of("webgpu")).apply(tvm.IRModule({"kernel": func}))
     )
@@ -25,8 +25,8 @@ def made(func):
     return parts, launchers("m", parts.hosts, list(parts.shaders))["kernel"]
 
 
-def test_a_product_is_one_launch_over_its_extents():
-    parts, launcher = made(product())
+def test_a_matmul_is_one_launch_over_its_extents():
+    parts, launcher = launch(product())
     (shader,) = parts.shaders.values()
     assert shader.code.startswith("@group(0)")
     assert shader.buffers == 3
@@ -80,7 +80,7 @@ def test_a_text_of_another_form_is_an_error():
 def test_a_cast_to_bfloat16_and_back_rounds():
     x = te.placeholder((te.var("n", "int64"),), name="x")
     y = te.compute(x.shape, lambda i: x[i].astype("bfloat16").astype("float32"), name="y")
-    parts, _ = made(te.create_prim_func([x, y], "int64"))
+    parts, _ = launch(te.create_prim_func([x, y], "int64"))
     (shader,) = parts.shaders.values()
     assert "let bits : u32 = bitcast<u32>(" in shader.code
     assert f"& {0xFFFF0000}u" in shader.code

@@ -1,4 +1,4 @@
-"""What hostile code tries, each attempt in a process of its own behind the sandbox."""
+"""Attempts of hostile code, each in a process of its own behind the sandbox."""
 
 from tests.compiler.isolation.attacks import files, network, processes, system
 from tests.compiler.isolation.attacks.narrowed import NARROWED

@@ -16,10 +16,10 @@ def outcome(name: str, scene: Scene) -> str:
     reader, writer = os.pipe()
     if not (child := os.fork()):
         try:
-            said = "succeeded" if (ATTACKS | NARROWED)[name](scene) else "came to nothing"
+            result = "succeeded" if (ATTACKS | NARROWED)[name](scene) else "came to nothing"
         except BaseException as error:
-            said = f"{type(error).__name__}: {error}"[:300]
-        os.write(writer, said.encode())
+            result = f"{type(error).__name__}: {error}"[:300]
+        os.write(writer, result.encode())
         os._exit(0)
     os.close(writer)
     status = os.waitpid(child, 0)[1]

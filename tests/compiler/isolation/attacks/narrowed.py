@@ -1,4 +1,4 @@
-"""What a build may do, and the library that it makes may not, while it is verified and profiled."""
+"""Things that a build may do, and its library may not while it is verified and profiled."""
 
 from typing import Any
 

@@ -127,8 +127,8 @@ def test_events_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_compile_process_is_told_its_group() -> None:
-    told = arguments(3, 1, Limits(), Path("/group"))
-    assert told[told.index("--group") + 1] == "/group"
+    words = arguments(3, 1, Limits(), Path("/group"))
+    assert words[words.index("--group") + 1] == "/group"
     assert "--group" not in arguments(3, 1, Limits(), None)
 
 
@@ -180,7 +180,7 @@ cgroups.join(Path(sys.argv[1]))
 """
 
 
-def confined(program: str, memory_bytes: int, processes: int) -> tuple[int, Group]:
+def run_confined(program: str, memory_bytes: int, processes: int) -> tuple[int, Group]:
     above = cgroups.parent()
     assert above
     group = cgroups.make(above, memory_bytes, processes)
@@ -190,7 +190,7 @@ def confined(program: str, memory_bytes: int, processes: int) -> tuple[int, Grou
 
 @writable
 def test_memory_beyond_the_limit_ends_the_group() -> None:
-    status, group = confined("x = bytearray(300 << 20)", 100 << 20, 64)
+    status, group = run_confined("x = bytearray(300 << 20)", 100 << 20, 64)
     kills = group.oom_kills()
     group.remove()
     assert (status, kills > 0) == (-9, True)
@@ -199,7 +199,7 @@ def test_memory_beyond_the_limit_ends_the_group() -> None:
 @writable
 def test_processes_beyond_the_limit_are_refused() -> None:
     program = "import os, time\nfor _ in range(99):\n    os.fork() or time.sleep(3)\n"
-    status, group = confined(program, 1 << 30, 8)
+    status, group = run_confined(program, 1 << 30, 8)
     refused = group.refused_forks()
     group.kill()
     group.remove()
@@ -211,7 +211,7 @@ def test_whatever_left_its_session_ends_with_the_group() -> None:
     program = (
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.fork()\n    time.sleep(99)"
     )
-    _, group = confined(program, 1 << 30, 64)
+    _, group = run_confined(program, 1 << 30, 64)
     group.kill()
     until = time.monotonic() + 10
     while (group.path / "cgroup.procs").read_text() and time.monotonic() < until:

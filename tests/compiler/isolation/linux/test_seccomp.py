@@ -24,7 +24,7 @@ def attempt(function, *arguments):
 """
 
 
-def filtered(script: str) -> subprocess.CompletedProcess[str]:
+def run_filtered(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", PRELUDE + script], capture_output=True, text=True, check=False
     )
@@ -49,17 +49,17 @@ def test_a_program_is_short_enough_for_the_kernel(machine: Machine) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's")
 def test_a_call_that_nobody_knows_yet_does_not_exist() -> None:
-    assert filtered("attempt(kernel.call, 500)").stdout == f"{errno.ENOSYS}\n"
+    assert run_filtered("attempt(kernel.call, 500)").stdout == f"{errno.ENOSYS}\n"
 
 
 def test_a_call_of_another_kind_kills() -> None:
     if kernel.machine() is not Machine.X86_64:
         pytest.skip("x32 is x86-64's")
-    assert filtered("kernel.call(0x40000000 + 39)").returncode == -31
+    assert run_filtered("kernel.call(0x40000000 + 39)").returncode == -31
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "output"),
     [
         ("attempt(socket.socketpair)", "done"),
         ("attempt(socket.socketpair, socket.AF_UNIX, socket.SOCK_SEQPACKET)", "done"),
@@ -71,5 +71,5 @@ def test_a_call_of_another_kind_kills() -> None:
         ("import threading; thread = threading.Thread(); thread.start(); print('done')", "done"),
     ],
 )
-def test_what_is_left(script: str, said: str) -> None:
-    assert filtered(script).stdout == f"{said}\n"
+def test_what_is_left(script: str, output: str) -> None:
+    assert run_filtered(script).stdout == f"{output}\n"

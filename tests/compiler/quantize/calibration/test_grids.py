@@ -24,22 +24,22 @@ STATIC = CompileOptions(profile=False, precision=Precision.INT8, calibration=Cal
 
 def test_a_grid_holds_zero_and_covers_the_range() -> None:
     values = np.abs(normal(4, 8, 9, 9))
-    found = of_images(values)
-    assert found is not None
-    assert found.grid.zero == 0
-    assert found.error < 0.01
-    found = of_images(values - 0.5)
-    assert found is not None
-    assert 0 < found.grid.zero < 128
-    assert round_to_grid(np.zeros(3, np.float32), found.grid).tolist() == [0, 0, 0]
+    static = of_images(values)
+    assert static is not None
+    assert static.grid.zero == 0
+    assert static.error < 0.01
+    static = of_images(values - 0.5)
+    assert static is not None
+    assert 0 < static.grid.zero < 128
+    assert round_to_grid(np.zeros(3, np.float32), static.grid).tolist() == [0, 0, 0]
 
 
-def test_few_great_numbers_are_rounded_to_the_end_of_the_grid() -> None:
+def test_few_great_numbers_go_to_the_end_of_the_grid() -> None:
     values = normal(1, 64, 64, 32)
     values[0, 0, 0, 0] = 9
-    found = of_images(values)
-    assert found is not None
-    assert found.grid.step * 255 < 0.9 * (9 - values.min())
+    static = of_images(values)
+    assert static is not None
+    assert static.grid.step * 255 < 0.9 * (9 - values.min())
 
 
 @pytest.mark.parametrize("values", [np.full((3, 4), np.nan), np.zeros((0, 4))])
@@ -49,26 +49,26 @@ def test_no_number_gives_no_grid(values: np.ndarray) -> None:
 
 
 def test_zeros_have_a_grid() -> None:
-    for found in (
+    for static in (
         of_images(np.zeros((2, 3), "f4")),
         of_rows(np.zeros((9, 4), "f4"), [normal(4, 3)]),
     ):
-        assert found is not None
-        assert (found.error, found.scales) == (0, None)
-        assert np.isfinite(1 / np.float32(found.grid.step))
+        assert static is not None
+        assert (static.error, static.scales) == (0, None)
+        assert np.isfinite(1 / np.float32(static.grid.step))
 
 
 def test_rows_are_scaled_where_channels_are_unlike() -> None:
     rows, weights = normal(200, 64), [normal(64, 24, seed=1)]
     rows[:, 5] *= 60
-    found = of_rows(rows, weights)
-    assert found is not None
-    assert found.scales is not None
-    assert found.scales.argmax() == 5
+    static = of_rows(rows, weights)
+    assert static is not None
+    assert static.scales is not None
+    assert static.scales.argmax() == 5
     plain = of_images(rows)
     assert plain is not None
     lost = round_to_grid(rows, plain.grid) @ weights[0] - rows @ weights[0]
-    assert found.error < 0.5 * np.sqrt(np.square(lost).sum() / np.square(rows @ weights[0]).sum())
+    assert static.error < 0.5 * np.sqrt(np.square(lost).sum() / np.square(rows @ weights[0]).sum())
 
 
 def network() -> onnx.ModelProto:
@@ -92,26 +92,26 @@ def network() -> onnx.ModelProto:
     return model_of(nodes, {"x": "float32[n,3,h,h]"}, constants, outputs=["y", "s"])
 
 
-def test_whatever_reads_an_image_of_bytes_reads_rounded_numbers() -> None:
+def test_whatever_reads_an_image_of_bytes_reads_numbers_of_the_grid() -> None:
     grids = {"x": Grid(0.05, 120), "r": Grid(0.03, 0)}
-    made = RowProducts(network(), grids=grids).rounded()
+    quantized = RowProducts(network(), grids=grids).rounded()
     x = normal(2, 3, 9, 9)
-    made.graph.output.append(onnx.ValueInfoProto(name="r"))
-    *_, sums, image = session_of(made).run(None, {"x": x})
+    quantized.graph.output.append(onnx.ValueInfoProto(name="r"))
+    *_, total, image = session_of(quantized).run(None, {"x": x})
     inner = onnx.ModelProto()
-    inner.CopyFrom(made)
+    inner.CopyFrom(quantized)
     inner.graph.output.append(onnx.ValueInfoProto(name="q"))
-    product = session_of(inner).run(["q"], {"x": x})[0]
-    np.testing.assert_allclose(sums - product, round_to_grid(image, grids["r"]), atol=1e-5)
-    assert np.abs(sums - product - image).max() > 0.01
+    image_matmul = session_of(inner).run(["q"], {"x": x})[0]
+    np.testing.assert_allclose(total - image_matmul, round_to_grid(image, grids["r"]), atol=1e-5)
+    assert np.abs(total - image_matmul - image).max() > 0.01
 
 
 @pytest.mark.slow
 def test_a_build_multiplies_bytes_of_known_scales(tmp_path: Path) -> None:
     samples = tmp_path / "samples.npz"
     np.savez(samples, x=normal(6, 3, 14, 14, seed=9))
-    given: dict[str, Any] = {"dims": {"n": (1, 6), "h": (5, 17)}, "samples": samples}
-    manifest = compile_model(network(), output=tmp_path / "out", options=STATIC, **given)
+    arguments: dict[str, Any] = {"dims": {"n": (1, 6), "h": (5, 17)}, "samples": samples}
+    manifest = compile_model(network(), output=tmp_path / "out", options=STATIC, **arguments)
     assert manifest.narrow is not None
     assert manifest.narrow.layers == ("first", "second", "third")
     kernels = report(tmp_path / "out", "kernels.json")["kernels"]
@@ -126,13 +126,13 @@ def test_a_build_multiplies_bytes_of_known_scales(tmp_path: Path) -> None:
     # A rest of layers that still round is measured on the same grids.
     within = 0.8 * numerics["precision"]["error"]
     fewer = replace(STATIC, precision_error=within, precision_over=PrecisionOver.KEEP)
-    kept = compile_model(network(), output=tmp_path / "kept", options=fewer, **given)
-    assert kept.narrow is not None
-    assert 0 < len(kept.narrow.layers) < 3
+    mixed = compile_model(network(), output=tmp_path / "kept", options=fewer, **arguments)
+    assert mixed.narrow is not None
+    assert 0 < len(mixed.narrow.layers) < 3
 
 
 @pytest.mark.slow
-def test_a_product_without_numbers_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_layer_without_numbers_stays_as_it_is(tmp_path: Path) -> None:
     """A value that is infinite for the samples has no grid."""
     model, samples = network(), tmp_path / "samples.npz"
     model.graph.node[3].op_type = "Div"

@@ -21,20 +21,20 @@ SMOOTH = CompileOptions(profile=False, precision=Precision.INT8, calibration=Cal
 
 def outlying(rows: int, depth: int, seed: int = 0) -> np.ndarray:
     """Rows with two channels that are far greater than the others."""
-    made = normal(rows, depth, seed=seed)
-    made[:, 5] *= 60
-    made[:, depth - 2] *= 25
-    return made
+    rows_ = normal(rows, depth, seed=seed)
+    rows_[:, 5] *= 60
+    rows_[:, depth - 2] *= 25
+    return rows_
 
 
 def test_channels_of_unlike_size_become_alike() -> None:
     rows, weights = outlying(200, 64), [normal(64, 24, seed=1), normal(64, 40, seed=2)]
-    found = find_scales(rows.reshape(10, 20, 64), weights)
-    assert found is not None
-    assert found.after < 0.4 * found.before
-    sizes = np.abs(rows / found.scales).max(0)
+    smoothing = find_scales(rows.reshape(10, 20, 64), weights)
+    assert smoothing is not None
+    assert smoothing.after < 0.4 * smoothing.before
+    sizes = np.abs(rows / smoothing.scales).max(0)
     assert sizes.max() / sizes.min() < 0.3 * np.abs(rows).max() / np.abs(rows).max(0).min()
-    same = (rows / found.scales) @ (weights[0] * found.scales[:, None])
+    same = (rows / smoothing.scales) @ (weights[0] * smoothing.scales[:, None])
     np.testing.assert_allclose(same, rows @ weights[0], rtol=1e-3, atol=1e-3)
 
 
@@ -48,9 +48,9 @@ def test_what_gains_nothing_is_left() -> None:
 def test_a_channel_that_the_samples_do_not_reach_stays_bounded() -> None:
     rows = outlying(200, 64)
     rows[:, 9] = 0
-    found = find_scales(rows, [normal(64, 24, seed=1)])
-    assert found is not None
-    assert found.scales.max() / found.scales.min() < 1e4
+    smoothing = find_scales(rows, [normal(64, 24, seed=1)])
+    assert smoothing is not None
+    assert smoothing.scales.max() / smoothing.scales.min() < 1e4
 
 
 def classifier() -> onnx.ModelProto:
@@ -76,17 +76,17 @@ def test_a_build_rounds_less(tmp_path: Path) -> None:
         numerics = report(output, "numerics.json")
         assert numerics["verdict"] == "passed"
         errors[calibration] = numerics["precision"]
-    found = errors[Calibration.SMOOTH]
-    assert found["error"] < 0.7 * errors[Calibration.NONE]["error"]
-    assert found["error"] == pytest.approx(found["expected"], rel=0.02)
-    assert found["smoothed"][0]["value"] == "x"
-    assert found["smoothed"][0]["after"] < 0.5 * found["smoothed"][0]["before"]
+    smooth = errors[Calibration.SMOOTH]
+    assert smooth["error"] < 0.7 * errors[Calibration.NONE]["error"]
+    assert smooth["error"] == pytest.approx(smooth["expected"], rel=0.02)
+    assert smooth["smoothed"][0]["value"] == "x"
+    assert smooth["smoothed"][0]["after"] < 0.5 * smooth["smoothed"][0]["before"]
     assert "smoothed" not in errors[Calibration.NONE]
     shown = report_of(tmp_path / Calibration.SMOOTH).numerics.precision
     assert shown is not None
     assert shown.smoothed[0].value == "x"
     # Layers are chosen by the error that is left once channels are scaled.
-    within = (found["error"] + errors[Calibration.NONE]["error"]) / 2
+    within = (smooth["error"] + errors[Calibration.NONE]["error"]) / 2
     both = replace(SMOOTH, precision_error=within, precision_over=PrecisionOver.KEEP)
     manifest = compile_model(
         classifier(),

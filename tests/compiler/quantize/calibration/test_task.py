@@ -68,42 +68,42 @@ def feed() -> dict[str, Any]:
     return {"x": rows_of(0, 200, DEPTH), "ids": np.arange(200) % 140}
 
 
-def named(found: Any) -> dict[str, Any]:
-    return {name: found[key] for name in AXES if (key := digest_of(CONSTANTS[name])) in found}
+def by_name(table: Any) -> dict[str, Any]:
+    return {name: table[key] for name in AXES if (key := digest_of(CONSTANTS[name])) in table}
 
 
 def calibrate(folder: Path, changed: onnx.ModelProto | None = None) -> dict[str, Rounding]:
     folder.mkdir()
     path = save_model(changed or model(), folder)
-    return named(Calibrator(Reference(path, {}), feed(), folder)(roundings()))
+    return by_name(Calibrator(Reference(path, {}), feed(), folder)(roundings()))
 
 
 def test_what_multiplies_which_weights() -> None:
-    found = sites_of(Graph(model(), {}), roundings())
+    sites = sites_of(Graph(model(), {}), roundings())
     keys = {name: digest_of(CONSTANTS[name]) for name in AXES}
-    assert found.taps == {
+    assert sites.taps == {
         "s": (keys["u"], keys["v"]),
         "m": (keys["g"],),
         "zeros": (keys["unseen"],),
     }
-    assert named(found.nearest) == {"twice": TWICE, "table": READ}
+    assert by_name(sites.nearest) == {"twice": TWICE, "table": READ}
 
 
 def test_a_table_whose_transpose_a_matmul_has_stays_as_it_is() -> None:
-    """As decoders from GGUF files hold a tied table: rounded alike it is stored once."""
+    """Decoders from GGUF files hold a tied table so: quantized alike it is stored once."""
     constants = {"table": CONSTANTS["table"], "turned": np.ascontiguousarray(CONSTANTS["table"].T)}
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["e"]),
         helper.make_node("MatMul", ["e", "turned"], ["y"]),
     ]
     tied = model_of(nodes, {"ids": "int64[n]"}, constants, outputs=["y"])
-    rounding = {
+    quantizations = {
         digest_of(array): Rounding(WeightForm.INT4, axis)
         for array, axis in zip(constants.values(), (1, 0), strict=True)
     }
-    found = sites_of(Graph(tied, {}), rounding)
-    assert not found.taps
-    assert set(found.nearest.values()) == {READ}
+    sites = sites_of(Graph(tied, {}), quantizations)
+    assert not sites.taps
+    assert set(sites.nearest.values()) == {READ}
 
 
 def test_weights_in_constant_nodes_and_in_branches() -> None:
@@ -124,24 +124,26 @@ def test_weights_in_constant_nodes_and_in_branches() -> None:
     branched = with_initializers(model_of(nodes, inputs, {}, outputs=["y"]))
     chosen = {key: one for key, one in roundings().items() if key in map(digest_of, [
         CONSTANTS["u"], CONSTANTS["v"]])}  # fmt: skip
-    found = sites_of(Graph(branched, {}), chosen)
-    assert found.taps == {"x": (digest_of(CONSTANTS["u"]),)}
-    assert named(found.nearest) == {"v": ELSEWHERE}
+    sites = sites_of(Graph(branched, {}), chosen)
+    assert sites.taps == {"x": (digest_of(CONSTANTS["u"]),)}
+    assert by_name(sites.nearest) == {"v": ELSEWHERE}
 
 
 @pytest.mark.slow
-def test_each_weight_is_calibrated_by_what_the_rounded_ones_before_it_give(tmp_path: Path) -> None:
-    found = calibrate(tmp_path / "one")
-    reasons = {name: one.nearest for name, one in found.items()}
+def test_each_weight_is_calibrated_by_what_quantized_ones_before_it_give(
+    tmp_path: Path,
+) -> None:
+    calibrated = calibrate(tmp_path / "one")
+    reasons = {name: one.nearest for name, one in calibrated.items()}
     assert reasons == {
         "u": None, "v": None, "g": None, "unseen": UNSEEN, "twice": TWICE, "table": READ,
     }  # fmt: skip
-    rounded = model()
-    before = {digest_of(CONSTANTS[name]): found[name] for name in ("table", "u", "v")}
-    round_weights(rounded, before)
-    rounded.graph.output.append(onnx.ValueInfoProto(name="m"))
-    rows = session_of(rounded).run(["m"], feed())[0]
-    values = found["g"].values
+    quantized = model()
+    before = {digest_of(CONSTANTS[name]): calibrated[name] for name in ("table", "u", "v")}
+    round_weights(quantized, before)
+    quantized.graph.output.append(onnx.ValueInfoProto(name="m"))
+    rows = session_of(quantized).run(["m"], feed())[0]
+    values = calibrated["g"].values
     assert values is not None
     np.testing.assert_array_equal(
         np.load(values), calibrate_table(CONSTANTS["g"], moments_of(rows), 4)
@@ -150,9 +152,9 @@ def test_each_weight_is_calibrated_by_what_the_rounded_ones_before_it_give(tmp_p
 
 @pytest.mark.slow
 def test_the_same_samples_give_the_same_bytes(tmp_path: Path) -> None:
-    made = [calibrate(tmp_path / name) for name in ("one", "other")]
+    runs = [calibrate(tmp_path / name) for name in ("one", "other")]
     for name in ("u", "v", "g"):
-        one, other = (each[name].values for each in made)
+        one, other = (each[name].values for each in runs)
         assert one is not None
         assert other is not None
         assert one.read_bytes() == other.read_bytes()

@@ -31,7 +31,7 @@ def options(form: Precision, budget: float) -> CompileOptions:
     )
 
 
-def centred(*shape: int, seed: int) -> np.ndarray:
+def center(*shape: int, seed: int) -> np.ndarray:
     """A matrix whose columns add up to zero: a constant in front of it vanishes, and what rounding
     makes of the constant does not.
     """
@@ -44,7 +44,7 @@ def model() -> onnx.ModelProto:
     constants = {
         "u": normal(DEPTH, DEPTH, seed=1) / 10,
         "v": normal(DEPTH, DEPTH, seed=2) / 10,
-        "w": centred(DEPTH, 64, seed=3),
+        "w": center(DEPTH, 64, seed=3),
         "z": normal(64, 32, seed=4) / 8,
         "far": np.array(300, np.float32),
     }
@@ -70,10 +70,10 @@ def test_the_layer_of_outliers_alone_is_kept(tmp_path: Path, form: Precision) ->
     assert set(manifest.narrow.kept) == {"outliers"}
     assert manifest.narrow.kept["outliers"].startswith("rounding it alone changes an output by ")
     assert read_manifest(tmp_path / "out").narrow == manifest.narrow
-    found = report(tmp_path / "out", "numerics.json")["precision"]
-    assert found["error"] <= budget < found["fallback"]["error"]
-    assert found["error"] == pytest.approx(found["fallback"]["left"], rel=0.05)
-    groups = found["fallback"]["groups"]
+    precision = report(tmp_path / "out", "numerics.json")["precision"]
+    assert precision["error"] <= budget < precision["fallback"]["error"]
+    assert precision["error"] == pytest.approx(precision["fallback"]["left"], rel=0.05)
+    groups = precision["fallback"]["groups"]
     assert [group["kept"] for group in groups] == [True, False, False, False]
     assert groups[0]["layers"] == ["outliers"]
     assert groups[0]["alone"] > budget > groups[1]["alone"] >= groups[2]["alone"]
@@ -113,8 +113,8 @@ def test_weights_in_blocks_are_kept_too(tmp_path: Path) -> None:
     assert manifest.narrow is not None
     assert manifest.narrow.layers == ("second",)
     assert set(manifest.narrow.kept) == {"first", "float"}
-    found = report(output, "numerics.json")["precision"]
-    assert 0 < found["error"] == pytest.approx(found["fallback"]["left"], rel=0.01)
+    precision = report(output, "numerics.json")["precision"]
+    assert 0 < precision["error"] == pytest.approx(precision["fallback"]["left"], rel=0.01)
     everything = tmp_path / "all"
     manifest = build(everything, blocks(), dims=DIMS, options=options(Precision.INT8, 1e-5))
     assert manifest.narrow is not None
@@ -129,20 +129,20 @@ def test_weights_in_blocks_are_kept_too(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_samples_decide_with_the_points(tmp_path: Path) -> None:
     """By inputs that are drawn all layers could round; by the sample one could not."""
-    constants = {"u": centred(DEPTH, 64, seed=1), "v": normal(64, 32, seed=2) / 8}
+    constants = {"u": center(DEPTH, 64, seed=1), "v": normal(64, 32, seed=2) / 8}
     nodes = [
         helper.make_node("MatMul", ["x", "u"], ["a"], name="first"),
         helper.make_node("Tanh", ["a"], ["b"]),
         helper.make_node("MatMul", ["b", "v"], ["y"], name="last"),
     ]
-    made = model_of(nodes, {"x": f"float32[n,{DEPTH}]"}, constants, outputs=["y"])
+    network = model_of(nodes, {"x": f"float32[n,{DEPTH}]"}, constants, outputs=["y"])
     samples = tmp_path / "samples.npz"
     np.savez(samples, x=normal(9, DEPTH) + np.float32(300))
     chosen = options(Precision.INT8, 0.05)
-    manifest = build(tmp_path / "drawn", made, dims=DIMS, options=chosen)
+    manifest = build(tmp_path / "drawn", network, dims=DIMS, options=chosen)
     assert manifest.narrow is not None
     assert manifest.narrow.layers == ("first", "last")
-    manifest = build(tmp_path / "out", made, dims=DIMS, options=chosen, samples=samples)
+    manifest = build(tmp_path / "out", network, dims=DIMS, options=chosen, samples=samples)
     assert manifest.narrow is not None
     assert manifest.narrow.layers == ("last",)
 

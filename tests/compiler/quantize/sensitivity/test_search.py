@@ -18,7 +18,7 @@ class Errors:
         self.wholes = self.alones = 0
 
     def search(self, budget: float) -> Selection:
-        def whole(units: Sequence[Unit]) -> float:
+        def measure(units: Sequence[Unit]) -> float:
             self.wholes += 1
             return self.error(units)
 
@@ -26,59 +26,59 @@ class Errors:
             self.alones += 1
             return self.error(units)
 
-        return search(self.units, budget, whole, alone)
+        return search(self.units, budget, measure, alone)
 
     def error(self, units: Sequence[Unit]) -> float:
         return math.hypot(*(self.errors[name] for unit in units for name in unit))
 
 
-def kept(found: Selection) -> list[str]:
-    return [name for group in found.groups[: found.retained] for name in group.layers]
+def retained_layers(selection: Selection) -> list[str]:
+    return [name for group in selection.groups[: selection.retained] for name in group.layers]
 
 
 def test_nothing_is_kept_within_the_budget() -> None:
     errors = Errors({"a": 0.03, "b": 0.04})
-    found = errors.search(0.05 / MARGIN + 1e-9)
-    assert found == Selection(0.05, left=0.05)
+    selection = errors.search(0.05 / MARGIN + 1e-9)
+    assert selection == Selection(0.05, left=0.05)
     assert (errors.wholes, errors.alones) == (1, 0)
     # What the reference only just meets, a library may not.
-    assert kept(errors.search(0.051)) == ["b"]
+    assert retained_layers(errors.search(0.051)) == ["b"]
 
 
 @pytest.mark.parametrize("budget", [0.0, 0.01, 0.02, 0.05, 0.1, 0.2])
 def test_the_fewest_of_the_worst_are_kept(budget: float) -> None:
     errors = Errors({f"l{i}": 0.001 * (i * 37 % 53 + 1) for i in range(53)})
-    found = errors.search(budget)
+    selection = errors.search(budget)
     worst = sorted(errors.errors, key=lambda name: -errors.errors[name])
-    assert kept(found) == worst[: found.retained]
-    assert found.left <= MARGIN * budget
-    left = [(name,) for name in worst[found.retained :]]
-    assert found.left == pytest.approx(errors.error(left))
-    assert errors.error([(worst[found.retained - 1],), *left]) > MARGIN * budget
+    assert retained_layers(selection) == worst[: selection.retained]
+    assert selection.left <= MARGIN * budget
+    left = [(name,) for name in worst[selection.retained :]]
+    assert selection.left == pytest.approx(errors.error(left))
+    assert errors.error([(worst[selection.retained - 1],), *left]) > MARGIN * budget
     assert errors.alones == 53
     assert errors.wholes <= 8
 
 
 def test_equal_errors_are_taken_in_the_order_of_the_model() -> None:
-    errors = Errors({name: 0.1 + 1e-6 * place for place, name in enumerate("abcd")})
-    found = errors.search(0.2)
-    assert kept(found) == ["a"]
-    assert {group.error for group in found.groups} == {0.1}
+    errors = Errors({name: 0.1 + 1e-6 * index for index, name in enumerate("abcd")})
+    selection = errors.search(0.2)
+    assert retained_layers(selection) == ["a"]
+    assert {group.error for group in selection.groups} == {0.1}
 
 
 def test_hundreds_of_layers_take_a_bounded_number_of_runs() -> None:
     names = [f"l{i}" for i in range(1000)]
     errors = Errors(dict.fromkeys(names, 1e-05) | {"l333": 0.2, "l700": 0.1})
-    found = errors.search(0.05)
+    selection = errors.search(0.05)
     assert len(names) > GROUPS
     assert errors.alones <= RUNS
     assert errors.wholes <= 9
-    assert kept(found) == ["l333", "l700"]
-    assert sorted(name for group in found.groups for name in group.layers) == sorted(names)
+    assert retained_layers(selection) == ["l333", "l700"]
+    assert sorted(name for group in selection.groups for name in group.layers) == sorted(names)
 
 
 def test_what_is_not_finite_comes_first() -> None:
     errors = Errors({"a": 0.01, "b": math.inf, "c": 0.02})
-    found = errors.search(0.05)
-    assert (kept(found), found.error) == (["b"], math.inf)
-    assert found.left == pytest.approx(math.hypot(0.01, 0.02))
+    selection = errors.search(0.05)
+    assert (retained_layers(selection), selection.error) == (["b"], math.inf)
+    assert selection.left == pytest.approx(math.hypot(0.01, 0.02))

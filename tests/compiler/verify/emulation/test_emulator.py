@@ -1,4 +1,4 @@
-"""What is missing to emulate a target is said with the command that brings it."""
+"""The command that brings what is missing to emulate a target is said."""
 
 import dataclasses
 from pathlib import Path
@@ -31,15 +31,15 @@ def _all_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flavour", Flavour)
 def test_a_dynamic_program_gets_its_c_library(flavour: Flavour, tmp_path: Path) -> None:
-    found = emulator.find(DYNAMIC, flavour)
-    assert isinstance(found, emulator.Emulator)
-    assert found.command == ("/bin/qemu-aarch64", "-cpu", "cortex-a53", "-L", str(tmp_path))
+    qemu = emulator.find(DYNAMIC, flavour)
+    assert isinstance(qemu, emulator.Emulator)
+    assert qemu.command == ("/bin/qemu-aarch64", "-cpu", "cortex-a53", "-L", str(tmp_path))
 
 
 def test_a_static_program_needs_none() -> None:
-    found = emulator.find(STATIC)
-    assert isinstance(found, emulator.Emulator)
-    assert found.command == ("/bin/qemu-riscv64", "-cpu", "rv64")
+    qemu = emulator.find(STATIC)
+    assert isinstance(qemu, emulator.Emulator)
+    assert qemu.command == ("/bin/qemu-riscv64", "-cpu", "rv64")
     assert emulator.explain_missing(STATIC) is None
 
 

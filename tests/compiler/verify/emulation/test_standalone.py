@@ -19,13 +19,13 @@ pytestmark = pytest.mark.slow
 
 _DIMS: dict[Any, dict[str, Any]] = {
     models.perceptron: {"n": (0, 70)},
-    models.found: {"a": (0, 9), "b": (1, 9)},
+    models.nonzero: {"a": (0, 9), "b": (1, 9)},
     models.choosing: {"n": "3:30%3"},
     models.counting: {"n": (1, 9)},
 }
 _CASES = [
     pytest.param("armv7", models.counting, marks=with_c_library),
-    pytest.param("riscv64", models.found, marks=with_c_library),
+    pytest.param("riscv64", models.nonzero, marks=with_c_library),
     pytest.param("riscv64-v", models.perceptron, marks=with_c_library),
     ("aarch64", models.choosing),
 ]

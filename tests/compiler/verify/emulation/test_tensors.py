@@ -17,32 +17,32 @@ ARRAYS = st.sampled_from(DTYPES).flatmap(
 )
 
 
-@given(found=st.lists(ARRAYS, max_size=4))
+@given(arrays=st.lists(ARRAYS, max_size=4))
 def test_there_and_back(
-    tmp_path_factory: pytest.TempPathFactory, found: list[tensors.Array]
+    tmp_path_factory: pytest.TempPathFactory, arrays: list[tensors.Array]
 ) -> None:
     path = tmp_path_factory.mktemp("tensors") / "t"
-    tensors.write(path, found)
+    tensors.write(path, arrays)
     back = tensors.read(path)
     assert [(array.dtype, array.shape) for array in back] == [
-        (array.dtype, array.shape) for array in found
+        (array.dtype, array.shape) for array in arrays
     ]
-    for got, want in zip(back, found, strict=True):
+    for got, want in zip(back, arrays, strict=True):
         np.testing.assert_array_equal(got, want)
 
 
 def test_bfloat16_and_what_does_not_lie_in_order(tmp_path: Path) -> None:
-    narrow = np.arange(6).astype(ml_dtypes.bfloat16)
+    bfloats = np.arange(6).astype(ml_dtypes.bfloat16)
     turned = np.arange(12, dtype="float32").reshape(3, 4).T
-    tensors.write(tmp_path / "t", [narrow, turned])
+    tensors.write(tmp_path / "t", [bfloats, turned])
     first, second = tensors.read(tmp_path / "t")
     assert first.dtype == ml_dtypes.bfloat16
-    np.testing.assert_array_equal(first.astype("f4"), narrow.astype("f4"))
+    np.testing.assert_array_equal(first.astype("f4"), bfloats.astype("f4"))
     np.testing.assert_array_equal(second, turned)
 
 
 def test_an_array_inside_of_other_bytes() -> None:
     data = b"xxxx" + np.arange(6, dtype="int32").tobytes()
-    found = tensors.from_bytes(data, "int32", (2, 3), 4)
-    np.testing.assert_array_equal(found, np.arange(6).reshape(2, 3))
+    array = tensors.from_bytes(data, "int32", (2, 3), 4)
+    np.testing.assert_array_equal(array, np.arange(6).reshape(2, 3))
     assert tensors.from_bytes(data, "bfloat16", (0, 2), 4).shape == (0, 2)

@@ -19,8 +19,8 @@ KERNELS = [
 
 
 def trial(past: int, seq: int) -> Trial:
-    made = Trial(0, Point("one", {"past": past, "seq": seq}), Path(), 8 * seq + CACHES * past)
-    (weighed,) = Trials((made,), ()).add_work(KERNELS).chosen
+    plain = Trial(0, Point("one", {"past": past, "seq": seq}), Path(), 8 * seq + CACHES * past)
+    (weighed,) = Trials((plain,), ()).add_work(KERNELS).chosen
     return weighed
 
 

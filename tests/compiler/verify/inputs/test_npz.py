@@ -7,7 +7,7 @@ from compiler.verify.inputs import npz
 
 
 def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
-    given = {
+    arrays = {
         "odd/name": np.arange(6, dtype=np.int8).reshape(2, 3),
         "scalar": np.array(True),
         "half": np.array([1.5, -2], ml_dtypes.bfloat16),
@@ -16,10 +16,10 @@ def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
         "scale": np.array(0.5, ml_dtypes.float8_e8m0fnu),
         "none": np.zeros((0, 3), np.float64),
     }
-    npz.write(tmp_path / "a", given)
-    found = npz.read(tmp_path / "a")
-    assert list(found) == list(given)
-    for name, array in given.items():
-        assert found[name].dtype == array.dtype
-        assert found[name].tobytes() == array.tobytes()
-        assert found[name].shape == array.shape
+    npz.write(tmp_path / "a", arrays)
+    back = npz.read(tmp_path / "a")
+    assert list(back) == list(arrays)
+    for name, array in arrays.items():
+        assert back[name].dtype == array.dtype
+        assert back[name].tobytes() == array.tobytes()
+        assert back[name].shape == array.shape

@@ -37,8 +37,8 @@ def test_every_point_is_admitted(low: int, extent: int | None, multiple: int, se
 
 
 def test_min_opt_max_and_two_between() -> None:
-    found = points([X], [Dim("n", 1, 64, opt=7), Dim("m", 8, 512, 8)], seed=0)
-    by_label = {point.label: dict(point.dims) for point in found}
+    chosen = points([X], [Dim("n", 1, 64, opt=7), Dim("m", 8, 512, 8)], seed=0)
+    by_label = {point.label: dict(point.dims) for point in chosen}
     assert by_label["min"] == {"m": 8, "n": 1}
     assert by_label["opt"]["n"] == 7
     assert by_label["max"] == {"m": 512, "n": 64}
@@ -50,8 +50,8 @@ def test_min_opt_max_and_two_between() -> None:
 
 
 def test_points_lie_beside_the_edges_of_tiles_and_at_a_prime() -> None:
-    found = points([X], [Dim("n", 1, 512), Dim("m", 1, 512)], seed=0, edges=(6, 32))
-    by_label = {point.label: dict(point.dims) for point in found}
+    chosen = points([X], [Dim("n", 1, 512), Dim("m", 1, 512)], seed=0, edges=(6, 32))
+    by_label = {point.label: dict(point.dims) for point in chosen}
     for label, off in (("edge-1", -1), ("edge+1", 1)):
         assert (by_label[label]["m"] - off) % 6 == 0
         assert (by_label[label]["n"] - off) % 32 == 0
@@ -61,16 +61,16 @@ def test_points_lie_beside_the_edges_of_tiles_and_at_a_prime() -> None:
 
 def test_images_without_a_maximum_are_tried_at_the_sizes_of_real_ones() -> None:
     dims = [Dim("n"), Dim("h"), Dim("w")]
-    found = {point.label: dict(point.dims) for point in points([spec("x=int8[n,3,h,w]")], dims, 0)}
-    assert found["min-n"] == {"n": 1, "h": 640, "w": 640}
-    assert found["max"]["h"] < 640
+    sizes = {point.label: dict(point.dims) for point in points([spec("x=int8[n,3,h,w]")], dims, 0)}
+    assert sizes["min-n"] == {"n": 1, "h": 640, "w": 640}
+    assert sizes["max"]["h"] < 640
 
 
 def test_points_come_cheapest_first_and_once() -> None:
-    found = points([X], [Dim("n", 1, 3), Dim("m", 2, 2)], seed=0)
-    sizes = [bytes_of(point, [X]) for point in found]
+    chosen = points([X], [Dim("n", 1, 3), Dim("m", 2, 2)], seed=0)
+    sizes = [bytes_of(point, [X]) for point in chosen]
     assert sizes == sorted(set(sizes))
-    assert len({tuple(point.dims.items()) for point in found}) == len(found) <= 3
+    assert len({tuple(point.dims.items()) for point in chosen}) == len(chosen) <= 3
 
 
 def test_a_seed_decides() -> None:
@@ -84,11 +84,11 @@ def test_no_dims_give_one_point() -> None:
 
 def values(*dims: Dim) -> list[tuple[int, ...]]:
     inputs = [spec(f"x=float32[{','.join(dim.name for dim in dims)}]")]
-    found = points_nearby(inputs, dims)
-    sizes = [bytes_of(point, inputs) for point in found]
+    nearby = points_nearby(inputs, dims)
+    sizes = [bytes_of(point, inputs) for point in nearby]
     assert sizes == sorted(sizes)
-    assert all(dim.admits(point.dims[dim.name]) for dim in dims for point in found)
-    return [tuple(point.dims[dim.name] for dim in dims) for point in found]
+    assert all(dim.admits(point.dims[dim.name]) for dim in dims for point in nearby)
+    return [tuple(point.dims[dim.name] for dim in dims) for point in nearby]
 
 
 def test_slow_runs_stay_near_the_smallest_size_and_meet_the_ends() -> None:
@@ -199,8 +199,8 @@ def test_samples_that_are_no_archive(tmp_path: Path) -> None:
 
 def test_a_fixed_dim_leaves_the_extremes_of_the_others() -> None:
     dims = [Dim("a", 1, 8), Dim("b", 1, 8), Dim("c", 1, 8), Dim("d", 1, 8), Dim("e", 5, 5)]
-    found = points([spec("x=int8[a,b,c,d,e]")], dims, 0)
-    assert {"max-d", "min-a"} <= {point.label for point in found}
+    chosen = points([spec("x=int8[a,b,c,d,e]")], dims, 0)
+    assert {"max-d", "min-a"} <= {point.label for point in chosen}
 
 
 def test_a_sample_is_cut_and_repeated() -> None:

@@ -15,16 +15,16 @@ def floats(*values: float) -> np.ndarray[Any, Any]:
 
 
 def test_equal_arrays_do_not_differ() -> None:
-    found = compare(floats(1, 2), floats(1, 2), TOLERANCE)
-    assert (found.max_abs, found.max_rel, found.problem) == (0, 0, None)
+    difference = compare(floats(1, 2), floats(1, 2), TOLERANCE)
+    assert (difference.max_abs, difference.max_rel, difference.problem) == (0, 0, None)
 
 
 def test_differences_are_measured() -> None:
-    found = compare(floats(1, 102), floats(1, 100), TOLERANCE)
-    assert found.max_abs == 2
-    assert found.max_rel == pytest.approx(0.02)
-    assert found.range == 100
-    assert found.problem == "1 of 2 elements differ by more than the tolerance"
+    difference = compare(floats(1, 102), floats(1, 100), TOLERANCE)
+    assert difference.max_abs == 2
+    assert difference.max_rel == pytest.approx(0.02)
+    assert difference.range == 100
+    assert difference.problem == "1 of 2 elements differ by more than the tolerance"
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_differences_are_measured() -> None:
 def test_how_much_of_the_tolerance_is_used(
     got: list[float], want: list[float], used: float | None
 ) -> None:
-    found = compare(floats(*got), floats(*want), TOLERANCE).of_tolerance
-    assert found == (used if used is None else pytest.approx(used, rel=1e-4))
+    share = compare(floats(*got), floats(*want), TOLERANCE).of_tolerance
+    assert share == (used if used is None else pytest.approx(used, rel=1e-4))
 
 
 def test_integers_use_steps_and_what_must_be_equal_has_no_part() -> None:
@@ -82,9 +82,9 @@ def test_tiny_outputs_are_held_to_their_own_size() -> None:
 def test_the_spread_is_that_of_what_is_neither_saturated_nor_masked(
     values: list[float], deviation: float, constant: bool
 ) -> None:
-    found = Spread.of(floats(*values))
-    assert found.deviation == pytest.approx(deviation, rel=1e-6)
-    assert found.constant is constant
+    spread = Spread.of(floats(*values))
+    assert spread.deviation == pytest.approx(deviation, rel=1e-6)
+    assert spread.constant is constant
 
 
 def test_a_bound_tolerance_lets_no_element_off_by_a_tenth_of_the_spread() -> None:
@@ -118,7 +118,7 @@ def test_steps_that_are_the_whole_range_prove_nothing() -> None:
         (np.inf, 3e38, False),
     ],
 )
-def test_odd_values_must_be_at_the_same_places(got: float, want: float, fine: bool) -> None:
+def test_infinities_and_nan_must_be_where_they_are(got: float, want: float, fine: bool) -> None:
     assert (compare(floats(1, got), floats(1, want), TOLERANCE).problem is None) == fine
 
 
@@ -173,7 +173,7 @@ def test_floats_of_eight_bits_may_be_a_step_off(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
-def test_integers_of_few_bits_are_compared_as_integers(dtype: str) -> None:
+def test_small_integers_are_compared_as_integers(dtype: str) -> None:
     one, two = (np.array([0, value]).astype(dtype) for value in (0, 1))
     assert compare(one, one, tolerance_of(dtype, None, None)).problem is None
     assert compare(one, two, tolerance_of(dtype, None, None)).problem == "1 of 2 elements differ"

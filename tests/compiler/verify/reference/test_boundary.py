@@ -53,7 +53,7 @@ def test_the_widened_model_takes_and_gives_float32() -> None:
     assert outputs["c"].tolist() == [1.5, -2]
 
 
-def test_a_model_of_wide_types_is_not_narrow() -> None:
+def test_a_model_of_wide_types_has_no_storage_types() -> None:
     other = model()
     del other.graph.input[2], other.graph.input[0], other.graph.output[2:], other.graph.output[0]
     assert not boundary.has_storage_types(other)

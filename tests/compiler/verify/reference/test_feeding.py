@@ -1,4 +1,4 @@
-"""What replaces random nodes in the reference's model gives the numbers of the generator."""
+"""The numbers that replace random nodes in the reference's model are those of the generator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,14 +18,14 @@ NODE = helper.make_node
 
 
 def _run(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[Any]:
-    made = feeding.replace_random(model)
-    assert made is not None
-    session = session_of(made[0])
+    replacement = feeding.replace_random(model)
+    assert replacement is not None
+    session = session_of(replacement[0])
     names = [output.name for output in session.get_outputs()]
     outputs = feeding.run(
-        lambda given: dict(zip(names, session.run(names, dict(given)), strict=True)),
+        lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True)),
         inputs,
-        made[1],
+        replacement[1],
     )
     return list(outputs.values())
 
@@ -50,9 +50,11 @@ def test_dropout_of_an_old_opset_draws_nothing(opset: int) -> None:
 
 def test_an_old_model_that_cannot_be_rewritten_says_so() -> None:
     nodes = [NODE("RandomNormalLike", ["x"], ["y"]), NODE("Add", ["x", "y"], ["z"])]
-    with pytest.raises(ImportFailed, match="opset 6, and what is asked for takes opset 11") as told:
+    with pytest.raises(
+        ImportFailed, match="opset 6, and what is asked for takes opset 11"
+    ) as error:
         feeding.replace_random(model_of(nodes, {"x": "float32[n]"}, opset=6))
-    assert told.value.code == "import.opset"
+    assert error.value.code == "import.opset"
 
 
 @pytest.mark.parametrize("opset", [9, 13, 19])
@@ -112,8 +114,8 @@ def test_each_call_of_a_function_draws_its_own() -> None:
 def test_another_failure_is_not_taken_for_a_short_row() -> None:
     calls = []
 
-    def engine(given: Mapping[str, Any]) -> Mapping[str, Any]:
-        calls.append(given)
+    def engine(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+        calls.append(feeds)
         raise ValueError("anything else")
 
     with pytest.raises(ValueError, match="anything else"):

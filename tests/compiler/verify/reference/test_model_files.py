@@ -26,9 +26,9 @@ def a_model() -> onnx.ModelProto:
         tensors,
         doc_string="what it is",
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    helper.set_model_props(made, {"author": "nobody"})
-    return made
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    helper.set_model_props(model, {"author": "nobody"})
+    return model
 
 
 @pytest.mark.parametrize(("inline", "beside"), [(1 << 20, 0), (0, 2 * 4800)])

@@ -31,8 +31,8 @@ def test_the_authors_own_vectors(
     counter: tuple[int, ...], key: tuple[int, ...], wanted: tuple[int, ...]
 ) -> None:
     """`philox4x32 10` in kat_vectors of the Random123 library."""
-    made = philox(np.array(counter, np.uint32)[:, None], np.array(key, np.uint32))
-    assert made[:, 0].tolist() == list(wanted)
+    words = philox(np.array(counter, np.uint32)[:, None], np.array(key, np.uint32))
+    assert words[:, 0].tolist() == list(wanted)
 
 
 def _normal_cdf(x: np.ndarray) -> np.ndarray:
@@ -82,6 +82,6 @@ def test_streams_seeds_and_neighbours_are_independent() -> None:
     assert np.abs(correlation).max() < 5 / math.sqrt(COUNT)
 
 
-def test_a_number_depends_on_its_place_alone() -> None:
+def test_a_number_depends_on_its_position_alone() -> None:
     draw = Draw(9, Law.UNIFORM, "float32")
     np.testing.assert_array_equal(numbers(draw, 4, 10), numbers(draw, 4, 1000)[:10])

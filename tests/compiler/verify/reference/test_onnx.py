@@ -1,4 +1,4 @@
-"""What the reference runs, and by which engine."""
+"""The model that the reference runs, and its engine."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from compiler.verify.reference.onnx import (
 from relaxd.contract.request import CompileRequest
 
 
-def zipped() -> onnx.ModelProto:
+def zip_map() -> onnx.ModelProto:
     """Probabilities as skl2onnx gives them unless asked not to."""
     node = helper.make_node(
         "ZipMap", ["x"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]
@@ -34,14 +34,14 @@ def zipped() -> onnx.ModelProto:
 
 
 def test_maps_are_given_as_the_tensor_they_are_made_of(tmp_path: Path) -> None:
-    path = prepare(zipped(), tmp_path / "model.onnx", CompileRequest.of(), tmp_path).path
+    path = prepare(zip_map(), tmp_path / "model.onnx", CompileRequest.of(), tmp_path).path
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     for name in ONNX:
         np.testing.assert_array_equal(ENGINES[name](str(path)).run({"x": x}, {})["maps"], x)
 
 
 def test_trees_are_added_up_in_their_order() -> None:
-    model = zipped()
+    model = zip_map()
     assert engines_of(model) == ONNX
     model.graph.node[0].op_type = "TreeEnsembleRegressor"
     assert engines_of(model) == ORDERED
@@ -65,10 +65,10 @@ def test_what_pads_a_greatest_element_counts(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 19)]
     model = str(tmp_path / "model.onnx")
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), model)
-    given = {"x": np.full((1, 1, 4, 4), -1, np.float32)}
+    feeds = {"x": np.full((1, 1, 4, 4), -1, np.float32)}
     wanted = np.array([[[[0, 0], [0, -1]]]], np.float32)
     for name in ONNX:
-        np.testing.assert_array_equal(ENGINES[name](model).run(given, {})["y"], wanted)
+        np.testing.assert_array_equal(ENGINES[name](model).run(feeds, {})["y"], wanted)
 
 
 def test_rows_up_to_a_negative_number_are_none(tmp_path: Path) -> None:
@@ -90,6 +90,6 @@ def test_rows_up_to_a_negative_number_are_none(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 19)]
     model = str(tmp_path / "model.onnx")
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), model)
-    given = {"x": np.zeros((5, 2), np.float32), "k": np.array(-1)}
+    feeds = {"x": np.zeros((5, 2), np.float32), "k": np.array(-1)}
     for quantized in (False, True):
-        assert OnnxRuntime(model, quantized).run(given, {})["y"].shape == (0, 2)
+        assert OnnxRuntime(model, quantized).run(feeds, {})["y"].shape == (0, 2)

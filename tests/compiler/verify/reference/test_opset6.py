@@ -26,9 +26,9 @@ def agree(model: onnx.ModelProto, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])
 @pytest.mark.parametrize("axis", [1, -3, None])
 def test_broadcasting_along_an_axis(operator: str, axis: int | None, size: int) -> None:
-    given: dict[str, Any] = {} if axis is None else {"axis": axis}
+    attributes: dict[str, Any] = {} if axis is None else {"axis": axis}
     second = CHANNELS if axis is not None else normal(4)
-    node = NODE(operator, ["x", "c"], ["y"], broadcast=1, **given)
+    node = NODE(operator, ["x", "c"], ["y"], broadcast=1, **attributes)
     agree(model_of([node], {"x": "float32[n,3,h,4]"}, {"c": second}, opset=6), (size, 3, 2, 4))
 
 

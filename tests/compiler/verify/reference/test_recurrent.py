@@ -139,9 +139,9 @@ def test_dynamically_quantized_weights_are_exact_as_dequantized(
         "DynamicQuantizeLSTM", order, ["y"], domain="com.microsoft", **attributes
     )
     exact = helper.make_node("LSTM", ["x", "w", "r"], ["y"], **attributes)
-    found = exact_values(one_node_model(node, stored), tmp_path)
+    values = exact_values(one_node_model(node, stored), tmp_path)
     np.testing.assert_allclose(
-        found, exact_values(one_node_model(exact, real), tmp_path), rtol=1e-12
+        values, exact_values(one_node_model(exact, real), tmp_path), rtol=1e-12
     )
 
 
@@ -173,8 +173,8 @@ def test_attributes_are_exact_too(options: dict[str, Any], tmp_path: Path) -> No
     model = recurrent("LSTM", **options)
     onnx.save(model, tmp_path / "model.onnx")
     want = run("onnxruntime", model, tmp_path, x=X, lengths=LENGTHS)["y"]
-    found = Float64(str(tmp_path / "model.onnx")).run({"x": X, "lengths": LENGTHS}, {})["y"]
-    np.testing.assert_allclose(found, want, atol=2e-6)
+    got = Float64(str(tmp_path / "model.onnx")).run({"x": X, "lengths": LENGTHS}, {})["y"]
+    np.testing.assert_allclose(got, want, atol=2e-6)
 
 
 def test_a_row_of_no_steps_is_not_judged(tmp_path: Path) -> None:
