@@ -82,8 +82,8 @@ def llm_command(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A name by which clients may ask for this server where there is no key, beside "
-            "addresses and localhost; may be repeated.",
+            help="A name by which clients may call this server where there is no key, beside "
+            "addresses and names of this machine; may be repeated.",
             show_default=False,
         ),
     ] = None,

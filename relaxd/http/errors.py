@@ -39,16 +39,14 @@ class ForeignOrigin(ApiError):
         )
 
 
-class ForeignHost(ApiError):
-    """The request asks for a host that is not this server, as a page does whose name was bound to
-    the server's address.
-    """
+class UnknownHost(ApiError):
+    """The server asks for no key, and was called by a name that it does not know as its own."""
 
-    code = "http.foreign_host"
+    code = "http.unknown_host"
 
     def __init__(self, host: str, hint: str) -> None:
         super().__init__(
-            f"the request is for {host[:200] or 'no host'}, not this server", hint=hint
+            f"the server asks for no key, and is not known as {host[:200]!r}", hint=hint
         )
 
 

@@ -18,7 +18,8 @@ from starlette.routing import Route
 from relaxd.errors import OverloadError, RelaxdError
 from relaxd.http.credentials import KeyRequired
 from relaxd.http.framing import CheckedHead
-from relaxd.http.origins import KnownHost, SameOrigin
+from relaxd.http.hosts import CheckedHost, KnownHosts
+from relaxd.http.origins import SameOrigin
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.lanes import Bodies, Lane
@@ -35,15 +36,15 @@ _PER_TOKEN = 8
 """Bytes of JSON, or values, for a token."""
 _VALUES = 1 << 16
 _LARGE = 64 << 10
-"""Of a body that is tokenized behind others of its size."""
+"""Of a body that is parsed and tokenized behind others of its size."""
 _DONE = "data: [DONE]\n\n"
 _OPEN = frozenset({"/healthz"})
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may use the endpoint. key: what a request has to carry, None for anyone who asks for the
-    server by an address, as `localhost` or by one of `hosts`.
+    """Who may use the endpoint. key: what a request has to carry, None for anyone who calls the
+    server by an address, by a name of this machine or by one of `hosts`.
     """
 
     key: str | None = None
@@ -63,7 +64,8 @@ def create_app(engine: Engine, name: str, access: Access = _ANYONE) -> Starlette
         entrance = Middleware(KeyRequired, respond=respond, key=access.key, open_paths=_OPEN)
     else:
         hint = "name it with --allow-host, or ask for a key"
-        entrance = Middleware(KnownHost, respond=respond, hosts=access.hosts, hint=hint)
+        hosts = KnownHosts(access.hosts)
+        entrance = Middleware(CheckedHost, respond=respond, hosts=hosts, hint=hint)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", endpoint.chat, methods=["POST"]),
@@ -172,7 +174,7 @@ class _Endpoint:
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         try:
             async with self._bodies.read(request) as body:
-                want = read_request(read_document(body, self._most_values), chat=chat)
+                want = await self._read(body, chat=chat)
                 listening = _Listening()
                 lane = self._lane(want, len(body))
                 await lane.run(partial(listening.begin, self._engine, want))
@@ -193,6 +195,13 @@ class _Endpoint:
     async def fail(self, request: Request, error: Exception) -> Response:
         """The answer of an error that nothing foresees, which the server logs."""
         return self.refuse(request, RelaxdError("an unexpected error; the server's log has it"))
+
+    async def _read(self, body: bytes, *, chat: bool) -> Asked:
+        """The request of a body; of a large one in a thread, as it takes long."""
+        if len(body) <= _LARGE:
+            return read_request(read_document(body, self._most_values), chat=chat)
+        document = await self._large.run(partial(read_document, body, self._most_values))
+        return read_request(document, chat=chat)
 
     def _lane(self, want: Asked, size: int) -> Lane:
         grammar = want.sampling.grammar

@@ -21,10 +21,10 @@ from relaxd.http.connections import Refusal
 from relaxd.http.errors import (
     ApiError,
     BodyTooLarge,
-    ForeignHost,
     ForeignOrigin,
     HeadersTooLarge,
     Unauthorized,
+    UnknownHost,
     UnsupportedMediaType,
 )
 from relaxd.llm.generation import Generation
@@ -305,7 +305,7 @@ _STATUSES: tuple[tuple[type[RelaxdError], int, str], ...] = (
     (HeadersTooLarge, 431, "invalid_request_error"),
     (Unauthorized, 401, "authentication_error"),
     (ForeignOrigin, 403, "permission_error"),
-    (ForeignHost, 403, "permission_error"),
+    (UnknownHost, 421, "permission_error"),
     (ApiError, 400, "invalid_request_error"),
 )
 """The first class that fits decides, so a class stands before its bases."""

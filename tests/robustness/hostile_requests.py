@@ -6,7 +6,7 @@ import socket
 import string
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -131,7 +131,7 @@ class Hostile:
 
     def pages(self, draw: random.Random) -> int:
         """Send what a web page makes a browser send."""
-        headers = draw.choice(
+        headers: dict[str, str] = draw.choice(
             (
                 {"Content-Type": "text/plain"},
                 {"Content-Type": "application/x-www-form-urlencoded"},
@@ -141,7 +141,7 @@ class Hostile:
                 {"Host": "127.0.0.1.evil.example"},
             )
         )
-        return self._post({"prompt": "a", "max_tokens": 2}, **headers)
+        return self._post({"prompt": "a", "max_tokens": 2}, headers=headers)
 
     def heads(self, draw: random.Random) -> int:
         """Send a head that is too large, contradicts itself, or asks for what is not there."""
@@ -195,10 +195,12 @@ class Hostile:
         }
         return self._post(asked)
 
-    def _post(self, document: Any, *, chat: bool = False, **headers: str) -> int:
+    def _post(
+        self, document: Any, *, chat: bool = False, headers: Mapping[str, str] | None = None
+    ) -> int:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         path = "/v1/chat/completions" if chat else "/v1/completions"
-        fields = {"Host": "localhost", "Content-Type": JSON_TYPE, **headers}
+        fields = {"Host": "localhost", "Content-Type": JSON_TYPE, **(headers or {})}
         lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         end = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         return self._talk(f"POST {path} HTTP/1.1\r\n{lines}{end}".encode() + body)
@@ -284,7 +286,7 @@ REFUSED: dict[str, tuple[int, ...]] = {
     "surrogates": (400,),
     "nesting": (400,),
     "large_prompts": (400, 413, 429, 0),
-    "pages": (403, 415),
+    "pages": (403, 415, 421),
     "random_bytes": (400, 0),
 }
 """The statuses of kinds that no server may answer. A large body may not be read to its end."""

@@ -70,11 +70,10 @@ def check_served(address: str) -> None:
         ({"Content-Type": "application/x-www-form-urlencoded"}, 415, "http.unsupported_media_type"),
         ({"Origin": EVIL}, 403, "http.foreign_origin"),
         ({"Origin": "null"}, 403, "http.foreign_origin"),
-        ({"Origin": EVIL, "Host": "evil.example"}, 403, "http.foreign_host"),
-        ({"Host": "evil.example"}, 403, "http.foreign_host"),
-        ({"Host": "127.0.0.1.evil.example:80"}, 403, "http.foreign_host"),
-        ({"Host": "localhost@evil.example"}, 403, "http.foreign_host"),
-        ({"Host": "[::1"}, 403, "http.foreign_host"),
+        ({"Origin": EVIL, "Host": "evil.example"}, 421, "http.unknown_host"),
+        ({"Host": "evil.example"}, 421, "http.unknown_host"),
+        ({"Host": "127.0.0.1.evil.example:80"}, 421, "http.unknown_host"),
+        ({"Host": "localhost@evil.example"}, 421, "http.unknown_host"),
         ({"X-Long": "a" * 40_000}, 431, "http.headers_too_large"),
     ],
 )
@@ -91,16 +90,16 @@ def test_hosts_of_this_server(address: str, engine: Engine) -> None:
     for host in ("localhost", f"LOCALHOST:{port}", "127.0.0.1", f"[::1]:{port}", "10.0.0.7:99"):
         assert post(address, ASKED, Host=host, Origin=f"http://{host}").status_code == 200
     read = plain_http.get(f"{address}/v1/models", headers={"Host": "evil.example"})
-    assert (read.status_code, code_of(read)) == (403, "http.foreign_host")
+    assert (read.status_code, code_of(read)) == (421, "http.unknown_host")
     with serving(create_app(engine, "tiny", Access(hosts=frozenset({"Llm"})))) as url:
         assert post(url, ASKED, Host="llm:80").status_code == 200
-        assert post(url, ASKED, Host="evil.example").status_code == 403
+        assert post(url, ASKED, Host="evil.example").status_code == 421
 
 
 def test_a_key(engine: Engine) -> None:
     with serving(create_app(engine, "tiny", Access(key="s3cret"))) as url:
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer s3cre"}):
-            refused = post(url, ASKED, **headers)
+        for authorization in ("", "Bearer", "Bearer wrong", "Bearer s3cre", "Basic czNjcmV0"):
+            refused = post(url, ASKED, Authorization=authorization)
             assert (refused.status_code, code_of(refused)) == (401, "invalid_api_key")
             assert refused.headers["WWW-Authenticate"].startswith("Bearer")
         assert plain_http.get(f"{url}/metrics").status_code == 401
@@ -339,8 +338,8 @@ def test_an_error_that_nothing_foresees(
 ) -> None:
     with serving(create_app(engine, "tiny")) as url:
         with monkeypatch.context() as patched:
-            patched.setattr(engine, "generate", lambda *_, **__: {}["a secret"])
+            patched.setattr(engine, "generate", lambda *_, **__: 1 / 0)
             answer = post(url, ASKED)
         assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
-        assert "secret" not in answer.text
+        assert "division" not in answer.text
         check_served(url)

@@ -1,0 +1,72 @@
+"""Names by which a server that asks for no key may be called: a page of another name, which its
+owner lets lead to this machine (DNS rebinding), would read and send all that the browser's user
+can.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from relaxd.http.errors import UnknownHost
+from relaxd.http.origins import Respond
+
+_LOOPBACK = ("localhost", "ip6-localhost")
+
+
+class KnownHosts:
+    """Loopback names, addresses, which no name server can redirect, this machine's own name, and
+    `names` that the operator gave.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        own = (socket.gethostname(), *_LOOPBACK)
+        self._names = frozenset(_normalize(name) for name in (*names, *own))
+
+    def has(self, header: str) -> bool:
+        """True for a request with that Host; without one it is no browser's."""
+        host = _without_port(header.strip())
+        name = _normalize(host.strip("[]"))
+        return not header or name in self._names or name.endswith(".localhost") or _is_address(name)
+
+
+class CheckedHost:
+    """ASGI middleware: a request calls the server by a name of `hosts`; `hint` says how to add
+    one.
+    """
+
+    def __init__(self, app: ASGIApp, respond: Respond, hosts: KnownHosts, hint: str) -> None:
+        self.app = app
+        self._respond = respond
+        self._hosts = hosts
+        self._hint = hint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 421."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request = Request(scope, receive)
+        host = request.headers.get("Host", "")
+        if self._hosts.has(host):
+            return await self.app(scope, receive, send)
+        return await self._respond(request, UnknownHost(host, self._hint))(scope, receive, send)
+
+
+def _normalize(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _without_port(header: str) -> str:
+    if header.startswith("["):
+        return header.partition("]")[0]
+    return header.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
