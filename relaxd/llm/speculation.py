@@ -7,6 +7,7 @@ with the probability that the model gives it, and the token that replaces it fol
 probabilities of all other tokens.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +19,8 @@ from relaxd.llm.generation import Generation
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.slots import logits_of, most_rows, slots_of
 from relaxd.loader.model import Model
+
+logger = logging.getLogger(__name__)
 
 _MOST = 16
 _PIECE = 128
@@ -117,7 +120,13 @@ class Speculator:
         self._drafter.forget(generation)
 
     def _draft(self, generation: Generation, most: int) -> list[int]:
-        draft = self._drafter.draft(generation, most) if most else []
+        try:
+            draft = self._drafter.draft(generation, most) if most else []
+        except Exception:
+            # What is wrong with the completion itself, as with its grammar, ends it at its token.
+            logger.warning("a completion has no draft tokens", exc_info=True)
+            self._drafter.forget(generation)
+            return []
         return (
             draft
             if generation.matcher is None

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relaxd.errors import CapacityError, ExecutionError, InputError, RelaxdError
-from relaxd.llm import Engine, Piece, Sampling
+from relaxd.errors import CapacityError, ExecutionError, GrammarError, InputError, RelaxdError
+from relaxd.llm import Engine, Piece, Sampling, Speculation, speculation
+from relaxd.llm.costs import Costs
+from relaxd.llm.drafts import SmallModel
 from relaxd.llm.generation import Finish, Generation
 from relaxd.llm.sampling import Sampler
 from relaxd.llm.text import Text
@@ -171,6 +173,33 @@ def test_a_sampler_that_fails_ends_its_own_completion(
     with pytest.raises(RelaxdError, match="IndexError: no token"):
         created.text()
     check_others(kind, others)
+
+
+def test_drafts_that_fail_end_no_completion(
+    language_models: dict[str, Path], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fail for one completion, whose grammar may admit no token of the smaller model."""
+    bundle, words = language_models[kind], language_models["tokenizer"]
+    draft, failures = SmallModel.draft, list[int]()
+    # A draft model that is profitable.
+    costs = Costs(tuple(1 + 0.1 * row for row in range(8)))
+    monkeypatch.setattr(speculation, "measure_costs", lambda *_: costs)
+
+    def failing(self: SmallModel, generation: Generation, most: int) -> list[int]:
+        if generation.prompt == (9, 9) and len(generation.tokens) > 2:
+            failures.append(most)
+            raise GrammarError("it admits no token")
+        return draft(self, generation, most)
+
+    monkeypatch.setattr(SmallModel, "draft", failing)
+    with Engine.open(
+        bundle, words, sequences=4, speculate=Speculation.parse("draft:2"), draft=bundle
+    ) as engine:
+        others, (failed,) = start(engine, [9, 9])
+        check_others(kind, others)
+        failed.text()
+        assert failed.tokens == greedy(kind, [9, 9], TOKENS)
+    assert failures
 
 
 @pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-300, 1e-9])
