@@ -180,6 +180,8 @@ def _fork(tokenizer: LLTokenizer, connection: socket.socket) -> None:
 def _try_within_limits(tokenizer: LLTokenizer, connection: socket.socket) -> None:
     wanted = json.loads(_read_all(connection))
     limits = Limits(**wanted["limits"])
+    # What the compiler writes where it fails would fill the log of whoever started this.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     # Nobody handles the alarm: it kills, wherever the compiler is.
     signal.setitimer(signal.ITIMER_REAL, limits.wall_s)
     os.nice(_NICE)

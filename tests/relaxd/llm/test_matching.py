@@ -148,7 +148,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_grammars_that_take_too_much_are_refused(text: Text, name: str) -> None:
+def test_grammars_that_take_too_much_are_refused(
+    text: Text, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Compiled here, the first ends the process, and the others take gigabytes."""
     grammars = Grammars(text, Limits(cpu_s=1, memory_bytes=128 << 20))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -156,6 +158,7 @@ def test_grammars_that_take_too_much_are_refused(text: Text, name: str) -> None:
         grammars.matcher(HOSTILE[name])
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 64 << 10
+    assert capfd.readouterr().err == ""
     assert count_admitted(grammars, Grammar.regex("ab"), "a") == "b"
     grammars.close()
 
