@@ -73,7 +73,7 @@ def kernels(resume: bool) -> list[str]:
 def _table(options: argparse.Namespace) -> Document:
     """The document with a row for every point of every model."""
     plan = contest.Plan(
-        _installed(options.engines), options.rounds, options.seconds, options.threads
+        _find_installed(options.engines), options.rounds, options.seconds, options.threads
     )
     record = document.new_document(options.threads, plan.engines)
     named = options.models or list(ROWS)
@@ -81,7 +81,7 @@ def _table(options: argparse.Namespace) -> Document:
     again = options.models if options.resume else list(ROWS)
     record = document.resume(record, options.json, again)
     measured = {row["model"] for row in record["rows"]}
-    for name in _present([one for one in named if one not in measured]):
+    for name in _find_present([one for one in named if one not in measured]):
         try:
             record = document.with_rows(record, _rows(name, plan, options.patience))
         except ExportError as error:
@@ -95,11 +95,11 @@ def _table(options: argparse.Namespace) -> Document:
 def _callers(options: argparse.Namespace) -> Document:
     """The document of an earlier run, or one without rows, with calls at once."""
     engines = [one for one in options.engines if one in callers.ENGINES]
-    plan = contest.Plan(_installed(engines), options.rounds, options.seconds, 1)
-    record = document.new_document(options.threads, _installed(options.engines))
+    plan = contest.Plan(_find_installed(engines), options.rounds, options.seconds, 1)
+    record = document.new_document(options.threads, _find_installed(options.engines))
     record = document.resume(record, options.json, [])
     record["callers"] = []
-    for name in _present(options.models or callers.MODELS):
+    for name in _find_present(options.models or callers.MODELS):
         quiet.wait_until_quiet(options.patience)
         for row in callers.measure(name, options.callers, plan):
             print(callers.line(row), flush=True)
@@ -109,14 +109,14 @@ def _callers(options: argparse.Namespace) -> Document:
     return record
 
 
-def _installed(engines: Sequence[str]) -> tuple[str, ...]:
+def _find_installed(engines: Sequence[str]) -> tuple[str, ...]:
     missing = [one for one in engines if importlib.util.find_spec(PACKAGES[one]) is None]
     if missing:
         print(f"not installed, left out: {', '.join(missing)}")
     return tuple(engine for engine in engines if engine not in missing)
 
 
-def _present(names: Sequence[str]) -> list[str]:
+def _find_present(names: Sequence[str]) -> list[str]:
     missing = {name: package for name in names if (package := subjects.missing_package(name))}
     for name, package in missing.items():
         print(f"{name} left out: the package {package} is not installed")

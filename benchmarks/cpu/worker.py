@@ -70,7 +70,7 @@ def _answer(run: Runner, feed: Arrays, request: dict[str, Any], folder: Path) ->
         return _in_matmuls(feed, folder / "relaxd")
     if "callers" in request:
         return _at_once(run, feed, request["callers"], request["seconds"])
-    return _memory(run, feed) if "memory" in request else _timed(run, feed, request["seconds"])
+    return _memory(run, feed) if "memory" in request else _time(run, feed, request["seconds"])
 
 
 def _memory(run: Runner, feed: Arrays) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _in_matmuls(feed: Arrays, bundle: Path) -> dict[str, Any]:
     }
 
 
-def _timed(run: Runner, feed: Arrays, seconds: float) -> dict[str, Any]:
+def _time(run: Runner, feed: Arrays, seconds: float) -> dict[str, Any]:
     times: list[float] = []
     end = time.perf_counter() + seconds
     while len(times) < 3 or time.perf_counter() < end:
@@ -128,7 +128,7 @@ def _at_once(run: Runner, feed: Arrays, callers: int, seconds: float) -> dict[st
         """Calls a second, after a first one, which allocates what this thread computes in."""
         run(own)
         start.wait()
-        times = _timed(run, own, seconds)["milliseconds"]
+        times = _time(run, own, seconds)["milliseconds"]
         return 1e3 * len(times) / sum(times)
 
     with ThreadPoolExecutor(callers) as pool:

@@ -11,14 +11,14 @@ ROWS = (1, 7, 16, 100, 128, 512)
 
 def cases() -> Iterator[Case]:
     """All of them, family by family."""
-    yield from _matmuls()
-    yield from _quantized()
-    yield from _images()
-    yield from _sequences()
-    yield from _moves()
+    yield from _matmul_cases()
+    yield from _quantized_cases()
+    yield from _image_cases()
+    yield from _sequence_cases()
+    yield from _move_cases()
 
 
-def _matmuls() -> Iterator[Case]:
+def _matmul_cases() -> Iterator[Case]:
     # MiniLM, BERT, and the heads of a small Transformer.
     sides = ((384, 384), (384, 1536), (1536, 384), (768, 768), (768, 3072), (3072, 768))
     for depth, columns in (*sides, (512, 512), (512, 30000)):
@@ -32,7 +32,7 @@ def _matmuls() -> Iterator[Case]:
     yield matmuls.matmul_dynamic(12, 1, 64, 128)
 
 
-def _quantized() -> Iterator[Case]:
+def _quantized_cases() -> Iterator[Case]:
     for count in (1, 16, 128, 512):
         yield matmuls.matmul_bfloat16(count, 768, 3072)
     for count in (1, 16, 128):
@@ -48,7 +48,7 @@ def _quantized() -> Iterator[Case]:
     yield matmuls.block_matmul(1, 896, 4864, bits=8)
 
 
-def _images() -> Iterator[Case]:
+def _image_cases() -> Iterator[Case]:
     for channels, size in ((64, 56), (128, 28), (256, 14), (96, 40)):
         yield images.convolution("winograd", channels, channels, 3, size)
     yield images.convolution("matmul", 3, 64, 7, 224, stride=2)
@@ -73,7 +73,7 @@ def _images() -> Iterator[Case]:
     yield images.max_pool(64, 112, batch=16)
 
 
-def _sequences() -> Iterator[Case]:
+def _sequence_cases() -> Iterator[Case]:
     for depth, heads, batch, count in ((64, 12, 1, 128), (64, 12, 8, 100), (32, 12, 1, 500)):
         yield matmuls.attention(depth, heads, batch, count, count)
     # A step of GPT-2 behind a thousand tokens.
@@ -83,7 +83,7 @@ def _sequences() -> Iterator[Case]:
             yield matmuls.recurrence(kind, 256, batch, 50)
 
 
-def _moves() -> Iterator[Case]:
+def _move_cases() -> Iterator[Case]:
     yield rows.softmax(1536, 128)
     yield rows.softmax(1, 50257)
     yield rows.layer_norm(128, 768)

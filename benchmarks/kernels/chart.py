@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.kernels.case import Arithmetic
 from benchmarks.kernels.ceilings import ARITHMETIC, MEMORY, Bandwidth, Level
-from benchmarks.kernels.roofline import Rated
+from benchmarks.kernels.roofline import Rating
 
 _STYLES = (
     ("#0969da", "o"), ("#cf222e", "s"), ("#1a7f37", "^"), ("#8250df", "D"), ("#bf8700", "v"),
@@ -32,7 +32,7 @@ _LEAST, _MOST = 0.08, 2500.0
 
 
 def draw(
-    cases: Sequence[Rated],
+    cases: Sequence[Rating],
     peaks: Mapping[Arithmetic, float],
     bandwidth: Bandwidth,
     sizes: Mapping[Level, int],
@@ -113,7 +113,7 @@ def _angle(axes: Any) -> float:
     return math.degrees(math.atan2(rise, box.width / math.log(right / left)))
 
 
-def _points(axes: Any, cases: Sequence[Rated], styles: Mapping[str, tuple[str, str]]) -> None:
+def _points(axes: Any, cases: Sequence[Rating], styles: Mapping[str, tuple[str, str]]) -> None:
     for group, (colour, mark) in styles.items():
         members = [case for case in cases if case.row["group"] == group and case.gflops > 0]
         if members:
@@ -131,7 +131,7 @@ def _points(axes: Any, cases: Sequence[Rated], styles: Mapping[str, tuple[str, s
     axes.legend(fontsize=8, loc="lower right", ncols=2, framealpha=0.9)
 
 
-def _shares(axes: Any, cases: Sequence[Rated], groups: Sequence[str]) -> None:
+def _shares(axes: Any, cases: Sequence[Rating], groups: Sequence[str]) -> None:
     """A line for each family, a dot for each case in the colour of what bounds it."""
     for name, colour in _BOUNDS.items():
         members = [case for case in cases if case.bound == name]

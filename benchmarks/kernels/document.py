@@ -15,7 +15,7 @@ from benchmarks import documents
 from benchmarks.cpu import quiet
 from benchmarks.documents import Document
 from benchmarks.kernels.case import Case
-from benchmarks.kernels.roofline import Rated, rate_row
+from benchmarks.kernels.roofline import Rating, rate_row
 from compiler.targets.caches import Caches, host_caches
 
 
@@ -77,7 +77,7 @@ def with_row(document: Document, row: Mapping[str, Any], cases: Sequence[Case]) 
     return {**document, "rows": every}
 
 
-def ratings(document: Document) -> list[Rated]:
+def ratings(document: Document) -> list[Rating]:
     """Every row under the document's ceilings."""
     caches = Caches(**document["caches"])
     return [rate_row(row, caches) for row in document["rows"]]

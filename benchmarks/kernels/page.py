@@ -9,7 +9,7 @@ from benchmarks.documents import FOLDER, Document, between, describe
 from benchmarks.kernels import chart, document
 from benchmarks.kernels.case import Arithmetic
 from benchmarks.kernels.ceilings import Bandwidth, sizes_by_level
-from benchmarks.kernels.roofline import Family, Rated, Spread, by_family
+from benchmarks.kernels.roofline import Family, Rating, Spread, by_family
 from compiler.targets.caches import Caches
 
 PAGE, FILE, CHART = FOLDER / "kernels.md", FOLDER / "kernels.json", FOLDER / "roofline.png"
@@ -76,12 +76,12 @@ def _short(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def case_lines(cases: Sequence[Rated]) -> list[str]:
+def case_lines(cases: Sequence[Rating]) -> list[str]:
     """A table of single cases, for the terminal."""
     return [*_CASES, *map(case_line, cases)]
 
 
-def case_line(case: Rated) -> str:
+def case_line(case: Rating) -> str:
     """One line of it."""
     computes = case.gflops > 0
     cells = [
@@ -116,12 +116,12 @@ def _peaks(record: Document) -> dict[Arithmetic, float]:
     return {one: record["peaks"][one] for one in Arithmetic if one in record["peaks"]}
 
 
-def _noise(cases: Sequence[Rated]) -> str:
+def _noise(cases: Sequence[Rating]) -> str:
     noisy = sum(case.row["others"] > quiet.MOST for case in cases)
     return f" In {noisy} of them others used the processors as well." if noisy else ""
 
 
-def _winograd(cases: Sequence[Rated]) -> list[str]:
+def _winograd(cases: Sequence[Rating]) -> list[str]:
     """How Winograd's convolutions compare with the direct form, whose operations are not theirs."""
     members = [case for case in cases if case.row["executed"] < case.row["definition"]]
     if not members:
@@ -134,7 +134,7 @@ def _winograd(cases: Sequence[Rated]) -> list[str]:
     ]
 
 
-def _without_peak(record: Document, cases: Sequence[Rated]) -> list[str]:
+def _without_peak(record: Document, cases: Sequence[Rating]) -> list[str]:
     """Which families are held against float32, as the processor cannot multiply what they do."""
     groups = {case.row["group"] for case in cases}
     missing = set(Arithmetic) - _peaks(record).keys()

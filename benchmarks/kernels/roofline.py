@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Rated:
+class Rating:
     """A case under the roofline: GFLOP/s and GB/s of its runs, FLOP/byte, what bounds it, and the
     share of that bound which it reaches.
     """
@@ -36,7 +36,7 @@ class Rated:
     share: float
 
 
-def rate_row(row: Row, caches: Caches) -> Rated:
+def rate_row(row: Row, caches: Caches) -> Rating:
     """The case under the lower of its two ceilings."""
     gflops, gb_s = (row[name] / row["seconds"] / 1e9 for name in ("executed", "bytes"))
     intensity = row["executed"] / row["bytes"]
@@ -44,7 +44,7 @@ def rate_row(row: Row, caches: Caches) -> Rated:
         bound, share = level_of(row["touched"], caches), row["share_of_bandwidth"]
     else:
         bound, share = ARITHMETIC, row["share_of_peak"]
-    return Rated(row, gflops, gb_s, intensity, bound, share)
+    return Rating(row, gflops, gb_s, intensity, bound, share)
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class Family:
 
     group: str
     bound: str
-    cases: tuple[Rated, ...]
+    cases: tuple[Rating, ...]
 
     def spread(self, name: str) -> Spread:
-        """The spread of one figure of Rated."""
+        """The spread of one figure of the ratings."""
         return Spread.of([getattr(case, name) for case in self.cases])
 
     @property
@@ -79,11 +79,11 @@ class Family:
         return Spread.of([case.row["share_of_peak"] for case in self.cases])
 
 
-def by_family(cases: Sequence[Rated]) -> list[Family]:
+def by_family(cases: Sequence[Rating]) -> list[Family]:
     """The families in the order of their first cases, and in each what bounds the most cases
     first.
     """
-    groups: dict[str, dict[str, list[Rated]]] = {}
+    groups: dict[str, dict[str, list[Rating]]] = {}
     for case in cases:
         groups.setdefault(case.row["group"], {}).setdefault(case.bound, []).append(case)
     return [

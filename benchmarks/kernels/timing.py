@@ -28,7 +28,7 @@ do.
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """seconds: of one run of the kernel, turn by turn; peaks, rates: GFLOP/s and GB/s of the
     processor around them, likewise; no rates where nobody asked.
     """
@@ -62,7 +62,7 @@ class Measured:
         rates = [operations / 1e9 / seconds for seconds in self.seconds]
         return median(rate / peak for rate, peak in zip(rates, self.peaks, strict=True))
 
-    def ratio_to(self, rhs: "Measured") -> float:
+    def ratio_to(self, rhs: "Measurement") -> float:
         """The median of the ratios of times, turn by turn."""
         return median(a / b for a, b in zip(self.seconds, rhs.seconds, strict=True))
 
@@ -75,7 +75,7 @@ def peak_of(target: Target, arithmetic: Arithmetic = Arithmetic.FLOAT32) -> Call
     assert loop is not None
     chain, operations = loop
     rounds = 150_000
-    return lambda: operations * rounds / 1e9 / _timed(lambda: chain(rounds), 1)
+    return lambda: operations * rounds / 1e9 / _time(lambda: chain(rounds), 1)
 
 
 def kernels_of(case: Case, target: Target) -> tvm.IRModule:
@@ -113,7 +113,7 @@ def race(
     seconds: float,
     peak: Callable[[], float],
     rate: Callable[[], float] | None = None,
-) -> dict[str, Measured]:
+) -> dict[str, Measurement]:
     """Every call for about `seconds`, turn by turn, each second turn in the opposite order.
 
     rate: measures GB/s of reads, which takes the caches from the calls; a call that is not timed
@@ -130,20 +130,20 @@ def race(
         for name in list(calls)[:: 1 if len(peaks) % 2 else -1]:
             if rate is not None:
                 calls[name]()
-            times[name].append(_timed(calls[name], runs[name]) / copies)
+            times[name].append(_time(calls[name], runs[name]) / copies)
         peaks.append(peak())
         if rate is not None:
             rates.append(rate())
-    return {name: Measured(turns, peaks, rates) for name, turns in times.items()}
+    return {name: Measurement(turns, peaks, rates) for name, turns in times.items()}
 
 
 def _runs(call: Callable[[], Any]) -> int:
     """How many calls a turn takes."""
-    _timed(call, 2)
-    return max(int(TURN / max(_timed(call, 2), 1e-9)), 1)
+    _time(call, 2)
+    return max(int(TURN / max(_time(call, 2), 1e-9)), 1)
 
 
-def _timed(call: Callable[[], Any], runs: int) -> float:
+def _time(call: Callable[[], Any], runs: int) -> float:
     """Seconds of one of `runs` calls in a row."""
     started = time.thread_time()
     for _ in range(runs):

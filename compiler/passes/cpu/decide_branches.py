@@ -106,7 +106,7 @@ def _decide(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
         return _Cells(func)
 
     def choose(node: Any) -> Any:
-        holds = _holds(cells().seen_through(node.condition), analyzer)
+        holds = _holds(cells().inline_values(node.condition), analyzer)
         if holds is None:
             return node
         return node.then_case if holds else seq(node.else_case)
@@ -157,18 +157,18 @@ class _Cells:
         }
         self._values = {node.var: node.value for node in binds}
 
-    def seen_through(self, expr: Expr) -> Expr:
-        """Replaces such variables and loads in `expr` by their values."""
+    def inline_values(self, expr: Expr) -> Expr:
+        """Replaces variables and loads of known value in `expr` by these values."""
 
-        def behind(node: Expr) -> Expr | None:
+        def value_of(node: Expr) -> Expr | None:
             value = None
             if isinstance(node, tvm.ir.TensorLoad):
                 value = self._cells.get(node.source)
             elif isinstance(node, tvm.ir.Var):
                 value = self._values.get(node)
-            return None if value is None else self.seen_through(value)
+            return None if value is None else self.inline_values(value)
 
-        return rewrite(expr, behind)
+        return rewrite(expr, value_of)
 
 
 def _holds(condition: Expr, analyzer: sym.Analyzer) -> bool | None:

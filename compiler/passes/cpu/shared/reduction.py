@@ -112,7 +112,7 @@ class Epilogue:
 
 
 @dataclass(frozen=True)
-class Anchored:
+class AnchoredProgram:
     """A reduction as it is in the program, its operation, and the later stages over its axes."""
 
     anchor: Stage
@@ -121,7 +121,7 @@ class Anchored:
     flat: Flattener
 
 
-def read_anchored(program: Program) -> Anchored | None:
+def read_anchored(program: Program) -> AnchoredProgram | None:
     """The program as a reduction followed by elementwise stages at the same position, None if it
     is none.
     """
@@ -148,7 +148,7 @@ def read_anchored(program: Program) -> Anchored | None:
     flat.views[anchor.buffer] = flat.views.get(anchor.buffer, total)
     parts = [flatten_stage(stage, flat) for stage in later]
     outputs = tuple(Output(load(part.buffer, part.indices), part.value) for part in parts)
-    return Anchored(anchor, combine, Epilogue(total, outputs), flat)
+    return AnchoredProgram(anchor, combine, Epilogue(total, outputs), flat)
 
 
 def _anchor(program: Program) -> Stage | None:

@@ -119,7 +119,7 @@ def match_attention(program: Program, unit: VectorUnit) -> Attention | Declined:
         query=flat.value(query, analyzer),
         key=convert_float16(key, unit),
         value=convert_float16(value, unit),
-        changed=flat.value(_changed(stages, axes, total), analyzer),
+        changed=flat.value(_changed_score(stages, axes, total), analyzer),
         total=total,
         target=flat.value(_target(output, summed, (*batch, row, width)), analyzer),
         prelude=tuple(flat.prelude),
@@ -150,7 +150,7 @@ def _sides(stages: dict[str, Stage]) -> tuple[Any, Any]:
     return (lhs, rhs) if first else (rhs, lhs)
 
 
-def _changed(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Expr:
+def _changed_score(stages: dict[str, Stage], axes: tuple[Axis, ...], total: Any) -> Expr:
     """The changed score over the axes of the scores."""
     changed, greatest = stages.get(_CHANGED), stages[_GREATEST]
     if changed is None:  # Inlined into the stages that read it, of which this is one.

@@ -12,7 +12,7 @@ from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.families.matmul import bfloat16
 from compiler.passes.cpu.families.matmul.tiling import Tiling, tiling_for
 from compiler.passes.cpu.shared.bfloats import operand_of
-from compiler.passes.cpu.shared.reduction import Anchored, Epilogue, Output, read_anchored
+from compiler.passes.cpu.shared.reduction import AnchoredProgram, Epilogue, Output, read_anchored
 from compiler.passes.cpu.shared.register_tile import panel_widths
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, as_int, const, dtype_of, load, loads, nodes, substitute, uses
@@ -212,14 +212,14 @@ def read_contraction(program: Program) -> Contraction | Declined:
     )
 
 
-def _with_sides(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
+def _with_sides(anchored: AnchoredProgram, left: Expr, right: Expr) -> Contraction | Declined:
     """The contraction of these sides, declined unless the right one is a load."""
     if not isinstance(right, tvm.ir.TensorLoad):
         return Declined("its right side is computed, not read")
     return _contraction(anchored, left, right)
 
 
-def _contraction(anchored: Anchored, left: Expr, right: Expr) -> Contraction | Declined:
+def _contraction(anchored: AnchoredProgram, left: Expr, right: Expr) -> Contraction | Declined:
     """The contraction of these sides."""
     anchor, flat = anchored.anchor, anchored.flat
     # Axes of extent 1 have no stride, and would only hide which side depends on what.

@@ -11,7 +11,7 @@ from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.shared.loop_nest import Combine, is_short
-from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
+from compiler.passes.cpu.shared.reduction import AnchoredProgram, read_anchored
 from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.conditions import conjuncts, slack_of
@@ -58,7 +58,7 @@ class Window:
     steps: tuple[int, int]
     combine: Combine
     init: Expr
-    anchored: Anchored
+    anchored: AnchoredProgram
 
     @property
     def image(self) -> Expr | None:
@@ -152,7 +152,7 @@ def _remove_padding(term: Expr, combine: Combine, init: Expr) -> tuple[list[Expr
     return list(conjuncts(condition)), plain if scales else None
 
 
-def _in_vectors(anchored: Anchored, term: Expr, channels: Axis) -> bool:
+def _in_vectors(anchored: AnchoredProgram, term: Expr, channels: Axis) -> bool:
     """True if taps and epilogue can be computed in vectors of neighbouring channels."""
     # Three colours do not fill a vector: such images are left to the generic kernel.
     last = anchored.anchor.spatial[-1].var.same_as(channels.var) and not is_short(channels)

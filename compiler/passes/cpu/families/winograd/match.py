@@ -6,7 +6,7 @@ from typing import Any
 from compiler.passes.cpu.families.family import Declined
 from compiler.passes.cpu.families.winograd.program import STAGES
 from compiler.passes.cpu.shared.loop_nest import combine_of
-from compiler.passes.cpu.shared.reduction import Anchored, read_anchored
+from compiler.passes.cpu.shared.reduction import AnchoredProgram, read_anchored
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import Expr, is_choice, loads, nodes, require_int
 from compiler.tir.flat import analyzer_for
@@ -29,7 +29,7 @@ class Winograd:
     depth: int
     columns: int
     width: int
-    anchored: Anchored
+    anchored: AnchoredProgram
 
     @property
     def padded(self) -> int:
