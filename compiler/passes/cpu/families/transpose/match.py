@@ -17,9 +17,7 @@ from compiler.tir.stages import Axis, Program, Stage
 
 @dataclass(frozen=True)
 class Permute:
-    """A flat stage that stores contiguously along `written`; its load `far` is contiguous along
-    `read`.
-    """
+    """A flat stage, contiguous along `written`; its load `far` is contiguous along `read`."""
 
     stage: Stage
     far: Any
