@@ -302,7 +302,7 @@ def _compile_here(
         registry.resolve(target)
     results: list[Result] = []
     zygote = extras.load("compiler.isolation.zygote", extra="compiler")
-    with zygote.kept(), BuildProgress(list(request.targets)) as progress:
+    with zygote.keep_zygote(), BuildProgress(list(request.targets)) as progress:
         for target in request.targets:
             results.append(_build(model, request, target, samples, delivery, progress, verbose))
     _report(results, {}, as_json=as_json)
