@@ -40,7 +40,7 @@ def convolution(
 
 def int8_convolution(channels: int, out: int, kernel: int, size: int) -> Case:
     """Bytes by constant bytes, accumulated in 32 bits."""
-    built = families.quantised_convolution(channels, out, kernel, 1, 77)
+    built = families.quantized_convolution(channels, out, kernel, 1, 77)
     return Case(
         "int8",
         f"{channels}->{out} {kernel}x{kernel}/1 at {size}",

@@ -87,7 +87,7 @@ def matmul_dynamic(batch: int, rows: int, depth: int, columns: int) -> Case:
 
 def int8_matmul(rows: int, depth: int, columns: int) -> Case:
     """Bytes by constant bytes, accumulated in 32 bits."""
-    built = families.quantised(depth, columns)
+    built = families.quantized_matmul(depth, columns)
     return Case(
         "int8",
         f"{rows}x{depth}x{columns}",

@@ -161,7 +161,7 @@ def run(
         except CompileError:
             for observer in observers:
                 # A dump needs the module that the failing pass was given.
-                observer.write_failure(step, module)
+                observer.after_failure(step, module)
             raise
         module = changed
         for observer in observers:

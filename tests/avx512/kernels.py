@@ -14,7 +14,7 @@ from compiler.targets.vector_unit import VectorUnit
 from tests.avx512 import programs
 from tests.avx512.machine import Outcome, Processor
 from tests.compiler.conftest import build_module
-from tests.compiler.passes.families import FAMILIES, Array, combined
+from tests.compiler.passes.families import FAMILIES, Array, combine
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Kernels:
     @classmethod
     def build(cls, target: Target, names: Sequence[str], folder: Path) -> "Kernels":
         """Compile the families into the folder; raises CompileError."""
-        module = build_module(*combined(names))
+        module = build_module(*combine(names))
         linked = library.link_library(generate(lower(module, target, {}), target), folder, target)
         programs.build_driver(
             [programs.package("tvm") / "lib" / programs.RUNTIME], folder / "driver", target

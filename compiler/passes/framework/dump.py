@@ -55,7 +55,7 @@ class Dump(Observer):
         """Stops the clock of the pass."""
         self._timing.after(step, module)
 
-    def write_failure(self, step: Pass, module: tvm.IRModule) -> None:
+    def after_failure(self, step: Pass, module: tvm.IRModule) -> None:
         """Writes the module that a failing pass was given."""
         self._write_module(f"{_number(step.phase)}_before_{step.name}", module)
         self._write_passes()

@@ -17,7 +17,7 @@ class Observer:
     def after(self, step: Pass, module: tvm.IRModule) -> None:
         """Called after `step` has run."""
 
-    def write_failure(self, step: Pass, module: tvm.IRModule) -> None:
+    def after_failure(self, step: Pass, module: tvm.IRModule) -> None:
         """Called with the module that `step` was given, once it has failed."""
 
     def phase_ended(self, phase: Phase, module: tvm.IRModule) -> None:

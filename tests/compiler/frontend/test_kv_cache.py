@@ -159,7 +159,7 @@ def test_pages_keep_no_caches_in_fewer_bits(form: CacheForm) -> None:
 
 
 def test_torchscript() -> None:
-    with pytest.raises(ImportFailed, match="ONNX models alone"):
+    with pytest.raises(ImportFailed, match="only ONNX models"):
         require_passed(CompileRequest.of(options=OWNED))
     require_passed(CompileRequest())
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _KERNEL = re.compile(r"^(?:\.L_internal_)?(\w+?)(?:_compute_|\.part\d+):")
-_OTHER = re.compile(r"^[A-Za-z_][\w.$]*:")
+_LABEL = re.compile(r"^[A-Za-z_][\w.$]*:")
 _BLOCK = re.compile(r"^(\.LBB\w+):")
 _JUMP = re.compile(r"^\s+(?:j\w+|b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#\d+,)\s+(\.LBB\w+)")
-_PRODUCT = re.compile(r"\s(vfn?madd\w+ps|fmla|fmls)\s")
+_MULTIPLY_ADD = re.compile(r"\s(vfn?madd\w+ps|fmla|fmls)\s")
 # Buffers on the stack are read at an index as well, what did not fit in registers is not.
 _STACK = re.compile(r"\(%rsp\)|\[sp(, #\d+)?\]")
 
@@ -19,10 +19,10 @@ class Code:
 
     lines: tuple[str, ...]
 
-    def products(self, *registers: str) -> int:
+    def multiply_adds(self, *registers: str) -> int:
         """Fused multiply-adds of whole vectors."""
         return sum(
-            bool(_PRODUCT.search(line)) and any(name in line for name in registers)
+            bool(_MULTIPLY_ADD.search(line)) and any(name in line for name in registers)
             for line in self.lines
         )
 
@@ -49,16 +49,16 @@ def kernels(text: str) -> dict[str, Code]:
     """The code of every kernel by its name, with what of it runs on threads, which comes after it,
     and the bodies that threads and serial loops call.
     """
-    found: dict[str, list[str]] = {}
+    lines_of: dict[str, list[str]] = {}
     name = None
     for line in text.splitlines():
         if own := _KERNEL.match(line):
             name = own[1]
-        elif _OTHER.match(line):
+        elif _LABEL.match(line):
             name = None
         if name is not None:
-            found.setdefault(name, []).append(line)
-    return {kernel: Code(tuple(lines)) for kernel, lines in found.items()}
+            lines_of.setdefault(name, []).append(line)
+    return {kernel: Code(tuple(lines)) for kernel, lines in lines_of.items()}
 
 
 def of_kind(code: dict[str, Code], kind: str) -> Sequence[Code]:

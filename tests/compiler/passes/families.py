@@ -45,7 +45,7 @@ def _none(unit: VectorUnit) -> tuple[int, ...]:
     return ()
 
 
-def product(depth: int, columns: int) -> Family:
+def matmul(depth: int, columns: int) -> Family:
     """Packed weights, with a bias, a function and a residual behind the sum."""
     weight, bias = _constant(depth, columns, scale=depth**-0.5), _constant(columns)
 
@@ -71,21 +71,21 @@ def _centred(builder: Any, x: Any, zero: int) -> Any:
 
     def centred(x: Any) -> Any:
         return te.compute(
-            x.shape, lambda *at: x(*at).astype("float32") - tirx.const(zero, "float32")
+            x.shape, lambda *index: x(*index).astype("float32") - tirx.const(zero, "float32")
         )
 
     return builder.emit_te(centred, x, primfunc_name_hint=CENTRED)
 
 
-def quantised(depth: int, columns: int, zero: int = 0) -> Family:
-    """8-bit integers less a zero point by a constant matrix of such, as quantised operators come
+def quantized_matmul(depth: int, columns: int, zero: int = 0) -> Family:
+    """8-bit integers less a zero point by a constant matrix of such, as quantized operators come
     from the importers.
     """
     weight = np.random.default_rng((depth, columns)).integers(-128, 128, (depth, columns))
 
     def graph(builder: Any, x: Any) -> Any:
-        given = _centred(builder, x, zero) if zero else op.astype(x, "float32")
-        return op.astype(op.matmul(given, relax.const(weight.astype("float32"))), "int32")
+        data = _centred(builder, x, zero) if zero else op.astype(x, "float32")
+        return op.astype(op.matmul(data, relax.const(weight.astype("float32"))), "int32")
 
     dims = {"n": Dim(131, lambda unit: (4, register_tile(unit)[0], 64), least=0)}
     return Family(
@@ -98,8 +98,8 @@ def quantised(depth: int, columns: int, zero: int = 0) -> Family:
     )
 
 
-def few_bits(bits: int, block: int, depth: int, columns: int) -> Family:
-    """Rows of floats by a matrix of few bits, by the program that the importers write."""
+def blockwise(bits: int, block: int, depth: int, columns: int) -> Family:
+    """Rows of floats by block-wise quantized weights, by the program that the importers write."""
     random = np.random.default_rng((bits, block, depth))
     blocks = -(-depth // block)
     numbers = random.integers(0, 256, (columns, blocks, block * bits // 8)).astype("uint8")
@@ -108,16 +108,16 @@ def few_bits(bits: int, block: int, depth: int, columns: int) -> Family:
     weight = reals(table).astype("float64").T
 
     def graph(builder: Any, x: Any, residual: Any) -> Any:
-        def product(x: Any, *tensors: Any) -> Any:
+        def matmul(x: Any, *tensors: Any) -> Any:
             k = te.reduce_axis((tirx.IntImm("int64", 0), tirx.IntImm("int64", depth)), name="k")
             return te.compute(
                 (x.shape[0], tirx.IntImm("int64", columns)),
                 lambda i, j: te.sum(x[i, k] * real_at(table, tensors, j, k), axis=[k]),
             )
 
-        held = [relax.const(tensor.data) for tensor in table.tensors]
-        made = builder.emit_te(product, x, *held, primfunc_name_hint=PRODUCTS[bits, False])
-        return op.add(made, residual)
+        constants = [relax.const(tensor.data) for tensor in table.tensors]
+        result = builder.emit_te(matmul, x, *constants, primfunc_name_hint=PRODUCTS[bits, False])
+        return op.add(result, residual)
 
     return Family(
         "nbits",
@@ -128,7 +128,7 @@ def few_bits(bits: int, block: int, depth: int, columns: int) -> Family:
     )
 
 
-def quantised_convolution(channels: int, out: int, kernel: int, stride: int, zero: int) -> Family:
+def quantized_convolution(channels: int, out: int, kernel: int, stride: int, zero: int) -> Family:
     """The same over images, whose border stands for the zero point."""
     weight, pad = (
         np.random.default_rng((channels, out)).integers(-128, 128, (out, channels, kernel, kernel)),
@@ -136,9 +136,9 @@ def quantised_convolution(channels: int, out: int, kernel: int, stride: int, zer
     )
 
     def graph(builder: Any, x: Any) -> Any:
-        given = _centred(builder, x, zero)
+        data = _centred(builder, x, zero)
         return op.astype(
-            op.nn.conv2d(given, relax.const(weight.astype("float32")), stride, [pad] * 4), "int32"
+            op.nn.conv2d(data, relax.const(weight.astype("float32")), stride, [pad] * 4), "int32"
         )
 
     return Family(
@@ -232,7 +232,7 @@ def attention(depth: int, width: int) -> Family:
     )
 
 
-def blocked(depth: int = 67, edges: tuple[int, ...] = ()) -> Family:
+def matmul_of_inputs(depth: int = 67, edges: tuple[int, ...] = ()) -> Family:
     """Both sides computed at run time, a scale and a mask behind the sum; depth: the longest, edges
     as of `Dim`.
     """
@@ -288,7 +288,7 @@ def recurrence(kind: str, hidden: int) -> Family:
     )
     states = ("h", "c")[: 2 if kind == "LSTM" else 1]
 
-    def graph(builder: Any, x: Any, *given: Any) -> Any:
+    def graph(builder: Any, x: Any, *initial: Any) -> Any:
         steps, batch, units = x.ty.shape.values[0], x.ty.shape.values[1], blocks * LANES * gates
         program = Recurrence(
             cell, tirx.IntImm("int64", hidden), tirx.IntImm("int64", blocks), False, False, False
@@ -300,16 +300,16 @@ def recurrence(kind: str, hidden: int) -> Family:
         ]
         call = relax.call_tir(
             builder.add_func(emit_recurrence(program), kind.lower()),
-            [flat, relax.const(packed), *given],
+            [flat, relax.const(packed), *initial],
             types,
         )
         return builder.emit(relax.TupleGetItem(builder.emit(call), 0))
 
     recurrent: Any = {"LSTM": references.lstm, "GRU": references.gru}[kind]
 
-    def exact(x: Array, *given: Array) -> Array:
+    def exact(x: Array, *initial: Array) -> Array:
         gathered = np.moveaxis(x, 3, 2).reshape(*x.shape[:2], gates, -1)[..., :hidden]
-        return recurrent(gathered, weights, *given)
+        return recurrent(gathered, weights, *initial)
 
     return Family(
         None,
@@ -324,15 +324,15 @@ def recurrence(kind: str, hidden: int) -> Family:
 
 
 FAMILIES: dict[str, Family] = {
-    "product": product(64, 72),
-    "product in passes": product(2100, 24),
-    "product of one panel": product(30, 10),
-    "product of wide panels": product(70, 128),
-    "quantized matmul": quantised(37, 45),
-    "quantized matmul less a zero point": quantised(66, 30, 131),
-    "numbers of 4 bits": few_bits(4, 16, 75, 45),
-    "numbers of 8 bits": few_bits(8, 32, 64, 30),
-    "quantized convolution": quantised_convolution(10, 20, 3, 2, 77),
+    "product": matmul(64, 72),
+    "product in passes": matmul(2100, 24),
+    "product of one panel": matmul(30, 10),
+    "product of wide panels": matmul(70, 128),
+    "quantized matmul": quantized_matmul(37, 45),
+    "quantized matmul less a zero point": quantized_matmul(66, 30, 131),
+    "numbers of 4 bits": blockwise(4, 16, 75, 45),
+    "numbers of 8 bits": blockwise(8, 32, 64, 30),
+    "quantized convolution": quantized_convolution(10, 20, 3, 2, 77),
     "convolution": convolution(16, 20, 3, 2),
     "convolution to many channels": convolution(16, 64, 3, 2),
     "convolution of few channels": convolution(3, 56, 5, 1),
@@ -341,8 +341,8 @@ FAMILIES: dict[str, Family] = {
     "winograd": convolution(96, 48, 3, 1, takes="winograd"),
     "attention": attention(32, 32),
     "attention of odd heads": attention(24, 40),
-    "both computed": blocked(),
-    "both computed, long sums": blocked(3 * CHUNK + 1, (CHUNK, 2 * CHUNK)),
+    "both computed": matmul_of_inputs(),
+    "both computed, long sums": matmul_of_inputs(3 * CHUNK + 1, (CHUNK, 2 * CHUNK)),
     "depthwise convolution": convolution(24, 24, 3, 1, groups=24, takes="pooling"),
     "depthwise convolution in steps": convolution(13, 13, 3, 2, groups=13, takes="pooling"),
     "convolution in groups": convolution(16, 24, 3, 1, groups=4, takes="grouped_conv"),
@@ -358,7 +358,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def combined(
+def combine(
     names: Sequence[str],
 ) -> tuple[Callable[..., Any], dict[str, tuple[tuple[Any, ...], str]]]:
     """A graph of several families beside each other, each with inputs and dims of its own, as one
@@ -373,10 +373,10 @@ def combined(
             )
 
     def graph(builder: Any, *tensors: Any) -> Any:
-        given, results = iter(tensors), []
+        rest, results = iter(tensors), []
         for name in names:
             family = FAMILIES[name]
-            results.append(builder.emit(family.graph(builder, *islice(given, len(family.inputs)))))
+            results.append(builder.emit(family.graph(builder, *islice(rest, len(family.inputs)))))
         return relax.Tuple(results)
 
     return graph, inputs

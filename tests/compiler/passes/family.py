@@ -1,4 +1,4 @@
-"""What a kernel family's test graph is: its dims and where its tiles end, what it computes in
+"""The test graph of a kernel family: its dims and where its tiles end, what it computes in
 float64, how close a kernel must come.
 """
 
@@ -62,8 +62,8 @@ class Family:
         turns = range(max(map(len, lists.values())))
         return [
             {
-                name: found[(turn + 3 * place) % len(found)]
-                for place, (name, found) in enumerate(lists.items())
+                name: corners_[(turn + 3 * number) % len(corners_)]
+                for number, (name, corners_) in enumerate(lists.items())
             }
             for turn in turns
         ]

@@ -98,6 +98,6 @@ GENERIC = {
             x, relax.ShapeExpr([x.ty.shape.values[1] * 2, x.ty.shape.values[2] * 2]), layout="NHWC"
         ),
         {"x": ((2, "n", "m", 12), "float32")},
-        references.doubled,
+        references.double,
     ),
 }

@@ -1,4 +1,4 @@
-"""What the kernels compute, by definition, in numpy and whatever dtype is given."""
+"""Kernels' results by definition, in numpy and whatever dtype the arguments have."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,13 +54,13 @@ def windows(x: Array, size: int, stride: int, pad: int, fill: float) -> Array:
     return np.lib.stride_tricks.sliding_window_view(x, (size, size), (1, 2))[:, ::stride, ::stride]
 
 
-def doubled(x: Array) -> Array:
+def double(x: Array) -> Array:
     """x [N, H, W, C] at twice the size, linear between pixel centres."""
     for axis in (1, 2):
         extent = x.shape[axis]
-        at = (np.arange(2 * extent) + 0.5) / 2 - 0.5
-        low = np.floor(at)
-        part = (at - low).reshape([-1 if own == axis else 1 for own in range(x.ndim)])
+        position = (np.arange(2 * extent) + 0.5) / 2 - 0.5
+        low = np.floor(position)
+        part = (position - low).reshape([-1 if own == axis else 1 for own in range(x.ndim)])
         first, second = (np.clip(low + step, 0, extent - 1).astype(int) for step in (0, 1))
         x = x.take(first, axis) * (1 - part) + x.take(second, axis) * part
     return x

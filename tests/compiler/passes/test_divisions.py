@@ -6,13 +6,13 @@ import numpy as np
 from onnx import helper
 
 from tests.compiler.ir.onnx.running import assert_close, model_of, normal, session_of
-from tests.compiler.passes.lower.graph.test_name_checks import compiled
+from tests.compiler.passes.lower.graph.test_name_checks import build
 
 N = helper.make_node
 CONSTANTS = {"0": np.array(0), "1": np.array(1), "100": np.array(100), "[-1]": np.array([-1])}
 
 
-def test_by_sums_of_dims() -> None:
+def test_divisors_that_add_up_dims() -> None:
     nodes = [
         N("Concat", ["x", "z"], ["c"], axis=1),
         N("Shape", ["c"], ["shape"]),
@@ -35,7 +35,7 @@ def test_by_sums_of_dims() -> None:
         CONSTANTS,
         outputs=outputs,
     )
-    built, session = compiled(model), session_of(model)
+    built, session = build(model), session_of(model)
     for n, m, k in ((1, 1, 1), (2, 3, 4), (7, 2, 1), (3, 40, 61)):
         inputs = {"x": normal(n, m), "z": normal(n, k), "i": np.arange(0, 9)}
         assert_close(built.run(inputs), session.run(None, inputs), outputs)

@@ -18,23 +18,23 @@ from tests.support.geometries import GEOMETRIES, geometry
 pytestmark = pytest.mark.slow
 
 TOKENS = (1, 2, 3, 5, 15, 16, 17, 31, 33, 64)
-Made = tuple[onnx.ModelProto, list[Any], dict[str, Any]]
+Case = tuple[onnx.ModelProto, list[Any], dict[str, Any]]
 
 
-def floats() -> Made:
+def floats() -> Case:
     """Panels of 32 columns of which the last is part full, blocks of four rows."""
     model = experts.mixture("MoE", experts.TOKENS, experts.floats(2, 41), k=2, **experts.SWIGLU)
     return model, list(experts.feeds(*TOKENS)), {"t": (1, 64)}
 
 
-def packed() -> Made:
+def int4() -> Case:
     """Four bits, a scale and zero point for each block of 16."""
     weights = experts.packed(4, 16, True)
     model = experts.mixture("QMoE", experts.TOKENS, weights, k=3, block_size=16, **experts.SWIGLU)
     return model, list(experts.feeds(*TOKENS)), {"t": (1, 64)}
 
 
-def columns() -> Made:
+def columns() -> Case:
     """Eight bits, a scale for each column, no gates, part of a panel."""
     weights = experts.packed(8, 0, False, parts=1, inner=20)
     model = experts.mixture(
@@ -43,7 +43,7 @@ def columns() -> Made:
     return model, list(experts.feeds(*TOKENS)), {"t": (1, 64)}
 
 
-def convolution() -> Made:
+def convolution() -> Case:
     """Channels that fill no vector, taps two apart."""
     before, channels = (states.TAPS - 1) * 2, states.CHANNELS
     inputs = {"x": f"float32[n,{channels},s]", "p": f"float32[n,{channels},{before}]"}
@@ -54,16 +54,16 @@ def convolution() -> Made:
     return model, list(feeds), {"n": (1, 2), "s": (1, 64)}
 
 
-FORMS = (floats, packed, columns, convolution)
+FORMS = (floats, int4, columns, convolution)
 PAIRS = [(form, name) for form in FORMS for name in GEOMETRIES]
 SAMPLE = [
-    (form, name) for place, form in enumerate(FORMS) for name in list(GEOMETRIES)[place % 2 :: 2]
+    (form, name) for number, form in enumerate(FORMS) for name in list(GEOMETRIES)[number % 2 :: 2]
 ]
 
 
 @pytest.mark.parametrize(
     ("form", "name"), PAIRS if os.environ.get("RELAXD_GEOMETRIES") == "all" else SAMPLE
 )
-def test_outputs_are_onnxruntimes(form: Callable[[], Made], name: str) -> None:
+def test_outputs_are_onnxruntimes(form: Callable[[], Case], name: str) -> None:
     model, feeds, dims = form()
     assert_like_onnxruntime(model, feeds, dims, geometry(name), tolerance=1e-3)

@@ -55,7 +55,7 @@ def mobile() -> tuple[onnx.ModelProto, int]:
     return model_of(nodes, {"x": "float32[n,16,h,w]"}, constants, outputs=["y"]), 16
 
 
-def scored() -> tuple[onnx.ModelProto, int]:
+def score() -> tuple[onnx.ModelProto, int]:
     """Pools whose windows have no place in common, and a score for each place: matmuls of one
     column, as deep as some vectors and a rest.
     """
@@ -71,10 +71,10 @@ def scored() -> tuple[onnx.ModelProto, int]:
     return model_of(nodes, {"x": "float32[n,40,h,w]"}, constants, outputs=["p", "q", "y", "z"]), 40
 
 
-PAIRS = [(net, name) for net in (stem, mobile, scored) for name in GEOMETRIES]
+PAIRS = [(net, name) for net in (stem, mobile, score) for name in GEOMETRIES]
 SAMPLE = [
     *((stem, "128/16"), (stem, "512/32"), (mobile, "128/32"), (mobile, "256/16")),
-    *((scored, "128/16"), (scored, "512/32")),
+    *((score, "128/16"), (score, "512/32")),
 ]
 
 
@@ -88,8 +88,8 @@ def test_small_nets_are_as_in_onnxruntime(net: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
-def test_images_of_few_places_are_as_in_onnxruntime(name: str) -> None:
-    """Sounds of five, three, two places and one, whose last tiles have few rows."""
+def test_short_images_are_as_in_onnxruntime(name: str) -> None:
+    """Sounds of five, three, two positions and one, whose last tiles have few rows."""
     constants = {
         "w0": normal(40, 24, 3), "w1": normal(129, 40, 3), "w2": normal(20, 129, 3),
         "w3": normal(33, 20, 3), "b3": normal(33),

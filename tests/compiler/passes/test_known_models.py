@@ -43,10 +43,10 @@ def test_no_program_is_left_without_a_schedule(name: str, monkeypatch: pytest.Mo
     imported = import_model(
         read_model(path_of(name)).proto, CompileRequest.from_json(MODELS[name].request())
     )
-    made = to_kernels(imported.module, targets.resolve("x86-64-v3"), imported.ranges)
+    scheduled = to_kernels(imported.module, targets.resolve("x86-64-v3"), imported.ranges)
     programs = {
         gvar.name_hint: func
-        for gvar, func in made.functions.items()
+        for gvar, func in scheduled.functions.items()
         if isinstance(func, tirx.PrimFunc)
     }
     left = {kernel for kernel, func in programs.items() if "tirx.is_scheduled" not in func.attrs}

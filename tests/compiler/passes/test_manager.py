@@ -71,7 +71,7 @@ class Wrapping(ModulePass):
 def test_a_failing_pass_is_named(
     step: Pass, message: str, details: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manager, "pipeline", lambda target, ranges, rounding, recall: (step,))
+    monkeypatch.setattr(manager, "pipeline", lambda target, ranges, quantization, recall: (step,))
     with pytest.raises(PassError, match=message) as caught:
         manager.lower(module_with(rows(1)), HOST, {})
     failure = caught.value.failure
@@ -86,7 +86,9 @@ def greedy(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRMo
 
 def test_memory_that_runs_out_is_not_the_passs_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        manager, "pipeline", lambda target, ranges, rounding, recall: (FromTVM(Phase.PACK, greedy),)
+        manager,
+        "pipeline",
+        lambda target, ranges, quantize, recall: (FromTVM(Phase.PACK, greedy),),
     )
     with pytest.raises(Exception, match="bad_alloc") as caught:
         manager.lower(module_with(rows(1)), HOST, {})

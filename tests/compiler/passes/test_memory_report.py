@@ -46,7 +46,7 @@ def test_a_dim_without_a_maximum_leaves_nothing_to_report():
     assert plan(Dim("n")) == {"dims": "max", "unplanned_bytes": None, "planned_bytes": None}
 
 
-def test_integers_of_few_bits_take_whole_bytes():
+def test_booleans_take_whole_bytes():
     module = build_module(lambda builder, x: builder.emit(op.equal(x, x)), {"x": (("n",), "int8")})
     ranges = ranges_of(module, Dim("n", 1, 7))
     memory = memory_report.MemoryReport(ranges)

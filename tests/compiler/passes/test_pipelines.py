@@ -66,12 +66,12 @@ def test_our_passes_are_frozen_dataclasses_whose_names_tell_them_apart(name: str
 def test_weights_are_flushed_behind_what_knows_them_by_their_values_alone(beside: str) -> None:
     """Casts would hide weights from the pass that flushes them."""
     target = targets.resolve("x86-64-v3")
-    rounding: RoundWeights | RoundOperands = (
+    quantization: RoundWeights | RoundOperands = (
         RoundWeights(WeightForm.INT4, {}, lambda _: None)
         if beside == "round_weights"
         else RoundOperands(VectorUnit.of(target), {}, (), frozenset(), lambda _: None)
     )
-    names = [step.name for step in pipeline(target, {}, rounding)]
+    names = [step.name for step in pipeline(target, {}, quantization)]
     behind = names.index("flush_weights") > names.index(beside)
     assert behind == (beside == "round_weights")
 

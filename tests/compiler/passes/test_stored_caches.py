@@ -1,6 +1,6 @@
-"""Attention over lifted caches that are stored in fewer bits, at the geometries of other
-processors, beside ONNX Runtime over rows that are rounded the same: each at two of them, and at all
-four by `make geometry`.
+"""Attention over in-place KV caches that are stored in fewer bits, at the geometries of other
+processors, beside ONNX Runtime over rows that are quantized the same: each at two of them, and at
+all four by `make geometry`.
 """
 
 import os
@@ -41,7 +41,7 @@ MANY = ((64, 64), (290, 33), (563, 50), (600, 41))
 """Keys and new tokens, of which few and many have loops of their own."""
 
 
-def filled(heads: int, size: int, **attributes: Any) -> onnx.ModelProto:
+def fill(heads: int, size: int, **attributes: Any) -> onnx.ModelProto:
     """Attention alone, each entry of whose caches is filled to a length of its own."""
     inputs = {
         "q": f"float32[n,s,{heads * size}]",
@@ -50,20 +50,20 @@ def filled(heads: int, size: int, **attributes: Any) -> onnx.ModelProto:
         "l": "int32[n]",
         "t": "int32[]",
     }
-    given = {"num_heads": heads, "kv_num_heads": GROUPS, **attributes}
+    own = {"num_heads": heads, "kv_num_heads": GROUPS, **attributes}
     outputs = ["y", "key", "value"]
-    return one_node("GroupQueryAttention", inputs, {}, "q k v pk pv l t", outputs=outputs, **given)
+    return one_node("GroupQueryAttention", inputs, {}, "q k v pk pv l t", outputs=outputs, **own)
 
 
 def feed(model: onnx.ModelProto, lengths: list[int], rows: int) -> Arrays:
     """New tokens for caches that end at these lengths with them."""
     widths = {x.name: x.type.tensor_type.shape.dim[-1].dim_value for x in model.graph.input[:5]}
     n, room = len(lengths), max(lengths) - rows
-    made = {name: normal(n, rows, widths[name], seed=place) for place, name in enumerate("qkv")}
+    arrays = {name: normal(n, rows, widths[name], seed=seed) for seed, name in enumerate("qkv")}
     for name in ("pk", "pv"):
-        made[name] = normal(n, GROUPS, room, widths[name], seed=len(made))
+        arrays[name] = normal(n, GROUPS, room, widths[name], seed=len(arrays))
     last, total = np.array(lengths, np.int32) - 1, np.asarray(max(lengths), np.int32)
-    return {**made, "l": last, "t": total}
+    return {**arrays, "l": last, "t": total}
 
 
 FORMS: dict[str, tuple[int, int, dict[str, Any]]] = {
@@ -73,7 +73,7 @@ FORMS: dict[str, tuple[int, int, dict[str, Any]]] = {
 }
 PAIRS = [(form, name) for form in FORMS for name in (*GEOMETRIES, NATIVE)]
 SAMPLE = [
-    (form, name) for place, form in enumerate(FORMS) for name in list(GEOMETRIES)[place % 2 :: 2]
+    (form, name) for number, form in enumerate(FORMS) for name in list(GEOMETRIES)[number % 2 :: 2]
 ]
 
 
@@ -85,7 +85,7 @@ def test_outputs_and_rows_are_onnxruntimes(
     form: str, name: str, stored: CacheForm, tmp_path: Path
 ) -> None:
     heads, size, attributes = FORMS[form]
-    model = filled(heads, size, **attributes)
+    model = fill(heads, size, **attributes)
     library = relaxd.load(_built(model, name, stored, tmp_path))
     assert library.manifest.state is not None
     assert library.manifest.state.stored is stored
@@ -96,12 +96,12 @@ def test_outputs_and_rows_are_onnxruntimes(
     feeds += [feed(model, [total], rows) for total, rows in (*FEW, *MANY)]
     feeds += [feed(model, lengths, 1) for lengths in ([600, 3, 256], [1, 257], [129, 512, 31])]
     feeds += [feed(model, [rows] * 3, rows) for rows in (5, 40)]
-    for given in feeds:
-        found = run_step(library, given)
-        y, key, value = session.run(None, given)
-        np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=2e-5)
-        for entry, last in enumerate(given["l"]):
-            for ours, theirs in ((found["key"], key), (found["value"], value)):
+    for inputs in feeds:
+        got = run_step(library, inputs)
+        y, key, value = session.run(None, inputs)
+        np.testing.assert_allclose(got["y"], y, rtol=1e-4, atol=2e-5)
+        for entry, last in enumerate(inputs["l"]):
+            for ours, theirs in ((got["key"], key), (got["value"], value)):
                 np.testing.assert_array_equal(
                     ours[entry, :, : last + 1], theirs[entry, :, : last + 1]
                 )
@@ -110,27 +110,27 @@ def test_outputs_and_rows_are_onnxruntimes(
 @pytest.mark.parametrize("name", ["128/16", NATIVE])
 def test_rows_of_zeros_and_of_strange_numbers_are_bytes(name: str, tmp_path: Path) -> None:
     """A strange row takes the heads that read it alone."""
-    model = filled(4, 24)
+    model = fill(4, 24)
     library = relaxd.load(_built(model, name, CacheForm.INT8, tmp_path))
     session = session_of(round_caches(model, ("key", "value"), {}, CacheForm.INT8))
-    given = feed(model, [259], 3)
-    given["k"][0, 1, :24] = 0
-    given["k"][0, 0, 24] = np.inf
-    given["v"][0, 2, :24] *= 1e-39
-    given["v"][0, 2, 30] = np.nan
-    given["pv"][0, 0, :40] *= 1e30
-    found, want = run_step(library, given), session.run(None, given)
-    for ours, theirs in zip((found["key"], found["value"]), want[1:], strict=True):
+    inputs = feed(model, [259], 3)
+    inputs["k"][0, 1, :24] = 0
+    inputs["k"][0, 0, 24] = np.inf
+    inputs["v"][0, 2, :24] *= 1e-39
+    inputs["v"][0, 2, 30] = np.nan
+    inputs["pv"][0, 0, :40] *= 1e30
+    got, want = run_step(library, inputs), session.run(None, inputs)
+    for ours, theirs in zip((got["key"], got["value"]), want[1:], strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    ours, theirs = (y.reshape(3, 4, 24) for y in (found["y"][0], want[0][0]))
+    ours, theirs = (y.reshape(3, 4, 24) for y in (got["y"][0], want[0][0]))
     np.testing.assert_allclose(ours[:, :2], theirs[:, :2], rtol=1e-4, atol=2e-5 * 1e30)
     assert np.isnan(ours[:, 2:]).all()
 
 
 @pytest.mark.parametrize("name", ["128/16", "128/32", "256/16", "512/32"])
 def test_a_token_has_the_same_bits_however_many_come_with_it(name: str, tmp_path: Path) -> None:
-    """Of rows of bytes: few queries and many have loops of their own."""
-    path = _built(filled(6, 64), name, CacheForm.INT8, tmp_path)
+    """Rows of bytes: few queries and many have loops of their own."""
+    path = _built(fill(6, 64), name, CacheForm.INT8, tmp_path)
     library = relaxd.load(path, threads=1)
     spec = {spec.name: spec for spec in library.inputs}
     assert spec["pk"].text == f"int8[n,{GROUPS},capacity,68]"
@@ -140,17 +140,17 @@ def test_a_token_has_the_same_bits_however_many_come_with_it(name: str, tmp_path
 
     def answers(pieces: list[int], entries: int = 1, threads: int = 1) -> np.ndarray:
         state = relaxd.load(path, threads=threads).state(entries=entries, capacity=LONGEST)
-        made, first = [], 0
+        outputs, first = [], 0
         for rows in pieces:
-            some = {key: array[:, first : first + rows] for key, array in tokens.items()}
+            part = {key: array[:, first : first + rows] for key, array in tokens.items()}
             # Others hold more tokens, and other ones.
             others = {
-                key: np.tile(array[:, ::-1] * 2, (entries - 1, 1, 1)) for key, array in some.items()
+                key: np.tile(array[:, ::-1] * 2, (entries - 1, 1, 1)) for key, array in part.items()
             }
-            given = {key: np.concatenate([array, others[key]]) for key, array in some.items()}
-            made.append(state.step(given)["y"][:1])
+            inputs = {key: np.concatenate([array, others[key]]) for key, array in part.items()}
+            outputs.append(state.step(inputs)["y"][:1])
             first += rows
-        return np.concatenate(made, axis=1)
+        return np.concatenate(outputs, axis=1)
 
     want = answers([64, 64, 64, 64, 44])
     np.testing.assert_array_equal(answers([1] * 20 + [40] * 7), want)
@@ -160,7 +160,7 @@ def test_a_token_has_the_same_bits_however_many_come_with_it(name: str, tmp_path
 @pytest.mark.parametrize("name", ["128/16", "512/32", NATIVE])
 def test_the_bytes_of_rows(name: str, tmp_path: Path) -> None:
     """To the bit, of numbers in the middle of two and of strange ones too."""
-    library = relaxd.load(_built(filled(4, 24), name, CacheForm.INT8, tmp_path))
+    library = relaxd.load(_built(fill(4, 24), name, CacheForm.INT8, tmp_path))
     rows = normal(9, GROUPS, 24)
     rows[0, 0] = np.arange(24) - 11.5
     rows[0, 0, 0] = 127
@@ -173,19 +173,19 @@ def test_the_bytes_of_rows(name: str, tmp_path: Path) -> None:
     flat = rows.reshape(1, 9, GROUPS * 24)
     state.step({"q": normal(1, 9, 4 * 24), "k": flat, "v": flat[:, ::-1]})
     heads = rows.transpose(1, 0, 2)
-    for cache, given in (("pk", heads), ("pv", heads[:, ::-1])):
-        want = byte_rows.quantize_rows(given)
+    for cache, rows_ in (("pk", heads), ("pv", heads[:, ::-1])):
+        want = byte_rows.quantize_rows(rows_)
         ours = state.cached(cache)
         np.testing.assert_array_equal(ours[..., :24], want[..., :24])
         # The bits of a NaN are its own.
         np.testing.assert_array_equal(
             byte_rows.dequantize_rows(ours), byte_rows.dequantize_rows(want)
         )
-        scales, wanted = (made[..., 24:].copy().view(np.float32) for made in (ours, want))
+        scales, wanted = (cached[..., 24:].copy().view(np.float32) for cached in (ours, want))
         np.testing.assert_array_equal(scales, wanted)
 
 
-def joined(size: int) -> onnx.ModelProto:
+def concat_caches(size: int) -> onnx.ModelProto:
     """Attention by single operators, whose scores are scaled by what a cache says of its rows."""
     nodes = [
         helper.make_node("Concat", ["pk", "k"], ["key"], axis=2),
@@ -213,7 +213,7 @@ def test_rows_of_any_size_behind_which_new_ones_are_joined(
     size: int, stored: CacheForm, tmp_path: Path
 ) -> None:
     """Those of 64 numbers alone are fused."""
-    model = joined(size)
+    model = concat_caches(size)
     library = relaxd.load(_built(model, NATIVE, stored, tmp_path))
     session = session_of(round_caches(model, ("key", "value"), {}, stored))
     for n, rows, past in (
@@ -224,15 +224,15 @@ def test_rows_of_any_size_behind_which_new_ones_are_joined(
         (1, 40, 300),
         (2, 5, 595),
     ):
-        given = {
-            name: normal(n, GROUPS, past if "p" in name else rows, size, seed=place)
-            for place, name in enumerate(("q", "k", "v", "pk", "pv"))
+        inputs = {
+            name: normal(n, GROUPS, past if "p" in name else rows, size, seed=seed)
+            for seed, name in enumerate(("q", "k", "v", "pk", "pv"))
         }
-        found = run_step(library, given)
-        y, key, value = session.run(None, given)
-        np.testing.assert_allclose(found["y"], y, rtol=1e-4, atol=2e-5)
-        np.testing.assert_array_equal(found["key"], key)
-        np.testing.assert_array_equal(found["value"], value)
+        got = run_step(library, inputs)
+        y, key, value = session.run(None, inputs)
+        np.testing.assert_allclose(got["y"], y, rtol=1e-4, atol=2e-5)
+        np.testing.assert_array_equal(got["key"], key)
+        np.testing.assert_array_equal(got["value"], value)
 
 
 def _built(model: onnx.ModelProto, name: str, stored: CacheForm, folder: Path) -> Path:
@@ -256,9 +256,9 @@ def test_every_float16_is_widened_exactly(name: str) -> None:
     np.testing.assert_array_equal(_widened(every, portable, target), every.astype(np.float32))
 
 
-def _widened(halves: np.ndarray, unit: VectorUnit, target: Any) -> np.ndarray:
+def _widened(float16: np.ndarray, unit: VectorUnit, target: Any) -> np.ndarray:
     """The numbers as float32, by a loop over vectors."""
-    count = tirx.IntImm("int64", len(halves))
+    count = tirx.IntImm("int64", len(float16))
 
     def compute(data: te.Tensor) -> te.Tensor:
         return te.compute(
@@ -273,4 +273,4 @@ def _widened(halves: np.ndarray, unit: VectorUnit, target: Any) -> np.ndarray:
     import tvm
 
     machine = relax.VirtualMachine(executable, tvm.cpu())
-    return np.asarray(machine["main"](tvm.runtime.tensor(halves)).numpy())
+    return np.asarray(machine["main"](tvm.runtime.tensor(float16)).numpy())

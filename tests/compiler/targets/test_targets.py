@@ -148,7 +148,7 @@ def test_what_runs_a_graph(names: str, flavours: str) -> None:
             if flavour in target.flavours:
                 assert target.flavour(flavour) is flavour
                 continue
-            with pytest.raises(UnknownTarget, match=f"no flavour '{flavour.value}'") as caught:
+            with pytest.raises(UnknownTarget, match=f"no backend '{flavour.value}'") as caught:
                 target.flavour(flavour)
             assert caught.value.failure.field == "options.flavour"
 

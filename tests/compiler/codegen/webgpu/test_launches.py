@@ -12,7 +12,7 @@ from compiler.codegen.webgpu.shaders import Shader, split
 from compiler.passes.gpu.empty import SkipEmptyGrids
 from compiler.passes.gpu.fallback import bind_one_thread
 from compiler.passes.gpu.schedule import ScheduleOnGrid
-from tests.compiler.passes.gpu.programs import product, target_of
+from tests.compiler.passes.gpu.programs import matmul, target_of
 
 WEBGPU = targets.resolve("webgpu")
 
@@ -26,7 +26,7 @@ def launch(func):
 
 
 def test_a_matmul_is_one_launch_over_its_extents():
-    parts, launcher = launch(product())
+    parts, launcher = launch(matmul())
     (shader,) = parts.shaders.values()
     assert shader.code.startswith("@group(0)")
     assert shader.buffers == 3

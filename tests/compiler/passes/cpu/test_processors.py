@@ -22,7 +22,7 @@ from compiler.verify.emulation import emulator, program, tensors
 from relaxd.contract.options import Flavour
 from tests.compiler.conftest import assembly, build_module
 from tests.compiler.passes.assembly import kernels, of_kind
-from tests.compiler.passes.families import FAMILIES, Array, combined
+from tests.compiler.passes.families import FAMILIES, Array, combine
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ its sums: groups of six columns fill half of a vector of 16.
 def executable(name: str) -> Any:
     """The families for a target, not linked yet."""
     target = targets.resolve(name)
-    return generate(lower(build_module(*combined(NAMES[name])), target, {}), target)
+    return generate(lower(build_module(*combine(NAMES[name])), target, {}), target)
 
 
 @pytest.mark.long
@@ -92,11 +92,11 @@ def test_accumulators_stay_in_full_registers(name: str) -> None:
     code = kernels(assembly(executable(name)))
     for kind, accumulators in ACCUMULATORS[name].items():
         loops = [loop for kernel in of_kind(code, kind) for loop in kernel.loops()]
-        hearts = [loop for loop in loops if loop.products(*VECTORS[name]) in accumulators]
-        assert {loop.products(*VECTORS[name]) for loop in hearts} == set(accumulators), kind
+        hearts = [loop for loop in loops if loop.multiply_adds(*VECTORS[name]) in accumulators]
+        assert {loop.multiply_adds(*VECTORS[name]) for loop in hearts} == set(accumulators), kind
         assert sum(loop.spills() for loop in hearts) == 0, kind
     for kind, registers in ELSEWHERE[name].items():
-        assert max(kernel.products(*registers) for kernel in of_kind(code, kind)) >= 8, kind
+        assert max(kernel.multiply_adds(*registers) for kernel in of_kind(code, kind)) >= 8, kind
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from compiler.passes.manager import Lowering
 from compiler.passes.pipelines import Interface
 from relaxd.contract.options import Flavour
 from tests.compiler.conftest import HOST, build_module
-from tests.compiler.passes.families import combined
+from tests.compiler.passes.families import combine
 
 op = relax.op
 
@@ -72,7 +72,7 @@ def test_the_environment_asks_for_checks(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_passes_state_holds_down_to_functions(name: str) -> None:
     target, check = targets.resolve(name), (CheckPasses(),)
     kernels = manager.to_kernels(
-        build_module(*combined(("product", "softmax", "layer norm", "attention"))),
+        build_module(*combine(("product", "softmax", "layer norm", "attention"))),
         target,
         {},
         check,

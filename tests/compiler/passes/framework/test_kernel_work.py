@@ -17,7 +17,7 @@ from relaxd.contract.request import CompileRequest
 Table = dict[str, dict[str, object]]
 
 
-def counted(model: onnx.ModelProto, target: str = "native", **declared: Any) -> Table:
+def count(model: onnx.ModelProto, target: str = "native", **declared: Any) -> Table:
     imported = import_model(model, CompileRequest.of(**declared))
     work = KernelWork(imported.ranges)
     manager.to_kernels(imported.module, targets.resolve(target), imported.ranges, (work,))
@@ -30,14 +30,14 @@ def graph(nodes: list[onnx.NodeProto], shape: list[object], **weights: tuple[int
         numpy_helper.from_array(draw.standard_normal(size).astype("float32"), name)
         for name, size in weights.items()
     ]
-    made = helper.make_graph(
+    graph_ = helper.make_graph(
         nodes,
         "g",
         [value("x", TensorProto.FLOAT, shape)],
         [value("y", TensorProto.FLOAT, None)],
         constants,
     )
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(graph_, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 @pytest.mark.parametrize("target", ["native", "opencl"])
@@ -47,7 +47,7 @@ def test_calls_of_one_kernel_are_summed(target: str) -> None:
         helper.make_node("MatMul", ["x", "a"], ["h"]),
         helper.make_node("MatMul", ["h", "b"], ["y"]),
     ]
-    table = counted(graph(nodes, ["batch", "seq", 32], a=(32, 32), b=(32, 32)), target)
+    table = count(graph(nodes, ["batch", "seq", 32], a=(32, 32), b=(32, 32)), target)
     rows = [row for row in table.values() if row["flops"] != "0"]
     flops = sum(Axis(str(row["flops"])).evaluate({"batch": 3, "seq": 5}) for row in rows)
     assert sum(int(str(row["calls"])) for row in rows) == 2
@@ -59,7 +59,7 @@ def test_winograd_counts_what_its_transforms_take() -> None:
     """Lavin and Gray's F(4x4, 3x3): 36 products of 16 by 32 channels for each tile of 4x4 results,
     7 operations for each of 36 transformed inputs, 10 for each result."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])]
-    table = counted(graph(nodes, ["n", 16, "h", "w_"], w=(32, 16, 3, 3)))
+    table = count(graph(nodes, ["n", 16, "h", "w_"], w=(32, 16, 3, 3)))
     (row,) = (row for name, row in table.items() if "winograd" in name)
     for n, h, w in ((1, 4, 4), (2, 56, 56), (1, 5, 7)):
         tiles = n * -(-h // 4) * -(-w // 4)
@@ -72,6 +72,6 @@ def test_a_kernel_whose_size_only_a_run_finds_has_no_counts() -> None:
         helper.make_node("NonZero", ["x"], ["found"]),
         helper.make_node("Cast", ["found"], ["y"], to=TensorProto.FLOAT),
     ]
-    table = counted(graph(nodes, ["n", 8]))
+    table = count(graph(nodes, ["n", 8]))
     assert table["cast"] == {"calls": 1}
     assert Axis(str(table["count"]["bytes"])).evaluate({"n": 3}) == 3 * 8 + 8

@@ -19,7 +19,7 @@ from tests.support.models.small import perceptron
 NAMES = ("layer.0/MatMul", "layer.0/Relu", "layer.1/MatMul", "layer.1/Add", "head/Softmax")
 
 
-def named(prefix: str = "") -> onnx.ModelProto:
+def named_net(prefix: str = "") -> onnx.ModelProto:
     model = perceptron()
     for node, name in zip(model.graph.node, NAMES, strict=True):
         node.name = prefix + name
@@ -33,7 +33,7 @@ def kernels(path: Path, **declared: Any) -> dict[str, list[str]]:
 
 
 def test_fused_kernels_name_all_of_their_nodes(tmp_path: Path) -> None:
-    onnx.save(named(), tmp_path / "m.onnx")
+    onnx.save(named_net(), tmp_path / "m.onnx")
     assert kernels(tmp_path / "m.onnx") == {
         "fused_panel_matmul_relu": ["layer.0/MatMul", "layer.0/Relu"],
         "fused_panel_matmul_add": ["layer.1/MatMul", "layer.1/Add"],
@@ -68,12 +68,12 @@ def test_three_projections_that_become_one_kernel(tmp_path: Path) -> None:
     )
     opset = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
-    found = kernels(tmp_path / "m.onnx")
-    (matmul,) = (nodes for name, nodes in found.items() if "matmul" in name)
+    by_kernel = kernels(tmp_path / "m.onnx")
+    (matmul,) = (nodes for name, nodes in by_kernel.items() if "matmul" in name)
     assert sorted(matmul) == sorted(
         f"{name}/{op}" for name in ("query", "key", "value") for op in ("MatMul", "Add")
     )
-    assert [nodes for name, nodes in found.items() if name.endswith("sigmoid")] == [
+    assert [nodes for name, nodes in by_kernel.items() if name.endswith("sigmoid")] == [
         ["gate/Sigmoid"]
     ]
 
@@ -101,10 +101,10 @@ def test_convolutions_that_become_channels_last(tmp_path: Path) -> None:
     )
     opset = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
-    found = kernels(tmp_path / "m.onnx", dims={"h": "8:64", "w": "8:64"}).values()
-    computing = sorted(nodes for nodes in found if len(nodes) > 1)
+    nodes_of_kernels = kernels(tmp_path / "m.onnx", dims={"h": "8:64", "w": "8:64"}).values()
+    computing = sorted(nodes for nodes in nodes_of_kernels if len(nodes) > 1)
     assert computing == [["block/Conv", "block/Relu"], ["stem/Conv", "stem/Sigmoid"]]
-    assert ["head/Pool"] in found
+    assert ["head/Pool"] in nodes_of_kernels
 
 
 def test_nodes_of_a_branch_are_named(tmp_path: Path) -> None:
@@ -126,16 +126,16 @@ def test_nodes_of_a_branch_are_named(tmp_path: Path) -> None:
     )
     opset = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
-    found = list(kernels(tmp_path / "m.onnx").values())
-    assert ["then_branch/Exp"] in found
-    assert ["else_branch/Sin"] in found
+    nodes_of_kernels = list(kernels(tmp_path / "m.onnx").values())
+    assert ["then_branch/Exp"] in nodes_of_kernels
+    assert ["else_branch/Sin"] in nodes_of_kernels
 
 
 def test_names_do_not_reach_the_library(tmp_path: Path) -> None:
     digests = set()
     for prefix in ("", "other/"):
         output = tmp_path / f"out{len(prefix)}"
-        compile_model(named(prefix), output=output, options={"verify": False, "profile": False})
+        compile_model(named_net(prefix), output=output, options={"verify": False, "profile": False})
         digests.add(hashlib.sha256((output / "model.so").read_bytes()).hexdigest())
     assert len(digests) == 1
 

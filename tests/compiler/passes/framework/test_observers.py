@@ -1,4 +1,4 @@
-"""What observers see of a pipeline."""
+"""Observers see the passes of a pipeline."""
 
 from dataclasses import dataclass, field
 
@@ -51,19 +51,19 @@ class Unbinding(ModulePass):
 
 @dataclass
 class Story(Observer):
-    told: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
     def before(self, step: Pass, module: tvm.IRModule) -> None:
-        self.told.append(f"before {step.name}")
+        self.events.append(f"before {step.name}")
 
     def after(self, step: Pass, module: tvm.IRModule) -> None:
-        self.told.append(f"after {step.name}")
+        self.events.append(f"after {step.name}")
 
-    def failed(self, step: Pass, module: tvm.IRModule) -> None:
-        self.told.append(f"failed {step.name}")
+    def after_failure(self, step: Pass, module: tvm.IRModule) -> None:
+        self.events.append(f"failed {step.name}")
 
     def phase_ended(self, phase: Phase, module: tvm.IRModule) -> None:
-        self.told.append(f"end of {phase.value}")
+        self.events.append(f"end of {phase.value}")
 
 
 def test_every_pass_and_phase_is_seen_up_to_the_one_that_fails() -> None:
@@ -71,7 +71,7 @@ def test_every_pass_and_phase_is_seen_up_to_the_one_that_fails() -> None:
     steps = (Nothing("a", Phase.GRAPH), Nothing("b", Phase.GRAPH), Failing())
     with pytest.raises(PassError):
         manager.run(steps, MODULE, (story,))
-    assert story.told == [
+    assert story.events == [
         "before a",
         "after a",
         "before b",

@@ -7,13 +7,13 @@ from compiler.passes.framework.te_order import OrderedSet, dims_in_order
 
 
 def test_an_ordered_set_does_what_a_set_does() -> None:
-    found = OrderedSet()
-    found.add("b")
-    found.update(["c", "a", "b"])
+    ordered = OrderedSet()
+    ordered.add("b")
+    ordered.update(["c", "a", "b"])
     other = OrderedSet()
     other.add("c")
-    assert list(found) == ["b", "c", "a"]
-    assert list(found - other) == ["b", "a"]
+    assert list(ordered) == ["b", "c", "a"]
+    assert list(ordered - other) == ["b", "a"]
 
 
 @pytest.mark.parametrize("turn", range(4))
@@ -26,10 +26,10 @@ def test_tvm_collects_dims_in_the_order_of_their_use(turn: int) -> None:
     with builder.function("main", [x]), dims_in_order():
         with builder.dataflow():
             result = builder.emit_output(
-                builder.call_te(lambda x: te.compute(x.shape, lambda *at: x(*at)), x)
+                builder.call_te(lambda x: te.compute(x.shape, lambda *indices: x(*indices)), x)
             )
         builder.emit_func_output(result)
     (func,) = (one for one in builder.get().functions.values() if isinstance(one, tirx.PrimFunc))
-    found = [param.name for param in func.params if not hasattr(param.ty, "shape")]
-    assert found == names
+    collected = [param.name for param in func.params if not hasattr(param.ty, "shape")]
+    assert collected == names
     assert len(padding) == turn

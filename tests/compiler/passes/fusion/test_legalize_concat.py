@@ -26,7 +26,7 @@ def programs(module: tvm.IRModule) -> list[Any]:
     ]
 
 
-def joined(builder: Any, x: Any, y: Any) -> Any:
+def concat_both(builder: Any, x: Any, y: Any) -> Any:
     turned = builder.emit(op.permute_dims(x, [0, 2, 1]))
     return op.concat([turned, builder.emit(op.exp(y))], 1)
 
@@ -34,12 +34,12 @@ def joined(builder: Any, x: Any, y: Any) -> Any:
 @pytest.mark.parametrize("extent", ["n", 5])
 def test_what_makes_the_parts_is_part_of_the_program(extent: Any) -> None:
     inputs = {"x": (("b", 8, extent), "float32"), "y": (("b", "m", 8), "float32")}
-    assert len(programs(build_module(joined, inputs))) == 1
+    assert len(programs(build_module(concat_both, inputs))) == 1
 
 
 def test_the_parts_lie_side_by_side(compile_graph: Any, draw: np.random.Generator) -> None:
     model = compile_graph(
-        joined, {"x": (("b", 8, "n"), "float32"), "y": (("b", "m", 8), "float32")}
+        concat_both, {"x": (("b", 8, "n"), "float32"), "y": (("b", "m", 8), "float32")}
     )
     for b, n, m in [(1, 1, 1), (2, 7, 16), (3, 33, 0), (1, 0, 5), (2, 64, 65)]:
         x, y = (
@@ -54,7 +54,7 @@ def test_the_parts_lie_side_by_side(compile_graph: Any, draw: np.random.Generato
 def test_rows_that_are_gathered_are_written_where_they_are_joined(
     draw: np.random.Generator,
 ) -> None:
-    """As by a net that computes on edges of a graph."""
+    """A net that computes on edges of a graph does so."""
     nodes = [
         helper.make_node("Gather", ["x", "from"], ["sources"], axis=0),
         helper.make_node("Gather", ["x", "to"], ["targets"], axis=0),

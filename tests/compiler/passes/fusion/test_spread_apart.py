@@ -13,14 +13,14 @@ from compiler.passes.tvm_fixes.correct_patterns import CorrectPatterns
 from tests.compiler.conftest import HOST, build_module
 
 op = relax.op
-DRAWN = np.random.default_rng(5)
+RANDOM = np.random.default_rng(5)
 DOWN, UP = (
-    DRAWN.standard_normal(s).astype("float32") * 0.3 for s in ((6, 24, 1, 1), (24, 6, 1, 1))
+    RANDOM.standard_normal(s).astype("float32") * 0.3 for s in ((6, 24, 1, 1), (24, 6, 1, 1))
 )
 IMAGES = {"x": (("n", 24, "h", "w"), "float32")}
 
 
-def squeezed(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+def gate_image(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
     """Each channel of an image by a gate that all means of channels decide."""
     means = builder.emit(op.mean(x, [2, 3], keepdims=True))
     few = builder.emit(op.nn.relu(op.nn.conv2d(means, relax.const(DOWN))))
@@ -28,14 +28,14 @@ def squeezed(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
     return op.multiply(x, gate)
 
 
-def marked(module: tvm.IRModule) -> tvm.IRModule:
+def mark(module: tvm.IRModule) -> tvm.IRModule:
     """The module as the pass finds it."""
     legal = relax.transform.LegalizeOps()(module)
     return CorrectPatterns().apply(relax.transform.AnnotateTIROpPattern()(legal))
 
 
 def test_the_gate_is_computed_in_a_kernel_of_its_own() -> None:
-    names = [gvar.name_hint for gvar in lower(build_module(squeezed, IMAGES), HOST, {}).functions]
+    names = [gvar.name_hint for gvar in lower(build_module(gate_image, IMAGES), HOST, {}).functions]
     gates = [name for name in names if "panel_conv" in name]
     assert len(gates) == 2
     assert not any("multiply" in name for name in gates)
@@ -43,9 +43,9 @@ def test_the_gate_is_computed_in_a_kernel_of_its_own() -> None:
 
 
 def test_values_at_every_extent(compile_graph: Any) -> None:
-    model = compile_graph(squeezed, IMAGES)
+    model = compile_graph(gate_image, IMAGES)
     for n, h, w in [(1, 1, 1), (1, 7, 5), (3, 16, 17), (2, 31, 33)]:
-        x = DRAWN.standard_normal((n, 24, h, w)).astype("float32")
+        x = RANDOM.standard_normal((n, 24, h, w)).astype("float32")
         few = np.maximum(np.einsum("ncij,dc->nd", x, DOWN[..., 0, 0]) / (h * w), 0)
         gate = 1 / (1 + np.exp(-few @ UP[..., 0, 0].T))
         np.testing.assert_allclose(model(x), x * gate[..., None, None], rtol=1e-5, atol=1e-5)
@@ -54,26 +54,26 @@ def test_values_at_every_extent(compile_graph: Any) -> None:
 @pytest.mark.parametrize("shape", [(1, 40), (40,), (1, 1, 1, 40)])
 def test_a_bias_is_fused_as_before(shape: tuple[int, ...]) -> None:
     weight, bias = (
-        relax.const(DRAWN.standard_normal(s).astype("float32")) for s in ((24, 40), shape)
+        relax.const(RANDOM.standard_normal(s).astype("float32")) for s in ((24, 40), shape)
     )
 
     def biased(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
         return op.add(builder.emit(op.matmul(x, weight)), bias)
 
-    module = marked(build_module(biased, {"x": (("n", "s", 1, 24), "float32")}))
+    module = mark(build_module(biased, {"x": (("n", "s", 1, 24), "float32")}))
     assert SpreadApart().apply(module).same_as(module)
 
 
 def test_a_row_of_a_matmul_added_to_many_starts_a_kernel() -> None:
-    weight = relax.const(DRAWN.standard_normal((24, 40)).astype("float32"))
+    weight = relax.const(RANDOM.standard_normal((24, 40)).astype("float32"))
 
     def spread(builder: relax.BlockBuilder, x: relax.Var, y: relax.Var) -> relax.Expr:
         return op.add(builder.emit(op.nn.relu(op.matmul(x, weight))), y)
 
-    module = marked(
+    module = mark(
         build_module(spread, {"x": (("n", 1, 24), "float32"), "y": (("n", "s", 40), "float32")})
     )
-    made = SpreadApart().apply(module)
-    assert {g.name_hint for g in made.functions} - {g.name_hint for g in module.functions} == {
+    after = SpreadApart().apply(module)
+    assert {g.name_hint for g in after.functions} - {g.name_hint for g in module.functions} == {
         "add_apart"
     }

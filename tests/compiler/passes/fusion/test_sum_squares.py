@@ -17,7 +17,7 @@ WEIGHT = np.random.default_rng(3).standard_normal(72).astype("float32")
 
 
 def rms_norm(builder: Any, x: Any) -> Any:
-    """As exporters write it."""
+    """RMS normalization as exporters write it."""
     mean = builder.emit(op.mean(op.multiply(x, x), [-1], keepdims=True))
     root = builder.emit(op.sqrt(op.add(mean, relax.const(1e-5))))
     return op.multiply(op.multiply(x, op.divide(relax.const(1.0), root)), relax.const(WEIGHT))

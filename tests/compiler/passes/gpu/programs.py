@@ -30,7 +30,7 @@ def twice() -> tirx.PrimFunc:
     )
 
 
-def product(depth: int = 32, columns: int = 24) -> tirx.PrimFunc:
+def matmul(depth: int = 32, columns: int = 24) -> tirx.PrimFunc:
     """[n, depth] by [columns, depth] to [n, columns]."""
     n, k_extent, width = (
         tirx.Var("n", "int64"),
@@ -82,7 +82,7 @@ def feed_forward(width: int = 16, hidden: int = 24) -> tuple[tvm.IRModule, Any]:
     return module, expected
 
 
-def picked(rows: int = 10, width: int = 4) -> tuple[tvm.IRModule, Any]:
+def gather(rows: int = 10, width: int = 4) -> tuple[tvm.IRModule, Any]:
     """Rows of a table by int64 indices, and the indices plus one."""
     table = np.random.default_rng(0).standard_normal((rows, width)).astype("float32")
     n = tirx.Var("n", "int64")

@@ -8,7 +8,7 @@ from tvm.script import tirx as T
 from compiler.passes.gpu.bound import is_bound
 from compiler.passes.gpu.fallback import bind_nests, bind_one_thread
 from compiler.passes.gpu.trial import refusal
-from tests.compiler.passes.gpu.programs import CUDA, product, twice
+from tests.compiler.passes.gpu.programs import CUDA, matmul, twice
 from tests.compiler.passes.gpu.serial import serial
 from tests.support.rounding import assert_matmul_close
 
@@ -50,14 +50,14 @@ def counting(x: T.Buffer((50,), "float32"), y: T.Buffer((50,), "float32")):
 
 def launches(func):
     """The extents of the blocks and threads of each grid."""
-    found = []
+    extents = []
 
     def note(loop):
         if loop.thread_binding is not None:
-            found.append(loop.extent)
+            extents.append(loop.extent)
 
     tvm_ffi.structural_walk(func.body, (tirx.For, note), order="pre")
-    return [int(extent) for extent in found]
+    return [int(extent) for extent in extents]
 
 
 def run(func, *arrays, shape):
@@ -76,7 +76,7 @@ def test_a_nest_becomes_a_grid_over_its_fused_loops():
 
 
 def test_reduced_axes_stay_inside_a_thread(draw):
-    bound = bind_nests(product(), 64)
+    bound = bind_nests(matmul(), 64)
     assert refusal(bound, CUDA) is None
     x, w = (
         draw.standard_normal((5, 32)).astype("float32"),
@@ -98,7 +98,7 @@ def test_loops_marked_parallel_are_spread_and_others_without_blocks_are_not():
 
 @pytest.mark.parametrize(
     "program",
-    [twice(), product(), running_sum, counting],
+    [twice(), matmul(), running_sum, counting],
     ids=["map", "product", "parallel", "serial"],
 )
 def test_one_thread_takes_anything(program):

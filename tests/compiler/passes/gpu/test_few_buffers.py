@@ -18,14 +18,14 @@ COUNT = 20
 op = relax.op
 
 
-def fused(length: int) -> list[int]:
+def fuse_sum(length: int) -> list[int]:
     """How many tensors each kernel of a sum of so many reads and writes."""
     builder = relax.BlockBuilder()
-    given = [relax.Var(f"x{i}", relax.TensorType((4, 5), "float32")) for i in range(length)]
-    with builder.function("main", given):
+    inputs = [relax.Var(f"x{i}", relax.TensorType((4, 5), "float32")) for i in range(length)]
+    with builder.function("main", inputs):
         with builder.dataflow():
-            total = given[0]
-            for one in given[1:]:
+            total = inputs[0]
+            for one in inputs[1:]:
                 total = builder.emit(op.add(total, one))
             total = builder.emit_output(total)
         builder.emit_func_output(total)
@@ -40,12 +40,12 @@ def fused(length: int) -> list[int]:
 
 
 def test_what_fits_is_one_kernel() -> None:
-    assert fused(MOST_BUFFERS - 1) == [MOST_BUFFERS]
+    assert fuse_sum(MOST_BUFFERS - 1) == [MOST_BUFFERS]
 
 
 @pytest.mark.parametrize("length", [MOST_BUFFERS, 15, 16, COUNT, 41])
 def test_a_kernel_ends_where_it_would_read_too_much(length: int) -> None:
-    kernels = fused(length)
+    kernels = fuse_sum(length)
     assert max(kernels) <= MOST_BUFFERS
     assert len(kernels) > 1
 
@@ -92,10 +92,10 @@ def test_a_model_that_joins_many_tensors(tmp_path: Path) -> None:
 )
 def test_concatenations_of_many_are_joined_in_groups(length: int, programs: int) -> None:
     builder = relax.BlockBuilder()
-    given = [relax.Var(f"x{i}", relax.TensorType((2, 3 + i), "float32")) for i in range(length)]
-    with builder.function("main", given):
+    inputs = [relax.Var(f"x{i}", relax.TensorType((2, 3 + i), "float32")) for i in range(length)]
+    with builder.function("main", inputs):
         with builder.dataflow():
-            joined = builder.emit_output(op.concat(given, axis=1))
+            joined = builder.emit_output(op.concat(inputs, axis=1))
         builder.emit_func_output(joined)
     module = relax.transform.LegalizeOps({"relax.concat": concat_of_few})(builder.get())
     widths = [

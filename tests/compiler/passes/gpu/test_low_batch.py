@@ -6,13 +6,13 @@ from tvm import tirx
 from compiler.passes.framework.attributes import FAMILY
 from compiler.passes.gpu.bound import is_bound
 from compiler.passes.gpu.low_batch import SplitLowBatch
-from tests.compiler.passes.gpu.programs import product, target_of, twice
+from tests.compiler.passes.gpu.programs import matmul, target_of, twice
 from tests.compiler.passes.gpu.serial import serial
 
 
 @pytest.mark.parametrize("name", ["cuda-sm80", "metal"])
 def test_rows_choose_the_kernel(name):
-    before = product(64, 48)
+    before = matmul(64, 48)
     (after,) = (
         SplitLowBatch(target_of(name)).apply(tvm.IRModule({"product": before})).functions.values()
     )
@@ -31,6 +31,6 @@ def test_rows_choose_the_kernel(name):
         np.testing.assert_allclose(y.numpy(), x @ w.T, rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_no_product_is_left_alone():
+def test_what_is_no_matmul_is_left_alone():
     module = tvm.IRModule({"twice": twice()})
     tvm.ir.assert_structural_equal(SplitLowBatch(target_of("cuda-sm80")).apply(module), module)

@@ -11,7 +11,7 @@ from compiler.errors import PassError
 from compiler.passes.gpu.narrow import Narrow
 from compiler.passes.gpu.narrow_kernels import narrow_kernel
 from compiler.passes.gpu.schedule import ScheduleOnGrid
-from tests.compiler.passes.gpu.programs import picked, target_of
+from tests.compiler.passes.gpu.programs import gather, target_of
 from tests.compiler.passes.gpu.serial import OnProcessor
 
 
@@ -48,7 +48,7 @@ def test_a_constant_beyond_32_bits_is_refused():
 
 
 def test_inputs_and_outputs_keep_their_types_and_values():
-    graph, expected = picked()
+    graph, expected = gather()
     module = Narrow().apply(relax.transform.LegalizeOps()(graph))
     assert [str(field.dtype) for field in module["main"].ret_ty.fields] == ["float32", "int64"]
     run = OnProcessor(module)
@@ -58,7 +58,7 @@ def test_inputs_and_outputs_keep_their_types_and_values():
             np.testing.assert_array_equal(got, want)
 
 
-def flagged() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
+def flag() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
     """x[n] of int64 through a kept comparison, and through int8 and uint8 as far as they
     overflow.
     """
@@ -73,8 +73,8 @@ def flagged() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
             )
             small = builder.emit(relax.op.add(relax.op.astype(x, "int8"), relax.const(100, "int8")))
             unsigned = builder.emit(relax.op.astype(relax.op.astype(x, "uint8"), "int64"))
-            picked = builder.emit(relax.op.where(both, relax.op.astype(small, "int64"), unsigned))
-            result = builder.emit_output(picked)
+            gather = builder.emit(relax.op.where(both, relax.op.astype(small, "int64"), unsigned))
+            result = builder.emit_output(gather)
         builder.emit_func_output(result)
 
     def expected(values: np.ndarray) -> np.ndarray:
@@ -89,14 +89,14 @@ def flagged() -> tuple[tvm.IRModule, Callable[[np.ndarray], np.ndarray]]:
 
 
 def test_booleans_are_kept_as_numbers_and_small_integers_overflow_as_before():
-    graph, expected = flagged()
+    graph, expected = flag()
     run = OnProcessor(Narrow().apply(relax.transform.LegalizeOps()(graph)))
     values = np.array([-1, 0, 3, 4, 27, 28, 89, 90, 200, 300], "int64")
     np.testing.assert_array_equal(run(values)[0], expected(values))
 
 
 def test_what_is_made_for_webgpu_has_no_type_that_wgsl_lacks():
-    graph, _ = flagged()
+    graph, _ = flag()
     scheduled = ScheduleOnGrid(target_of("webgpu")).apply(
         Narrow().apply(relax.transform.LegalizeOps()(graph))
     )
@@ -111,7 +111,7 @@ def test_what_is_made_for_webgpu_has_no_type_that_wgsl_lacks():
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8"])
-def test_an_interface_of_few_bits_is_refused(dtype):
+def test_an_interface_of_small_types_is_refused(dtype):
     x = relax.Var("x", relax.TensorType((tirx.Var("n", "int64"),), dtype))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
@@ -123,7 +123,7 @@ def test_an_interface_of_few_bits_is_refused(dtype):
     assert caught.value.code == "pass.narrow_integers"
 
 
-def test_an_input_whose_length_alone_counts_may_have_few_bits():
+def test_an_input_whose_length_alone_counts_may_be_small():
     n = tirx.Var("n", "int64")
     x, rows = (
         relax.Var("x", relax.TensorType((n, 2), "float32")),
@@ -139,7 +139,7 @@ def test_an_input_whose_length_alone_counts_may_have_few_bits():
 
 
 def test_no_kernel_holds_a_64_bit_integer():
-    graph, _ = picked()
+    graph, _ = gather()
     module = Narrow().apply(relax.transform.LegalizeOps()(graph))
     wide = []
 

@@ -1,4 +1,4 @@
-"""Matrices of few bits as words for WebGPU."""
+"""Block-wise quantized weights as words for WebGPU."""
 
 import json
 from pathlib import Path
@@ -20,21 +20,21 @@ from compiler.passes.manager import to_kernels
 from compiler.verify.emulation import browser as headless
 from tests.compiler.ir.onnx.running import model_of, session_of
 from tests.compiler.passes.cpu.families.test_nbits import pack_zeros, table
-from tests.compiler.passes.gpu.programs import product, target_of
+from tests.compiler.passes.gpu.programs import matmul, target_of
 from tests.compiler.passes.gpu.serial import OnProcessor, serial
-from tests.compiler.passes.pack.test_nbits import DEPTH, WORDS, imported, tied
+from tests.compiler.passes.pack.test_nbits import DEPTH, WORDS, import_tied, tie
 
 WEBGPU = targets.resolve("webgpu")
 
 
-def gated(bits: int, zeros: str, columns: int) -> onnx.ModelProto:
+def gate(bits: int, zeros: str, columns: int) -> onnx.ModelProto:
     """The product of x[n, m, DEPTH] and a table, times its sigmoid."""
-    held = table(bits, 32, DEPTH, columns, zeros)
-    constants = {"w": held.numbers, "s": held.scales}
+    blocks = table(bits, 32, DEPTH, columns, zeros)
+    constants = {"w": blocks.numbers, "s": blocks.scales}
     if zeros == "bytes":
-        constants["z"] = pack_zeros(held.zeros, bits)
+        constants["z"] = pack_zeros(blocks.zeros, bits)
     if zeros == "floats":
-        constants["z"] = held.zeros
+        constants["z"] = blocks.zeros
     attributes = {"K": DEPTH, "N": columns, "bits": bits, "block_size": 32}
     nodes = [
         helper.make_node(
@@ -54,9 +54,9 @@ def gated(bits: int, zeros: str, columns: int) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("bits", "zeros"), [(4, "none"), (4, "bytes"), (4, "floats"), (8, "none"), (8, "bytes")]
 )
-def test_products_are_those_of_onnxruntime(bits: int, zeros: str, columns: int) -> None:
-    model = gated(bits, zeros, columns)
-    run, session = OnProcessor(to_kernels(imported(model).module, WEBGPU, {})), session_of(model)
+def test_matmuls_are_those_of_onnxruntime(bits: int, zeros: str, columns: int) -> None:
+    model = gate(bits, zeros, columns)
+    run, session = OnProcessor(to_kernels(import_tied(model).module, WEBGPU, {})), session_of(model)
     for entries, rows in ((1, 1), (2, 1), (1, 3), (4, 8)):
         x = np.random.default_rng(rows).standard_normal((entries, rows, DEPTH)).astype("float32")
         (wanted,) = session.run(["y"], {"x": x})
@@ -67,7 +67,7 @@ def test_products_are_those_of_onnxruntime(bits: int, zeros: str, columns: int) 
 @pytest.mark.skipif(bool(headless.lacking()), reason="Chromium's headless shell cannot run here")
 def test_shaders_give_the_numbers_of_onnxruntime(tmp_path: Path) -> None:
     compile_model(
-        gated(4, "floats", 48),
+        gate(4, "floats", 48),
         output=tmp_path / "out",
         target="webgpu",
         dims={"n": (1, 4), "m": (1, 16)},
@@ -82,24 +82,24 @@ def test_shaders_give_the_numbers_of_onnxruntime(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_rows_are_those_of_onnxruntime(bits: int) -> None:
-    model = tied(bits)
-    run, session = OnProcessor(to_kernels(imported(model).module, WEBGPU, {})), session_of(model)
+    model = tie(bits)
+    run, session = OnProcessor(to_kernels(import_tied(model).module, WEBGPU, {})), session_of(model)
     for listed in ([[0]], [[3, 74, -1], [9, 2, -WORDS]]):
         ids = np.array(listed, np.int64)
         wanted = session.run(["x", "y"], {"ids": ids % WORDS})
-        for found, want in zip(run(ids), wanted, strict=True):
-            np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
+        for got, want in zip(run(ids), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 def stored_bytes(model: onnx.ModelProto) -> int:
-    scheduled = to_kernels(imported(model).module, WEBGPU, {})
+    scheduled = to_kernels(import_tied(model).module, WEBGPU, {})
     return sum(tensor.numpy().nbytes for tensor in separate(scheduled).constants)
 
 
 def test_a_table_stays_packed_and_a_tied_one_is_stored_once() -> None:
     words = WORDS * (DEPTH // 2 + 4 * DEPTH // 32)
-    assert words <= stored_bytes(tied()) < words + 100
-    assert stored_bytes(tied(other=True)) >= 2 * words
+    assert words <= stored_bytes(tie()) < words + 100
+    assert stored_bytes(tie(untied=True)) >= 2 * words
 
 
 def test_float16_is_left_to_the_pass_behind() -> None:
@@ -115,7 +115,7 @@ def test_float16_is_left_to_the_pass_behind() -> None:
     tvm.ir.assert_structural_equal(PackWords().apply(module), module)
 
 
-def unpacked(columns: int, depth: int) -> tirx.PrimFunc:
+def by_words(columns: int, depth: int) -> tirx.PrimFunc:
     """x[n, depth] times bytes, with a bias; stands for what fusion makes."""
     n = tirx.Var("n", "int64")
     k_extent, width = tirx.IntImm("int64", depth), tirx.IntImm("int64", columns)
@@ -135,7 +135,7 @@ def unpacked(columns: int, depth: int) -> tirx.PrimFunc:
 
 @pytest.mark.parametrize(("columns", "depth"), [(48, 576), (8, 32), (24, 1536)])
 def test_one_row_by_runs_of_the_depth(columns: int, depth: int) -> None:
-    kernel = apply_rule(OneRow(), target_of("webgpu"), unpacked(columns, depth))
+    kernel = apply_rule(OneRow(), target_of("webgpu"), by_words(columns, depth))
     run = tvm.compile(serial(kernel).with_attr("global_symbol", "main"), target="llvm")
     draw = np.random.default_rng(0)
     w = draw.integers(0, 9, (columns, depth)).astype("uint32")
@@ -148,7 +148,9 @@ def test_one_row_by_runs_of_the_depth(columns: int, depth: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [product(64, 48), unpacked(20, 64), unpacked(48, 40)], ids=["plain", "columns", "run"]
+    "program",
+    [matmul(64, 48), by_words(20, 64), by_words(48, 40)],
+    ids=["plain", "columns", "run"],
 )
-def test_other_products_are_declined(other: tirx.PrimFunc) -> None:
-    assert apply_rule(OneRow(), target_of("webgpu"), other) is None
+def test_other_matmuls_are_declined(program: tirx.PrimFunc) -> None:
+    assert apply_rule(OneRow(), target_of("webgpu"), program) is None

@@ -21,7 +21,7 @@ from tests.compiler.passes.gpu.serial import OnProcessor
 DEVICES = [entry.name for entry in targets.registry() if entry.device and entry.name != "rocm"]
 
 
-def lowered(name, graph):
+def lower(name, graph):
     target = targets.resolve(name)
     kernels = manager.to_kernels(graph, target, {})
     return manager.to_machine(weights.separate(kernels).module, target, {})
@@ -33,7 +33,7 @@ def lowered(name, graph):
 def test_kernels_are_bound_and_code_is_made_of_them(name):
     graph, _ = feed_forward()
     target = targets.resolve(name)
-    executable = generate(lowered(name, graph), target)
+    executable = generate(lower(name, graph), target)
     (host,) = executable.mod.imports
     (device,) = host.imports
     assert device.kind == target.kind
@@ -53,7 +53,7 @@ def test_schedules_compute_what_the_graph_does(name):
 def test_cuda_targets_get_machine_code_for_their_architecture(name, tmp_path):
     graph, _ = feed_forward()
     target = targets.resolve(name)
-    executable = generate(lowered(name, graph), target)
+    executable = generate(lower(name, graph), target)
     source = cuda_source(executable)
     assert source
     pack = device_code(executable, target)
@@ -74,7 +74,7 @@ def test_memory_is_planned_from_the_bounds_of_the_dims():
         ):
             sizes.append(node.args[0])
 
-    relax.analysis.post_order_visit(lowered("opencl", graph)["main"], visit)
+    relax.analysis.post_order_visit(lower("opencl", graph)["main"], visit)
     assert sizes
     planned = [size for size in sizes if isinstance(size, relax.ShapeExpr)]
     assert (
@@ -94,11 +94,11 @@ def test_fixed_dims_become_a_cuda_graph():
                 relax.op.matmul(z, relax.const(np.ones((16, 16), "float32")))
             )
         builder.emit_func_output(result)
-    assert "cuda_graph" in lowered("cuda-sm80", builder.get()).script()
+    assert "cuda_graph" in lower("cuda-sm80", builder.get()).script()
 
 
 def test_symbolic_dims_become_none():
-    assert "cuda_graph.run_or_capture" not in lowered("cuda-sm80", feed_forward()[0]).script()
+    assert "cuda_graph.run_or_capture" not in lower("cuda-sm80", feed_forward()[0]).script()
 
 
 def test_a_lacking_toolkit_is_refused_with_what_to_do():

@@ -19,7 +19,7 @@ def names(module):
     return [call.op.name for call in calls(module)]
 
 
-def test_the_epilogue_of_a_product_stays_on_its_rows():
+def test_the_epilogue_of_a_matmul_stays_on_its_rows():
     module, _ = feed_forward()
     after = tvm.relax.transform.DeadCodeElimination()(FlattenRows().apply(module))
     wanted = [
@@ -63,5 +63,5 @@ class TwoInputs:
         return z
 
 
-def test_a_product_of_two_inputs_is_left_alone():
+def test_a_matmul_of_two_inputs_is_left_alone():
     tvm.ir.assert_structural_equal(FlattenRows().apply(TwoInputs), TwoInputs)

@@ -19,7 +19,7 @@ node = helper.make_node
 
 
 def image_and_volume(operator: str, *order: str) -> Callable[[], onnx.ModelProto]:
-    """Of [4, 3, h, w] and [n, 2, 4, h, w], both convolved, in an order."""
+    """Model of [4, 3, h, w] and [n, 2, 4, h, w], both convolved, in an order."""
 
     def make() -> onnx.ModelProto:
         constants = {"u": normal(4, 3, 3, 3), "v": normal(4, 2, 3, 3, 3), "zero": np.float32(0)}
@@ -40,7 +40,7 @@ def image_and_volume(operator: str, *order: str) -> Callable[[], onnx.ModelProto
 
 
 def row_and(*extents: int) -> Callable[[], onnx.ModelProto]:
-    """Of a row, convolved, and a constant."""
+    """Model of a row, convolved, and a constant."""
 
     def make() -> onnx.ModelProto:
         nodes = [node("Conv", ["row", "u"], ["a"], pads=[1, 1]), node("Mul", ["a", "c"], ["y"])]
@@ -55,7 +55,7 @@ def row_and(*extents: int) -> Callable[[], onnx.ModelProto]:
 
 
 def row_and_image() -> onnx.ModelProto:
-    """Of [n, 12, w] and [m, n, 12, w], both convolved."""
+    """Model of [n, 12, w] and [m, n, 12, w], both convolved."""
     nodes = [
         node("Conv", ["row", "u"], ["a"], pads=[1, 1]),
         node("Conv", ["image", "v"], ["b"], pads=[1] * 4),

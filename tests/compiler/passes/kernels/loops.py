@@ -29,9 +29,9 @@ def loops(func: tirx.PrimFunc) -> str:
 
 def nest(func: tirx.PrimFunc) -> str:
     """The loops and branches alone."""
-    kept = [
+    headers = [
         line
         for line in loops(func).splitlines()
         if line.strip().startswith(("for ", "if ", "else"))
     ]
-    return "\n".join(kept) + "\n"
+    return "\n".join(headers) + "\n"

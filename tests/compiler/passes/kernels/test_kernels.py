@@ -59,29 +59,29 @@ def tensor(name: str, *shape: int) -> Any:
     return te.placeholder([const(extent) for extent in shape], name=name)
 
 
-def summed(*extents: int) -> list[Any]:
+def reduce_axes(*extents: int) -> list[Any]:
     return [
         te.reduce_axis((const(0), const(extent)), name=name)
         for extent, name in zip(extents, "kmc", strict=False)
     ]
 
 
-def computed(shape: tuple[int, ...], value: Callable[..., Any], name: str = "y") -> Any:
+def compute(shape: tuple[int, ...], value: Callable[..., Any], name: str = "y") -> Any:
     return te.compute([const(extent) for extent in shape], value, name=name)
 
 
-def product() -> list[Any]:
+def matmul() -> list[Any]:
     """Two tiles of rows and one more row, panels of four columns, with a rectifier behind
     the sum.
     """
-    x, panels, (k,) = tensor("x", 5, 3), tensor("panels", 2, 3, 4), summed(3)
-    sums = computed(
+    x, panels, (k,) = tensor("x", 5, 3), tensor("panels", 2, 3, 4), reduce_axes(3)
+    accumulators = compute(
         (5, 8), lambda i, j: te.sum(x[i, k] * panels[j // 4, k, j % 4], axis=[k]), "sums"
     )
     return [
         x,
         panels,
-        computed((5, 8), lambda i, j: tirx.max(sums[i, j], tirx.const(0, "float32"))),
+        compute((5, 8), lambda i, j: tirx.max(accumulators[i, j], tirx.const(0, "float32"))),
     ]
 
 
@@ -89,7 +89,7 @@ def convolution() -> list[Any]:
     """A window of 2x2 over an image padded above and to the left, three columns in a
     panel of four.
     """
-    x, panels, (k, m, c) = tensor("x", 1, 4, 4, 2), tensor("panels", 1, 8, 4), summed(2, 2, 2)
+    x, panels, (k, m, c) = tensor("x", 1, 4, 4, 2), tensor("panels", 1, 8, 4), reduce_axes(2, 2, 2)
 
     def read(row: Any, column: Any, channel: Any) -> Any:
         inside = tirx.all(row >= 1, column >= 1)
@@ -102,30 +102,30 @@ def convolution() -> list[Any]:
             read(i + k, j + m, c) * panels[o // 4, (k * 2 + m) * 2 + c, o % 4], axis=[k, m, c]
         )
 
-    return [x, panels, computed((1, 4, 4, 3), value)]
+    return [x, panels, compute((1, 4, 4, 3), value)]
 
 
 def both_computed() -> list[Any]:
     """Five columns, in two blocks of four."""
-    x, w, (k,) = tensor("x", 3, 6), tensor("w", 6, 5), summed(6)
-    return [x, w, computed((3, 5), lambda i, j: te.sum(x[i, k] * w[k, j], axis=[k]))]
+    x, w, (k,) = tensor("x", 3, 6), tensor("w", 6, 5), reduce_axes(6)
+    return [x, w, compute((3, 5), lambda i, j: te.sum(x[i, k] * w[k, j], axis=[k]))]
 
 
 def lines() -> list[Any]:
-    """A window of two places over lines of nine, in strips of two: the fifth begins at place 7."""
-    x, w, (m, c) = tensor("x", 1, 2, 10, 2), tensor("w", 2, 2, 4), summed(2, 2)
+    """A window of two taps over lines of nine, in strips of two: the fifth begins at position 7."""
+    x, w, (m, c) = tensor("x", 1, 2, 10, 2), tensor("w", 2, 2, 4), reduce_axes(2, 2)
 
     def value(n: Any, i: Any, j: Any, o: Any) -> Any:
         return te.sum(x[n, i, j + m, c] * w[m, c, o], axis=[m, c])
 
-    return [x, w, computed((1, 2, 9, 4), value)]
+    return [x, w, compute((1, 2, 9, 4), value)]
 
 
 def row_shares() -> list[Any]:
     """Each element over the sum of its row."""
-    x, (k,) = tensor("x", 3, 7), summed(7)
-    total = computed((3,), lambda i: te.sum(x[i, k], axis=[k]), "total")
-    return [x, computed((3, 7), lambda i, j: x[i, j] / total[i])]
+    x, (k,) = tensor("x", 3, 7), reduce_axes(7)
+    total = compute((3,), lambda i: te.sum(x[i, k], axis=[k]), "total")
+    return [x, compute((3, 7), lambda i, j: x[i, j] / total[i])]
 
 
 def concatenation() -> list[Any]:
@@ -146,7 +146,7 @@ def squares() -> list[Any]:
 
 @pytest.mark.parametrize(
     "example",
-    [product, convolution, both_computed, lines, row_shares, concatenation, transpose, squares],
+    [matmul, convolution, both_computed, lines, row_shares, concatenation, transpose, squares],
 )
 def test_programs(example: Callable[[], list[Any]]) -> None:
     before = tvm.IRModule({"main": te.create_prim_func(example())})
@@ -154,7 +154,7 @@ def test_programs(example: Callable[[], list[Any]]) -> None:
     assert loops(after) == (AFTER / f"{example.__name__}.txt").read_text()
 
 
-def convolved(
+def convolve(
     unit: VectorUnit,
     image: tuple[int, ...],
     weight: tuple[int, ...],
@@ -172,24 +172,24 @@ def convolved(
 
 
 def test_depthwise_convolution() -> None:
-    kernel = convolved(FOUR_LANES, (1, 4, 4, 7), (4, 1, 2, 2), (1, 1, 0, 0), groups=4)
+    kernel = convolve(FOUR_LANES, (1, 4, 4, 7), (4, 1, 2, 2), (1, 1, 0, 0), groups=4)
     assert loops(kernel) == (AFTER / "depthwise.txt").read_text()
 
 
 def test_convolution_in_groups() -> None:
-    kernel = convolved(TWO_LANES, (1, 4, 1, 8), (4, 2, 1, 2), (0, 0, 0, 0), groups=2)
+    kernel = convolve(TWO_LANES, (1, 4, 1, 8), (4, 2, 1, 2), (0, 0, 0, 0), groups=2)
     assert loops(kernel) == (AFTER / "groups.txt").read_text()
 
 
 def test_convolution_to_one_channel() -> None:
-    """Seven places of runs of three elements: a vector, and one that skips what the first had."""
-    kernel = convolved(TWO_LANES, (1, 3, 2, 7), (1, 3, 2, 1), (0, 0, 0, 0))
+    """Seven positions of runs of three elements: a vector, and one that skips the first one's."""
+    kernel = convolve(TWO_LANES, (1, 3, 2, 7), (1, 3, 2, 1), (0, 0, 0, 0))
     assert loops(kernel) == (AFTER / "single_conv.txt").read_text()
 
 
 def test_winograd() -> None:
     """The loops and branches alone: both transforms are unrolled."""
-    kernel = convolved(MORE_REGISTERS, (1, 16, 16, 16), (16, 16, 3, 3), (1, 1, 1, 1))
+    kernel = convolve(MORE_REGISTERS, (1, 16, 16, 16), (16, 16, 3, 3), (1, 1, 1, 1))
     assert nest(kernel) == (AFTER / "winograd.txt").read_text()
 
 
@@ -216,7 +216,8 @@ def test_integers() -> None:
 
     def centred(x: Any, zero: Any) -> Any:
         return te.compute(
-            x.shape, lambda *at: (x(*at).astype("int32") - zero().astype("int32")).astype("float32")
+            x.shape,
+            lambda *i: (x(*i).astype("int32") - zero().astype("int32")).astype("float32"),
         )
 
     def graph(builder: Any, x: Any) -> Any:
@@ -228,28 +229,28 @@ def test_integers() -> None:
     assert loops(kernel) == (AFTER / "integers.txt").read_text()
 
 
-@pytest.mark.parametrize("rounded", [False, True], ids=["floats", "rounded"])
-def test_few_bits(rounded: bool) -> None:
+@pytest.mark.parametrize("quantized", [False, True], ids=["floats", "rounded"])
+def test_blockwise_quantized_weights(quantized: bool) -> None:
     """A row of floats, or three that are rounded, by a panel of four or eight columns."""
     random = np.random.default_rng(0)
     numbers = random.integers(0, 256, (4, 1, 8)).astype("uint8")
     table = Blocks(4, 16, 16, numbers, random.random((4, 1)).astype("float32"), None)
 
     def graph(builder: Any, x: Any) -> Any:
-        def product(x: Any, *tensors: Any) -> Any:
-            (k,) = summed(16)
+        def matmul(x: Any, *tensors: Any) -> Any:
+            (k,) = reduce_axes(16)
             return te.compute(
                 (x.shape[0], const(4)),
                 lambda i, j: te.sum(x[i, k] * real_at(table, tensors, j, k), axis=[k]),
             )
 
-        held = [relax.const(tensor.data) for tensor in table.tensors]
-        return builder.emit_te(product, x, *held, primfunc_name_hint=PRODUCTS[4, rounded])
+        constants = [relax.const(tensor.data) for tensor in table.tensors]
+        return builder.emit_te(matmul, x, *constants, primfunc_name_hint=PRODUCTS[4, quantized])
 
-    unit, rows = (BYTES, 3) if rounded else (TWO_LANES, 1)
+    unit, rows = (BYTES, 3) if quantized else (TWO_LANES, 1)
     packed = PackNBits(unit).apply(build_module(graph, {"x": ((rows, 16), "float32")}))
     kernel = ScheduleKernels(unit).apply(packed)["nbits_panels"]
-    name = "rounded_bits.txt" if rounded else "bits.txt"
+    name = "rounded_bits.txt" if quantized else "bits.txt"
     assert loops(kernel) == (AFTER / name).read_text()
 
 

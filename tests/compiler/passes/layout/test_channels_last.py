@@ -18,12 +18,12 @@ def conv(x):
 
 def ops_of(module):
     """The operators of main, in order."""
-    found = []
+    operators = []
     for block in module["main"].body.blocks:
-        found += [
+        operators += [
             binding.value.op for binding in block.bindings if isinstance(binding.value, relax.Call)
         ]
-    return [str(getattr(one, "name", one)).removeprefix("relax.") for one in found]
+    return [str(getattr(one, "name", one)).removeprefix("relax.") for one in operators]
 
 
 def elementwise(builder, x):
@@ -42,17 +42,17 @@ def squeeze(builder, x):
     return builder.emit(op.multiply(y, scale))
 
 
-def pooled(builder, x):
+def pool(builder, x):
     y = builder.emit(op.nn.max_pool2d(builder.emit(conv(x)), (2, 2), (2, 2)))
     return builder.emit(op.mean(y, [2, 3]))
 
 
-def joined(builder, x):
+def concat(builder, x):
     y = builder.emit(conv(x))
     return conv(builder.emit(op.strided_slice(builder.emit(op.concat([y, y], 1)), [1], [0], [8])))
 
 
-def upsampled(builder, x):
+def upsample(builder, x):
     def twice(t):
         n, c, h, w = t.shape
         return te.compute(
@@ -62,7 +62,7 @@ def upsampled(builder, x):
     return builder.emit(conv(builder.emit_te(twice, builder.emit(conv(x)))))
 
 
-def flattened(builder, x):
+def flatten(builder, x):
     y = builder.emit(conv(x))
     n, c, h, w = x.ty.shape.values
     rows = builder.emit(
@@ -75,9 +75,9 @@ INSIDE = {
     elementwise: ["permute_dims", "nn.conv2d", "add", "nn.relu", "nn.conv2d", "permute_dims"],
     residual: ["permute_dims", "nn.conv2d", "nn.conv2d", "add", "permute_dims"],
     squeeze: ["permute_dims", "nn.conv2d", "mean", "sigmoid", "multiply", "permute_dims"],
-    pooled: ["permute_dims", "nn.conv2d", "nn.max_pool2d", "mean"],
-    upsampled: ["permute_dims", "nn.conv2d", "call_tir", "nn.conv2d", "permute_dims"],
-    flattened: ["permute_dims", "nn.conv2d", "reshape", "mean"],
+    pool: ["permute_dims", "nn.conv2d", "nn.max_pool2d", "mean"],
+    upsample: ["permute_dims", "nn.conv2d", "call_tir", "nn.conv2d", "permute_dims"],
+    flatten: ["permute_dims", "nn.conv2d", "reshape", "mean"],
 }
 
 
@@ -107,12 +107,12 @@ def test_an_elementwise_chain_between_two_convolutions():
     )
 
 
-@pytest.mark.parametrize("graph", [*INSIDE, joined], ids=lambda graph: graph.__name__)
+@pytest.mark.parametrize("graph", [*INSIDE, concat], ids=lambda graph: graph.__name__)
 def test_the_numbers_stay_the_same(graph, draw):
     module = build_module(graph, {"x": (("n", 8, "h", "w"), "float32")})
-    given = tvm.runtime.tensor(draw.standard_normal((2, 8, 6, 4)).astype("float32"))
+    image = tvm.runtime.tensor(draw.standard_normal((2, 8, 6, 4)).astype("float32"))
     results = [
-        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy()
+        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](image).numpy()
         for one in (module, ChannelsLast().apply(module))
     ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)
@@ -150,7 +150,7 @@ def test_volumes_keep_their_channels_last_too():
     ]
 
 
-def test_a_match_cast_keeps_the_image_in_place():
+def test_a_match_cast_keeps_the_image_where_it_is():
     n, h, w, k = (tvm.tirx.Var(name, "int64") for name in "nhwk")
     x = relax.Var("x", relax.TensorType((n, 8, h, w), "float32"))
     builder = relax.BlockBuilder()

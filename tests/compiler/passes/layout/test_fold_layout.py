@@ -15,7 +15,7 @@ op = relax.op
 C = np.arange(6, dtype="float32").reshape(2, 3)
 
 
-def added(constant: Callable[[], Any]) -> tvm.IRModule:
+def add(constant: Callable[[], Any]) -> tvm.IRModule:
     """x + constant()."""
     return build_module(lambda builder, x: op.add(x, constant()), {"x": (("n", 3, 2), "float32")})
 
@@ -36,23 +36,23 @@ def test_constants(before: Callable[[], Any], after: np.ndarray[Any, Any]) -> No
     tidy = tvm.transform.Sequential(
         [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
     )
-    made = tidy(FoldLayout().apply(added(before)))
-    tvm.ir.assert_structural_equal(made, added(lambda: relax.const(np.ascontiguousarray(after))))
+    folded = tidy(FoldLayout().apply(add(before)))
+    tvm.ir.assert_structural_equal(folded, add(lambda: relax.const(np.ascontiguousarray(after))))
 
 
 def test_what_is_no_constant_stays() -> None:
-    given = build_module(lambda builder, x: op.permute_dims(x), {"x": (("n", 3), "float32")})
-    tvm.ir.assert_structural_equal(FoldLayout().apply(given), given)
+    module = build_module(lambda builder, x: op.permute_dims(x), {"x": (("n", 3), "float32")})
+    tvm.ir.assert_structural_equal(FoldLayout().apply(module), module)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
 def test_numbers_of_64_bits_stay_what_they_are(dtype: str) -> None:
-    held = np.array([[1, -1]], dtype) * (2**40 + 1)
+    values = np.array([[1, -1]], dtype) * (2**40 + 1)
     builder = relax.BlockBuilder()
     with builder.function("main", []):
-        constant = relax.const(tvm.runtime.tensor(held))
+        constant = relax.const(tvm.runtime.tensor(values))
         builder.emit_func_output(builder.emit(op.permute_dims(constant)))
     moved = FoldLayout().apply(builder.get())
     (binding,) = moved["main"].body.blocks[0].bindings
     assert str(binding.value.ty.dtype) == dtype
-    np.testing.assert_array_equal(binding.value.value.numpy(), held.T)
+    np.testing.assert_array_equal(binding.value.value.numpy(), values.T)

@@ -32,29 +32,29 @@ def residual(builder, x):
     return conv(builder, builder.emit(op.add(y, x)))
 
 
-def joined(builder, x):
+def concat(builder, x):
     y = conv(builder, x)
     return builder.emit(op.strided_slice(builder.emit(op.concat([y, y], 1)), [1], [4], [12]))
 
 
-def pooled(builder, x):
+def pool(builder, x):
     return builder.emit(op.mean(conv(builder, x), [2]))
 
 
-def transposed(builder, x):
+def transpose(builder, x):
     return builder.emit(op.permute_dims(conv(builder, x), [0, 2, 1]))
 
 
-GRAPHS = [chain, residual, joined, pooled, transposed]
+GRAPHS = [chain, residual, concat, pool, transpose]
 
 
-def passed(module):
+def run_passes(module):
     return ChannelsLast().apply(RowsAsImages().apply(module))
 
 
 def test_rows_stay_images_between_convolutions():
-    found = ops_of(passed(build_module(chain, {"x": (("n", 8, "w"), "float32")})))
-    assert [name for name in found if name not in ("multiply", "sigmoid")] == [
+    operators = ops_of(run_passes(build_module(chain, {"x": (("n", 8, "w"), "float32")})))
+    assert [name for name in operators if name not in ("multiply", "sigmoid")] == [
         "expand_dims",
         "permute_dims",
         "nn.conv2d",
@@ -65,18 +65,18 @@ def test_rows_stay_images_between_convolutions():
 
 
 def test_a_transpose_behind_a_row_is_what_the_kernel_computes():
-    found = ops_of(passed(build_module(transposed, {"x": (("n", 8, "w"), "float32")})))
-    assert found == ["expand_dims", "permute_dims", "nn.conv2d", "reshape"]
+    operators = ops_of(run_passes(build_module(transpose, {"x": (("n", 8, "w"), "float32")})))
+    assert operators == ["expand_dims", "permute_dims", "nn.conv2d", "reshape"]
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
 def test_the_numbers_stay_the_same(graph, draw):
     module = build_module(graph, {"x": (("n", 8, "w"), "float32")})
-    after = passed(module)
+    after = run_passes(module)
     relax.analysis.well_formed(after)
-    given = tvm.runtime.tensor(draw.standard_normal((2, 8, 7)).astype("float32"))
+    rows = tvm.runtime.tensor(draw.standard_normal((2, 8, 7)).astype("float32"))
     results = [
-        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy()
+        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](rows).numpy()
         for one in (module, after)
     ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)

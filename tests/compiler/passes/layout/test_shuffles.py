@@ -18,12 +18,12 @@ def conv(builder: Any, x: Any) -> Any:
     return builder.emit(op.nn.conv2d(x, relax.const(W)))
 
 
-def convolved(builder: Any, x: Any) -> list[Any]:
+def convolve_twice(builder: Any, x: Any) -> list[Any]:
     first = conv(builder, x)
     return [first, conv(builder, first)]
 
 
-def sliced(builder: Any, x: Any, first: int) -> Any:
+def slice_channels(builder: Any, x: Any, first: int) -> Any:
     """Ten channels, as importers write slices of images with open dims."""
 
     def program(t: Any) -> Any:
@@ -33,7 +33,7 @@ def sliced(builder: Any, x: Any, first: int) -> Any:
     return builder.emit_te(program, x)
 
 
-def shuffled(builder: Any, x: Any, groups: int, axes: Any = (0, 2, 1, 3, 4)) -> Any:
+def shuffle(builder: Any, x: Any, groups: int, axes: Any = (0, 2, 1, 3, 4)) -> Any:
     n, c, h, w = x.ty.shape.values
     split = relax.ShapeExpr([n, groups, int(c) // groups, h, w])
     turned = builder.emit(op.permute_dims(builder.emit(op.reshape(x, split)), axes))
@@ -42,52 +42,52 @@ def shuffled(builder: Any, x: Any, groups: int, axes: Any = (0, 2, 1, 3, 4)) -> 
 
 def unit(builder: Any, x: Any) -> Any:
     """Both halves of two groups, shuffled: one is convolved, the other one passes."""
-    parts = convolved(builder, x)
-    channels = shuffled(builder, builder.emit(op.concat(parts, 1)), 2)
-    passed, taken = (sliced(builder, channels, first) for first in (0, 10))
+    parts = convolve_twice(builder, x)
+    channels = shuffle(builder, builder.emit(op.concat(parts, 1)), 2)
+    passed, taken = (slice_channels(builder, channels, first) for first in (0, 10))
     return builder.emit(op.add(passed, conv(builder, taken)))
 
 
 def odd_slice(builder: Any, x: Any) -> Any:
-    parts = convolved(builder, x)
-    channels = shuffled(builder, builder.emit(op.concat(parts, 1)), 2)
-    return conv(builder, sliced(builder, channels, 3))
+    parts = convolve_twice(builder, x)
+    channels = shuffle(builder, builder.emit(op.concat(parts, 1)), 2)
+    return conv(builder, slice_channels(builder, channels, 3))
 
 
-def whole(builder: Any, x: Any) -> Any:
+def shuffle_all(builder: Any, x: Any) -> Any:
     """A shuffle of one image, which nothing slices."""
-    return conv(builder, shuffled(builder, conv(builder, x), 2))
+    return conv(builder, shuffle(builder, conv(builder, x), 2))
 
 
 def other_parts(builder: Any, x: Any) -> Any:
     """The concatenation has two parts, the shuffle four groups."""
-    parts = convolved(builder, x)
-    channels = shuffled(builder, builder.emit(op.concat(parts, 1)), 4)
-    return conv(builder, sliced(builder, channels, 10))
+    parts = convolve_twice(builder, x)
+    channels = shuffle(builder, builder.emit(op.concat(parts, 1)), 4)
+    return conv(builder, slice_channels(builder, channels, 10))
 
 
 def twice(builder: Any, x: Any) -> Any:
     """A slice of a shuffle is shuffled with another image."""
-    parts = convolved(builder, x)
-    first = sliced(builder, shuffled(builder, builder.emit(op.concat(parts, 1)), 2), 0)
+    parts = convolve_twice(builder, x)
+    first = slice_channels(builder, shuffle(builder, builder.emit(op.concat(parts, 1)), 2), 0)
     again = [first, conv(builder, first)]
     return conv(
-        builder, sliced(builder, shuffled(builder, builder.emit(op.concat(again, 1)), 2), 10)
+        builder, slice_channels(builder, shuffle(builder, builder.emit(op.concat(again, 1)), 2), 10)
     )
 
 
 def many_groups(builder: Any, x: Any) -> Any:
-    return conv(builder, shuffled(builder, conv(builder, x), 5))
+    return conv(builder, shuffle(builder, conv(builder, x), 5))
 
 
 def other_axes(builder: Any, x: Any) -> Any:
-    return conv(builder, shuffled(builder, conv(builder, x), 2, [0, 1, 2, 3, 4]))
+    return conv(builder, shuffle(builder, conv(builder, x), 2, [0, 1, 2, 3, 4]))
 
 
 INSIDE = {
     unit: ["permute_dims", *["nn.conv2d"] * 2, *["call_tir"] * 2, "nn.conv2d", "add"],
     odd_slice: ["permute_dims", *["nn.conv2d"] * 2, "call_tir", "nn.conv2d"],
-    whole: ["permute_dims", "nn.conv2d", "call_tir", "nn.conv2d"],
+    shuffle_all: ["permute_dims", "nn.conv2d", "call_tir", "nn.conv2d"],
     other_parts: ["permute_dims", *["nn.conv2d"] * 2, "concat", "call_tir", "nn.conv2d"],
     twice: [
         *["permute_dims", "nn.conv2d", "nn.conv2d", "call_tir", "nn.conv2d", "call_tir"],
@@ -115,9 +115,9 @@ def test_other_views_stay(graph):
 )
 def test_the_numbers_stay_the_same(graph, draw):
     module = build_module(graph, INPUTS)
-    given = tvm.runtime.tensor(draw.standard_normal((2, 10, 5, 3)).astype("float32"))
+    image = tvm.runtime.tensor(draw.standard_normal((2, 10, 5, 3)).astype("float32"))
     results = [
-        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](given).numpy()
+        relax.VirtualMachine(tvm.compile(one, "llvm"), tvm.cpu())["main"](image).numpy()
         for one in (module, ChannelsLast().apply(module))
     ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-4)

@@ -65,8 +65,8 @@ def test_what_a_later_block_reads_is_a_view_unless_it_is_returned(returned: bool
     with builder.function("main", [x, count]):
         with builder.dataflow():
             flat = builder.emit_output(relax.op.reshape(x, [n * 4]))
-            found = builder.emit_output(relax.op.tensor_to_shape(count))
-        builder.match_cast(found, relax.ShapeType([m]))
+            extents = builder.emit_output(relax.op.tensor_to_shape(count))
+        builder.match_cast(extents, relax.ShapeType([m]))
         with builder.dataflow():
             ends = [
                 builder.emit_output(value)

@@ -19,7 +19,7 @@ def last_call(module: Any) -> Any:
     return module["main"].body.blocks[0].bindings[-1].value
 
 
-def sliced(axes: list[int], begin: list[int], end: list[int], shape: tuple[Any, ...]) -> Any:
+def read_slice(axes: list[int], begin: list[int], end: list[int], shape: tuple[Any, ...]) -> Any:
     module = build_module(
         lambda b, x: b.emit(op.strided_slice(x, axes, begin, end)), {"x": (shape, "float32")}
     )
@@ -30,12 +30,12 @@ def sliced(axes: list[int], begin: list[int], end: list[int], shape: tuple[Any, 
 def test_a_slice_of_one_axis(extent: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, extent - 1))
     count = data.draw(st.integers(1, extent - first))
-    found = sliced([1], [first], [first + count], ("n", extent, 3))
+    part = read_slice([1], [first], [first + count], ("n", extent, 3))
     if count == extent:
-        assert found is None
+        assert part is None
     else:
-        assert found is not None
-        assert found[1] == Part(1, first, count)
+        assert part is not None
+        assert part[1] == Part(1, first, count)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_slice_of_one_axis(extent: int, data: st.DataObject) -> None:
     ids=["two axes", "an extent that is not known", "counted from the end"],
 )
 def test_other_slices(axes: list[int], begin: list[int], end: list[int], shape: Any) -> None:
-    assert sliced(axes, begin, end, shape) is None
+    assert read_slice(axes, begin, end, shape) is None
 
 
 @pytest.mark.parametrize("first", [0, 5])
@@ -66,9 +66,9 @@ def test_the_importers_copy_of_a_part(first: int) -> None:
         return b.emit(call)
 
     module = build_module(graph, {"x": ((2, 9), "float32")})
-    found = read_part(module, module["main"].body.blocks[0].bindings[0].value)
-    assert found is not None
-    assert found[1] == Part(1, first, 3)
+    part = read_part(module, module["main"].body.blocks[0].bindings[0].value)
+    assert part is not None
+    assert part[1] == Part(1, first, 3)
 
 
 def test_a_stride_is_no_part() -> None:

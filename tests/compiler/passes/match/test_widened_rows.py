@@ -17,7 +17,7 @@ op = relax.op
 
 
 def read(compute: Any, dtype: str) -> Any:
-    """What is found of a program of one tensor [n, 4], and the tensor."""
+    """The match of a program of one tensor [n, 4], and the tensor."""
     module = build_module(
         lambda b, x: b.emit(b.call_te(lambda data: te.compute(data.shape, compute(data)), x)),
         {"x": (("n", 4), dtype)},
@@ -28,8 +28,8 @@ def read(compute: Any, dtype: str) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_cast_of_every_element(dtype: str) -> None:
-    found, x = read(lambda data: lambda i, j: data(i, j).astype("float32"), dtype)
-    assert found.same_as(x)
+    source, x = read(lambda data: lambda i, j: data(i, j).astype("float32"), dtype)
+    assert source.same_as(x)
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,15 @@ def test_other_programs(compute: Any, dtype: str) -> None:
     assert read(compute, dtype)[0] is None
 
 
-def rows(data: Any, at: Any = lambda place: place, row: Any = lambda i: i) -> Any:
-    """The numbers of [n, size] in rows of bytes, whose scales are read `at` places of a `row`."""
+def rows(data: Any, moved: Any = lambda position: position, row: Any = lambda i: i) -> Any:
+    """The numbers of [n, size] in rows of bytes, whose scales are read at positions `moved` of a
+    `row`.
+    """
     size = byte_rows.size_of(data.shape)
 
     def compute(i: Any, j: Any) -> Any:
-        def read(place: Any) -> Any:
-            return data(i, place) if place.same_as(j) else data(row(i), at(place))
+        def read(position: Any) -> Any:
+            return data(i, position) if position.same_as(j) else data(row(i), moved(position))
 
         return byte_rows.real(read, j, size)
 
@@ -61,7 +63,7 @@ def rows(data: Any, at: Any = lambda place: place, row: Any = lambda i: i) -> An
 
 
 def read_rows(compute: Any, width: Any = 20) -> Any:
-    """What is found of a program of one tensor int8 [n, width], and the tensor."""
+    """The match of a program of one tensor int8 [n, width], and the tensor."""
     inputs = {"x": (("n", width), "int8")}
     module = build_module(lambda b, x: b.emit(b.call_te(compute, x)), inputs)
     main = module["main"]
@@ -69,14 +71,14 @@ def read_rows(compute: Any, width: Any = 20) -> Any:
 
 
 def test_the_numbers_of_rows_of_bytes() -> None:
-    found, x = read_rows(rows)
-    assert found.same_as(x)
+    source, x = read_rows(rows)
+    assert source.same_as(x)
 
 
 @pytest.mark.parametrize(
     "compute",
     [
-        lambda data: rows(data, at=lambda place: place - 1),
+        lambda data: rows(data, moved=lambda place: place - 1),
         lambda data: rows(data, row=lambda i: 0 * i),
         lambda data: te.compute(
             (data.shape[0], 15), lambda i, j: byte_rows.real(lambda at: data(i, at), j, 16)
@@ -103,10 +105,10 @@ def attend(b: Any, q: Any, k: Any, v: Any) -> Any:
                 size = byte_rows.size_of(data.shape)
                 return te.compute(
                     (*data.shape[:-1], size),
-                    lambda *at: byte_rows.real(lambda place: data(*at[:-1], place), at[-1], size),
+                    lambda *i: byte_rows.real(lambda j: data(*i[:-1], j), i[-1], size),
                     name="widened",
                 )
-            return te.compute(data.shape, lambda *at: data(*at).astype("float32"), name="widened")
+            return te.compute(data.shape, lambda *i: data(*i).astype("float32"), name="widened")
 
         return b.emit(b.call_te(compute, x))
 
@@ -138,5 +140,5 @@ def test_attention_reads_keys_and_values_in_fewer_bits(
     assert dtypes == ["float32", key[1], value[1], "float32"]
     bound = [binding.value for binding in after["main"].body.blocks[0].bindings]
     (call,) = [value for value in bound if op_name(value) == "relax.call_tir"]
-    given = list(call.args[1].fields)
-    assert all(one.same_as(param) for one, param in zip(given, after["main"].params, strict=False))
+    fields = list(call.args[1].fields)
+    assert all(one.same_as(param) for one, param in zip(fields, after["main"].params, strict=False))

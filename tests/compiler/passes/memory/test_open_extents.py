@@ -12,7 +12,7 @@ from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 
 
-def sliced(most: int) -> onnx.ModelProto:
+def slice_model(most: int) -> onnx.ModelProto:
     """Every other row and column, up to a constant."""
     constants = {
         "from": np.array([0, 0]),
@@ -31,7 +31,7 @@ def sliced(most: int) -> onnx.ModelProto:
 @pytest.mark.parametrize("most", [6, 1_000_000, 2**31 - 1])
 def test_images_of_open_extents_take_the_memory_they_need(most: int) -> None:
     feeds = [{"x": normal(*shape)} for shape in ((1, 1, 1), (2, 5, 8), (1, 40, 33))]
-    assert_like_onnxruntime(sliced(most), feeds)
+    assert_like_onnxruntime(slice_model(most), feeds)
 
 
 def allocation(dims: dict[str, int]) -> tvm.IRModule:
@@ -42,8 +42,10 @@ def allocation(dims: dict[str, int]) -> tvm.IRModule:
     attributes: dict[str, Any] = {"tir_var_upper_bound": dims} if dims else {}
     with builder.function("main", [x], attrs=attributes):
         extent = tirx.min(tirx.IntImm("int64", 1000), h)
-        made = builder.emit(relax.op.builtin.alloc_tensor(relax.ShapeExpr([extent]), "float32", 0))
-        builder.emit_func_output(made)
+        floats = builder.emit(
+            relax.op.builtin.alloc_tensor(relax.ShapeExpr([extent]), "float32", 0)
+        )
+        builder.emit_func_output(floats)
     return builder.get()
 
 

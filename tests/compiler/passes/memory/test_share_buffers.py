@@ -20,11 +20,11 @@ def _planned() -> tvm.IRModule:
         storage = builder.emit(
             memory.alloc_storage(relax.ShapeExpr([4096]), 0, "global", "float32")
         )
-        made = [
+        tensors = [
             builder.emit(memory.alloc_tensor(storage, 0, relax.ShapeExpr([rows, 4]), dtype))
             for rows, dtype in ((n, "float32"), (n, "float32"), (m, "float32"), (n, "int32"))
         ]
-        builder.emit_func_output(relax.Tuple(made))
+        builder.emit_func_output(relax.Tuple(tensors))
     return builder.get()
 
 
@@ -34,18 +34,18 @@ def _calls(module: tvm.IRModule, name: str) -> list[relax.Call]:
     return [call for call in calls if isinstance(call.op, tvm.ir.Op) and call.op.name == name]
 
 
-def test_only_equal_places_extents_and_dtypes_become_one() -> None:
+def test_only_equal_offsets_extents_and_dtypes_become_one() -> None:
     before = _planned()
     after = ShareBuffers().apply(before)
     assert len(_calls(before, "relax.memory.alloc_tensor")) == 4
     assert len(_calls(after, "relax.memory.alloc_tensor")) == 3
-    held = [
+    aliases = [
         binding.value
         for block in after["main"].body.blocks
         for binding in block.bindings
         if isinstance(binding.value, relax.Var)
     ]
-    assert [value.same_as(held[0]) for value in held] == [True, True, False, False]
+    assert [value.same_as(aliases[0]) for value in aliases] == [True, True, False, False]
 
 
 def test_layers_that_repeat_share_their_tensors_and_compute_the_same() -> None:

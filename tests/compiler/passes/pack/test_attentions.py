@@ -25,7 +25,7 @@ from relaxd.loader.bundles.bundle import read_manifest
 from tests.compiler.building import report
 from tests.compiler.conftest import assembly
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
-from tests.compiler.passes.pack.test_pairs import ARM, MACHINES, PAIRED, X86, compiled
+from tests.compiler.passes.pack.test_pairs import ARM, MACHINES, PAIRED, X86, compile_bfloat16
 from tests.compiler.passes.split_heads import split_heads
 
 pytestmark = [
@@ -68,13 +68,13 @@ def attention(
     return model_of(nodes, inputs, constants, outputs=["y"])
 
 
-def chosen(model: onnx.ModelProto) -> onnx.ModelProto:
+def mask_by_choice(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with a mask of booleans, which choose between a score and a number."""
     nodes = model.graph.node
-    (place,) = (i for i, node in enumerate(nodes) if node.op_type == "Add")
-    nodes[place].CopyFrom(helper.make_node("Where", ["mask", "s", "least"], ["m"]))
+    (index,) = (i for i, node in enumerate(nodes) if node.op_type == "Add")
+    nodes[index].CopyFrom(helper.make_node("Where", ["mask", "s", "least"], ["m"]))
     model.graph.initializer.append(numpy_helper.from_array(np.float32(-3.4e38), "least"))
-    (mask,) = (given for given in model.graph.input if given.name == "mask")
+    (mask,) = (entry for entry in model.graph.input if entry.name == "mask")
     mask.type.tensor_type.elem_type = onnx.TensorProto.BOOL
     return model
 
@@ -114,14 +114,14 @@ SIZES = (
 )
 def test_against_the_same_roundings(heads: int, depth: int, width: int, scale: float) -> None:
     model = attention(heads, depth, width, scale)
-    built, found, tiles = compiled(model, PAIRED, b=(1, 3), n=(1, 300))
-    assert found.layers == ("scores", "values")
+    built, quantized, tiles = compile_bfloat16(model, PAIRED, b=(1, 3), n=(1, 300))
+    assert quantized.layers == ("scores", "values")
     assert any("bfloat16 dot product" in tile and "queries" in tile for tile in tiles)
-    rounded, plain = session_of(round_operands(model, found.layers)), session_of(model)
+    reference, plain = session_of(round_operands(model, quantized.layers)), session_of(model)
     for batch, length in SIZES:
         feed = feed_of(heads, depth, width, batch, length, length)
         (got,), (want,), (other,) = (
-            built.run(feed), rounded.run(None, feed), plain.run(None, feed)
+            built.run(feed), reference.run(None, feed), plain.run(None, feed)
         )  # fmt: skip
         apart, from_plain = np.abs(got - want), np.abs(got - other)
         # A weight that differs in its last bit may round to the other neighbour.
@@ -133,9 +133,9 @@ def test_against_the_same_roundings(heads: int, depth: int, width: int, scale: f
 
 
 def test_numbers_past_the_last_key_do_not_count() -> None:
-    """Of an odd number of keys the last pair is half empty, and what lies there may be anything."""
+    """The last pair of an odd number of keys is half empty, and what lies there may be anything."""
     model = attention(1, 16, 16, 1.0)
-    built, _, _ = compiled(model, PAIRED, b=(1, 1), n=(1, 40))
+    built, _, _ = compile_bfloat16(model, PAIRED, b=(1, 1), n=(1, 40))
     for length in (40, 39, 5, 1):
         feed = feed_of(1, 16, 16, 1, length, length)
         if length == 40:
@@ -151,8 +151,8 @@ def test_numbers_past_the_last_key_do_not_count() -> None:
 
 def test_hidden_rows_and_infinite_values() -> None:
     model = attention(1, 16, 16, 1.0)
-    built, found, _ = compiled(model, PAIRED, b=(1, 1), n=(1, 40))
-    session = session_of(round_operands(model, found.layers))
+    built, quantized, _ = compile_bfloat16(model, PAIRED, b=(1, 1), n=(1, 40))
+    session = session_of(round_operands(model, quantized.layers))
     feed = feed_of(1, 16, 16, 1, 9, 9)
     feed["v"][0, 3, 2] = np.inf
     feed["v"][0, 8, 5] = -np.inf
@@ -166,10 +166,10 @@ def test_hidden_rows_and_infinite_values() -> None:
 @pytest.mark.parametrize(("heads", "depth", "width"), [(2, 32, 32), (3, 24, 8), (1, 64, 40)])
 def test_weights_that_are_nan_become_zeros(heads: int, depth: int, width: int) -> None:
     model = attention(heads, depth, width, 0.3, safe=True)
-    built, found, tiles = compiled(model, PAIRED, b=(1, 3), n=(1, 300))
-    assert found.layers == ("scores", "values")
+    built, quantized, tiles = compile_bfloat16(model, PAIRED, b=(1, 3), n=(1, 300))
+    assert quantized.layers == ("scores", "values")
     assert any("bfloat16 dot product" in tile and "queries" in tile for tile in tiles)
-    session = session_of(round_operands(model, found.layers))
+    session = session_of(round_operands(model, quantized.layers))
     for batch, length in SIZES:
         feed = feed_of(heads, depth, width, batch, length, length)
         feed["q"][0, length // 2, 1] = np.nan
@@ -189,11 +189,11 @@ def test_weights_that_are_nan_become_zeros(heads: int, depth: int, width: int) -
 def test_masks_of_rows(kind: str) -> None:
     """Each query has a mask of its own: its own columns up to itself, and some that see nothing."""
     model = attention(2, 32, 32, 0.3, rows="n")
-    built, found, _ = compiled(
-        chosen(model) if kind == "booleans" else model, PAIRED, b=(1, 3), n=(1, 300)
+    built, quantized, _ = compile_bfloat16(
+        mask_by_choice(model) if kind == "booleans" else model, PAIRED, b=(1, 3), n=(1, 300)
     )
-    assert found.layers == ("scores", "values")
-    session = session_of(round_operands(model, found.layers))
+    assert quantized.layers == ("scores", "values")
+    session = session_of(round_operands(model, quantized.layers))
     for batch, length in SIZES:
         feed = feed_of(2, 32, 32, batch, length, length)
         seen = np.tril(np.ones((batch, 1, length, length), bool))
@@ -211,28 +211,28 @@ def test_masks_of_rows(kind: str) -> None:
 
 
 def test_attentions_that_stay() -> None:
-    def kept(model: onnx.ModelProto, target: Any = PAIRED, **dims: Any) -> set[str]:
-        _, found, _ = compiled(model, target, b=(1, 2), **dims)
-        assert not found.layers
-        return set(found.kept.values())
+    def reasons(model: onnx.ModelProto, target: Any = PAIRED, **dims: Any) -> set[str]:
+        _, quantized, _ = compile_bfloat16(model, target, b=(1, 2), **dims)
+        assert not quantized.layers
+        return set(quantized.kept.values())
 
-    (why,) = kept(attention(2, 32, 32, 1.0, keys="k"), n=(1, 9), k=(1, 99))
+    (why,) = reasons(attention(2, 32, 32, 1.0, keys="k"), n=(1, 9), k=(1, 99))
     assert "one query" in why
-    (why,) = kept(attention(2, 12, 32, 1.0), n=(1, 9))
+    (why,) = reasons(attention(2, 12, 32, 1.0), n=(1, 9))
     assert "other sizes" in why
-    (why,) = kept(attention(2, 32, 32, 1.0), MACHINES["plain host"](), n=(1, 9))
+    (why,) = reasons(attention(2, 32, 32, 1.0), MACHINES["plain host"](), n=(1, 9))
     assert "no fast instruction" in why
     unnamed = attention(2, 32, 32, 1.0)
     next(node for node in unnamed.graph.node if node.name == "values").name = "scores"
-    (why,) = kept(unnamed, n=(1, 9))
+    (why,) = reasons(unnamed, n=(1, 9))
     assert "another operator" in why
 
 
 def test_queries_that_are_known_to_be_many() -> None:
     model = attention(2, 32, 32, 0.5, keys="k")
-    built, found, _ = compiled(model, PAIRED, b=(1, 1), n=5, k=(1, 70))
-    assert found.layers == ("scores", "values")
-    session = session_of(round_operands(model, found.layers))
+    built, quantized, _ = compile_bfloat16(model, PAIRED, b=(1, 1), n=5, k=(1, 70))
+    assert quantized.layers == ("scores", "values")
+    session = session_of(round_operands(model, quantized.layers))
     for keys in (1, 2, 64, 65):
         feed = feed_of(2, 32, 32, 1, 5, keys)
         (got,), (want,) = built.run(feed), session.run(None, feed)
@@ -244,8 +244,8 @@ def test_the_instructions_of_arm() -> None:
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
     request = CompileRequest.of(dims={"b": (1, 2), "n": (1, 40)}, options=options)
     imported = import_model(attention(2, 24, 40, 0.5), request)
-    rounding = RoundOperands.of(imported, VectorUnit.of(target), lambda layers: None)
-    kernels = to_kernels(imported.module, target, imported.ranges, (), rounding)
+    quantization = RoundOperands.of(imported, VectorUnit.of(target), lambda layers: None)
+    kernels = to_kernels(imported.module, target, imported.ranges, (), quantization)
     text = assembly(generate(to_machine(kernels, target, imported.ranges), target))
     assert "bfdot" in text
     assert "bfcvtn" in text
@@ -262,11 +262,11 @@ def test_both_matmuls_of_an_attention_stay_if_one_is_to() -> None:
         asked.extend(units)
         return dict.fromkeys(units[0], "it is told to")
 
-    rounding = RoundOperands.of(imported, VectorUnit.of(target), notes.append, keep)
-    to_kernels(imported.module, target, imported.ranges, (), rounding)
+    quantization = RoundOperands.of(imported, VectorUnit.of(target), notes.append, keep)
+    to_kernels(imported.module, target, imported.ranges, (), quantization)
     assert asked == [("scores", "values")]
-    kept = dict.fromkeys(("scores", "values"), "it is told to")
-    assert notes == [QuantizedLayers(Precision.BFLOAT16, (), kept)]
+    reasons = dict.fromkeys(("scores", "values"), "it is told to")
+    assert notes == [QuantizedLayers(Precision.BFLOAT16, (), reasons)]
 
 
 def test_attentions_beside_integers(tmp_path: Path) -> None:
@@ -281,10 +281,10 @@ def test_attentions_beside_integers(tmp_path: Path) -> None:
         helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["b", "n", 24])
     )
     options = CompileOptions(profile=False, precision=Precision.INT8)
-    given: dict[str, Any] = {"dims": {"b": (1, 3), "n": (1, 70)}}
+    arguments: dict[str, Any] = {"dims": {"b": (1, 3), "n": (1, 70)}}
     target = json.dumps({**X86, "mattr": ["+avx512bf16"]})
     manifest = compile_model(
-        model, output=tmp_path / "out", target=target, options=options, **given
+        model, output=tmp_path / "out", target=target, options=options, **arguments
     )
     assert manifest.narrow == QuantizedLayers(
         Precision.INT8, ("projection",), {}, bfloat16=("scores", "values")
@@ -295,8 +295,8 @@ def test_attentions_beside_integers(tmp_path: Path) -> None:
     assert numerics["precision"]["error"] == pytest.approx(
         numerics["precision"]["expected"], rel=0.02
     )
-    chosen = replace(options, precision_error=0.5, precision_over=PrecisionOver.KEEP)
-    manifest = compile_model(model, output=tmp_path / "chosen", options=chosen, **given)
+    mask_by_choice = replace(options, precision_error=0.5, precision_over=PrecisionOver.KEEP)
+    manifest = compile_model(model, output=tmp_path / "chosen", options=mask_by_choice, **arguments)
     assert manifest.narrow is not None
     assert (manifest.narrow.layers, manifest.narrow.bfloat16) == (("projection",), ())
     assert set(manifest.narrow.kept) == {"scores", "values"}

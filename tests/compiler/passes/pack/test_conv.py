@@ -83,8 +83,8 @@ def test_weights_lie_in_panels() -> None:
         return relax.call_tir(builder.add_func(panel_conv, "panel_conv"), [x, panels], ty)
 
     inputs = {"x": ((2, 6, 7, 8), "float32")}
-    made = PackConv(FOUR_LANES).apply(build_module(convolution(DENSE), inputs))
-    tvm.ir.assert_structural_equal(made, build_module(after, inputs))
+    packed = PackConv(FOUR_LANES).apply(build_module(convolution(DENSE), inputs))
+    tvm.ir.assert_structural_equal(packed, build_module(after, inputs))
 
 
 def test_each_channel_has_its_taps() -> None:
@@ -94,8 +94,8 @@ def test_each_channel_has_its_taps() -> None:
         return relax.call_tir(builder.add_func(depthwise_conv, "depthwise_conv"), [x, taps], ty)
 
     inputs = {"x": ((2, 6, 7, 5), "float32")}
-    made = PackConv(FOUR_LANES).apply(build_module(convolution(TAPS, groups=5), inputs))
-    tvm.ir.assert_structural_equal(made, build_module(after, inputs))
+    packed = PackConv(FOUR_LANES).apply(build_module(convolution(TAPS, groups=5), inputs))
+    tvm.ir.assert_structural_equal(packed, build_module(after, inputs))
 
 
 @pytest.mark.parametrize(
@@ -140,17 +140,17 @@ def test_the_favoured_extents_choose_the_algorithm(
 def programs_of(
     channels: tuple[int, int], weight: int, pads: int, favoured: dict[str, int]
 ) -> list[str]:
-    """What a convolution of images [n, h, w, channels] becomes."""
+    """The programs that a convolution of images [n, h, w, channels] becomes."""
     constant = relax.const(np.full((channels[1], weight, weight, channels[0]), 0.5, "float32"))
     layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
-    given = build_module(
+    module = build_module(
         lambda builder, x: op.nn.conv2d(x, constant, padding=[pads] * 4, **layouts),
         {"x": (("n", "h", "w", channels[0]), "float32")},
     )
-    ranges = ranges_of(given, *(Dim(name, opt=value) for name, value in favoured.items()))
+    ranges = ranges_of(module, *(Dim(name, opt=value) for name, value in favoured.items()))
     calls = [
         binding.value
-        for block in PackConv(FOUR_LANES, ranges).apply(given)["main"].body.blocks
+        for block in PackConv(FOUR_LANES, ranges).apply(module)["main"].body.blocks
         for binding in block.bindings
     ]
     return [
@@ -163,7 +163,7 @@ def programs_of(
 
 def test_images_with_channels_first_stay() -> None:
     weight = np.ones((6, 8, 3, 3), "float32")
-    given = build_module(
+    module = build_module(
         convolution(weight, layout="NCHW", kernel="OIHW"), {"x": (("n", 8, "h", "w"), "float32")}
     )
-    tvm.ir.assert_structural_equal(PackConv(FOUR_LANES).apply(given), given)
+    tvm.ir.assert_structural_equal(PackConv(FOUR_LANES).apply(module), module)

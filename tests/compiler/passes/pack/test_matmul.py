@@ -105,10 +105,10 @@ def test_a_single_column_fills_no_panel() -> None:
     ids=["half", "batch", "vector", "empty"],
 )
 def test_others_stay(x: tuple[Any, ...], weight: np.ndarray[Any, Any]) -> None:
-    given = build_module(
+    module = build_module(
         lambda builder, x: op.matmul(x, relax.const(weight)), {"x": (x, str(weight.dtype))}
     )
-    tvm.ir.assert_structural_equal(PackMatmul(FOUR_LANES).apply(given), given)
+    tvm.ir.assert_structural_equal(PackMatmul(FOUR_LANES).apply(module), module)
 
 
 def test_the_last_panel_is_filled_with_zeros() -> None:
@@ -117,23 +117,23 @@ def test_the_last_panel_is_filled_with_zeros() -> None:
     np.testing.assert_array_equal(pack_panels(weight, 3), np.array(wanted, "float32"))
 
 
-def tied(other: bool) -> onnx.ModelProto:
+def tie(untied: bool) -> onnx.ModelProto:
     """Rows of a table times its transpose, or that of another table of its shape."""
     table = np.random.default_rng(0).standard_normal((75, 24)).astype("float32")
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["x"], axis=0),
         helper.make_node("MatMul", ["x", "weight"], ["y"]),
     ]
-    constants = {"table": table, "weight": np.ascontiguousarray((table + other).T)}
+    constants = {"table": table, "weight": np.ascontiguousarray((table + untied).T)}
     return model_of(nodes, {"ids": "int64[n,m]"}, constants)
 
 
-@pytest.mark.parametrize("other", [False, True])
-def test_a_tied_table_is_stored_once(other: bool) -> None:
-    model = tied(other)
+@pytest.mark.parametrize("untied", [False, True])
+def test_a_tied_table_is_stored_once(untied: bool) -> None:
+    model = tie(untied)
     imported = import_model(model, CompileRequest.of(dims={"n": (1, 4), "m": (1, 8)}))
     constants = separate(to_kernels(imported.module, HOST, imported.ranges)).constants
-    assert len(constants) == 1 + other
+    assert len(constants) == 1 + untied
     built, session = build(model, {"n": (1, 4), "m": (1, 8)}), session_of(model)
     for ids in ([[0]], [[3, 74, -11], [9, 2, 31]]):
         feed = {"ids": np.array(ids, np.int64)}

@@ -1,4 +1,4 @@
-"""Tables of few bits that serve as weights and as rows are kept once."""
+"""Block-wise quantized tables that serve as weights and as rows are stored once."""
 
 import numpy as np
 import onnx
@@ -20,10 +20,10 @@ from tests.compiler.passes.lowered import build
 DEPTH, WORDS = 128, 75
 
 
-def tied(bits: int = 4, other: bool = False) -> onnx.ModelProto:
+def tie(bits: int = 4, untied: bool = False) -> onnx.ModelProto:
     """Rows of a table, and their products with its rows, or with those of another table."""
-    held = table(bits, 32, DEPTH, WORDS, "none")
-    second = table(bits, 32, DEPTH, WORDS, "none", seed=1) if other else held
+    blocks = table(bits, 32, DEPTH, WORDS, "none")
+    second = table(bits, 32, DEPTH, WORDS, "none", seed=1) if untied else blocks
     rows = helper.make_node(
         "GatherBlockQuantized",
         ["t", "ids", "s"],
@@ -34,7 +34,7 @@ def tied(bits: int = 4, other: bool = False) -> onnx.ModelProto:
         gather_axis=0,
         quantize_axis=1,
     )
-    product = helper.make_node(
+    matmul = helper.make_node(
         "MatMulNBits",
         ["x", "w", "ws"],
         ["y"],
@@ -45,37 +45,37 @@ def tied(bits: int = 4, other: bool = False) -> onnx.ModelProto:
         block_size=32,
     )
     constants = {
-        "t": held.numbers.reshape(WORDS, -1),
-        "s": held.scales,
+        "t": blocks.numbers.reshape(WORDS, -1),
+        "s": blocks.scales,
         "w": second.numbers,
         "ws": second.scales,
     }
-    model = model_of([rows, product], {"ids": "int64[n,m]"}, constants)
+    model = model_of([rows, matmul], {"ids": "int64[n,m]"}, constants)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     return model
 
 
-def imported(model: onnx.ModelProto) -> Imported:
+def import_tied(model: onnx.ModelProto) -> Imported:
     return import_model(model, CompileRequest.of(dims={"n": (1, 4), "m": (1, 8)}))
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
-    found = imported(model)
-    scheduled = to_kernels(found.module, HOST, found.ranges)
+    model_ = import_tied(model)
+    scheduled = to_kernels(model_.module, HOST, model_.ranges)
     return sum(tensor.numpy().nbytes for tensor in separate(scheduled).constants)
 
 
 def test_a_tied_table_is_stored_once() -> None:
     row, width = DEPTH // 2 + 4 * DEPTH // 32, 2 * VectorUnit.of(HOST).lanes(32)
     panels = -(-WORDS // width) * width * row
-    assert weight_bytes(tied()) == panels
-    assert weight_bytes(tied(other=True)) > panels
+    assert weight_bytes(tie()) == panels
+    assert weight_bytes(tie(untied=True)) > panels
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("other", [False, True])
-def test_rows_and_products_of_a_table(bits: int, other: bool) -> None:
-    model = tied(bits, other)
+@pytest.mark.parametrize("untied", [False, True])
+def test_rows_and_matmuls_of_a_table(bits: int, untied: bool) -> None:
+    model = tie(bits, untied)
     built, session = build(model, {"n": (1, 4), "m": (1, 8)}), session_of(model)
     for ids in ([[0]], [[3, 74, 11], [9, 2, 31]]):
         feed = {"ids": np.array(ids, np.int64)}
@@ -83,7 +83,7 @@ def test_rows_and_products_of_a_table(bits: int, other: bool) -> None:
 
 
 def test_gpus_get_floats() -> None:
-    main = UnpackNBits().apply(imported(tied()).module).script().partition("def main")[2]
+    main = UnpackNBits().apply(import_tied(tie()).module).script().partition("def main")[2]
     assert "R.matmul" in main
     assert "cls.take" in main
     assert "nbits" not in main

@@ -47,15 +47,15 @@ MACHINES: dict[str, Callable[[], Target]] = {
 }
 
 
-def compiled(
+def compile_bfloat16(
     model: onnx.ModelProto, target: Target, **dims: Any
 ) -> tuple[Built, QuantizedLayers, list[str]]:
     """The library, what became of the layers, and the tiles of its kernels."""
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
     imported = import_model(model, CompileRequest.of(dims=dims, options=options))
     notes: list[QuantizedLayers] = []
-    rounding = RoundOperands.of(imported, VectorUnit.of(target), notes.append)
-    kernels = to_kernels(imported.module, target, imported.ranges, (), rounding)
+    quantization = RoundOperands.of(imported, VectorUnit.of(target), notes.append)
+    kernels = to_kernels(imported.module, target, imported.ranges, (), quantization)
     tiles = [
         KernelNote.of(f).tile
         for f in kernels.functions.values()
@@ -69,16 +69,16 @@ def check(
     model: onnx.ModelProto, feeds: list[dict[str, Any]], target: Target, **dims: Any
 ) -> tuple[QuantizedLayers, list[str]]:
     """Compares with ONNX Runtime, which has the same roundings written into the model."""
-    built, found, tiles = compiled(model, target, **dims)
-    rounded, plain = session_of(round_operands(model, found.layers)), session_of(model)
+    built, quantized, tiles = compile_bfloat16(model, target, **dims)
+    reference, plain = session_of(round_operands(model, quantized.layers)), session_of(model)
     names = [output.name for output in model.graph.output]
     for feed in feeds:
-        got, want = built.run(feed), rounded.run(None, feed)
+        got, want = built.run(feed), reference.run(None, feed)
         assert_close(got, want, names)
         if got[0].size > 100:
             other = plain.run(None, feed)
             assert np.abs(got[0] - other[0]).max() > 20 * np.abs(got[0] - want[0]).max()
-    return found, tiles
+    return quantized, tiles
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -94,8 +94,8 @@ def test_matmul(machine: str, depth: int, columns: int) -> None:
     ]
     model = model_of(nodes, {"x": f"float32[n,{depth}]"}, weights, outputs=["y"])
     feeds = [{"x": normal(rows, depth, seed=rows)} for rows in (1, 2, 5, 7, 8, 9, 13, 31, 67)]
-    found, tiles = check(model, feeds, MACHINES[machine](), n=(1, 80))
-    assert found.layers == ("product",)
+    quantized, tiles = check(model, feeds, MACHINES[machine](), n=(1, 80))
+    assert quantized.layers == ("product",)
     assert any("bfloat16" in tile for tile in tiles)
 
 
@@ -133,8 +133,8 @@ def test_convolution(machine: str, case: str) -> None:
     sizes = ((1, 7, 7), (2, 9, 13), (1, 19, 8))
     feeds = [{"x": normal(n, channels, h, w, seed=h)} for n, h, w in sizes]
     dims = {"n": (1, 2), "h": (7, 32), "w": (7, 32)}
-    found, tiles = check(convolution(case), feeds, MACHINES[machine](), **dims)
-    assert found.layers == ("conv",)
+    quantized, tiles = check(convolution(case), feeds, MACHINES[machine](), **dims)
+    assert quantized.layers == ("conv",)
     assert any("bfloat16" in tile for tile in tiles)
 
 
@@ -163,8 +163,8 @@ def test_residual_of_images(machine: str, channels: int, columns: int) -> None:
         for n, h, w in sizes
     ]
     dims = {"n": (1, 3), "h": (1, 8), "w": (1, 40)}
-    found, tiles = check(model, feeds, MACHINES[machine](), **dims)
-    assert found.layers == ("conv",)
+    quantized, tiles = check(model, feeds, MACHINES[machine](), **dims)
+    assert quantized.layers == ("conv",)
     assert any("bfloat16" in tile for tile in tiles)
 
 
@@ -193,11 +193,11 @@ def test_what_surrounds_a_matmul() -> None:
         helper.make_node("Gemm", ["r", "g"], ["y"], name="gemm", transB=1, alpha=0.5),
     ]
     model = model_of(nodes, {"x": f"float32[1,n,{depth}]"}, constants, outputs=["q1", "k1", "y"])
-    built, found, _ = compiled(model, PAIRED, n=(1, 40))
+    built, quantized, _ = compile_bfloat16(model, PAIRED, n=(1, 40))
     inner = ("scores", "values") if "avx512_bf16" in PAIRED.isa else ()
-    assert found.layers == ("q", "k", "v", *inner, "gemm")
-    assert set(found.kept) == {"scores", "values"} - set(inner)
-    session = session_of(round_operands(model, found.layers))
+    assert quantized.layers == ("q", "k", "v", *inner, "gemm")
+    assert set(quantized.kept) == {"scores", "values"} - set(inner)
+    session = session_of(round_operands(model, quantized.layers))
     for rows in (1, 7, 40):
         feed = {"x": normal(1, rows, depth)}
         got, want = built.run(feed), session.run(None, feed)
@@ -206,30 +206,30 @@ def test_what_surrounds_a_matmul() -> None:
         assert np.abs(got[2] - want[2]).max() < 2e-2 * np.abs(want[2]).max()
 
 
-def kept(nodes: list[onnx.NodeProto], constants: dict[str, Any], spec: str) -> dict[str, str]:
+def reasons_of(nodes: list[onnx.NodeProto], constants: dict[str, Any], spec: str) -> dict[str, str]:
     model = model_of(nodes, {"x": spec}, constants, outputs=["y"])
-    _, found, _ = compiled(model, HOST, n=(1, 4))
-    return dict(found.kept) if not found.layers else {}
+    _, quantized, _ = compile_bfloat16(model, HOST, n=(1, 4))
+    return dict(quantized.kept) if not quantized.layers else {}
 
 
 def test_why_layers_stay() -> None:
-    product = [helper.make_node("MatMul", ["x", "w"], ["y"], name="p")]
-    assert "16 products" in kept(product, {"w": normal(15, 20)}, "float32[n,15]")["p"]
-    assert "8 columns" in kept(product, {"w": normal(40, 7)}, "float32[n,40]")["p"]
-    whole = np.rint(3 * normal(40, 40))
-    assert "integers" in kept(product, {"w": whole}, "float32[n,40]")["p"]
-    twice = [helper.make_node("MatMul", ["x", "w"], ["m"], name="p"), *product]
+    matmul = [helper.make_node("MatMul", ["x", "w"], ["y"], name="p")]
+    assert "16 products" in reasons_of(matmul, {"w": normal(15, 20)}, "float32[n,15]")["p"]
+    assert "8 columns" in reasons_of(matmul, {"w": normal(40, 7)}, "float32[n,40]")["p"]
+    integers = np.rint(3 * normal(40, 40))
+    assert "integers" in reasons_of(matmul, {"w": integers}, "float32[n,40]")["p"]
+    twice = [helper.make_node("MatMul", ["x", "w"], ["m"], name="p"), *matmul]
     twice += [helper.make_node("Add", ["m", "m"], ["y"], name="p")]
     twice[1].output[0] = "other"
-    assert "another operator" in kept(twice, {"w": normal(40, 40)}, "float32[n,40]")["p"]
+    assert "another operator" in reasons_of(twice, {"w": normal(40, 40)}, "float32[n,40]")["p"]
 
     def conv(groups: int) -> list[onnx.NodeProto]:
         pads = {"pads": [1, 1, 1, 1], "group": groups}
         return [helper.make_node("Conv", ["x", "w"], ["y"], name="c", **pads)]
 
     image = "float32[n,64,28,28]"
-    assert "Winograd" in kept(conv(1), {"w": normal(64, 64, 3, 3)}, image)["c"]
-    assert "groups" in kept(conv(64), {"w": normal(64, 1, 3, 3)}, image)["c"]
+    assert "Winograd" in reasons_of(conv(1), {"w": normal(64, 64, 3, 3)}, image)["c"]
+    assert "groups" in reasons_of(conv(64), {"w": normal(64, 1, 3, 3)}, image)["c"]
 
 
 def test_equal_layers_are_one() -> None:
@@ -261,24 +261,24 @@ def test_numbers_at_the_ends_of_the_range() -> None:
     rows[0, 3], rows[1, 4], rows[2, 5] = np.nan, np.inf, 3.4e38
     rows[3, 6], rows[4, 15] = 1e-40, -np.inf
     for machine in ("host", "plain host"):
-        got = compiled(model, MACHINES[machine](), n=(1, 9))[0].run({"x": rows})[0][:, 0]
+        got = compile_bfloat16(model, MACHINES[machine](), n=(1, 9))[0].run({"x": rows})[0][:, 0]
         assert np.isnan(got[0])
         assert list(got[[1, 2, 4]]) == [np.inf, np.inf, -np.inf]
         assert abs(got[3]) < 1e-39
 
 
-def test_rounding_takes_even_neighbours() -> None:
+def test_casts_take_even_neighbours() -> None:
     values = np.array(
         [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-8), np.inf, 3.4e38], np.float32
     )
-    rounded = round_to_bfloat(values)
-    assert list(rounded) == [1, 1 + 2**-6, 1 + 2**-7, -1, np.inf, np.inf]
+    bfloats = round_to_bfloat(values)
+    assert list(bfloats) == [1, 1 + 2**-6, 1 + 2**-7, -1, np.inf, np.inf]
     assert np.isnan(round_to_bfloat(np.array([0x7FFFFFFF], np.uint32).view(np.float32)))[0]
-    packed = pack_pairs([rounded[:3, None]], 2)
+    packed = pack_pairs([bfloats[:3, None]], 2)
     assert packed.shape == (1, 2, 2)
     lower, upper = packed & 0xFFFF, packed >> 16
     assert list(np.stack([lower, upper], 1)[0, :, :, 0].T.ravel()) == [
-        *bits_of_bfloats(rounded[:3]),
+        *bits_of_bfloats(bfloats[:3]),
         0,
     ]
 
@@ -302,8 +302,8 @@ def test_the_instruction(target: dict[str, Any], instruction: str) -> None:
     model = model_of(nodes, {"x": "float32[n,64]"}, {"w": normal(64, 96)}, outputs=["y"])
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
     imported = import_model(model, CompileRequest.of(dims={"n": (1, 9)}, options=options))
-    rounding = RoundOperands.of(imported, VectorUnit.of(resolved), lambda layers: None)
-    kernels = to_kernels(imported.module, resolved, imported.ranges, (), rounding)
+    quantization = RoundOperands.of(imported, VectorUnit.of(resolved), lambda layers: None)
+    kernels = to_kernels(imported.module, resolved, imported.ranges, (), quantization)
     text = assembly(generate(to_machine(kernels, resolved, imported.ranges), resolved))
     assert instruction in text
     assert ("bf" in instruction) == ("dpbf16" in text or "bfdot" in text)

@@ -55,50 +55,50 @@ def language_model() -> onnx.ModelProto:
     return model_of(nodes, {"ids": "int64[n,m]"}, constants, outputs=["logits", "few"])
 
 
-def compiled(
+def compile_model(
     model: onnx.ModelProto, form: str, target: Target = HOST, **dims: Any
 ) -> tuple[Built, Rounded, int]:
     """The library, what became of the weights, and the bytes of the constants."""
     options = CompileOptions(weights=WeightForm(form)).to_json()
     imported = import_model(model, CompileRequest.of(dims=dims, options=options))
     notes: list[Rounded] = []
-    rounding = RoundWeights(WeightForm(form), imported.weights, notes.append)
-    kernels = to_kernels(imported.module, target, imported.ranges, (), rounding)
-    held = sum(tensor.numpy().nbytes for tensor in separate(kernels).constants)
+    quantization = RoundWeights(WeightForm(form), imported.weights, notes.append)
+    kernels = to_kernels(imported.module, target, imported.ranges, (), quantization)
+    constant_bytes = sum(tensor.numpy().nbytes for tensor in separate(kernels).constants)
     executable = generate(to_machine(kernels, target, imported.ranges), target)
-    return Built(imported, relax.VirtualMachine(executable, tvm.cpu())), notes[0], held
+    return Built(imported, relax.VirtualMachine(executable, tvm.cpu())), notes[0], constant_bytes
 
 
-def rounded_session(model: onnx.ModelProto, found: Rounded) -> Any:
+def quantized_session(model: onnx.ModelProto, weights: Rounded) -> Any:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    round_weights(copy, found.roundings)
+    round_weights(copy, weights.roundings)
     return session_of(copy)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_outputs_are_those_of_the_rounded_model(form: str) -> None:
+def test_outputs_are_those_of_the_quantized_model(form: str) -> None:
     model = language_model()
-    built, found, held = compiled(model, form, n=(1, 4), m=(1, 80))
-    assert set(found.stored.layers) == {"table", "up", "down"}
-    assert not found.stored.kept
-    rounded, plain = rounded_session(model, found), session_of(model)
+    built, weights, constant_bytes = compile_model(model, form, n=(1, 4), m=(1, 80))
+    assert set(weights.stored.layers) == {"table", "up", "down"}
+    assert not weights.stored.kept
+    reference, plain = quantized_session(model, weights), session_of(model)
     for shape in ((1, 1), (2, 3), (1, 11), (3, 67)):
         feed = {"ids": np.random.default_rng(0).integers(-WORDS, WORDS, shape)}
-        got, want = built.run(feed), rounded.run(None, feed)
+        got, want = built.run(feed), reference.run(None, feed)
         assert_close(got, want, ["logits", "few"])
         assert np.abs(got[0] - plain.run(None, feed)[0]).max() > np.abs(got[0] - want[0]).max()
     # Panels are filled up; the tied table is there once.
-    assert held < 1.4 * sum(one.bytes for one in found.stored.layers.values())
+    assert constant_bytes < 1.4 * sum(one.bytes for one in weights.stored.layers.values())
 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_float16_in_every_width_of_vectors_without_an_instruction(target: str) -> None:
-    """Blocks of few bits have such tests with their kernels."""
+    """Block-wise quantized weights have such tests with their kernels."""
     model = language_model()
     machine = replace(nearest(target), isa=())
-    built, found, _ = compiled(model, "float16", machine, n=(1, 4), m=(1, 80))
-    session = rounded_session(model, found)
+    built, weights, _ = compile_model(model, "float16", machine, n=(1, 4), m=(1, 80))
+    session = quantized_session(model, weights)
     for shape in ((1, 1), (3, 23)):
         feed = {"ids": np.random.default_rng(1).integers(0, WORDS, shape)}
         assert_close(built.run(feed), session.run(None, feed), ["logits", "few"])
@@ -107,10 +107,10 @@ def test_float16_in_every_width_of_vectors_without_an_instruction(target: str) -
 def test_projections_are_combined_as_those_of_floats_are() -> None:
     """Heads of queries, keys and values come from one matmul, of which each has some columns."""
     model = attention()
-    built, found, held = compiled(model, "int4", n=(1, 40))
-    assert set(found.stored.layers) == {"q", "k", "v"}
-    assert held < 1.4 * sum(one.bytes for one in found.stored.layers.values())
-    session = rounded_session(model, found)
+    built, weights, constant_bytes = compile_model(model, "int4", n=(1, 40))
+    assert set(weights.stored.layers) == {"q", "k", "v"}
+    assert constant_bytes < 1.4 * sum(one.bytes for one in weights.stored.layers.values())
+    session = quantized_session(model, weights)
     for rows in (1, 7, 40):
         feed = {"x": normal(1, rows, DEPTH)}
         assert_close(built.run(feed), session.run(None, feed), ["y"])
@@ -135,40 +135,40 @@ def attention() -> onnx.ModelProto:
     return model_of(nodes, {"x": f"float32[1,n,{DEPTH}]"}, constants, outputs=["y"])
 
 
-def kept(nodes: list[onnx.NodeProto], weight: np.ndarray, outputs: list[str]) -> Rounded:
+def checked_build(nodes: list[onnx.NodeProto], weight: np.ndarray, outputs: list[str]) -> Rounded:
     inputs = {"x": f"float32[n,{weight.shape[0]}]", "k": f"float32[n,{weight.shape[1]}]"}
     model = model_of(nodes, inputs, {"w": weight}, outputs=outputs)
-    built, found, _ = compiled(model, "int8", n=(1, 9))
+    built, weights, _ = compile_model(model, "int8", n=(1, 9))
     feed = {"x": normal(5, weight.shape[0]), "k": normal(5, weight.shape[1])}
     want = session_of(model).run(None, feed)
     if np.isfinite(weight).all():
         assert_close(built.run(feed), want, outputs)
-    return found
+    return weights
 
 
 def test_why_weights_stay() -> None:
-    """What another operator reads too, what sums go along both ways, and what nobody multiplies."""
+    """Weights that another operator reads too, that sums go along both ways, and that nobody
+    multiplies.
+    """
     weight = normal(128, 128)
-    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    matmul = helper.make_node("MatMul", ["x", "w"], ["y"])
     other = helper.make_node("Mul", ["x", "w"], ["z"])
     turned = [
         helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
         helper.make_node("MatMul", ["k", "t"], ["z"]),
     ]
-    shared = model_of(
-        [product, other], {"x": "float32[128,128]"}, {"w": weight}, outputs=["y", "z"]
-    )
-    assert "other operators" in compiled(shared, "int8")[1].stored.kept["w"]
-    assert "rows and along" in kept([product, *turned], weight, ["y", "z"]).stored.kept["w"]
+    shared = model_of([matmul, other], {"x": "float32[128,128]"}, {"w": weight}, outputs=["y", "z"])
+    assert "other operators" in compile_model(shared, "int8")[1].stored.kept["w"]
+    assert "rows and along" in checked_build([matmul, *turned], weight, ["y", "z"]).stored.kept["w"]
     unused = model_of([other], {"x": "float32[128,128]"}, {"w": weight}, outputs=["z"])
-    assert "no matmul" in compiled(unused, "int8")[1].stored.kept["w"]
+    assert "no matmul" in compile_model(unused, "int8")[1].stored.kept["w"]
     weight[3, 5] = np.inf
-    assert "not finite" in kept([product], weight, ["y"]).stored.kept["w"]
+    assert "not finite" in checked_build([matmul], weight, ["y"]).stored.kept["w"]
 
 
 def test_small_weights_are_not_mentioned() -> None:
-    product = helper.make_node("MatMul", ["x", "w"], ["y"])
-    found = kept([product], normal(LEAST // 128, 127), ["y"])
-    assert not found.stored.layers
-    assert not found.stored.kept
-    assert not found.roundings
+    matmul = helper.make_node("MatMul", ["x", "w"], ["y"])
+    weights = checked_build([matmul], normal(LEAST // 128, 127), ["y"])
+    assert not weights.stored.layers
+    assert not weights.stored.kept
+    assert not weights.roundings

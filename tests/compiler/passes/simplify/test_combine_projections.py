@@ -35,22 +35,22 @@ def split(builder: Any, x: Any, size: int = SIZE) -> Any:
     return builder.emit(op.reshape(x, relax.ShapeExpr([*lead, int(width) // size, size])))
 
 
-def turned(builder: Any, heads: Any) -> Any:
+def turn(builder: Any, heads: Any) -> Any:
     return builder.emit(op.permute_dims(heads, [0, 2, 1, 3]))
 
 
-def product(builder: Any, x: Any, heads: int) -> Any:
+def project(builder: Any, x: Any, heads: int) -> Any:
     return builder.emit(op.matmul(x, const(WEIGHTS[heads])))
 
 
 def before(builder: Any, x: Any) -> Any:
     """The first with a bias and a factor, the second with a bias, the third with neither."""
     q = builder.emit(
-        op.multiply(builder.emit(op.add(const(BIASES[2]), product(builder, x, 2))), const(0.5))
+        op.multiply(builder.emit(op.add(const(BIASES[2]), project(builder, x, 2))), const(0.5))
     )
-    k = builder.emit(op.add(product(builder, x, 1), const(BIASES[1])))
-    v = product(builder, x, 4)
-    return relax.Tuple([turned(builder, split(builder, value)) for value in (q, k, v)])
+    k = builder.emit(op.add(project(builder, x, 1), const(BIASES[1])))
+    v = project(builder, x, 4)
+    return relax.Tuple([turn(builder, split(builder, value)) for value in (q, k, v)])
 
 
 def after(builder: Any, x: Any) -> Any:
@@ -61,47 +61,47 @@ def after(builder: Any, x: Any) -> Any:
     heads = split(builder, builder.emit(op.multiply(value, const(factor))))
     return relax.Tuple(
         [
-            turned(builder, builder.emit(op.strided_slice(heads, [2], [at], [to])))
-            for at, to in ((0, 2), (2, 3), (3, 7))
+            turn(builder, builder.emit(op.strided_slice(heads, [2], [first], [to])))
+            for first, to in ((0, 2), (2, 3), (3, 7))
         ]
     )
 
 
-def test_one_product_takes_the_place_of_three() -> None:
+def test_one_matmul_replaces_three() -> None:
     tvm.ir.assert_structural_equal(
         CombineProjections().apply(build_module(before, INPUTS)), build_module(after, INPUTS)
     )
 
 
-def gated(builder: Any, x: Any) -> Any:
-    """What follows reads both results whole."""
+def gate(builder: Any, x: Any) -> Any:
+    """A gate that reads all of both results."""
     return op.multiply(
-        builder.emit(op.nn.silu(product(builder, x, 2))),
+        builder.emit(op.nn.silu(project(builder, x, 2))),
         builder.emit(op.matmul(x, const(WEIGHTS[2] + 1))),
     )
 
 
-def returned(builder: Any, x: Any) -> Any:
+def return_both(builder: Any, x: Any) -> Any:
     return relax.Tuple(
         [
-            split(builder, product(builder, x, 2)),
-            turned(builder, split(builder, product(builder, x, 1))),
+            split(builder, project(builder, x, 2)),
+            turn(builder, split(builder, project(builder, x, 1))),
         ]
     )
 
 
 def read_twice(builder: Any, x: Any) -> Any:
-    value = product(builder, x, 2)
-    other = turned(builder, split(builder, product(builder, x, 1)))
+    value = project(builder, x, 2)
+    other = turn(builder, split(builder, project(builder, x, 1)))
     return relax.Tuple(
-        [turned(builder, split(builder, value)), other, builder.emit(op.nn.relu(value))]
+        [turn(builder, split(builder, value)), other, builder.emit(op.nn.relu(value))]
     )
 
 
 def of_two_sizes(builder: Any, x: Any) -> Any:
     return relax.Tuple(
         [
-            turned(builder, split(builder, product(builder, x, heads), size))
+            turn(builder, split(builder, project(builder, x, heads), size))
             for heads, size in ((2, 8), (1, 4))
         ]
     )
@@ -110,7 +110,7 @@ def of_two_sizes(builder: Any, x: Any) -> Any:
 def of_two_tensors(builder: Any, x: Any) -> Any:
     return relax.Tuple(
         [
-            turned(builder, split(builder, product(builder, value, 2)))
+            turn(builder, split(builder, project(builder, value, 2)))
             for value in (x, builder.emit(op.nn.relu(x)))
         ]
     )
@@ -118,27 +118,27 @@ def of_two_tensors(builder: Any, x: Any) -> Any:
 
 def apart(builder: Any, x: Any) -> Any:
     """Another layer between the two, as between those of a decoder that read one encoder."""
-    first = turned(builder, split(builder, product(builder, x, 2)))
+    first = turn(builder, split(builder, project(builder, x, 2)))
     layer = builder.emit(op.matmul(builder.emit(op.nn.relu(x)), const(WEIGHTS[1])))
-    return relax.Tuple([first, layer, turned(builder, split(builder, product(builder, x, 1)))])
+    return relax.Tuple([first, layer, turn(builder, split(builder, project(builder, x, 1)))])
 
 
 def by_row(builder: Any, x: Any) -> Any:
     """A constant for each row of the result, not for each column."""
     values = [
-        builder.emit(op.add(product(builder, x, 2), const(np.ones((2 * SIZE, 1)))))
+        builder.emit(op.add(project(builder, x, 2), const(np.ones((2 * SIZE, 1)))))
         for _ in range(2)
     ]
-    return relax.Tuple([turned(builder, split(builder, value)) for value in values])
+    return relax.Tuple([turn(builder, split(builder, value)) for value in values])
 
 
 @pytest.mark.parametrize(
-    "function", [gated, returned, read_twice, of_two_sizes, of_two_tensors, apart, by_row]
+    "function", [gate, return_both, read_twice, of_two_sizes, of_two_tensors, apart, by_row]
 )
 def test_others_stay(function: Callable[..., Any]) -> None:
     inputs = {"x": (("b", 16, 24), "float32")} if function is by_row else INPUTS
-    given = build_module(function, inputs)
-    tvm.ir.assert_structural_equal(CombineProjections().apply(given), given)
+    module = build_module(function, inputs)
+    tvm.ir.assert_structural_equal(CombineProjections().apply(module), module)
 
 
 def attend(builder: Any, x: Any) -> Any:
@@ -149,14 +149,14 @@ def attend(builder: Any, x: Any) -> Any:
         for n in (1, 2, 3)
     )
     k = builder.emit(op.permute_dims(split(builder, k), [0, 2, 3, 1]))
-    q, v = (turned(builder, split(builder, value)) for value in (q, v))
+    q, v = (turn(builder, split(builder, value)) for value in (q, v))
     scores = builder.emit(op.matmul(q, k))
     return builder.emit(op.matmul(builder.emit(op.nn.softmax(scores, -1)), v))
 
 
 def test_attention_reads_the_heads_where_they_lie() -> None:
-    given = relax.transform.CanonicalizeBindings()(build_module(attend, INPUTS))
-    text = FuseAttention().apply(CombineProjections().apply(given))["main"].script()
+    module = relax.transform.CanonicalizeBindings()(build_module(attend, INPUTS))
+    text = FuseAttention().apply(CombineProjections().apply(module))["main"].script()
     assert text.count("R.matmul") == 1
     assert "strided_slice" not in text
     assert "permute_dims" not in text

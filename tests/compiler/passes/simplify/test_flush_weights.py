@@ -22,26 +22,26 @@ BIAS = np.where(np.arange(8) % 3 == 0, TINY, np.float32(0.5)).astype("float32")
 
 
 def constants(graph: Any) -> list[np.ndarray]:
-    """What the pass leaves of the constants, in the order of their calls."""
+    """The constants that the pass leaves, in the order of their calls."""
     module = FlushWeights().apply(build_module(graph, {"x": (("n", 8), "float32")}))
-    found: list[np.ndarray] = []
+    values: list[np.ndarray] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, tvm.ir.GenericConst):
-            found.append(values_of(node))
+            values.append(values_of(node))
 
     relax.analysis.post_order_visit(module["main"], visit)
-    return found
+    return values
 
 
 def without_subnormals(array: np.ndarray) -> np.ndarray:
     return np.where(np.abs(array) < np.finfo(np.float32).tiny, np.float32(0), array)
 
 
-def test_weights_scales_and_biases_of_products() -> None:
+def test_weights_scales_and_biases_of_matmuls() -> None:
     def graph(b: Any, x: Any) -> Any:
-        product = b.emit(op.matmul(x, relax.const(WEIGHT)))
-        scaled = b.emit(op.multiply(product, relax.const(BIAS)))
+        matmul = b.emit(op.matmul(x, relax.const(WEIGHT)))
+        scaled = b.emit(op.multiply(matmul, relax.const(BIAS)))
         return op.add(relax.const(BIAS), scaled)
 
     weight, *vectors = constants(graph)
@@ -60,7 +60,7 @@ def test_a_chain_longer_than_pythons_stack() -> None:
             value = b.emit(op.add(value, relax.const(BIAS)))
         return value
 
-    assert not any(np.any(found == TINY) for found in constants(graph))
+    assert not any(np.any(values == TINY) for values in constants(graph))
 
 
 def test_weights_of_convolutions() -> None:
@@ -82,8 +82,8 @@ def test_weights_of_convolutions() -> None:
     ],
 )
 def test_other_constants_stay(graph: Any) -> None:
-    given = build_module(graph, {"x": ((8, 8), "float32")})
-    tvm.ir.assert_structural_equal(FlushWeights().apply(given), given, map_free_vars=True)
+    module = build_module(graph, {"x": ((8, 8), "float32")})
+    tvm.ir.assert_structural_equal(FlushWeights().apply(module), module, map_free_vars=True)
 
 
 def test_results_are_those_of_the_weights_as_they_were(compile_graph: Any) -> None:

@@ -61,11 +61,11 @@ def model(parts: list[Any], out: int = OUT, axis: int = 0, along: int = -1) -> o
     return model_of(nodes, inputs, constants, outputs=["y"])
 
 
-def rows_multiplied(made: onnx.ModelProto, dims: Mapping[str, Any] = DIMS) -> list[str]:
+def rows_multiplied(gnn: onnx.ModelProto, dims: Mapping[str, Any] = DIMS) -> list[str]:
     """The first extent of the left side of every matmul that the pass leaves."""
-    names = {axis for info in made.graph.input for axis in axes_of(info)}
+    names = {axis for info in gnn.graph.input for axis in axes_of(info)}
     declared = {name: dims[name] for name in names}
-    imported = import_model(made, CompileRequest.of(dims=declared))
+    imported = import_model(gnn, CompileRequest.of(dims=declared))
     main = GatherProducts(imported.ranges).apply(imported.module)["main"]
     calls = [one.value for block in main.body.blocks for one in block.bindings]
     return [str(one.args[0].ty.shape.values[0]) for one in calls if op_name(one) == "relax.matmul"]
@@ -89,8 +89,8 @@ def test_rows_are_multiplied_before(left: str, rows: list[str]) -> None:
 
 
 def test_the_ends_of_an_edge_are_one_matmul_and_one_gather() -> None:
-    made = import_model(model(ENDS), CompileRequest.of(dims=DIMS))
-    main = GatherProducts(made.ranges).apply(made.module)["main"]
+    imported = import_model(model(ENDS), CompileRequest.of(dims=DIMS))
+    main = GatherProducts(imported.ranges).apply(imported.module)["main"]
     calls = [one.value for block in main.body.blocks for one in block.bindings]
     matmuls = [one for one in calls if op_name(one) == "relax.matmul"]
     assert [int(one.ty.shape.values[1]) for one in matmuls] == [2 * OUT, OUT]
@@ -99,7 +99,7 @@ def test_the_ends_of_an_edge_are_one_matmul_and_one_gather() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "dims"),
+    ("gnn", "dims"),
     [
         (model(ENDS), {"n": (1, 40), "e": (0, 79)}),
         (model(ENDS), {"n": (1, None), "e": (0, 160)}),
@@ -109,8 +109,8 @@ def test_the_ends_of_an_edge_are_one_matmul_and_one_gather() -> None:
     ],
     ids=["few edges", "any nodes", "any edges", "wide weight", "nothing gathered"],
 )
-def test_others_stay(made: onnx.ModelProto, dims: Mapping[str, Any]) -> None:
-    assert rows_multiplied(made, dims) == ["e"]
+def test_others_stay(gnn: onnx.ModelProto, dims: Mapping[str, Any]) -> None:
+    assert rows_multiplied(gnn, dims) == ["e"]
 
 
 def test_columns_and_concatenated_rows_stay() -> None:
@@ -147,8 +147,8 @@ def feed(nodes: int, edges: int) -> Arrays:
 @pytest.mark.parametrize("unit", [*GEOMETRIES, "native"])
 def test_like_onnxruntime(unit: str, left: str, out: int) -> None:
     """One node and no edge, fewer edges than nodes, and primes and powers of two around tiles."""
-    made = model(LEFTS[left], out)
-    inputs = [info.name for info in made.graph.input]
+    gnn = model(LEFTS[left], out)
+    inputs = [info.name for info in gnn.graph.input]
     points = [(1, 1), (16, 0), (16, 2), (7, 33), (31, 127), (32, 128), (33, 129), (40, 160)]
-    feeds = [{name: all_[name] for name in inputs} for all_ in (feed(*at) for at in points)]
-    lowered.assert_like_onnxruntime(made, feeds, DIMS, geometry(unit))
+    feeds = [{name: all_[name] for name in inputs} for all_ in (feed(*point) for point in points)]
+    lowered.assert_like_onnxruntime(gnn, feeds, DIMS, geometry(unit))

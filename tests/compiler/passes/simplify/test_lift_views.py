@@ -60,15 +60,15 @@ def expand(x: Any) -> Any:
 )
 def test_chains(before: list[Any], after: list[Any] | None) -> None:
     shape = [2, 3, 1, N]
-    made = LiftViews(transposes=True).apply(module(shape, *before))
-    tvm.ir.assert_structural_equal(made, plain(shape, *(before if after is None else after)))
+    result = LiftViews(transposes=True).apply(module(shape, *before))
+    tvm.ir.assert_structural_equal(result, plain(shape, *(before if after is None else after)))
 
 
 def test_permutations_of_axes_of_one_element_are_views_on_request() -> None:
-    given = plain([2, 3, 1, N], lambda x: op.permute_dims(x, [0, 2, 1, 3]))
+    before = plain([2, 3, 1, N], lambda x: op.permute_dims(x, [0, 2, 1, 3]))
     wanted = plain([2, 3, 1, N], lambda x: op.reshape(x, [2, 1, 3, N]))
-    tvm.ir.assert_structural_equal(LiftViews(transposes=True).apply(given), wanted)
-    tvm.ir.assert_structural_equal(LiftViews().apply(given), given)
+    tvm.ir.assert_structural_equal(LiftViews(transposes=True).apply(before), wanted)
+    tvm.ir.assert_structural_equal(LiftViews().apply(before), before)
 
 
 def test_convolutions_along_one_axis_take_their_activation_along(
@@ -101,19 +101,19 @@ def test_what_a_later_block_reads_is_visible_there() -> None:
     count = relax.Var("count", relax.TensorType((1,), "int64"))
     with builder.function("main", [x, count]):
         with builder.dataflow():
-            given = builder.emit(op.negative(x))
-            below = builder.emit_output(op.abs(builder.emit(op.expand_dims(given, 0))))
-            found = builder.emit_output(op.tensor_to_shape(count))
-        builder.match_cast(found, relax.ShapeType([N]))
+            source = builder.emit(op.negative(x))
+            below = builder.emit_output(op.abs(builder.emit(op.expand_dims(source, 0))))
+            extents = builder.emit_output(op.tensor_to_shape(count))
+        builder.match_cast(extents, relax.ShapeType([N]))
         with builder.dataflow():
             steps = op.tanh(below), op.zeros(relax.ShapeExpr([N]), "float32")
             ends = [builder.emit_output(step) for step in steps]
         builder.emit_func_output(relax.Tuple(ends))
-    lifted = LiftViews().apply(builder.get())
+    after = LiftViews().apply(builder.get())
     hidden: set[Any] = set()
-    for block in lifted["main"].body.blocks:
+    for block in after["main"].body.blocks:
         read = {v for b in block.bindings for v in relax.analysis.free_vars(b.value)}
         own = {b.var for b in block.bindings if isinstance(b.var, relax.DataflowVar)}
         assert not (read - own) & hidden
         hidden |= own
-    assert len(lifted["main"].body.blocks) == 3
+    assert len(after["main"].body.blocks) == 3

@@ -17,21 +17,21 @@ from tests.support.geometries import GEOMETRIES, geometry
 op = relax.op
 VALUES = 11
 TABLE = np.random.default_rng(5).standard_normal((VALUES, 7)).astype("float32")
-PLACES = np.arange(VALUES, dtype="int32").reshape(1, 1, VALUES)
+COUNTS = np.arange(VALUES, dtype="int32").reshape(1, 1, VALUES)
 
 
 def operators(
     table: np.ndarray = TABLE,
-    places: np.ndarray = PLACES,
+    counts: np.ndarray = COUNTS,
     dtype: str = "int32",
     column: int | str = 1,
     swapped: bool = False,
 ) -> list[str]:
-    """What the pass leaves of one_hot(x) @ table, in order."""
+    """The operators that the pass leaves of one_hot(x) @ table, in order."""
 
     def graph(builder: Any, x: Any) -> Any:
-        given = [x, relax.const(places.astype(dtype))]
-        hot = builder.emit(op.equal(*(reversed(given) if swapped else given)))
+        sides = [x, relax.const(counts.astype(dtype))]
+        hot = builder.emit(op.equal(*(reversed(sides) if swapped else sides)))
         return builder.emit(op.matmul(builder.emit(op.astype(hot, "float32")), relax.const(table)))
 
     module = OneHotRows().apply(build_module(graph, {"x": (("n", "m", column), dtype)}))
@@ -46,19 +46,19 @@ def test_rows_are_read(dtype: str, swapped: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    "changed",
     [
         {"table": np.where(TABLE > 1, np.inf, TABLE).astype("float32")},
         {"table": np.where(TABLE > 1, np.nan, TABLE).astype("float32")},
-        {"places": PLACES[..., ::-1]},
-        {"places": PLACES + 1},
+        {"places": COUNTS[..., ::-1]},
+        {"places": COUNTS + 1},
         {"dtype": "float32"},
         {"column": VALUES},
     ],
     ids=["infinite", "nan", "backwards", "from-one", "numbers", "whole-rows"],
 )
-def test_other_products_stay(other: dict[str, Any]) -> None:
-    assert operators(**other) == ["relax.equal", "relax.astype", "relax.matmul"]
+def test_other_matmuls_stay(changed: dict[str, Any]) -> None:
+    assert operators(**changed) == ["relax.equal", "relax.astype", "relax.matmul"]
 
 
 @pytest.mark.parametrize("unit", [*GEOMETRIES, "native"])
@@ -74,15 +74,15 @@ def test_like_onnxruntime(unit: str) -> None:
     ]
     constants = {
         "last": np.array([-1]),
-        "places": PLACES,
+        "places": COUNTS,
         "table": TABLE,
         "bias": np.linspace(-1, 1, 7, dtype="float32"),
     }
-    made = model_of(nodes, {"x": "int32[n,m]"}, constants, outputs=["y"])
+    network = model_of(nodes, {"x": "int32[n,m]"}, constants, outputs=["y"])
     ends = np.iinfo(np.int32)
     feeds = [
         {"x": np.array([[0, VALUES - 1, VALUES, -1, ends.min, ends.max]], "int32")},
         {"x": np.arange(-3, 30, dtype="int32").reshape(11, 3)},
     ]
     dims = {"n": (1, 16), "m": (1, 16)}
-    lowered.assert_like_onnxruntime(made, feeds, dims, geometry(unit))
+    lowered.assert_like_onnxruntime(network, feeds, dims, geometry(unit))

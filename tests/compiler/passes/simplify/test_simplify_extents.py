@@ -42,15 +42,15 @@ def calling(extent: Any) -> tvm.IRModule:
     ids=["constant first", "sum of constants", "exact quotient"],
 )
 def test_an_extent_has_one_form(extent: Any) -> None:
-    """Of the graph and of the program."""
+    """In the graph and in the program."""
     simplified = SimplifyExtents().apply(calling(extent))
     tvm.ir.assert_structural_equal(simplified, calling(lambda n: n + 2))
 
 
 def test_simple_functions_stay() -> None:
-    given = calling(lambda n: n)
-    for gvar, func in SimplifyExtents().apply(given).functions.items():
-        assert tvm_ffi.structural_equal(func, given[gvar])
+    module = calling(lambda n: n)
+    for gvar, func in SimplifyExtents().apply(module).functions.items():
+        assert tvm_ffi.structural_equal(func, module[gvar])
 
 
 def parts_of(kinds: str, axes: tuple[str, ...]) -> tuple[dict[str, str], dict[str, Any]]:
@@ -60,13 +60,13 @@ def parts_of(kinds: str, axes: tuple[str, ...]) -> tuple[dict[str, str], dict[st
     inputs: dict[str, str] = {}
     constants: dict[str, Any] = {}
     lead = ",".join(("1", str(CHANNELS), *axes))
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         if kind == "k":
             shape = (1, CHANNELS, *map(int, axes), 3)
-            constants[f"k{place}"] = np.linspace(-1, 1, int(np.prod(shape))).reshape(shape)
+            constants[f"k{index}"] = np.linspace(-1, 1, int(np.prod(shape))).reshape(shape)
         else:
             extent = {"x": "t", "y": "s", "c": "2"}[kind]
-            inputs[f"{kind}{place}"] = f"float32[{lead},{extent}]"
+            inputs[f"{kind}{index}"] = f"float32[{lead},{extent}]"
     return inputs, {name: value.astype("float32") for name, value in constants.items()}
 
 
@@ -104,7 +104,7 @@ def test_a_convolution_behind_a_concatenation(
     pad: int,
     draw: np.random.Generator,
 ) -> None:
-    """As streaming and causal convolutions have it: the last columns go into the next cache."""
+    """Streaming and causal convolutions are like this: the last columns go into the next cache."""
     inputs, constants = parts_of(parts, ("5",) * (rank - 1))
     window: dict[str, Any] = {
         "kernel_shape": [1] * (rank - 1) + [3],

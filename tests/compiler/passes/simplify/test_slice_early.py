@@ -12,9 +12,9 @@ from compiler.passes.simplify.slice_early import SliceEarly
 from tests.compiler.conftest import build_module
 
 op = relax.op
-DRAWN = np.random.default_rng(8)
+RANDOM = np.random.default_rng(8)
 WIDTH = 12
-WEIGHTS = [DRAWN.standard_normal(shape).astype("float32") for shape in ((12, 20), (20, 12))]
+WEIGHTS = [RANDOM.standard_normal(shape).astype("float32") for shape in ((12, 20), (20, 12))]
 INPUTS = {"x": (("b", "s", WIDTH), "float32")}
 
 
@@ -22,9 +22,9 @@ def layer(builder: Any, x: Any) -> Any:
     """A residual around two matmuls, and the norm behind it."""
     up, down = (relax.const(weight) for weight in WEIGHTS)
     wide = builder.emit(op.tanh(builder.emit(op.matmul(x, up))))
-    sums = builder.emit(op.add(x, builder.emit(op.matmul(wide, down))))
-    mean = builder.emit(op.mean(builder.emit(op.multiply(sums, sums)), [2], keepdims=True))
-    return builder.emit(op.divide(sums, builder.emit(op.sqrt(mean))))
+    total = builder.emit(op.add(x, builder.emit(op.matmul(wide, down))))
+    mean = builder.emit(op.mean(builder.emit(op.multiply(total, total)), [2], keepdims=True))
+    return builder.emit(op.divide(total, builder.emit(op.sqrt(mean))))
 
 
 def last(builder: Any, x: Any) -> Any:
@@ -42,43 +42,43 @@ def last(builder: Any, x: Any) -> Any:
 
 
 def first(builder: Any, x: Any) -> Any:
-    made = layer(builder, x)
-    taken = builder.emit(op.strided_slice(made, [1], [0], [1], assume_inbound=True))
+    rows = layer(builder, x)
+    taken = builder.emit(op.strided_slice(rows, [1], [0], [1], assume_inbound=True))
     return op.squeeze(taken, [1])
 
 
-def computed(x: np.ndarray) -> np.ndarray:
-    sums = x + np.tanh(x @ WEIGHTS[0]) @ WEIGHTS[1]
-    return sums / np.sqrt((sums * sums).mean(-1, keepdims=True))
+def compute(x: np.ndarray) -> np.ndarray:
+    total = x + np.tanh(x @ WEIGHTS[0]) @ WEIGHTS[1]
+    return total / np.sqrt((total * total).mean(-1, keepdims=True))
 
 
 def rows_of_matmuls(module: tvm.IRModule) -> list[str]:
-    found: list[str] = []
+    extents: list[str] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, tvm.ir.Call) and getattr(node.op, "name", "") == "relax.matmul":
-            found.append(str(node.ty.shape.values[-2]))
+            extents.append(str(node.ty.shape.values[-2]))
 
     relax.analysis.post_order_visit(module["main"], visit)
-    return found
+    return extents
 
 
-@pytest.mark.parametrize(("graph", "place"), [(last, slice(-1, None)), (first, 0)])
-def test_a_layer_is_computed_for_one_row(compile_graph: Any, graph: Any, place: Any) -> None:
+@pytest.mark.parametrize(("graph", "position"), [(last, slice(-1, None)), (first, 0)])
+def test_a_layer_is_computed_for_one_row(compile_graph: Any, graph: Any, position: Any) -> None:
     rows = rows_of_matmuls(SliceEarly().apply(build_module(graph, INPUTS)))
     assert len(rows) == 2
     assert not any("s" in row for row in rows)
     model = compile_graph(graph, INPUTS)
     for b, s in [(1, 1), (2, 1), (1, 7), (3, 16), (2, 33)]:
-        x = DRAWN.standard_normal((b, s, WIDTH)).astype("float32")
-        np.testing.assert_allclose(model(x), computed(x)[:, place], rtol=1e-5, atol=1e-5)
+        x = RANDOM.standard_normal((b, s, WIDTH)).astype("float32")
+        np.testing.assert_allclose(model(x), compute(x)[:, position], rtol=1e-5, atol=1e-5)
 
 
 def test_a_layer_whose_other_rows_are_read_stays_whole() -> None:
     def graph(builder: Any, x: Any) -> Any:
-        made = layer(builder, x)
-        taken = builder.emit(op.strided_slice(made, [1], [0], [1]))
-        return op.add(made, taken)
+        rows = layer(builder, x)
+        taken = builder.emit(op.strided_slice(rows, [1], [0], [1]))
+        return op.add(rows, taken)
 
     module = build_module(graph, INPUTS)
     tvm.ir.assert_structural_equal(SliceEarly().apply(module)["main"], module["main"])
@@ -86,8 +86,8 @@ def test_a_layer_whose_other_rows_are_read_stays_whole() -> None:
 
 def test_rows_that_differ_stay_whole() -> None:
     def graph(builder: Any, x: Any) -> Any:
-        made = layer(builder, x)
-        parts = [builder.emit(op.strided_slice(made, [1], [i], [i + 1])) for i in (0, 1)]
+        rows = layer(builder, x)
+        parts = [builder.emit(op.strided_slice(rows, [1], [i], [i + 1])) for i in (0, 1)]
         return op.add(*parts)
 
     module = build_module(graph, {"x": ((2, 5, WIDTH), "float32")})
@@ -126,5 +126,5 @@ def axes_of(graph: Any, shape: tuple[Any, ...], axis: int) -> Any:
         (lambda b, x: op.cumsum(x, 1), ("n", 3, 4), 1, None),
     ],
 )
-def test_where_places_come_from(graph: Any, shape: Any, axis: int, wanted: Any) -> None:
+def test_where_positions_come_from(graph: Any, shape: Any, axis: int, wanted: Any) -> None:
     assert axes_of(graph, shape, axis) == wanted

@@ -31,7 +31,7 @@ def cut(builder: Any, x: Any, first: int, last: int) -> Any:
     return builder.emit_te(program, x, primfunc_name_hint="slice")
 
 
-def sliced(builder: Any, x: Any, first: int, last: int) -> Any:
+def slice_columns(builder: Any, x: Any, first: int, last: int) -> Any:
     return builder.emit(op.strided_slice(x, [2], [first], [last]))
 
 
@@ -39,17 +39,17 @@ def split(builder: Any, x: Any, heads: int, size: int) -> Any:
     return builder.emit(op.reshape(x, relax.ShapeExpr([*x.ty.shape.values[:-1], heads, size])))
 
 
-def turned(x: Any) -> Any:
+def turn(x: Any) -> Any:
     return op.permute_dims(x, [0, 2, 1, 3])
 
 
-@pytest.mark.parametrize("take", [cut, sliced])
+@pytest.mark.parametrize("take", [cut, slice_columns])
 def test_a_part_of_an_axis_becomes_a_part_of_the_heads(take: Callable[..., Any]) -> None:
     def before(builder: Any, x: Any) -> Any:
-        return turned(split(builder, take(builder, x, 32, 64), 4, 8))
+        return turn(split(builder, take(builder, x, 32, 64), 4, 8))
 
     def after(builder: Any, x: Any) -> Any:
-        return turned(builder.emit(op.strided_slice(split(builder, x, 12, 8), [2], [4], [8])))
+        return turn(builder.emit(op.strided_slice(split(builder, x, 12, 8), [2], [4], [8])))
 
     rewritten = tvm.IRModule({"main": SliceHeads().apply(build_module(before, INPUTS))["main"]})
     tvm.ir.assert_structural_equal(rewritten["main"], build_module(after, INPUTS)["main"])
@@ -57,17 +57,17 @@ def test_a_part_of_an_axis_becomes_a_part_of_the_heads(take: Callable[..., Any])
 
 def across(builder: Any, x: Any) -> Any:
     """Heads of 16 that start in the middle of another."""
-    return turned(split(builder, sliced(builder, x, 8, 40), 2, 16))
+    return turn(split(builder, slice_columns(builder, x, 8, 40), 2, 16))
 
 
 def uneven(builder: Any, x: Any) -> Any:
     """Heads of 20, of which 96 has no whole number."""
-    return turned(split(builder, sliced(builder, x, 0, 40), 2, 20))
+    return turn(split(builder, slice_columns(builder, x, 0, 40), 2, 20))
 
 
 def read_twice(builder: Any, x: Any) -> Any:
-    part = sliced(builder, x, 0, 32)
-    return relax.Tuple([turned(split(builder, part, 4, 8)), builder.emit(op.nn.relu(part))])
+    part = slice_columns(builder, x, 0, 32)
+    return relax.Tuple([turn(split(builder, part, 4, 8)), builder.emit(op.nn.relu(part))])
 
 
 def flat(builder: Any, x: Any) -> Any:
@@ -79,8 +79,8 @@ def flat(builder: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("function", [across, uneven, read_twice, flat])
 def test_others_stay(function: Callable[..., Any]) -> None:
-    given = build_module(function, INPUTS)
-    tvm.ir.assert_structural_equal(SliceHeads().apply(given), given)
+    module = build_module(function, INPUTS)
+    tvm.ir.assert_structural_equal(SliceHeads().apply(module), module)
 
 
 def call_of(function: Callable[..., Any]) -> tuple[tvm.IRModule, Any]:
@@ -88,15 +88,15 @@ def call_of(function: Callable[..., Any]) -> tuple[tvm.IRModule, Any]:
     return module, module["main"].body.blocks[0].bindings[0].value
 
 
-@pytest.mark.parametrize("take", [cut, sliced])
+@pytest.mark.parametrize("take", [cut, slice_columns])
 @pytest.mark.parametrize(("first", "last"), [(0, 32), (32, 96), (95, 96)])
 def test_parts_are_read_from_operators_and_programs(
     take: Callable[..., Any], first: int, last: int
 ) -> None:
     module, call = call_of(lambda builder, x: take(builder, x, first, last))
-    found = read_part(module, call)
-    assert found is not None
-    assert found[1] == Part(2, first, last - first)
+    part = read_part(module, call)
+    assert part is not None
+    assert part[1] == Part(2, first, last - first)
 
 
 def every_other(builder: Any, x: Any) -> Any:
@@ -138,7 +138,7 @@ def test_a_growing_cache_takes_in_the_slice_and_its_transpose(
     compile_graph: Callable[..., Any], draw: np.random.Generator
 ) -> None:
     def grown(builder: Any, x: Any, past: Any) -> Any:
-        heads = builder.emit(turned(split(builder, cut(builder, x, 32, 64), 4, 8)))
+        heads = builder.emit(turn(split(builder, cut(builder, x, 32, 64), 4, 8)))
         return op.concat([past, heads], 2)
 
     model = compile_graph(grown, {**INPUTS, "past": (("b", 4, "p", 8), "float32")})

@@ -24,7 +24,7 @@ def weights(*shape: int) -> Array:
 
 def convolution(out: int, kernel: int, groups: int = 1) -> tuple[Graph, Callable[[Array], Array]]:
     weight, pads = weights(out, 24 // groups, kernel, kernel), (kernel // 2,) * 4
-    given = relax.const(np.ascontiguousarray(weight.transpose(0, 2, 3, 1)))
+    filters = relax.const(np.ascontiguousarray(weight.transpose(0, 2, 3, 1)))
     layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
 
     def exact(x: Array) -> Array:
@@ -32,7 +32,9 @@ def convolution(out: int, kernel: int, groups: int = 1) -> tuple[Graph, Callable
             x.transpose(0, 3, 1, 2), weight, (1, 1), pads, groups=groups
         ).transpose(0, 2, 3, 1)
 
-    return lambda builder, x: op.nn.conv2d(x, given, padding=pads, groups=groups, **layouts), exact
+    return lambda builder, x: op.nn.conv2d(
+        x, filters, padding=pads, groups=groups, **layouts
+    ), exact
 
 
 MATRIX = weights(24, 40)
@@ -67,20 +69,20 @@ LATER: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_results_are_padded_and_cut(reduction: str, draw: np.random.Generator) -> None:
-    made, exact = REDUCTIONS[reduction]
+    reduce, exact = REDUCTIONS[reduction]
 
     def graph(builder: Any, *images: Any) -> Any:
-        sums = [builder.emit(op.nn.relu(builder.emit(made(builder, x)))) for x in images]
+        results = [builder.emit(op.nn.relu(builder.emit(reduce(builder, x)))) for x in images]
         return relax.Tuple(
-            [builder.emit(later(y)) for y, (later, _) in zip(sums, LATER.values(), strict=True)]
+            [builder.emit(later(y)) for y, (later, _) in zip(results, LATER.values(), strict=True)]
         )
 
     inputs = {f"x{i}": (("n", "h", "w", 24), "float32") for i in range(len(LATER))}
     run = Compiled(build_module(graph, inputs)).machine["main"]
     for n, h, w in [(1, 7, 7), (2, 12, 9), (3, 16, 33)]:
         x = draw.standard_normal((n, h, w, 24)).astype("float32")
-        given = [tvm.runtime.tensor(x)] * len(inputs)
-        for got, (_, later) in zip(run(*given), LATER.values(), strict=True):
+        images_ = [tvm.runtime.tensor(x)] * len(inputs)
+        for got, (_, later) in zip(run(*images_), LATER.values(), strict=True):
             np.testing.assert_allclose(
                 got.numpy(), later(np.maximum(exact(x.astype("float64")), 0)), rtol=1e-4, atol=1e-4
             )
@@ -91,17 +93,17 @@ def marks(graph: Callable[..., Any]) -> list[int]:
     legal = relax.transform.LegalizeOps()(
         build_module(graph, {"x": (("n", 8), "float32"), "y": ((8,), "float32")})
     )
-    found = []
+    all_marks = []
     for module in (
         relax.transform.AnnotateTIROpPattern()(legal),
         CorrectPatterns().apply(relax.transform.AnnotateTIROpPattern()(legal)),
     ):
-        found += [
+        all_marks += [
             int(func.attrs[MARK])
             for func in module.functions.values()
             if isinstance(func, tvm.tirx.PrimFunc)
         ]
-    return found
+    return all_marks
 
 
 @pytest.mark.parametrize(

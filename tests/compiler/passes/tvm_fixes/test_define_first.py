@@ -24,8 +24,8 @@ def module(order: list[int]) -> tvm.IRModule:
             ones = builder.emit(relax.op.ones([m], "float32"))
             result = builder.emit_output(relax.op.add(ones, ones))
         builder.emit_func_output(result)
-    made = builder.get()
-    func = made["main"]
+    before = builder.get()
+    func = before["main"]
     bindings = [func.body.blocks[0].bindings[index] for index in order]
     body = relax.SeqExpr([relax.DataflowBlock(bindings)], func.body.body)
     return tvm.IRModule(
@@ -33,17 +33,17 @@ def module(order: list[int]) -> tvm.IRModule:
     )
 
 
-def names(made: tvm.IRModule) -> list[Any]:
-    return [binding.var.name for binding in made["main"].body.blocks[0].bindings]
+def names(ordered: tvm.IRModule) -> list[Any]:
+    return [binding.var.name for binding in ordered["main"].body.blocks[0].bindings]
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 0, 1, 3], [2, 3, 1, 0], [3, 2, 1, 0]])
 def test_order(order: list[int]) -> None:
-    made = DefineFirst().apply(module(order))
-    assert names(made) == names(module([0, 1, 2, 3]))
-    relax.analysis.well_formed(relax.transform.Normalize()(made))
+    ordered = DefineFirst().apply(module(order))
+    assert names(ordered) == names(module([0, 1, 2, 3]))
+    relax.analysis.well_formed(relax.transform.Normalize()(ordered))
 
 
 def test_an_order_that_holds_is_kept() -> None:
-    given = module([0, 1, 2, 3])
-    assert DefineFirst().apply(given).same_as(given)
+    ordered = module([0, 1, 2, 3])
+    assert DefineFirst().apply(ordered).same_as(ordered)

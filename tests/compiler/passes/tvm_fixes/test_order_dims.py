@@ -27,9 +27,9 @@ def calling(func: tirx.PrimFunc, *order: str) -> tvm.IRModule:
     dims = {name: tirx.Var(name, "int64") for name in "hw"}
     shape = [(dims[name] - 1) // 2 for name in "hw"]
     x = relax.Var("x", relax.TensorType(shape, "float32"))
-    given = relax.Var("given", relax.ShapeType([dims["h"], dims["w"]]))
+    extents = relax.Var("given", relax.ShapeType([dims["h"], dims["w"]]))
     builder = relax.BlockBuilder()
-    with builder.function("main", [given, x]):
+    with builder.function("main", [extents, x]):
         with builder.dataflow():
             gvar = builder.add_func(func.without_attr("global_symbol"), "copied")
             call = relax.call_tir(
@@ -46,14 +46,14 @@ def test_both_orders_become_one() -> None:
 
 
 def test_a_program_in_order_stays() -> None:
-    given = calling(program("h", "w"), "h", "w")
-    assert OrderDims().apply(given).same_as(given)
+    module = calling(program("h", "w"), "h", "w")
+    assert OrderDims().apply(module).same_as(module)
 
 
 def test_a_program_that_is_handed_on_as_a_value_stays() -> None:
-    given = calling(program("w", "h"), "w", "h")
-    gvar = given.get_global_var("copied")
-    builder = relax.BlockBuilder(given)
+    before = calling(program("w", "h"), "w", "h")
+    gvar = before.get_global_var("copied")
+    builder = relax.BlockBuilder(before)
     with builder.function("other", []):
         called = relax.call_pure_packed(
             "takes_a_function", gvar, ty_args=relax.TensorType([1], "float32")

@@ -32,19 +32,19 @@ def test_independent_statements_are_sorted() -> None:
     tvm.ir.assert_structural_equal(OrderSlots().apply(module(FOUR, TWO)), module(TWO, FOUR))
 
 
-def test_a_statement_that_reads_another_ones_slot_keeps_its_place() -> None:
-    given = module(FOUR, (2, slot(4) + const(1)))
-    tvm.ir.assert_structural_equal(OrderSlots().apply(given), given)
+def test_a_statement_that_reads_another_ones_slot_stays() -> None:
+    before = module(FOUR, (2, slot(4) + const(1)))
+    tvm.ir.assert_structural_equal(OrderSlots().apply(before), before)
 
 
 def test_a_slot_that_is_written_twice_keeps_its_order() -> None:
-    given = module(FOUR, (4, slot(0)), TWO)
-    tvm.ir.assert_structural_equal(OrderSlots().apply(given), given)
+    before = module(FOUR, (4, slot(0)), TWO)
+    tvm.ir.assert_structural_equal(OrderSlots().apply(before), before)
 
 
 def test_other_functions_stay() -> None:
-    given = module(FOUR, TWO, host=False)
-    tvm.ir.assert_structural_equal(OrderSlots().apply(given), given)
+    before = module(FOUR, TWO, host=False)
+    tvm.ir.assert_structural_equal(OrderSlots().apply(before), before)
 
 
 def test_equal_functions_become_one_whatever_the_order_of_their_statements() -> None:

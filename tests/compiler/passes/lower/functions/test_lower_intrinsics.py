@@ -9,7 +9,7 @@ from compiler.passes import manager
 from compiler.passes.lower.functions.lower_intrinsics import LowerIntrinsics
 from compiler.passes.pipelines import pipeline
 from tests.compiler.conftest import build_module
-from tests.compiler.passes.families import combined
+from tests.compiler.passes.families import combine
 
 FAMILIES = ("product", "softmax", "layer norm", "attention", "take", "row sums")
 """None whose buffers have extents that divide, which LowerIntrin changes in types as well."""
@@ -17,15 +17,15 @@ FAMILIES = ("product", "softmax", "layer norm", "attention", "take", "row sums")
 
 def test_code_is_as_after_lower_intrin() -> None:
     target = targets.resolve("aarch64")
-    kernels = manager.to_kernels(build_module(*combined(FAMILIES)), target, {})
+    kernels = manager.to_kernels(build_module(*combine(FAMILIES)), target, {})
     programs = {g: f for g, f in kernels.functions.items() if isinstance(f, tirx.PrimFunc)}
     names = [step.name for step in pipeline(target, {})]
     first, last = names.index("tirx.BindTarget"), names.index("truncate_divisions")
     steps = [
         step for step in pipeline(target, {})[first : last + 1] if step.name != "merge_twin_loops"
     ]
-    given = manager.run(steps, tvm.IRModule(programs), target=target)
-    assert len(given.functions) >= len(FAMILIES)
-    expected = tirx.transform.LowerIntrin()(given)
-    assert not tvm_ffi.structural_equal(given, expected)
-    tvm.ir.assert_structural_equal(LowerIntrinsics().apply(given), expected)
+    before = manager.run(steps, tvm.IRModule(programs), target=target)
+    assert len(before.functions) >= len(FAMILIES)
+    expected = tirx.transform.LowerIntrin()(before)
+    assert not tvm_ffi.structural_equal(before, expected)
+    tvm.ir.assert_structural_equal(LowerIntrinsics().apply(before), expected)

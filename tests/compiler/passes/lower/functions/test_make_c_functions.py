@@ -74,13 +74,13 @@ def test_a_parallel_loop_is_a_function_that_the_host_starts():
 
 
 def test_a_kernel_whose_host_failed_fails():
-    _, text, _ = converted(shared)
+    _, text, _ = convert(shared)
     assert re.search(
         r'if T.call_extern\("int32", "double_launch0".* != 0:\n\s+.*throw_last_error', text
     )
 
 
-def converted(function):
+def convert(function):
     """The kernel, and the statements of its function and of its task."""
     plain = Plain("relaxd_m")
     kernel = plain.kernel(function.with_attr("global_symbol", "double"))
@@ -88,7 +88,7 @@ def converted(function):
 
 
 def taking_shares(n):
-    """As `shared`, in the vocabulary of the kernels."""
+    """`shared`, in the vocabulary of the kernels."""
     x, y = (tirx.decl_buffer([n], "float32", name=name) for name in "xy")
     with statements() as body:
         for i in share_out(n, n > const(1000)):
@@ -97,7 +97,7 @@ def taking_shares(n):
 
 
 def test_the_serial_twin_is_one_call_of_the_task_for_everything():
-    kernel, text, task = converted(shared)
+    kernel, text, task = convert(shared)
     (only,) = kernel.tasks
     assert (only.flags, only.alone) == (None, 1)
     assert '"double_task0", 0, 1,' in text
@@ -106,7 +106,7 @@ def test_the_serial_twin_is_one_call_of_the_task_for_everything():
 
 
 def test_a_worker_that_takes_shares_alone_gets_no_flags():
-    kernel, text, _ = converted(taking_shares(tirx.Var("n", "int64")))
+    kernel, text, _ = convert(taking_shares(tirx.Var("n", "int64")))
     (only,) = kernel.tasks
     assert only.flags is not None
     assert only.alone == SHARES
@@ -118,13 +118,13 @@ def test_a_loop_over_what_its_branch_alone_declares_keeps_its_serial_twin():
     x, y = (tirx.decl_buffer([n], "float32", name=name) for name in "xy")
     with statements() as body:
         with when(n > const(1000)):
-            kept = alloc([1], "float32", "kept")
-            store(kept, x[0], 0)
+            cell = alloc([1], "float32", "kept")
+            store(cell, x[0], 0)
             with parallel(n) as i:
-                store(y, x[i] * kept[0], i)
+                store(y, x[i] * cell[0], i)
         with otherwise(), serial(n) as i:
             store(y, x[i], i)
-    _, text, _ = converted(tirx.PrimFunc([x, y], body.stmt))
+    _, text, _ = convert(tirx.PrimFunc([x, y], body.stmt))
     assert '"double_launch0"' in text
     assert '"double_task0"' not in text
     assert "y[i] = x[i]" in text

@@ -15,14 +15,14 @@ def code(x: str, dim: str, scale: str) -> str:
     result = topi.add(topi.exp(data), shift.astype("float32"))
     program = te.create_prim_func([data, shift, result]).with_attr("tirx.is_scheduled", True)
     program = program.with_attr("global_symbol", "kernel")
-    [made] = compile_each(tvm.IRModule({"kernel": program}), HOST)
+    [compiled] = compile_each(tvm.IRModule({"kernel": program}), HOST)
     # The debug information, which has the names, is no part of a library.
-    assembly, _debug = made.inspect_source("asm").split(".debug_", 1)
+    assembly, _debug = compiled.inspect_source("asm").split(".debug_", 1)
     return assembly
 
 
 def test_names_are_not_in_the_code() -> None:
-    found = code("picture", "height", "shift")
-    assert found == code("x", "n", "count")
-    assert "picture" not in found
-    assert "height" not in found
+    text = code("picture", "height", "shift")
+    assert text == code("x", "n", "count")
+    assert "picture" not in text
+    assert "height" not in text

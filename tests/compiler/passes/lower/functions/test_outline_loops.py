@@ -1,4 +1,4 @@
-"""A loop that runs over threads where that pays is compiled once."""
+"""A loop that runs over threads where that is profitable is compiled once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def kernel(emit_row: Callable[[Any, Any, Expr], None]) -> tvm.IRModule:
     return tvm.IRModule({"rows": func})
 
 
-def running_sums(x: Any, y: Any, row: Expr) -> None:
+def running_totals(x: Any, y: Any, row: Expr) -> None:
     """With memory of a task's own, of both kinds."""
     scratch = alloc([COLUMNS], "float32", "scratch", "global")
     total = alloc([1], "float32", "total")
@@ -49,15 +49,15 @@ def running_sums(x: Any, y: Any, row: Expr) -> None:
 
 @pytest.mark.parametrize("rows", [1, FEWEST - 1, FEWEST, 1009])
 def test_both_ways_compute_every_row(rows: int) -> None:
-    (made,) = compile_each(kernel(running_sums), HOST)
+    (compiled,) = compile_each(kernel(running_totals), HOST)
     x = np.random.default_rng(rows).standard_normal((rows, COLUMNS)).astype("float32")
     y = np.full_like(x, np.nan)
-    made["rows"](tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(y))
+    compiled["rows"](tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(y))
     np.testing.assert_allclose(y, np.cumsum(x, axis=1, dtype="float32"), atol=1e-5)
 
 
 def test_the_body_is_there_once() -> None:
-    lowered = Lowering(HOST).lower(kernel(running_sums))
+    lowered = Lowering(HOST).lower(kernel(running_totals))
     assert sorted(gvar.name_hint for gvar in lowered.functions) == ["rows", "rows.part0"]
     copies = {
         gvar.name_hint: str(func).count("scratch") for gvar, func in lowered.functions.items()
@@ -69,7 +69,7 @@ def test_the_body_is_there_once() -> None:
 def test_a_part_that_fails_ends_the_kernel() -> None:
     calls = [
         node
-        for node in statements_of(Lowering(HOST).lower(kernel(running_sums))["rows"])
+        for node in statements_of(Lowering(HOST).lower(kernel(running_totals))["rows"])
         if isinstance(node, tirx.IfThenElse) and "part0" in str(node.condition)
     ]
     assert len(calls) == 2
@@ -77,9 +77,9 @@ def test_a_part_that_fails_ends_the_kernel() -> None:
 
 
 def statements_of(func: tirx.PrimFunc) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(func.body, (tirx.IfThenElse, found.append), order="pre")
-    return found
+    branches: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (tirx.IfThenElse, branches.append), order="pre")
+    return branches
 
 
 def test_loops_that_differ_stay_apart() -> None:
@@ -102,7 +102,7 @@ def test_what_is_no_choice_of_threads_stays() -> None:
         tirx.For(var, const(0), const(8), tirx.stmt.ForKind.SERIAL, tirx.BufferStore(x, 1.0, [var]))
         for var in (i, j)
     ]
-    given = tirx.PrimFunc([x, flag], tirx.IfThenElse(flag > const(0), *loops))
+    function = tirx.PrimFunc([x, flag], tirx.IfThenElse(flag > const(0), *loops))
     assert tvm_ffi.structural_equal(
-        MergeTwinLoops().apply(tvm.IRModule({"main": given}))["main"], given
+        MergeTwinLoops().apply(tvm.IRModule({"main": function}))["main"], function
     )

@@ -33,7 +33,7 @@ def test_relu(
             np.testing.assert_array_equal(model(x), reference(x))
 
 
-def test_relu_behind_a_product(compile_graph: Any, draw: np.random.Generator) -> None:
+def test_relu_behind_a_matmul(compile_graph: Any, draw: np.random.Generator) -> None:
     weight = draw.standard_normal((7, 33)).astype("float32")
     model = compile_graph(
         lambda builder, x: builder.emit(op.nn.relu(op.matmul(x, relax.const(weight)))),

@@ -15,7 +15,7 @@ from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import Built, model_of, normal
 
 
-def compiled(model: onnx.ModelProto) -> Built:
+def build(model: onnx.ModelProto) -> Built:
     """By the product's own passes for this machine."""
     imported, target = import_model(model, CompileRequest.of()), targets.resolve("native")
     return Built(
@@ -31,7 +31,7 @@ def test_extents_that_differ_and_indices_out_of_range() -> None:
         helper.make_node("MatMul", ["x", "y"], ["product"]),
         helper.make_node("Gather", ["x", "i"], ["rows"]),
     ]
-    built = compiled(model_of(nodes, {"x": "float32[n,k]", "y": "float32[j,3]", "i": "int64[m]"}))
+    built = build(model_of(nodes, {"x": "float32[n,k]", "y": "float32[j,3]", "i": "int64[m]"}))
     fitting = {"x": normal(2, 4), "y": normal(4, 3), "i": np.array([1])}
     assert [output.shape for output in built.run(fitting)] == [(2, 3), (1, 4)]
     with pytest.raises(
@@ -46,7 +46,7 @@ def test_extents_that_differ_and_indices_out_of_range() -> None:
 
 def test_what_defines_dims_and_is_checked_at_once() -> None:
     node = helper.make_node("Split", ["x", "sizes"], ["p", "q"])
-    built = compiled(model_of([node], {"x": "float32[n]", "sizes": "int64[2]"}))
+    built = build(model_of([node], {"x": "float32[n]", "sizes": "int64[2]"}))
     parts = built.run({"x": normal(5), "sizes": np.array([2, 3])})
     assert [part.shape for part in parts] == [(2,), (3,)]
     with pytest.raises(RuntimeError, match=r"\{\{Split 'p': split is not in \[0, 2\^40\]\}\}"):
@@ -74,7 +74,7 @@ def test_a_branch_that_the_rest_of_the_model_needs() -> None:
         helper.make_node("Gemm", ["flat", "w"], ["y"]),
     ]
     constants = {"one": np.array([1]), "last": np.array([-1]), "w": normal(4, 3)}
-    built = compiled(model_of(nodes, {"x": "float32[n,4,w]"}, constants, outputs=["y"]))
+    built = build(model_of(nodes, {"x": "float32[n,4,w]"}, constants, outputs=["y"]))
     with pytest.raises(
         RuntimeError, match=r"\{\{If 'choice': choice must take its then branch, .* w == 1"
     ):

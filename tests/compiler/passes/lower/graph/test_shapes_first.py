@@ -1,4 +1,4 @@
-"""What is read as a shape comes first, and everything else keeps its order."""
+"""Values that are read as shapes come first, and everything else keeps its order."""
 
 from collections.abc import Sequence
 
@@ -17,21 +17,21 @@ def module(order: Sequence[str]) -> tvm.IRModule:
     """
     n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
     x = relax.Var("x", relax.TensorType([n], "float32"))
-    given = relax.Var("given", relax.TensorType([1], "int64"))
+    source = relax.Var("given", relax.TensorType([1], "int64"))
     builder = relax.BlockBuilder()
-    with builder.function("main", [x, given]):
+    with builder.function("main", [x, source]):
         with builder.dataflow():
-            made = {
+            values = {
                 "twice": builder.emit(op.add(x, x), "twice"),
-                "extent": builder.emit(op.add(given, given), "extent"),
+                "extent": builder.emit(op.add(source, source), "extent"),
             }
-            made["read"] = builder.emit(op.tensor_to_shape(made["extent"]), "read")
-            made["matched"] = builder.match_cast(made["read"], relax.ShapeType([m]), "matched")
-            made["thrice"] = builder.emit(op.add(made["twice"], x), "thrice")
-            made["ones"] = builder.emit(op.ones([m], "float32"), "ones")
-            total = op.add(op.sum(made["thrice"]), op.sum(made["ones"]))
-            made["sum"] = builder.emit_output(total, "sum")
-        builder.emit_func_output(made["sum"])
+            values["read"] = builder.emit(op.tensor_to_shape(values["extent"]), "read")
+            values["matched"] = builder.match_cast(values["read"], relax.ShapeType([m]), "matched")
+            values["thrice"] = builder.emit(op.add(values["twice"], x), "thrice")
+            values["ones"] = builder.emit(op.ones([m], "float32"), "ones")
+            total = op.add(op.sum(values["thrice"]), op.sum(values["ones"]))
+            values["sum"] = builder.emit_output(total, "sum")
+        builder.emit_func_output(values["sum"])
     func = builder.get()["main"]
     (block,) = func.body.blocks
     by_name = {binding.var.name: binding for binding in block.bindings}
@@ -42,8 +42,8 @@ def module(order: Sequence[str]) -> tvm.IRModule:
     return tvm.IRModule({"main": relax.Function(func.params, body, func.ret_ty)})
 
 
-def names(made: tvm.IRModule) -> list[str]:
-    (block,) = made["main"].body.blocks
+def names(ordered: tvm.IRModule) -> list[str]:
+    (block,) = ordered["main"].body.blocks
     wanted = ("twice", "thrice", "extent", "read", "matched", "ones")
     return [binding.var.name for binding in block.bindings if binding.var.name in wanted]
 
@@ -57,11 +57,11 @@ def names(made: tvm.IRModule) -> list[str]:
     ],
 )
 def test_a_shape_comes_with_all_that_it_needs(order: list[str]) -> None:
-    made = ShapesFirst().apply(module(order))
-    assert names(made) == ["extent", "read", "matched", "twice", "thrice", "ones"]
-    relax.analysis.well_formed(relax.transform.Normalize()(made))
+    ordered = ShapesFirst().apply(module(order))
+    assert names(ordered) == ["extent", "read", "matched", "twice", "thrice", "ones"]
+    relax.analysis.well_formed(relax.transform.Normalize()(ordered))
 
 
 def test_an_order_that_holds_is_kept() -> None:
-    given = module(["extent", "read", "matched", "twice", "thrice", "ones"])
-    assert ShapesFirst().apply(given).same_as(given)
+    ordered = module(["extent", "read", "matched", "twice", "thrice", "ones"])
+    assert ShapesFirst().apply(ordered).same_as(ordered)

@@ -50,7 +50,7 @@ def test_a_vector_of_neighbours_stays_one():
     assert "y[origin:origin + T.int64(8)] = x[T.Ramp(origin, T.int64(1), 8)]" in text
 
 
-def placed(array, offset):
+def put_at(array, offset):
     """A tensor over a copy of the array that begins `offset` bytes after a multiple of 64."""
     room = np.zeros(array.nbytes + 128, "uint8")
     start = -room.ctypes.data % 64 + offset
@@ -70,5 +70,5 @@ def test_rows_are_copied_from_anywhere(offset, compile_graph, draw):
         parts = [
             draw.standard_normal((b, 2, length, 16)).astype("float32") for length in (past, seq)
         ]
-        made = model.machine["main"](*(placed(part, offset) for part in parts)).numpy()
-        np.testing.assert_array_equal(made, np.concatenate(parts, axis=2))
+        rows = model.machine["main"](*(put_at(part, offset) for part in parts)).numpy()
+        np.testing.assert_array_equal(rows, np.concatenate(parts, axis=2))

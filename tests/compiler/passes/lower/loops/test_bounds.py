@@ -45,7 +45,7 @@ LEAVES = st.one_of(
 )
 
 
-def combined(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def combine(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     pairs = st.builds(lambda kind, a, b: kind(a, b), st.sampled_from(BINARY), parts, parts)
     choices = st.builds(
         lambda a, b, c, d: tirx.Select(tirx.LT(a, b), c, d), parts, parts, parts, parts
@@ -56,7 +56,7 @@ def combined(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def value(expr: Any, table: dict[Any, Any]) -> int | None:
-    """What an expression is for some values of its variables; None if it divides by zero."""
+    """The value of an expression for some values of its variables; None if it divides by zero."""
     try:
         return as_int(tvm.sym.Analyzer().simplify(substitute(expr, table)))
     except tvm.error.InternalError as error:
@@ -65,13 +65,13 @@ def value(expr: Any, table: dict[Any, Any]) -> int | None:
         return None
 
 
-@given(st.recursive(LEAVES, combined, max_leaves=12))
+@given(st.recursive(LEAVES, combine, max_leaves=12))
 def test_no_value_is_out_of_bounds(expr: Any) -> None:
     least, greatest = BOUNDS.of(expr)
     for numbers in product(*(range(first, first + count) for first, count in COUNTS.values())):
-        table = {var: const(at) for var, at in zip(VARIABLES.values(), numbers, strict=True)}
-        found = value(expr, table)
-        assert found is None or least <= found <= greatest
+        table = {var: const(n) for var, n in zip(VARIABLES.values(), numbers, strict=True)}
+        result = value(expr, table)
+        assert result is None or least <= result <= greatest
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_extents_of_parameters_are_sizes_and_numbers_may_be_negative() -> None:
 
 def test_cells_have_the_bounds_of_what_is_stored_unless_their_address_is_given_away() -> None:
     with statements() as body, serial(4, "i") as i:
-        kept = let_opaque("kept", i + 2)
+        stored = let_opaque("kept", i + 2)
         lost = []
         for address in (lambda cell: cell.data, lambda cell: tirx.address_of(cell[const(0)])):
             cell = alloc([1], "int64", "given")
@@ -112,6 +112,6 @@ def test_cells_have_the_bounds_of_what_is_stored_unless_their_address_is_given_a
         store(counter, 0, 0)
         store(counter, counter[const(0)] - 1, 0)
     bounds = Bounds(tirx.PrimFunc([], body.stmt))
-    assert bounds.of(kept) == (2, 5)
+    assert bounds.of(stored) == (2, 5)
     assert all(bounds.of(value)[0] < 0 for value in lost)
     assert bounds.of(counter[const(0)])[0] < 0

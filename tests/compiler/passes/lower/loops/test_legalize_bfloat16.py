@@ -51,13 +51,13 @@ def tensor(array: Array) -> Any:
     return stored._create_view(array.shape, "bfloat16")
 
 
-def numbers(held: Any) -> Array:
-    if str(held.dtype) != "bfloat16":
-        return held.numpy()
-    return held._create_view(held.shape, "uint16").numpy().view(BFLOAT)
+def numbers(tensor_: Any) -> Array:
+    if str(tensor_.dtype) != "bfloat16":
+        return tensor_.numpy()
+    return tensor_._create_view(tensor_.shape, "uint16").numpy().view(BFLOAT)
 
 
-def rounded(x: Array, dtype: str) -> Array:
+def round_to(x: Array, dtype: str) -> Array:
     """To the narrow type and back."""
     with np.errstate(over="ignore", invalid="ignore"):
         return x.astype(dtype).astype(np.float32)
@@ -73,20 +73,20 @@ def test_a_kernel_rounds_after_every_operation() -> None:
     w[0] = np.array(edges, np.uint32).view(np.float32)
     y, z = tensor(np.zeros_like(x)), tensor(np.zeros_like(w))
     kernel(tensor(x), tensor(w), y, z)
-    np.testing.assert_array_equal(numbers(y).astype("f4"), rounded(w, "bfloat16"))
-    wide, sums = x.astype("f4"), x + BFLOAT(0.1)
-    lesser = np.where(x < sums, rounded(np.exp(wide), "bfloat16"), wide)
-    np.testing.assert_allclose(numbers(z), rounded(lesser * wide, "bfloat16"), rtol=1e-6)
+    np.testing.assert_array_equal(numbers(y).astype("f4"), round_to(w, "bfloat16"))
+    wide, total = x.astype("f4"), x + BFLOAT(0.1)
+    lesser = np.where(x < total, round_to(np.exp(wide), "bfloat16"), wide)
+    np.testing.assert_allclose(numbers(z), round_to(lesser * wide, "bfloat16"), rtol=1e-6)
 
 
-def function(name: str, given: str, gives: str) -> onnx.NodeProto:
+def function(name: str, source: str, gives: str) -> onnx.NodeProto:
     """A function of one float32 tensor of rows."""
     match name:
         case "LayerNormalization":
-            return NODE(name, [given, "scale"], [gives])
+            return NODE(name, [source, "scale"], [gives])
         case "ReduceSum":
-            return NODE(name, [given, "last"], [gives], keepdims=1)
-    return NODE(name, [given], [gives])
+            return NODE(name, [source, "last"], [gives], keepdims=1)
+    return NODE(name, [source], [gives])
 
 
 OWN = ("Neg", "Tanh", "Sigmoid", "Erf", "Exp", "ReduceSum")
@@ -98,21 +98,21 @@ def around(name: str, dtype: str) -> onnx.ModelProto:
     """The function behind a cast, before one, between two, with another node between the casts, and
     behind an operator of the narrow type.
     """
-    narrow, wide = {"to": CODES[dtype]}, {"to": TensorProto.FLOAT}
+    small, wide = {"to": CODES[dtype]}, {"to": TensorProto.FLOAT}
     nodes = [
         NODE("Cast", ["w"], ["w_wide"], **wide),
         function(name, "w_wide", "behind"),
         function(name, "x", "called"),
-        NODE("Cast", ["called"], ["before"], **narrow),
+        NODE("Cast", ["called"], ["before"], **small),
         function(name, "x", "first"),
-        NODE("Cast", ["first"], ["first_narrow"], **narrow),
+        NODE("Cast", ["first"], ["first_narrow"], **small),
         NODE("Cast", ["first_narrow"], ["first_wide"], **wide),
         function(name, "first_wide", "between"),
         NODE("Neg", ["x"], ["turned"]),
         NODE("CastLike", ["turned", "w"], ["turned_narrow"]),
         NODE("Cast", ["turned_narrow"], ["turned_wide"], **wide),
         NODE("Neg", ["turned_wide"], ["alone"]),
-        NODE("Cast", ["x"], ["x_narrow"], **narrow),
+        NODE("Cast", ["x"], ["x_narrow"], **small),
         NODE("Mul", ["x_narrow", "x_narrow"], ["square"]),
         NODE("Cast", ["square"], ["square_wide"], **wide),
         function(name, "square_wide", "inside"),
@@ -125,7 +125,7 @@ def around(name: str, dtype: str) -> onnx.ModelProto:
     return model_of(nodes, inputs, CONSTANTS, opset=20, outputs=outputs)
 
 
-def wanted(name: str, dtype: str, x: Array, w: Array) -> dict[str, Array]:
+def expect(name: str, dtype: str, x: Array, w: Array) -> dict[str, Array]:
     """By ONNX Runtime's function of float32, and numpy's casts."""
     alone = model_of([function(name, "x", "y")], {"x": "float32[n,5]"}, CONSTANTS, opset=20)
     session = session_of(alone)
@@ -136,13 +136,13 @@ def wanted(name: str, dtype: str, x: Array, w: Array) -> dict[str, Array]:
         return session.run(None, {"x": values})[0]
 
     first = call(x)
-    own = {"own": call(rounded(x, dtype)).astype(dtype)} if name in OWN else {}
+    own = {"own": call(round_to(x, dtype)).astype(dtype)} if name in OWN else {}
     return own | {
         "behind": call(w.astype(np.float32)),
         "before": first.astype(dtype),
-        "between": call(rounded(first, dtype)),
-        "alone": rounded(x, dtype),
-        "inside": call(rounded(rounded(x, dtype) ** 2, dtype)),
+        "between": call(round_to(first, dtype)),
+        "alone": round_to(x, dtype),
+        "inside": call(round_to(round_to(x, dtype) ** 2, dtype)),
     }
 
 
@@ -157,7 +157,7 @@ def check(name: str, dtype: str, target: Any = HOST) -> None:
     for rows in EXTENTS:
         x, w = normal(rows, 5), normal(rows, 5).astype(dtype)
         got = run(built, x, w)
-        for output, theirs in wanted(name, dtype, x, w).items():
+        for output, theirs in expect(name, dtype, x, w).items():
             ours = got[output]
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
             # Half a step of bfloat16 is 2e-3.

@@ -23,5 +23,5 @@ def after(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
 
 def test_programs_are_marked_and_graphs_left() -> None:
     graph = build_module(lambda builder, x: relax.op.exp(x), {"x": (("n",), "float32")})["main"]
-    made = MarkNoAlias().apply(tvm.IRModule({"copy": before, "main": graph}))
-    tvm.ir.assert_structural_equal(made, tvm.IRModule({"copy": after, "main": graph}))
+    marked = MarkNoAlias().apply(tvm.IRModule({"copy": before, "main": graph}))
+    tvm.ir.assert_structural_equal(marked, tvm.IRModule({"copy": after, "main": graph}))

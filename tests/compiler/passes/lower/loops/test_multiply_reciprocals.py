@@ -22,15 +22,15 @@ LANES = 16
 DIVISORS = (6.0, 3.0, -10.0, 1.0000001, 255.0, 1.4142135, 2.0**40 + 2.0**20, 0.7)
 
 
-def divided(x: np.ndarray, divisor: float) -> np.ndarray:
+def divide(x: np.ndarray, divisor: float) -> np.ndarray:
     """x / divisor by a compiled kernel."""
-    given, result = (tirx.decl_buffer([const(x.size)], "float32", name) for name in "xy")
+    source, result = (tirx.decl_buffer([const(x.size)], "float32", name) for name in "xy")
     with statements() as body, serial(x.size // LANES) as strip, vectorize(LANES) as lane:
-        place = strip * LANES + lane
-        store(result, given[place] / tirx.FloatImm("float32", divisor), place)
-    (made,) = compile_each(program([given, result], body.stmt), HOST)
+        position = strip * LANES + lane
+        store(result, source[position] / tirx.FloatImm("float32", divisor), position)
+    (compiled,) = compile_each(program([source, result], body.stmt), HOST)
     y = np.empty_like(x)
-    made["divide"](*map(tvm_ffi.from_dlpack, (x, y)))
+    compiled["divide"](*map(tvm_ffi.from_dlpack, (x, y)))
     return y
 
 
@@ -39,7 +39,7 @@ def test_quotients_of_every_mantissa_are_those_of_ieee(divisor: float) -> None:
     """In a binade of each sign; in others quotients are the same times a power of two."""
     bits = np.arange(1 << 23, dtype=np.uint32)
     x = np.concatenate([bits | 127 << 23, bits | 0b1_1000_0001 << 23]).view(np.float32)
-    np.testing.assert_array_equal(divided(x, divisor), x / np.float32(divisor))
+    np.testing.assert_array_equal(divide(x, divisor), x / np.float32(divisor))
 
 
 @pytest.mark.parametrize("divisor", DIVISORS)
@@ -49,12 +49,12 @@ def test_quotients_of_all_magnitudes(divisor: float) -> None:
     x = np.concatenate([special, powers]).astype(np.float32)
     with np.errstate(all="ignore"):
         expected = x / np.float32(divisor)
-    found = divided(x, divisor)
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-    np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(expected[:2]))
+    quotients = divide(x, divisor)
+    np.testing.assert_array_equal(np.isnan(quotients), np.isnan(expected))
+    np.testing.assert_array_equal(np.signbit(quotients[:2]), np.signbit(expected[:2]))
     exact = np.isnan(expected) | (np.abs(expected) > 2.0**-100) | (expected == 0)
-    np.testing.assert_array_equal(found[exact], expected[exact])
-    np.testing.assert_array_max_ulp(found[~exact], expected[~exact], 1)
+    np.testing.assert_array_equal(quotients[exact], expected[exact])
+    np.testing.assert_array_max_ulp(quotients[~exact], expected[~exact], 1)
 
 
 @pytest.mark.parametrize(

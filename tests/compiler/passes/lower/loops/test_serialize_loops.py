@@ -18,12 +18,12 @@ from compiler.tir.loops import TAKE
 COLUMNS = 3
 
 
-def doubled(worth: Any) -> tvm.IRModule:
-    """A program over rows, which threads share where that is `worth` it."""
+def double(profitable: Any) -> tvm.IRModule:
+    """A program over rows, which threads share where that is `profitable`."""
     rows = tirx.Var("rows", "int64")
     x, y = (tirx.decl_buffer([rows, const(COLUMNS)], "float32", name) for name in "xy")
     with statements() as body:
-        for row in share_out(rows, worth(rows)):
+        for row in share_out(rows, profitable(rows)):
             for column in range(COLUMNS):
                 store(y, x[row, column] * tirx.const(2, "float32"), row, column)
     block = s_tir.SBlock([], [], [], "root", body.stmt)
@@ -34,14 +34,14 @@ def doubled(worth: Any) -> tvm.IRModule:
     return tvm.IRModule({"rows": func})
 
 
-@pytest.mark.parametrize("worth", [lambda rows: True, lambda rows: rows >= const(5)])
-def test_one_loop_over_every_row_is_left(worth: Any) -> None:
-    module = doubled(worth)
+@pytest.mark.parametrize("profitable", [lambda rows: True, lambda rows: rows >= const(5)])
+def test_one_loop_over_every_row_is_left(profitable: Any) -> None:
+    module = double(profitable)
     assert TAKE in str(module)
-    made = SerializeLoops().apply(module)
-    assert TAKE not in str(made)
-    assert str(made).count("* T.float32(2.0)") == COLUMNS
-    (code,) = compile_each(made, targets.resolve("native"))
+    serial = SerializeLoops().apply(module)
+    assert TAKE not in str(serial)
+    assert str(serial).count("* T.float32(2.0)") == COLUMNS
+    (code,) = compile_each(serial, targets.resolve("native"))
     for rows in (1, 4, 5, 300):
         x = np.random.default_rng(rows).standard_normal((rows, COLUMNS)).astype("float32")
         y = np.full_like(x, np.nan)

@@ -17,10 +17,10 @@ def test_statements_of_some_families_are_simplified() -> None:
     """Attention over 197 keys took twice as long with its conditions on constants written out."""
     store = tirx.Evaluate(tirx.call_extern("int32", "touched"))
     program = tirx.PrimFunc([], tirx.IfThenElse(tirx.const(True), store, None))
-    given = tvm.IRModule(
+    module = tvm.IRModule(
         {name: program.with_attr(FAMILY, name) for name in ("attention", "matmul")}
     )
-    done = SimplifyKernels().apply(given)
+    done = SimplifyKernels().apply(module)
     assert isinstance(done["matmul"].body, tirx.IfThenElse)
     assert isinstance(done["attention"].body, tirx.Evaluate)
 
@@ -31,11 +31,11 @@ def test_addresses_of_attention_do_not_divide() -> None:
     15 s to lower and LLVM 5.
     """
     shapes = {"q": ("b", "m", 64), "k": ("b", "n", 64), "v": ("b", "n", 64)}
-    given = build_module(plain, {name: (shape, "float32") for name, shape in shapes.items()})
+    module = build_module(plain, {name: (shape, "float32") for name, shape in shapes.items()})
     target = targets.resolve("x86-64-v4")
     kernels = {
         gvar: kernel
-        for gvar, kernel in to_kernels(given, target, {}).functions.items()
+        for gvar, kernel in to_kernels(module, target, {}).functions.items()
         if kernel.attrs and kernel.attrs.get(FAMILY) == "attention"
     }
     (lowered,) = Lowering(target).lower_loops(tvm.IRModule(kernels)).functions.values()

@@ -28,10 +28,10 @@ def kernel(dtype: str, lanes: int) -> tvm.IRModule:
     y = tirx.decl_buffer([const(rows), const(COUNT)], dtype, "y")
 
     def emit(i: Expr) -> None:
-        place = i if dtype == "int64" else tirx.Cast(dtype, i)
+        position = i if dtype == "int64" else tirx.Cast(dtype, i)
         divisors = [tirx.const(divisor, dtype) for divisor in DIVISORS]
-        dividends = (x[i], place, place - tirx.const(40, dtype))
-        pairs = [*product(dividends, divisors), (x[i], d[i]), (place, d[i])]
+        dividends = (x[i], position, position - tirx.const(40, dtype))
+        pairs = [*product(dividends, divisors), (x[i], d[i]), (position, d[i])]
         for row, (pair, operation) in enumerate(product(pairs, (tirx.FloorDiv, tirx.FloorMod))):
             store(y, operation(*pair), row, i)
 
@@ -57,20 +57,20 @@ def program(buffers: list[Any], stmt: Any) -> tvm.IRModule:
 @pytest.mark.parametrize("lanes", [1, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_quotients_and_rests_are_those_of_numpy(dtype: str, lanes: int) -> None:
-    (made,) = compile_each(kernel(dtype, lanes), HOST)
-    drawn = np.random.default_rng(0)
-    x = drawn.integers(-100, 100, COUNT).astype(dtype)
-    d = (drawn.integers(1, 12, COUNT) * drawn.choice([-1, 1], COUNT)).astype(dtype)
-    place = np.arange(COUNT, dtype=dtype)
+    (compiled,) = compile_each(kernel(dtype, lanes), HOST)
+    random = np.random.default_rng(0)
+    x = random.integers(-100, 100, COUNT).astype(dtype)
+    d = (random.integers(1, 12, COUNT) * random.choice([-1, 1], COUNT)).astype(dtype)
+    position = np.arange(COUNT, dtype=dtype)
     y = np.full((2 * (3 * len(DIVISORS) + 2), COUNT), 77, dtype)
-    made["divide"](*map(tvm_ffi.from_dlpack, (x, d, y)))
-    pairs = [*product((x, place, place - 40), DIVISORS), (x, d), (place, d)]
+    compiled["divide"](*map(tvm_ffi.from_dlpack, (x, d, y)))
+    pairs = [*product((x, position, position - 40), DIVISORS), (x, d), (position, d)]
     operations = (np.floor_divide, np.remainder)
     expected = [operation(*pair) for pair, operation in product(pairs, operations)]
     np.testing.assert_array_equal(y, np.stack(expected))
 
 
-def found(stmt: Any, *kinds: Any) -> int:
+def count(stmt: Any, *kinds: Any) -> int:
     seen: list[Any] = []
     tvm_ffi.structural_walk(stmt, (kinds, seen.append), order="pre")
     return len(seen)
@@ -83,9 +83,9 @@ def test_one_division_is_left_where_nothing_is_negative() -> None:
         # By way of memory too, as kernels keep quotients.
         store(y, tirx.floordiv(i, let_opaque("step", tirx.floormod(i, const(7)) + 1)), i)
     done = TruncateDivisions().apply(program([y], body.stmt))["divide"].body
-    assert found(done, tirx.FloorDiv, tirx.FloorMod) == 0
-    assert found(done, *KINDS) == 2
-    assert found(done, tirx.RShift, tirx.Select) == 0
+    assert count(done, tirx.FloorDiv, tirx.FloorMod) == 0
+    assert count(done, *KINDS) == 2
+    assert count(done, tirx.RShift, tirx.Select) == 0
 
 
 def test_whether_a_rest_is_zero_takes_one_division() -> None:
@@ -93,5 +93,5 @@ def test_whether_a_rest_is_zero_takes_one_division() -> None:
     with statements() as body, serial(5) as i:
         store(x, tirx.Select(tirx.EQ(tirx.floormod(x[i], const(3)), const(0)), x[i], const(1)), i)
     done = TruncateDivisions().apply(program([x], body.stmt))["divide"].body
-    assert found(done, tirx.Mod) == 1
-    assert found(done, tirx.RShift, tirx.FloorMod) == 0
+    assert count(done, tirx.Mod) == 1
+    assert count(done, tirx.RShift, tirx.FloorMod) == 0

@@ -19,9 +19,9 @@ def test_loops_become_vectors_as_in_tvm(name: str) -> None:
     copied = tirx.BufferStore(y, tirx.BufferLoad(x, [lane]), [lane])
     loop = tirx.For(lane, 0, 8, tirx.stmt.ForKind.VECTORIZED, copied)
     target = tvm.target.Target(targets.resolve(name).to_tvm())
-    given = tvm.IRModule({"main": tirx.PrimFunc([x, y], loop).with_attr("target", target)})
-    done = VectorizeLoops().apply(given)
-    tvm.ir.assert_structural_equal(done, tirx.transform.VectorizeLoop(True)(given))
+    module = tvm.IRModule({"main": tirx.PrimFunc([x, y], loop).with_attr("target", target)})
+    done = VectorizeLoops().apply(module)
+    tvm.ir.assert_structural_equal(done, tirx.transform.VectorizeLoop(True)(module))
     assert ("vscale" in done.script()) == (name == "riscv64-v")
 
 
