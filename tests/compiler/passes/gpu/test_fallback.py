@@ -17,8 +17,8 @@ from tests.support.rounding import assert_matmul_close
 def before(x: T.Buffer((100,), "float32"), y: T.Buffer((100,), "float32")):
     for i in range(T.int64(100)):
         with T.sblock("y"):
-            at = T.axis.spatial(T.int64(100), i)
-            y[at] = x[at] + T.float32(1)
+            v = T.axis.spatial(T.int64(100), i)
+            y[v] = x[v] + T.float32(1)
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -29,8 +29,8 @@ def after(x: T.Buffer((100,), "float32"), y: T.Buffer((100,), "float32")):
             if index < T.int64(100):
                 i: T.let[T.int64] = T.int64(0) + index
                 with T.sblock("y"):
-                    at = T.axis.spatial(T.int64(100), i)
-                    y[at] = x[at] + T.float32(1)
+                    v = T.axis.spatial(T.int64(100), i)
+                    y[v] = x[v] + T.float32(1)
 
 
 @T.prim_func(private=True, s_tir=True)
@@ -128,10 +128,10 @@ def test_stages_become_kernels_one_after_the_other():
 
 
 @T.prim_func(private=True, s_tir=True)
-def reversing(given: T.handle, made: T.handle):
+def reversing(source: T.handle, target: T.handle):
     n = T.int64()
-    x = T.match_buffer(given, (n,))
-    y = T.match_buffer(made, (n,))
+    x = T.match_buffer(source, (n,))
+    y = T.match_buffer(target, (n,))
     for _ in T.parallel(T.int64(1)):
         scratch = T.alloc_buffer((n,))
         for i in range(n):

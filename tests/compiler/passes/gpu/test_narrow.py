@@ -19,9 +19,9 @@ from tests.compiler.passes.gpu.serial import OnProcessor
 def before(x: T.Buffer((8,), "int64"), y: T.Buffer((8,), "int64")):
     for i in range(T.int64(8)):
         with T.sblock("y"):
-            at = T.axis.spatial(T.int64(8), i)
-            y[at] = T.Select(
-                x[at] < T.int64(0), x[at] + T.int64(8), T.Cast("int64", T.Cast("float32", x[at]))
+            v = T.axis.spatial(T.int64(8), i)
+            y[v] = T.Select(
+                x[v] < T.int64(0), x[v] + T.int64(8), T.Cast("int64", T.Cast("float32", x[v]))
             )
 
 
@@ -29,8 +29,8 @@ def before(x: T.Buffer((8,), "int64"), y: T.Buffer((8,), "int64")):
 def after(x: T.Buffer((T.int32(8),), "int32"), y: T.Buffer((T.int32(8),), "int32")):
     for i in range(8):
         with T.sblock("y"):
-            at = T.axis.spatial(8, i)
-            y[at] = T.Select(x[at] < 0, x[at] + 8, T.Cast("int32", T.Cast("float32", x[at])))
+            v = T.axis.spatial(8, i)
+            y[v] = T.Select(x[v] < 0, x[v] + 8, T.Cast("int32", T.Cast("float32", x[v])))
 
 
 def test_indices_and_values_become_32_bits_wide():

@@ -15,8 +15,8 @@ from tests.compiler.passes.gpu.programs import CUDA, matmul, target_of, twice
 def doubles(x: T.Buffer((64,), "float64"), y: T.Buffer((64,), "float64")):
     for i in range(T.int64(64)):
         with T.sblock("y"):
-            at = T.axis.spatial(T.int64(64), i)
-            y[at] = x[at] + T.float64(1)
+            v = T.axis.spatial(T.int64(64), i)
+            y[v] = x[v] + T.float64(1)
 
 
 def schedule(func, target):

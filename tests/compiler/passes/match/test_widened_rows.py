@@ -78,16 +78,17 @@ def test_the_numbers_of_rows_of_bytes() -> None:
 @pytest.mark.parametrize(
     "compute",
     [
-        lambda data: rows(data, moved=lambda place: place - 1),
+        lambda data: rows(data, moved=lambda position: position - 1),
         lambda data: rows(data, row=lambda i: 0 * i),
         lambda data: te.compute(
-            (data.shape[0], 15), lambda i, j: byte_rows.real(lambda at: data(i, at), j, 16)
+            (data.shape[0], 15), lambda i, j: byte_rows.real(lambda byte: data(i, byte), j, 16)
         ),
         lambda data: te.compute(
-            (data.shape[0], 15), lambda i, j: byte_rows.real(lambda at: data(i, at), j, 15)
+            (data.shape[0], 15), lambda i, j: byte_rows.real(lambda byte: data(i, byte), j, 15)
         ),
         lambda data: te.compute(
-            (data.shape[0], 16), lambda i, j: byte_rows.real(lambda at: data(i, at), 15 - j, 16)
+            (data.shape[0], 16),
+            lambda i, j: byte_rows.real(lambda byte: data(i, byte), 15 - j, 16),
         ),
     ],
     ids=["elsewhere", "of another row", "a part of rows", "shorter rows", "another order"],

@@ -270,7 +270,7 @@ def test_both_matmuls_of_an_attention_stay_if_one_is_to() -> None:
 
 
 def test_attentions_beside_integers(tmp_path: Path) -> None:
-    """Of a model whose other matmuls multiply int8; not where layers are chosen by their error."""
+    """The other matmuls of the model multiply int8; not where layers are chosen by their error."""
     model = attention(2, 16, 16, 0.25)
     model.graph.node.insert(
         0, helper.make_node("MatMul", ["x", "projection"], ["q"], name="projection")

@@ -36,7 +36,7 @@ def kernels(function, threads=True):
 
 
 @T.prim_func(private=True, s_tir=True)
-def shared(a: T.handle, b: T.handle):
+def share_rows(a: T.handle, b: T.handle):
     n = T.int64()
     x = T.match_buffer(a, (n,), "float32")
     y = T.match_buffer(b, (n,), "float32")
@@ -49,32 +49,32 @@ def shared(a: T.handle, b: T.handle):
 
 
 @T.prim_func(private=True, s_tir=True)
-def scratched(a: T.handle, b: T.handle):
+def reverse_rows(a: T.handle, b: T.handle):
     n = T.int64()
     x = T.match_buffer(a, (n,), "float32")
     y = T.match_buffer(b, (n,), "float32")
-    kept = T.alloc_buffer((n,), "float32")
+    cells = T.alloc_buffer((n,), "float32")
     for i in range(n):
-        kept[i] = x[i] * T.float32(2)
+        cells[i] = x[i] * T.float32(2)
     for i in range(n):
-        y[i] = kept[n - T.int64(1) - i]
+        y[i] = cells[n - T.int64(1) - i]
 
 
 def test_a_parallel_loop_is_a_function_that_the_host_starts():
-    kernel = kernels(shared).table["double"]
+    kernel = kernels(share_rows).table["double"]
     assert kernel.symbol == "relaxd_m_k_double"
     assert kernel.needs_context
     assert not kernel.needs_scratch
     assert kernel.dims == ((0, 0),)
     (task,) = kernel.tasks
-    text = assembly(tvm.IRModule({"double": shared}), TARGET, threads=True, form="ll")
+    text = assembly(tvm.IRModule({"double": share_rows}), TARGET, threads=True, form="ll")
     launch, symbol = (name.replace("_m_", "_") for name in (task.launch, task.symbol))
     assert f"call i32 @{launch}" in text
     assert re.search(rf"define\b.* i32 @{symbol}\(i32", text)
 
 
 def test_a_kernel_whose_host_failed_fails():
-    _, text, _ = convert(shared)
+    _, text, _ = convert(share_rows)
     assert re.search(
         r'if T.call_extern\("int32", "double_launch0".* != 0:\n\s+.*throw_last_error', text
     )
@@ -88,7 +88,7 @@ def convert(function):
 
 
 def taking_shares(n):
-    """`shared`, in the vocabulary of the kernels."""
+    """`share_rows`, in the vocabulary of the kernels."""
     x, y = (tirx.decl_buffer([n], "float32", name=name) for name in "xy")
     with statements() as body:
         for i in share_out(n, n > const(1000)):
@@ -97,7 +97,7 @@ def taking_shares(n):
 
 
 def test_the_serial_twin_is_one_call_of_the_task_for_everything():
-    kernel, text, task = convert(shared)
+    kernel, text, task = convert(share_rows)
     (only,) = kernel.tasks
     assert (only.flags, only.alone) == (None, 1)
     assert '"double_task0", 0, 1,' in text
@@ -132,13 +132,13 @@ def test_a_loop_over_what_its_branch_alone_declares_keeps_its_serial_twin():
 
 @pytest.mark.parametrize("n", [tirx.Var("n", "int64"), const(5000)])
 def test_without_threads_the_serial_twin_is_left(n):
-    for function in (shared, taking_shares(n)):
+    for function in (share_rows, taking_shares(n)):
         kernel = kernels(function, threads=False).table["double"]
         assert (kernel.tasks, kernel.needs_context) == ((), False)
 
 
 def test_working_memory_is_counted_over_the_extents():
-    kernel = kernels(scratched).table["double"]
+    kernel = kernels(reverse_rows).table["double"]
     assert kernel.needs_scratch
     for value, size in ((1, 64), (16, 64), (17, 128), (1000, 4032)):
         text, needed = fill_size(kernel.scratch, [str(value)], ["x", "y"])
@@ -148,7 +148,7 @@ def test_working_memory_is_counted_over_the_extents():
 
 
 def test_what_a_kernel_takes_can_be_written_down():
-    for function in (shared, scratched, taking_shares(tirx.Var("n", "int64"))):
+    for function in (share_rows, reverse_rows, taking_shares(tirx.Var("n", "int64"))):
         kernel = kernels(function).table["double"]
         assert Kernel.of_json(json.loads(json.dumps(dataclasses.asdict(kernel)))) == kernel
 
@@ -157,10 +157,10 @@ def test_working_memory_that_depends_on_values_is_refused():
     @T.prim_func(private=True, s_tir=True)
     def by_value(x: T.Buffer((T.int64(1),), "int64"), y: T.Buffer((T.int64(1),), "int64")):
         count: T.let[T.int64] = x[T.int64(0)]
-        kept = T.alloc_buffer((count,), "int64")
+        cells = T.alloc_buffer((count,), "int64")
         for i in range(count):
-            kept[i] = i
-        y[T.int64(0)] = kept[T.int64(0)]
+            cells[i] = i
+        y[T.int64(0)] = cells[T.int64(0)]
 
     with pytest.raises(CodegenError) as caught:
         kernels(by_value)

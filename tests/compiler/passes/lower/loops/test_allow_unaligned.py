@@ -43,10 +43,10 @@ def test_a_vector_of_neighbours_stays_one():
     """A ramp plus a number would be a gather."""
 
     @T.prim_func(private=True, s_tir=True)
-    def whole(x: T.Buffer((T.int64(8),), "float32"), y: T.Buffer((T.int64(8),), "float32")):
+    def copied(x: T.Buffer((T.int64(8),), "float32"), y: T.Buffer((T.int64(8),), "float32")):
         y[T.Ramp(T.int64(0), T.int64(1), 8)] = x[T.Ramp(T.int64(0), T.int64(1), 8)]
 
-    text = AllowUnaligned().apply(tvm.IRModule({"main": whole}))["main"].script()
+    text = AllowUnaligned().apply(tvm.IRModule({"main": copied}))["main"].script()
     assert "y[origin:origin + T.int64(8)] = x[T.Ramp(origin, T.int64(1), 8)]" in text
 
 

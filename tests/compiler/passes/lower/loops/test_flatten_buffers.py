@@ -29,7 +29,7 @@ def truths(x: T.Buffer((T.int64(5),), "bool"), y: T.Buffer((), "bool")):
 
 
 @T.prim_func(private=True, s_tir=True)
-def strided(a: T.handle):
+def copy_strided(a: T.handle):
     x = T.match_buffer(a, (T.int64(5), T.int64(3)), strides=(T.int64(8), T.int64(2)))
     x[T.int64(1), T.int64(2)] = x[T.int64(3), T.int64(0)]
 
@@ -59,4 +59,4 @@ def test_booleans_are_read_and_written_as_bytes():
 
 
 def test_strides_say_where_elements_lie():
-    assert lines(strided)[-1] == "x_1[T.int64(12)] = x_1[T.int64(24)]"
+    assert lines(copy_strided)[-1] == "x_1[T.int64(12)] = x_1[T.int64(24)]"

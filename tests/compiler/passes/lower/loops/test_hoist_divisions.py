@@ -24,12 +24,12 @@ def test_rows_padded_on_the_left_are_as_in_onnxruntime(pads: list[int], unit: st
 def test_a_steady_division_is_computed_before_the_loop() -> None:
     @T.prim_func(s_tir=True)
     def before(x: T.handle, y: T.handle, n: T.int64):
-        given = T.match_buffer(x, (64,), "float32")
+        source = T.match_buffer(x, (64,), "float32")
         result = T.match_buffer(y, (64,), "float32")
         for i in T.serial(T.int64(8)):
             for j in T.serial(T.int64(8)):
                 result[i * T.int64(8) + j] = T.if_then_else(
-                    j > T.int64(2), given[T.truncdiv(i, n) + T.truncdiv(j, n)], T.float32(0)
+                    j > T.int64(2), source[T.truncdiv(i, n) + T.truncdiv(j, n)], T.float32(0)
                 )
 
     text = HoistDivisions().apply(tvm.IRModule({"main": before}))["main"].script()

@@ -25,19 +25,19 @@ Array = np.ndarray[Any, Any]
 
 
 @T.prim_func(private=True, s_tir=True)
-def rounding(
+def round_each(
     x: T.Buffer((T.int64(3), T.int64(8)), "bfloat16"),
     w: T.Buffer((T.int64(3), T.int64(8)), "float32"),
     y: T.Buffer((T.int64(3), T.int64(8)), "bfloat16"),
     z: T.Buffer((T.int64(3), T.int64(8)), "float32"),
 ):
-    sums = T.alloc_buffer((T.int64(8),), "bfloat16", scope="local")
+    total = T.alloc_buffer((T.int64(8),), "bfloat16", scope="local")
     for j in range(T.int64(3)):
         for i in T.vectorized(T.int64(8)):
-            sums[i] = x[j, i] + T.bfloat16(0.1)
+            total[i] = x[j, i] + T.bfloat16(0.1)
         for i in T.vectorized(T.int64(8)):
             z[j, i] = T.Cast(
-                "float32", T.Select(x[j, i] < sums[i], T.exp(x[j, i]), x[j, i]) * x[j, i]
+                "float32", T.Select(x[j, i] < total[i], T.exp(x[j, i]), x[j, i]) * x[j, i]
             )
         for i in T.vectorized(T.int64(8)):
             y[j, i] = T.Cast("bfloat16", w[j, i])
@@ -65,7 +65,7 @@ def round_to(x: Array, dtype: str) -> Array:
 
 def test_a_kernel_rounds_after_every_operation() -> None:
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    module = tvm.IRModule({"rounding": rounding.with_attr("global_symbol", "rounding")})
+    module = tvm.IRModule({"rounding": round_each.with_attr("global_symbol", "rounding")})
     kernel = tvm.tirx.build(module, target, pipeline=register_lowering())["rounding"]
     x, w = normal(3, 8).astype(BFLOAT), normal(3, 8)
     # NaN whose bits rounding carries over, the greatest number, halfway below and above, infinity.
