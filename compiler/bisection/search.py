@@ -107,8 +107,8 @@ class Search:
         """The values that depart among those that leave the window, which is then reported."""
         window = self._order[low:high]
         later = {name for index in self._order[high:] for name in self._graph.takes[index]}
-        values_ = (name for index in window for name in self._graph.gives[index])
-        leaving = tuple(name for name in values_ if name in later | self._outputs)
+        produced = (name for index in window for name in self._graph.gives[index])
+        leaving = tuple(name for name in produced if name in later | self._outputs)
         values = self._depart(frozenset(window), leaving)
         if values:
             cut = Cut(self._graph.completed(window), leaving)

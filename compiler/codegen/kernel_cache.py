@@ -54,9 +54,9 @@ class KernelCache:
     recalled_objects: dict[str, bytes] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
-    def key(self, name: str, program: tirx.PrimFunc, given: str, target: Target) -> str | None:
+    def key(self, name: str, program: tirx.PrimFunc, context: str, target: Target) -> str | None:
         """The key of the record of a program that is not scheduled, as in `Recall`."""
-        described = json.dumps([self._context(target), target.to_json(), given])
+        described = json.dumps([self._context(target), target.to_json(), context])
         return self._key(f"record\0{described}", name, program)
 
     def find(self, key: str) -> StoredKernel | None:

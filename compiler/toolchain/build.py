@@ -43,9 +43,9 @@ def build_once(name: Path, make: Callable[[Path], None]) -> Path:
     if not output.is_file():
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as scratch:
-            output_ = Path(scratch) / name.name
-            make(output_)
-            output_.rename(output)
+            temporary = Path(scratch) / name.name
+            make(temporary)
+            temporary.rename(output)
     return output
 
 

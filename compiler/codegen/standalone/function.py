@@ -95,9 +95,9 @@ class Function:
                 shape = tuple(str(int(extent)) for extent in expr.value.shape)
                 return TensorValue(self.driver.constant(expr), shape)
             case relax.TupleGetItem():
-                tuple_ = self.value(expr.tuple_value)
-                assert isinstance(tuple_, TupleValue)
-                field: Value = tuple_.fields[expr.index]
+                source = self.value(expr.tuple_value)
+                assert isinstance(source, TupleValue)
+                field: Value = source.fields[expr.index]
                 return field
             case tvm.ir.Var():
                 return self.values[expr]

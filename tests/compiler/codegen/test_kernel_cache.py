@@ -48,9 +48,9 @@ class Builds:
     def run(self, graph: Any, target: Target = HOST) -> bytes:
         """The library."""
         fresh = self.folder / f"fresh{len(self.counts)}"
-        library_ = library(graph, self.folder, target, self.cache(fresh))
+        result = library(graph, self.folder, target, self.cache(fresh))
         self.stored.take(fresh)
-        return library_
+        return result
 
 
 @pytest.fixture

@@ -62,8 +62,8 @@ class Family:
         turns = range(max(map(len, lists.values())))
         return [
             {
-                name: corners_[(turn + 3 * number) % len(corners_)]
-                for number, (name, corners_) in enumerate(lists.items())
+                name: choices[(turn + 3 * number) % len(choices)]
+                for number, (name, choices) in enumerate(lists.items())
             }
             for turn in turns
         ]

@@ -173,8 +173,8 @@ def test_the_bytes_of_rows(name: str, tmp_path: Path) -> None:
     flat = rows.reshape(1, 9, GROUPS * 24)
     state.step({"q": normal(1, 9, 4 * 24), "k": flat, "v": flat[:, ::-1]})
     heads = rows.transpose(1, 0, 2)
-    for cache, rows_ in (("pk", heads), ("pv", heads[:, ::-1])):
-        want = byte_rows.quantize_rows(rows_)
+    for cache, values in (("pk", heads), ("pv", heads[:, ::-1])):
+        want = byte_rows.quantize_rows(values)
         ours = state.cached(cache)
         np.testing.assert_array_equal(ours[..., :24], want[..., :24])
         # The bits of a NaN are its own.

@@ -32,14 +32,18 @@ def answering(
     asked = []
 
     def ask(
-        reference: Reference, asked_: Sequence[Trial], folder: Path, budget: Budget, side: str
+        reference: Reference, candidates: Sequence[Trial], folder: Path, budget: Budget, side: str
     ) -> Asked:
         asked.append((side, reference))
         reasons = silent.get(side, {})
         left_out = [
-            LeftOut(each.point, reasons[each.index]) for each in asked_ if each.index in reasons
+            LeftOut(each.point, reasons[each.index]) for each in candidates if each.index in reasons
         ]
-        return f"engine of {side}", [each for each in asked_ if each.index not in reasons], left_out
+        return (
+            f"engine of {side}",
+            [each for each in candidates if each.index not in reasons],
+            left_out,
+        )
 
     monkeypatch.setattr(uncertainty, "ask_reference", ask)
     return asked

@@ -31,12 +31,12 @@ class Builds:
         stored = KernelObjects(self.folder / "kept", "owner", 1 << 30)
         fresh = self.folder / f"fresh{len(self.counts)}"
         report = lambda kernels, reused: self.counts.append((kernels, reused))  # noqa: E731
-        kernels_ = compile_planned(
+        result = compile_planned(
             target,
             KernelCache(stored.objects, Objects(fresh), canonical.library(), report, flavour),
         )
         stored.take(fresh)
-        return kernels_
+        return result
 
 
 def plan(target: Target, cache: KernelCache | None = None) -> Any:

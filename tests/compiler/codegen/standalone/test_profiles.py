@@ -56,12 +56,12 @@ def test_kernels_of_a_loop_count_as_often_as_it_runs(folder: Path, flavour: str)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_calls_beside_a_profile_are_not_counted(folder: Path, flavour: str) -> None:
     """While a watched call waits in its first kernel, others of the same library run."""
-    model, calls_ = relaxd.load(folder / flavour / "mlp", threads=1), list[str]()
+    model, reported = relaxd.load(folder / flavour / "mlp", threads=1), list[str]()
     inside, go_on = threading.Event(), threading.Event()
 
     def watch(kernel: str, begins: bool) -> None:
         if begins:
-            calls_.append(kernel)
+            reported.append(kernel)
         inside.set()
         assert go_on.wait(60)
 
@@ -71,15 +71,15 @@ def test_calls_beside_a_profile_are_not_counted(folder: Path, flavour: str) -> N
     caller = threading.Thread(target=lambda: outputs.append(watched.run({"x": X})["y"]))
     caller.start()
     assert inside.wait(60)
-    before = list(calls_)
+    before = list(reported)
     for _ in range(5):
         np.testing.assert_array_equal(model.run({"x": X})["y"], wanted)
     np.testing.assert_array_equal(model.prepared({"x": X})()["y"], wanted)
-    assert calls_ == before
+    assert reported == before
     go_on.set()
     caller.join()
     np.testing.assert_array_equal(outputs[0], wanted)
-    calls = [name for name in calls_ if name in kernels_of(folder / flavour / "mlp")]
+    calls = [name for name in reported if name in kernels_of(folder / flavour / "mlp")]
     assert len(calls) == len(set(calls)) == len(kernels_of(folder / flavour / "mlp"))
 
 

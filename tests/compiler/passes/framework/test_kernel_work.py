@@ -30,14 +30,14 @@ def graph(nodes: list[onnx.NodeProto], shape: list[object], **weights: tuple[int
         numpy_helper.from_array(draw.standard_normal(size).astype("float32"), name)
         for name, size in weights.items()
     ]
-    graph_ = helper.make_graph(
+    network = helper.make_graph(
         nodes,
         "g",
         [value("x", TensorProto.FLOAT, shape)],
         [value("y", TensorProto.FLOAT, None)],
         constants,
     )
-    return helper.make_model(graph_, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(network, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 @pytest.mark.parametrize("target", ["native", "opencl"])

@@ -60,8 +60,8 @@ def import_tied(model: onnx.ModelProto) -> Imported:
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:
-    model_ = import_tied(model)
-    scheduled = to_kernels(model_.module, HOST, model_.ranges)
+    imported = import_tied(model)
+    scheduled = to_kernels(imported.module, HOST, imported.ranges)
     return sum(tensor.numpy().nbytes for tensor in separate(scheduled).constants)
 
 

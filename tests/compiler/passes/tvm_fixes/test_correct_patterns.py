@@ -81,8 +81,8 @@ def test_results_are_padded_and_cut(reduction: str, draw: np.random.Generator) -
     run = Compiled(build_module(graph, inputs)).machine["main"]
     for n, h, w in [(1, 7, 7), (2, 12, 9), (3, 16, 33)]:
         x = draw.standard_normal((n, h, w, 24)).astype("float32")
-        images_ = [tvm.runtime.tensor(x)] * len(inputs)
-        for got, (_, later) in zip(run(*images_), LATER.values(), strict=True):
+        arguments = [tvm.runtime.tensor(x)] * len(inputs)
+        for got, (_, later) in zip(run(*arguments), LATER.values(), strict=True):
             np.testing.assert_allclose(
                 got.numpy(), later(np.maximum(exact(x.astype("float64")), 0)), rtol=1e-4, atol=1e-4
             )

@@ -21,10 +21,10 @@ SMOOTH = CompileOptions(profile=False, precision=Precision.INT8, calibration=Cal
 
 def outlying(rows: int, depth: int, seed: int = 0) -> np.ndarray:
     """Rows with two channels that are far greater than the others."""
-    rows_ = normal(rows, depth, seed=seed)
-    rows_[:, 5] *= 60
-    rows_[:, depth - 2] *= 25
-    return rows_
+    values = normal(rows, depth, seed=seed)
+    values[:, 5] *= 60
+    values[:, depth - 2] *= 25
+    return values
 
 
 def test_channels_of_unlike_size_become_alike() -> None:

@@ -51,10 +51,10 @@ def tensor(array: Array) -> Any:
     return stored._create_view(array.shape, "bfloat16")
 
 
-def numbers(tensor_: Any) -> Array:
-    if str(tensor_.dtype) != "bfloat16":
-        return tensor_.numpy()
-    return tensor_._create_view(tensor_.shape, "uint16").numpy().view(BFLOAT)
+def numbers(result: Any) -> Array:
+    if str(result.dtype) != "bfloat16":
+        return result.numpy()
+    return result._create_view(result.shape, "uint16").numpy().view(BFLOAT)
 
 
 def round_to(x: Array, dtype: str) -> Array:
