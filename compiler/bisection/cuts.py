@@ -83,7 +83,7 @@ def symbolic(
         name: specs[name].shape if name in specs else tuple(Axis(str(n)) for n in array.shape)
         for name, array in arrays.items()
     }
-    bound = _solved(arrays, axes)
+    bound = _solve(arrays, axes)
     fresh: dict[str, str] = {}
     inputs = []
     for name, array in arrays.items():
@@ -97,7 +97,7 @@ def symbolic(
     return Declared(tuple(inputs), tuple(dims))
 
 
-def _solved(arrays: Mapping[str, Array], axes: Mapping[str, tuple[Axis, ...]]) -> dict[str, int]:
+def _solve(arrays: Mapping[str, Array], axes: Mapping[str, tuple[Axis, ...]]) -> dict[str, int]:
     """The dims' values that follow from the arrays' shapes."""
     pairs = [
         (axis, size)

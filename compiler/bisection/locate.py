@@ -60,10 +60,10 @@ def locate(
             # It replaces its folder by renames, and links the parts that it tries.
             writable=(_reproducer(job).parent, cache.directory()),
         )
-    return _completed(job, describe_failure(job, error), outcome)
+    return _complete(job, describe_failure(job, error), outcome)
 
 
-def _completed(job: CompileJob, failure: Failure, outcome: Outcome) -> Failure:
+def _complete(job: CompileJob, failure: Failure, outcome: Outcome) -> Failure:
     finding: dict[str, Any] = outcome.records[-1] if outcome.records else {}
     stopped = None if outcome.ended else outcome.reason
     message = f"{failure.message}; {sentence(finding, stopped)}"

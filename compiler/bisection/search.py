@@ -121,12 +121,12 @@ class Search:
         """
         layers = self._layers(value, window)
         count = 1
-        while not self._depart(_joined(layers[:count]), [value]):
+        while not self._depart(_join(layers[:count]), [value]):
             if count == len(layers):
                 last = self._graph.producers[value]
                 return Location(last, last, value=value)
             count = min(2 * count, len(layers))
-        nodes = _joined(layers[:count])
+        nodes = _join(layers[:count])
         location = self._shown(value, nodes)
         for index in [index for layer in reversed(layers[1:count]) for index in layer]:
             less = frozenset(self._graph.behind([value], nodes - {index}))
@@ -169,5 +169,5 @@ class Search:
         return self._known[cut]
 
 
-def _joined(layers: Iterable[Sequence[int]]) -> frozenset[int]:
+def _join(layers: Iterable[Sequence[int]]) -> frozenset[int]:
     return frozenset(index for layer in layers for index in layer)

@@ -124,12 +124,12 @@ class _Reader:
 def decode(content: bytes) -> Bytecode:
     """Bytecode of its serialised form: magic number, version, function table, sections, code."""
     try:
-        return _decoded(content)
+        return _decode(content)
     except (struct.error, UnicodeDecodeError) as error:
         raise _unreadable() from error
 
 
-def _decoded(content: bytes) -> Bytecode:
+def _decode(content: bytes) -> Bytecode:
     reader = _Reader(content)
     if reader.number("<Q") != _MAGIC:
         raise _unreadable()

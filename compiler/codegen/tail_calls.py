@@ -35,7 +35,7 @@ def loops_for_tail_calls(code: Bytecode) -> Bytecode:
     if not calling:
         return code
     functions = tuple(
-        _looping(code, function, calling[index]) if index in calling else function
+        _loop(code, function, calling[index]) if index in calling else function
         for index, function in enumerate(code.functions)
     )
     return replace(code, functions=functions)
@@ -47,7 +47,7 @@ def _self_calls(index: int, function: Function) -> Iterator[int]:
             yield position
 
 
-def _looping(code: Bytecode, function: Function, calls: list[int]) -> Function:
+def _loop(code: Bytecode, function: Function, calls: list[int]) -> Function:
     """The function with each of its self-calls a jump to instructions behind its end, which move
     the arguments to the first registers and jump to its start: no other offset changes.
     """

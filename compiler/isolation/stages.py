@@ -29,7 +29,7 @@ def enter(stage: Stage, on_event: OnEvent) -> Iterator[None]:
         raise
     except Exception as error:
         _log(error, on_event)
-        raise _translated(stage, error) from error
+        raise _translate(stage, error) from error
 
 
 def _log(error: BaseException, on_event: OnEvent) -> None:
@@ -37,7 +37,7 @@ def _log(error: BaseException, on_event: OnEvent) -> None:
         on_event(Log(line))
 
 
-def _translated(stage: Stage, error: Exception) -> CompileError:
+def _translate(stage: Stage, error: Exception) -> CompileError:
     if is_out_of_memory(error):
         return CompileOutOfMemory(
             f"memory ran out at stage {stage.value}",

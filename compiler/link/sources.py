@@ -14,12 +14,12 @@ def compile_each(
     folder; raises LinkError.
     """
     return [
-        source if source.suffix == ".o" else _compiled(source, folder, target, options)
+        source if source.suffix == ".o" else _compile_one(source, folder, target, options)
         for source in sources
     ]
 
 
-def _compiled(source: Path, folder: Path, target: Target, options: Sequence[str]) -> Path:
+def _compile_one(source: Path, folder: Path, target: Target, options: Sequence[str]) -> Path:
     output = folder / f"{source.name}.o"
     zig.compile_with_zig(
         *("-O2", "-g0", "-fPIC", *options, "-c", "-o", str(output), str(source)),

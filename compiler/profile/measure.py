@@ -114,11 +114,11 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     for position, (point, inputs) in enumerate(points):
         share = (deadline - time.perf_counter()) / (len(points) - position)
         timed = _latency(model, inputs, reference, share)
-        record({"point": {**_named(point), **timed}})
+        record({"point": {**_name_all(point), **timed}})
         if point["label"] == "opt" or len(spec["points"]) == 1:
             runs = _WATCHED_RUNS if timed["median_ms"] < _SHORT_MS else 1
             kernels = operators(model, inputs, runs)
-            record({"operators": {**_named(point), **kernels}})
+            record({"operators": {**_name_all(point), **kernels}})
     _measure_grid(model, spec["grid"], reference, spec["grid_seconds"], record)
 
 
@@ -135,7 +135,7 @@ def _measure_grid(
         share = budget.left / (len(points) - position)
         for admitted, inputs in _within_budget(model, [point], budget, record):
             timed = _latency(model, inputs, reference, share)
-            record({"point": {**_named(admitted), **timed}})
+            record({"point": {**_name_all(admitted), **timed}})
 
 
 def _within_budget(
@@ -147,7 +147,7 @@ def _within_budget(
     admitted: list[tuple[Record, Inputs]] = []
     for point in points:
         if objection := budget.objection(point["effort"], runs=WARM_UPS + FEWEST_ROUNDS):
-            record({"left_out": {**_named(point), "reason": objection}})
+            record({"left_out": {**_name_all(point), "reason": objection}})
             continue
         inputs = npz.read(Path(point["inputs"]))
         started = time.perf_counter()
@@ -155,14 +155,14 @@ def _within_budget(
             model.run(inputs)
         # Declared ranges may hold sizes that the model itself refuses, as verification does too.
         except ExecutionError as error:
-            record({"left_out": {**_named(point), "reason": summary(error)}})
+            record({"left_out": {**_name_all(point), "reason": summary(error)}})
             continue
         budget.took(point["effort"], time.perf_counter() - started)
         admitted.append((point, inputs))
     return admitted
 
 
-def _named(point: Record) -> Record:
+def _name_all(point: Record) -> Record:
     return {"label": point["label"], "dims": point["dims"]}
 
 

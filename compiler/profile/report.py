@@ -22,7 +22,7 @@ def complete(profile: Record, notes: Sequence[Note], target: Target, *, with_cos
     points = [_with_work(point, notes) for point in profile["points"]]
     done = {**profile, "machine": machine, "points": points}
     if "operators" in profile:
-        done["operators"] = _rated(profile["operators"], notes, machine)
+        done["operators"] = _rate(profile["operators"], notes, machine)
     if with_cost:
         done["cost"] = fit([(point["dims"], point["median_ms"]) for point in points])
     return done
@@ -51,7 +51,7 @@ def _with_work(point: Record, notes: Sequence[Note]) -> Record:
     return {**point, "flops": flops, "bytes": sum(counts[1] for counts in known), **rate}
 
 
-def _rated(operators: Record, notes: Sequence[Note], machine: Mapping[str, object]) -> Record:
+def _rate(operators: Record, notes: Sequence[Note], machine: Mapping[str, object]) -> Record:
     by_name = {note["name"]: note for note in notes}
     dims = operators["dims"]
     rows = [

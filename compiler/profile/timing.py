@@ -33,20 +33,20 @@ def alternating(
         if done >= FEWEST_ROUNDS and (clock() > deadline or all(map(_settled, rounds.values()))):
             break
         for name, call in calls.items():
-            rounds[name].append([_timed(call, clock) for _ in range(per_round)])
+            rounds[name].append([_time_call(call, clock) for _ in range(per_round)])
     return {name: _summary(taken) for name, taken in rounds.items()}
 
 
 def _warm(call: Call, deadline: float, clock: Callable[[], float]) -> float:
     """Seconds of the last of some calls, the first of which do what is done once."""
     for _ in range(WARM_UPS):
-        taken = _timed(call, clock)
+        taken = _time_call(call, clock)
         if clock() > deadline:
             break
     return taken
 
 
-def _timed(call: Call, clock: Callable[[], float]) -> float:
+def _time_call(call: Call, clock: Callable[[], float]) -> float:
     started = clock()
     call()
     return clock() - started

@@ -53,7 +53,7 @@ def _build(flags: tuple[str, ...], host: Target, output: Path) -> None:
 
 
 @cache
-def _loaded(path: Path) -> tuple[ctypes.CDLL, Any]:
+def _load(path: Path) -> tuple[ctypes.CDLL, Any]:
     """The library, and the functions of TVM's that it calls."""
     tvm = folder_of("tvm_ffi") / "lib" / "libtvm_ffi.so"
     ours, theirs = ctypes.CDLL(str(path)), ctypes.CDLL(str(tvm))
@@ -72,7 +72,7 @@ def digest(subject: Any, library: Path) -> bytes | None:
 
 def form_of(subject: Any, library: Path) -> bytes | None:
     """The canonical form, None where the object holds what structural equality does not know."""
-    ours, interface = _loaded(library)
+    ours, interface = _load(library)
     size = ctypes.c_size_t()
     content = ours.relaxd_canonical(interface, subject.__chandle__(), ctypes.byref(size))
     if content is None:

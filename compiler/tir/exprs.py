@@ -67,7 +67,7 @@ def _rebuilt_call(expr: Expr, parts: list[Expr]) -> Expr:
     return ir.Call(expr.op, args, attrs=expr.attrs, ty_args=list(expr.ty_args), ret_ty=expr.ty)
 
 
-def _folded(expr: Expr, parts: list[Expr]) -> Expr:
+def _fold(expr: Expr, parts: list[Expr]) -> Expr:
     """A sum or a product of other parts, with constants folded if its parts are integers: TVM folds
     a real times 0 to 0, which loses NaN.
     """
@@ -78,8 +78,8 @@ def _folded(expr: Expr, parts: list[Expr]) -> Expr:
 
 
 _REBUILDS: dict[type, Callable[[Expr, list[Expr]], Expr]] = {
-    prim.Add: _folded,
-    prim.Mul: _folded,
+    prim.Add: _fold,
+    prim.Mul: _fold,
     ir.Call: _rebuilt_call,
     ir.TensorLoad: lambda expr, parts: load(expr.source, parts),
     prim.Cast: lambda expr, parts: prim.Cast(expr.ty, parts[0]),

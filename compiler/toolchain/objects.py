@@ -35,7 +35,7 @@ class Objects:
     def get(self, key: str) -> bytes | None:
         """The object, None where there is none, or one that is not what was written."""
         try:
-            return _checked(key, self._path(key).read_bytes())
+            return _check(key, self._path(key).read_bytes())
         except OSError:
             return None
 
@@ -98,7 +98,7 @@ class KernelObjects:
         for path in _left(left):
             if self.objects.get(path.name) is not None:
                 continue
-            content = _checked(path.name, path.read_bytes())
+            content = _check(path.name, path.read_bytes())
             if content is not None:
                 self.objects.put(path.name, content)
                 new += 1
@@ -163,7 +163,7 @@ def _sum(key: str, content: bytes) -> bytes:
     return hashlib.sha256(bytes.fromhex(key) + content).digest()
 
 
-def _checked(key: str, stored: bytes) -> bytes | None:
+def _check(key: str, stored: bytes) -> bytes | None:
     """The object in a file, None where the file is not what `put` wrote for the key."""
     content = stored[_DIGEST_BYTES:]
     return content if stored[:_DIGEST_BYTES] == _sum(key, content) else None

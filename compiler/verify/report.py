@@ -109,7 +109,7 @@ def verify(
         if runner.slow:
             return not_run(reason, TargetStatus.COMPILED_ONLY, left_out)
         raise _nothing_ran(reason, left_out)
-    judged, known = _judged(ran, reference, signature, options, folder, budget, quantizations)
+    judged, known = _judge(ran, reference, signature, options, folder, budget, quantizations)
     left_out += [LeftOut(trial.point, _LATE) for trial in ran if trial.index in known.late]
     judged = [item for item in judged if item.settled or item.trial.index not in known.late]
     ran = [trial for trial in ran if any(item.trial is trial for item in judged)]
@@ -131,7 +131,7 @@ def verify(
     return report
 
 
-def _judged(
+def _judge(
     ran: Sequence[Trial],
     reference: Reference,
     signature: Signature,

@@ -131,11 +131,11 @@ class Function:
     def _binding(self, binding: Any) -> None:
         var, value = binding.var, binding.value
         if isinstance(binding, relax.MatchCast):
-            self._match(var, self._evaluated(var, value), binding.ty)
+            self._match(var, self._evaluate(var, value), binding.ty)
         else:
-            self.values[var] = self._evaluated(var, value)
+            self.values[var] = self._evaluate(var, value)
 
-    def _evaluated(self, var: Any, value: Any) -> Value:
+    def _evaluate(self, var: Any, value: Any) -> Value:
         if isinstance(value, relax.If):
             return self._branch(var, value)
         if isinstance(value, tvm.ir.Call):

@@ -55,7 +55,7 @@ class _Names:
 
 def wrappers(signature: Signature, prefix: str, target: str, system: str) -> dict[str, str]:
     """The text of every file for the operating system, by name; none where it has no wrapper."""
-    return {name: _filled(name, signature, prefix, target) for name in _FILES.get(system, ())}
+    return {name: _fill(name, signature, prefix, target) for name in _FILES.get(system, ())}
 
 
 def class_name(prefix: str) -> str:
@@ -65,7 +65,7 @@ def class_name(prefix: str) -> str:
     return joined if joined[:1].isalpha() else f"Model{joined}"
 
 
-def _filled(file: str, signature: Signature, prefix: str, target: str) -> str:
+def _fill(file: str, signature: Signature, prefix: str, target: str) -> str:
     language = file.rpartition(".")[2]
     values = {
         "NAME": plain(signature.name),
@@ -77,13 +77,13 @@ def _filled(file: str, signature: Signature, prefix: str, target: str) -> str:
         "DIMCOUNT": str(max(len(signature.bound), 1)),
     }
     if language in _TAKEN:
-        names = _named(signature, _TAKEN[language].split())
+        names = _name_all(signature, _TAKEN[language].split())
         values |= (_kotlin if language == "kt" else _swift)(signature, names)
     text = re.sub("@([A-Z]+)@", lambda match: values[match[1]], (_FOLDER / file).read_text())
     return re.sub("\n\n\n+", "\n\n", text)
 
 
-def _named(signature: Signature, taken: Iterable[str]) -> _Names:
+def _name_all(signature: Signature, taken: Iterable[str]) -> _Names:
     used = set(taken)
 
     def own(name: str) -> str:

@@ -77,7 +77,7 @@ def split(module: tvm.IRModule, target: Target, observers: Sequence[Observer] = 
             with tvm.transform.PassContext(opt_level=3):
                 build = tvm.get_global_func("target.build.webgpu")
                 texts += build(finished, device).inspect_source()
-    return Split(hosts, _separated(texts))
+    return Split(hosts, _separate(texts))
 
 
 def _separate_hosts(module: tvm.IRModule) -> tuple[dict[str, tirx.PrimFunc], tvm.IRModule]:
@@ -92,7 +92,7 @@ def _separate_hosts(module: tvm.IRModule) -> tuple[dict[str, tirx.PrimFunc], tvm
     return hosts, tvm.IRModule(device, attrs=module.attrs)
 
 
-def _separated(texts: str) -> dict[str, Shader]:
+def _separate(texts: str) -> dict[str, Shader]:
     """The shaders of a text, by name; TVM writes the name of each twice."""
     parts = _FUNCTION.split(texts)
     codes: dict[str, str] = {}

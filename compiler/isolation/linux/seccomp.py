@@ -114,7 +114,7 @@ def program(machine: Machine, refused: Iterable[Refused], checks: Iterable[Check
             instructions += [_instruction(_IF_EQUAL, number, false=1), _fail(group.error)]
     for check in checks:
         for number in _numbers(machine, (check.name,)):
-            instructions += _checked(check, number)
+            instructions += _check(check, number)
     return b"".join([*instructions, _instruction(_RETURN, _ALLOW)])
 
 
@@ -123,7 +123,7 @@ def _numbers(machine: Machine, names: Iterable[str]) -> list[int]:
     return [number for number in numbers if number is not None]
 
 
-def _checked(check: Check, number: int) -> list[bytes]:
+def _check(check: Check, number: int) -> list[bytes]:
     """The check, which leaves the call's number loaded where it refuses nothing."""
     count = len(check.values)
     body = [

@@ -38,7 +38,7 @@ class VisiblePaths:
 
 def find_paths(readable: tuple[Path, ...], writable: tuple[Path, ...]) -> VisiblePaths:
     """The paths that the compiler itself needs, and a build's own."""
-    needed = (*map(Path, _SYSTEM), Path(_PROCESSES), *_python(), *_searched(), *readable)
+    needed = (*map(Path, _SYSTEM), Path(_PROCESSES), *_python(), *_search(), *readable)
     return VisiblePaths(
         tuple(dict.fromkeys(path for path in needed if path.exists())),
         (_ROOT,),
@@ -78,7 +78,7 @@ def _python() -> list[Path]:
     return [*map(Path, sorted(prefixes | searched)), *ours]
 
 
-def _searched() -> list[Path]:
+def _search() -> list[Path]:
     """Where the operator has programs and libraries looked for."""
     listed = [os.environ.get(name, "") for name in ("PATH", "LD_LIBRARY_PATH")]
     paths = [Path(item) for text in listed for item in text.split(os.pathsep) if item]

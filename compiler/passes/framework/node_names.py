@@ -40,7 +40,7 @@ class NodeNames(Observer):
         if module.same_as(self._module):
             return
         before, now = self._graph, _graph(module)
-        self._nodes = _moved(self._nodes, before, now)
+        self._nodes = _move_nodes(self._nodes, before, now)
         self._module, self._graph = module, now
 
     def of_kernels(self, module: tvm.IRModule) -> dict[str, tuple[str, ...]]:
@@ -55,7 +55,7 @@ class NodeNames(Observer):
         }
 
 
-def _moved(nodes: Mapping[str, Nodes], before: "_Graph", now: "_Graph") -> dict[str, Nodes]:
+def _move_nodes(nodes: Mapping[str, Nodes], before: "_Graph", now: "_Graph") -> dict[str, Nodes]:
     """The nodes of the variables of `now`.
 
     What was computed before a variable that is still there, in variables that are not, is computed
@@ -66,7 +66,7 @@ def _moved(nodes: Mapping[str, Nodes], before: "_Graph", now: "_Graph") -> dict[
     appeared, vanished = now.before(staying), before.before(staying)
     for heir, gone in vanished.items():
         lost = [name for name in gone if name not in before.constants]
-        for name, takers in _paired(lost, appeared.get(heir, [heir]), before, now):
+        for name, takers in _pair(lost, appeared.get(heir, [heir]), before, now):
             for taker in takers:
                 moved[taker] |= nodes[name]
     for heir, names in appeared.items():
@@ -75,7 +75,7 @@ def _moved(nodes: Mapping[str, Nodes], before: "_Graph", now: "_Graph") -> dict[
     return moved
 
 
-def _paired(
+def _pair(
     lost: Sequence[str], takers: Sequence[str], before: "_Graph", now: "_Graph"
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Which of the takers computes each lost variable: where both call the same kernels equally

@@ -34,13 +34,13 @@ class SumSquares(ModulePass):
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        squared = self._squared(call.args[0]) if op_name(call) in _NAMES else None
+        squared = self._square(call.args[0]) if op_name(call) in _NAMES else None
         if squared is None:
             return call
         name = _NAMES[op_name(call)]
         return self.builder_.call_te(_program(call, name), squared, primfunc_name_hint=name)
 
-    def _squared(self, value: Any) -> Any:
+    def _square(self, value: Any) -> Any:
         """The tensor of which `value` has the squares, None where it has none."""
         square = self.lookup_binding(value) if isinstance(value, relax.Var) else value
         if op_name(square) != "relax.multiply" or not square.args[0].same_as(square.args[1]):

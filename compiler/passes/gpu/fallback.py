@@ -35,7 +35,7 @@ def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """Runs each top-level statement of `func` in one thread, with buffers of symbolic size in the
     memory of the device.
     """
-    scratch, body = _hoisted(func.body)
+    scratch, body = _hoist(func.body)
     root = _root(body)
     with statements() as kernels:
         # TVM allocates a buffer at the innermost place around all its uses. A kernel of its own
@@ -49,7 +49,7 @@ def bind_one_thread(func: tirx.PrimFunc) -> tirx.PrimFunc:
     return _with_root(func, root, kernels.stmt, scratch)
 
 
-def _hoisted(stmt: Any) -> tuple[list[Any], Any]:
+def _hoist(stmt: Any) -> tuple[list[Any], Any]:
     """Moves the buffers of symbolic size that `stmt` allocates to global memory; returns them, and
     `stmt` without their allocations.
     """

@@ -27,11 +27,11 @@ def concat_of_few(builder: relax.BlockBuilder, call: Any) -> Any:
     at_once = MOST_BUFFERS - 1
     while len(fields) > at_once:
         groups = [fields[i : i + at_once] for i in range(0, len(fields), at_once)]
-        fields = [_joined(builder, group, axis) for group in groups]
+        fields = [_join(builder, group, axis) for group in groups]
     return builder.call_te(topi.concatenate, fields, axis, primfunc_name_hint="concatenate")
 
 
-def _joined(builder: relax.BlockBuilder, group: list[Any], axis: int) -> Any:
+def _join(builder: relax.BlockBuilder, group: list[Any], axis: int) -> Any:
     if len(group) == 1:
         return group[0]
     return builder.emit_te(topi.concatenate, group, axis, primfunc_name_hint="concatenate")

@@ -45,7 +45,7 @@ def _narrowed(module: tvm.IRModule, entry: str) -> tvm.IRModule:
         if gvar.name_hint != entry
     }
     builder = relax.BlockBuilder(tvm.IRModule(others))
-    restored = _restored(builder, main, names.rewrite(main))
+    restored = _restore(builder, main, names.rewrite(main))
     items = builder.get().functions.items()
     functions = {
         gvar: narrow_kernel(func) if isinstance(func, tirx.PrimFunc) else func
@@ -132,7 +132,7 @@ def _constant(constant: Any) -> Any:
     return relax.const(constant.value.numpy().astype(dtype), dtype) if dtype else constant
 
 
-def _restored(
+def _restore(
     builder: relax.BlockBuilder, main: relax.Function, narrowed: relax.Function
 ) -> relax.Function:
     """Wraps the body of `narrowed` in the parameters and results of `main`."""
@@ -195,7 +195,7 @@ class _Bindings:
         narrow = self._emit(value)
         if not _is_wide(ty):
             return narrow
-        pairs = self._emit(self._builder.call_te(_extended, narrow, primfunc_name_hint="extended"))
+        pairs = self._emit(self._builder.call_te(_extend, narrow, primfunc_name_hint="extended"))
         return self._emit(relax.op.memory.view(pairs, ty.shape, _WIDE))
 
 
@@ -203,7 +203,7 @@ def _low(pairs: Any) -> Any:
     return te.compute(pairs.shape[:-1], lambda *index: pairs(*index, 0), name="low_words")
 
 
-def _extended(values: Any) -> Any:
+def _extend(values: Any) -> Any:
     def word(*index: Any) -> Any:
         value = values(*index[:-1])
         return tirx.Select(index[-1] == 0, value, value >> tirx.IntImm(_NARROW, 31))

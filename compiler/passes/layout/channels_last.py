@@ -97,9 +97,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if name in CONVOLUTIONS:
             return self._conv(call)
         if name == "relax.permute_dims":
-            return self._composed(call)
+            return self._compose(call)
         if name == "relax.expand_dims":
-            return self._expanded(call)
+            return self._expand(call)
         groups = shuffled_groups(call, self.lookup_binding)
         if groups is not None:
             return self._shuffled(call, *groups)
@@ -174,10 +174,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             expr = self.emit(relax.op.expand_dims(expr, list(range(most - rank))))
         # What the model transposes itself may be in that order already, but for axes of extent 1.
         return self.emit(
-            self._composed(self.builder_.normalize(relax.op.permute_dims(expr, to_last(most))))
+            self._compose(self.builder_.normalize(relax.op.permute_dims(expr, to_last(most))))
         )
 
-    def _transposed(self, call: Any) -> Any:
+    def _transpose(self, call: Any) -> Any:
         """Emits a call that computes [N, H, W, C], and returns its transpose to [N, C, H, W]."""
         result = self.emit(call)
         return relax.op.permute_dims(result, to_first(result.ty.ndim))
@@ -197,11 +197,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         options = {key: getattr(attrs, key) for key in ("strides", "padding", "dilation", "groups")}
         layouts = {"data_layout": last, "kernel_layout": kernel, "out_layout": last}
         rank = data.ty.ndim
-        return self._transposed(
+        return self._transpose(
             make(self._last(data, rank), self._last(constant, rank), **options, **layouts)
         )
 
-    def _composed(self, call: Any) -> Any:
+    def _compose(self, call: Any) -> Any:
         bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         if bound is None or op_name(bound) != "relax.permute_dims":
             return call
@@ -213,7 +213,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         most = max(below.ty.ndim for below in map(self._below, call.args) if below is not None)
         if not 0 <= min(ranks) <= max(ranks) <= most:
             return call
-        return self._transposed(
+        return self._transpose(
             relax.Call(
                 call.op, [self._last(arg, most) for arg in call.args], call.attrs, call.ty_args
             )
@@ -232,7 +232,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self._below(call.args[0]), over, bool(call.attrs.keepdims)
         )
         if call.attrs.keepdims:
-            return self._transposed(reduced)
+            return self._transpose(reduced)
         left = [axis for axis in order if axis not in axes]
         back = [left.index(axis) for axis in sorted(left)]
         return reduced if back == sorted(back) else relax.op.permute_dims(self.emit(reduced), back)
@@ -257,7 +257,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             if op_name(call).endswith("max_pool2d")
             else relax.op.nn.avg_pool2d
         )
-        return self._transposed(make(self._below(call.args[0]), **options, layout="NHWC"))
+        return self._transpose(make(self._below(call.args[0]), **options, layout="NHWC"))
 
     def _softmax(self, call: Any) -> Any:
         make = (
@@ -266,7 +266,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             else relax.op.nn.softmax
         )
         rank = call.args[0].ty.ndim
-        return self._transposed(
+        return self._transpose(
             make(self._below(call.args[0]), to_last(rank).index(int(call.attrs.axis) % rank))
         )
 
@@ -277,7 +277,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if 2 * known < len(parts) or call.attrs.axis is None:
             return call
         rank = parts[0].ty.ndim
-        return self._transposed(
+        return self._transpose(
             relax.op.concat(
                 [self._last(part, rank) for part in parts],
                 to_last(rank).index(int(call.attrs.axis) % rank),
@@ -299,7 +299,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self.emit(relax.op.reshape(below, relax.ShapeExpr([n, size, c]))), (0, 2, 1)
         )
 
-    def _expanded(self, call: Any) -> Any:
+    def _expand(self, call: Any) -> Any:
         """[N, L, C] transposed, with an axis for the height of an image: [N, 1, L, C]
         transposed.
         """
@@ -312,7 +312,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             or [int(axis) for axis in call.attrs.axis] != [2]
         ):
             return call
-        return self._transposed(relax.op.expand_dims(bound.args[0], 1))
+        return self._transpose(relax.op.expand_dims(bound.args[0], 1))
 
     def _shuffled(self, call: Any, image: Any, groups: int) -> Any:
         """The channels of a concatenation are taken from its parts, so that it may be dropped."""
@@ -337,7 +337,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         shuffle = self.shuffles.get(self._below(fields[0])) if fields else None
         channels = None if shuffle is None else channels_taken(self.module, call)
         if shuffle is not None and channels is not None:
-            return self._transposed(shuffle.take(*channels).call(self.builder_))
+            return self._transpose(shuffle.take(*channels).call(self.builder_))
         changed = tuple(index for index, arg in enumerate(fields) if self._below(arg) is not None)
         if any(fields[index].ty.ndim != ty.ndim for index in changed):
             return call
@@ -356,7 +356,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self._below(arg) if index in changed else arg for index, arg in enumerate(fields)
         ]
         shape = [ty.shape.values[axis] for axis in to_last(ty.ndim)]
-        return self._transposed(
+        return self._transpose(
             relax.call_tir(self.relabelled[key], arguments, relax.TensorType(shape, ty.dtype))
         )
 

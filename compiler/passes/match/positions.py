@@ -103,7 +103,7 @@ def _permuted(call: Any, axis: int) -> Axes | None:
     return [rank - 1 - axis if order is None else int(order[axis]) % rank]
 
 
-def _reshaped(call: Any, axis: int) -> Axes | None:
+def _reshape(call: Any, axis: int) -> Axes | None:
     """An axis that stays, between axes that may be joined or split."""
     before, after = extents(call.args[0]), extents(call)
     if before is None or after is None:
@@ -122,7 +122,7 @@ def _count(of: Sequence[Any]) -> Any:
     return total
 
 
-def _sliced(call: Any, axis: int) -> Axes | None:
+def _slice(call: Any, axis: int) -> Axes | None:
     """A slice of other axes."""
     cut = [as_int(one) for one in getattr(call.args[1], "fields", [])]
     if not cut or None in cut or any(one is not None and one % call.ty.ndim == axis for one in cut):
@@ -130,7 +130,7 @@ def _sliced(call: Any, axis: int) -> Axes | None:
     return [axis, *(None for _ in call.args[1:])]
 
 
-def _joined(call: Any, axis: int) -> Axes | None:
+def _join(call: Any, axis: int) -> Axes | None:
     if not isinstance(call.args[0], relax.Tuple) or int(call.attrs.axis) % call.ty.ndim == axis:
         return None
     return [axis for _ in call.args[0].fields]
@@ -143,9 +143,9 @@ _RULES: dict[str, Callable[[Any, int], Axes | None]] = {
     "relax.nn.layer_norm": _norm,
     "relax.nn.rms_norm": _norm,
     "relax.permute_dims": _permuted,
-    "relax.reshape": _reshaped,
-    "relax.expand_dims": _reshaped,
-    "relax.squeeze": _reshaped,
-    "relax.strided_slice": _sliced,
-    "relax.concat": _joined,
+    "relax.reshape": _reshape,
+    "relax.expand_dims": _reshape,
+    "relax.squeeze": _reshape,
+    "relax.strided_slice": _slice,
+    "relax.concat": _join,
 }

@@ -119,12 +119,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         data, weight = call.args[0], values_of(constant)
         # Volumes have no kernel of their own: the grouped kernel takes a dense one as one group.
         if weight.ndim > 4:
-            return self._grouped(call, data, weight)
+            return self._group(call, data, weight)
         if call.attrs.groups == 1:
             return self._dense(call, data, weight, once)
         if weight.shape[3] == 1 and weight.shape[0] == call.attrs.groups:
             return self._depthwise(call, data, weight)
-        return self._grouped(call, data, weight)
+        return self._group(call, data, weight)
 
     def _dense(self, call: Any, data: Any, weight: np.ndarray, once: bool) -> Any:
         """once: whether nothing else reads the image."""
@@ -215,7 +215,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_attrs=FUSABLE,
         )
 
-    def _grouped(self, call: Any, data: Any, weight: np.ndarray) -> Any:
+    def _group(self, call: Any, data: Any, weight: np.ndarray) -> Any:
         """Pads the image first, so that the window reads it without conditions."""
         attrs, rank = call.attrs, weight.ndim - 2
         pads = [int(pad) for pad in attrs.padding]

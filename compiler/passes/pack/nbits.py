@@ -51,13 +51,13 @@ def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
     points as int8.
     """
     if table.scales is None:
-        rows = _filled(table.numbers[:, 0], width).reshape(-1, 1, width, table.depth, 1)
+        rows = _fill(table.numbers[:, 0], width).reshape(-1, 1, width, table.depth, 1)
         return Panels(table, np.ascontiguousarray(rows.transpose(0, 1, 3, 2, 4)), None, None)
     columns, blocks, stored = table.numbers.shape
     panels = -(-columns // width)
     numbers = np.empty((panels, blocks, stored // BYTES, width, BYTES), np.uint8)
     for first in range(0, panels, _AT_ONCE):
-        part = _filled(table.numbers[first * width : (first + _AT_ONCE) * width], width)
+        part = _fill(table.numbers[first * width : (first + _AT_ONCE) * width], width)
         words = _words(part, table.bits).reshape(-1, width, blocks, stored // BYTES, BYTES)
         numbers[first : first + _AT_ONCE] = words.transpose(0, 2, 3, 1, 4)
     scales = _beside(table.scales, width)
@@ -93,7 +93,7 @@ def _added(zeros: Array, scales: Array) -> Array:
     return float16.view(np.uint16) if same else zeros
 
 
-def _filled(rows: Array, width: int) -> Array:
+def _fill(rows: Array, width: int) -> Array:
     missing = -len(rows) % width
     return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)])
 
@@ -109,7 +109,7 @@ def _words(rows: Array, bits: int) -> Array:
 
 def _beside(values: Array, width: int) -> Array:
     """[columns, blocks] as [panels, blocks, width]."""
-    parts = _filled(values, width).reshape(-1, width, values.shape[1])
+    parts = _fill(values, width).reshape(-1, width, values.shape[1])
     return np.ascontiguousarray(parts.transpose(0, 2, 1))
 
 

@@ -107,7 +107,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         matrix = values_of(weight)
         parts, start = _Parts([], []), 0
-        for value in self._joined(matmul.args[0]):
+        for value in self._join(matmul.args[0]):
             width = _columns(value)
             if width is None:
                 return None
@@ -120,7 +120,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
                 parts.others.append((value, rows))
         return parts
 
-    def _joined(self, value: Any) -> list[Any]:
+    def _join(self, value: Any) -> list[Any]:
         """The tensors that `value` has side by side along its last axis."""
         bound = self._bound(value)
         if op_name(bound) != "relax.concat" or not isinstance(bound.args[0], relax.Tuple):

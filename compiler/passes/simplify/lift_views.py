@@ -68,7 +68,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if view is None:
             return call
         if name in VIEWS:
-            return self._merged(call, view.args[0])
+            return self._merge(call, view.args[0])
         moved = self.builder_.emit(
             relax.Call(call.op, [view.args[0], *call.args[1:]], call.attrs, call.ty_args)
         )
@@ -86,7 +86,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     @staticmethod
-    def _merged(call: Any, source: Any) -> Any:
+    def _merge(call: Any, source: Any) -> Any:
         """The one view of `source` that `call`, a view of a view of it, is equal to."""
         wanted = _extents(call)
         if wanted is None:

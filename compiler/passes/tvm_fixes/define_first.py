@@ -22,10 +22,10 @@ class DefineFirst(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Reorders every Relax function; returns the same module if nothing has to move."""
-        return reorder_bindings(module, _ordered)
+        return reorder_bindings(module, _order)
 
 
-def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
+def _order(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
     """The bindings in their given order, except that each comes after those that it needs.
 
     Bindings that need each other stay where they are: `check_lowered` reports them.

@@ -38,7 +38,7 @@ class OrderDims(ModulePass):
         if not orders:
             return module
         functions = {
-            gvar: _reordered(func, orders[gvar]) if gvar in orders else func
+            gvar: _reorder(func, orders[gvar]) if gvar in orders else func
             for gvar, func in module.functions.items()
         }
         changed = tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
@@ -86,7 +86,7 @@ def _order(func: tirx.PrimFunc) -> list[int] | None:
     return order
 
 
-def _reordered(func: tirx.PrimFunc, order: list[int]) -> tirx.PrimFunc:
+def _reorder(func: tirx.PrimFunc, order: list[int]) -> tirx.PrimFunc:
     params = [func.params[position] for position in order]
     return tirx.PrimFunc(params, func.body, func.ret_type, func.attrs, func.span)
 

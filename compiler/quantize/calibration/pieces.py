@@ -52,14 +52,14 @@ class Pieces:
         later = self._later() | {name}
         outputs = [value for node in sorted(nodes) for value in graph.gives[node] if value in later]
         feeds = {value: self._values[value] for value in graph.inputs_of(nodes)}
-        inputs = [_declared(value, array) for value, array in feeds.items()]
+        inputs = [_declare(value, array) for value, array in feeds.items()]
         model = graph.model_of(nodes, inputs, [onnx.ValueInfoProto(name=one) for one in outputs])
         # One thread: the order of sums, and so their last bits, depend on how many there are.
         engine = OnnxRuntime(str(save_model(model, self._folder, "piece")), threads=1)
         self._values |= engine.run(feeds, {})
 
 
-def _declared(name: str, array: Array) -> onnx.ValueInfoProto:
+def _declare(name: str, array: Array) -> onnx.ValueInfoProto:
     """An input, whose axes stay open as they are in the model: by known ones, shape inference
     would compute numbers of which ONNX Runtime's operators refuse some.
     """

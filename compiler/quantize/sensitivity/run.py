@@ -44,7 +44,7 @@ class Fallback:
         """
         if not units:
             return {}
-        errors, *groups = self._searched(units)
+        errors, *groups = self._search(units)
         self.measured = {**errors, "groups": groups}
         return {
             name: _reason(group, self.budget)
@@ -53,7 +53,7 @@ class Fallback:
             for name in group["layers"]
         }
 
-    def _searched(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
+    def _search(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
         npz.write(self.folder / SCALES, self.chosen.scales)
         grids = self.chosen.grids
         spec = {

@@ -60,7 +60,7 @@ def search(units: Sequence[Unit], budget: float, measure: Measure, alone: Measur
     error = measure(units)
     if error <= allowed:
         return Selection(error, left=error)
-    groups = _ordered(units, alone)
+    groups = _order(units, alone)
     # Without any rounded unit there is no error; a greater number of kept ones is known to do.
     few, enough, left = 0, len(groups), 0.0
     while enough - few > 1:
@@ -73,7 +73,7 @@ def search(units: Sequence[Unit], budget: float, measure: Measure, alone: Measur
     return Selection(error, tuple(groups), enough, left)
 
 
-def _ordered(units: Sequence[Unit], alone: Measure) -> list[Group]:
+def _order(units: Sequence[Unit], alone: Measure) -> list[Group]:
     """All units in groups, those first whose units have the greatest errors."""
 
     def measured(part: Sequence[Unit]) -> Group:

@@ -298,10 +298,10 @@ def _inputs(
 
 
 def _all_written(folder: Path, points: Iterable[tuple[Point, Arrays]]) -> tuple[Trial, ...]:
-    return tuple(_written(folder, index, *pair) for index, pair in enumerate(points))
+    return tuple(_write(folder, index, *pair) for index, pair in enumerate(points))
 
 
-def _written(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:
+def _write(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:
     path = folder / f"{index}.inputs.npz"
     npz.write(path, inputs)
     return Trial(index, point, path, sum(array.nbytes for array in inputs.values()))

@@ -350,7 +350,7 @@ def _judge_indexed(got: Array, want: Array, indexed: Indexed | None) -> Finding 
     difference = compare(got, want, Tolerance(0.0, 0.0))
     failed = Finding(Verdict.FAILED, difference)
     ours, theirs = got.reshape(shape), want.reshape(shape)
-    if ours.min() < 0 or ours.max() >= values.shape[axis] or _repeated(ours, axis):
+    if ours.min() < 0 or ours.max() >= values.shape[axis] or _has_repeats(ours, axis):
         return failed
     ours, theirs = (np.take_along_axis(values, side, axis) for side in (ours, theirs))
     finite = np.where(np.isfinite(theirs), theirs, spread.center)
@@ -361,7 +361,7 @@ def _judge_indexed(got: Array, want: Array, indexed: Indexed | None) -> Finding 
     return Finding(Verdict.PASSED, replace(difference, of_tolerance=None), 0.0, why, measures)
 
 
-def _repeated(indices: Array, axis: int) -> bool:
+def _has_repeats(indices: Array, axis: int) -> bool:
     """Tell whether an index occurs twice along the axis."""
     return bool((np.diff(np.sort(indices, axis=axis), axis=axis) == 0).any())
 

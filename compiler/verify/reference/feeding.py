@@ -101,7 +101,7 @@ class _Rewrite:
 
     def graph(self, graph: onnx.GraphProto) -> None:
         """Replace the random nodes of a graph and of those inside it."""
-        nodes = [new for proto in graph.node for new in self._replaced(proto)]
+        nodes = [new for proto in graph.node for new in self._replace(proto)]
         del graph.node[:]
         graph.node.extend(nodes)
 
@@ -113,7 +113,7 @@ class _Rewrite:
             kind = _code(_row_dtype(draw))
             self.model.graph.input.append(helper.make_tensor_value_info(name, kind, [None]))
 
-    def _replaced(self, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
+    def _replace(self, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
         from compiler.ir.onnx.model.expansions import LAWS, expanded
 
         for attribute in proto.attribute:

@@ -97,7 +97,7 @@ class Float64:
         from compiler.ir.onnx.model.item_names import joined, parted
 
         inputs = {info.name: info for info in self._model.graph.input}
-        fixed = {name: _filled(inputs[name], consts[name]) for name in consts if name in inputs}
+        fixed = {name: _fill(inputs[name], consts[name]) for name in consts if name in inputs}
         feed = joined({**feeds, **fixed}, inputs)
         names = [output.name for output in self._model.graph.output]
         values = values_of(self._model, feed, self._engines, keep=names, note=self._note)
@@ -123,7 +123,7 @@ def values_of(
     wide: floats of fewer bits are float64; else each node is computed as it is. note: hears which
     engine computed a node.
     """
-    widen: Callable[[Any], Any] = _widened if wide else lambda value: value
+    widen: Callable[[Any], Any] = _widen if wide else lambda value: value
     values: Arrays = {name: widen(value) for name, value in feed.items() if value is not None}
     for constant in model.graph.initializer:
         values.setdefault(constant.name, widen(numpy_helper.to_array(constant)))
@@ -208,9 +208,9 @@ def _widen_tensor(tensor: onnx.TensorProto) -> None:
         tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
-def _widened(value: Any) -> Any:
+def _widen(value: Any) -> Any:
     if isinstance(value, list):
-        return [_widened(item) for item in value]
+        return [_widen(item) for item in value]
     array = np.asarray(value)
     return array.astype(np.float64) if array.dtype.name in _SHORT_FLOAT_NAMES else array
 
@@ -230,7 +230,7 @@ def _info(name: str, value: Any) -> onnx.ValueInfoProto:
     )
 
 
-def _filled(info: onnx.ValueInfoProto, value: Any) -> Array:
+def _fill(info: onnx.ValueInfoProto, value: Any) -> Array:
     """A scalar that the request fixes, in the input's shape and dtype."""
     kind = info.type.tensor_type
     shape = [axis.dim_value or 1 for axis in kind.shape.dim]

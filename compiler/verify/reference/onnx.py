@@ -254,7 +254,7 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     """
     seed = spec.get("perturbation")
     changed = seed is not None or spec.get("shown")
-    engine = _changed(spec, seed) if changed else ENGINES[spec["engine"]](spec["model"])
+    engine = _change(spec, seed) if changed else ENGINES[spec["engine"]](spec["model"])
     record({"engine": engine.name})
     draws = {name: Draw.from_json(draw) for name, draw in spec.get("draws", {}).items()}
 
@@ -272,7 +272,7 @@ def run_reference(spec: Record, record: Callable[[Record], None]) -> None:
     record({"float32": sorted(getattr(engine, "float32", ()))})
 
 
-def _changed(spec: Record, seed: int | None) -> Engine:
+def _change(spec: Record, seed: int | None) -> Engine:
     """The engine on the model with perturbed weights, and with more outputs."""
     if spec["engine"] in TORCHSCRIPT:
         from compiler.verify.reference.torch import TorchScript

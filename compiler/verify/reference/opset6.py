@@ -42,7 +42,7 @@ def _rewrite(graph: onnx.GraphProto, outer: Mapping[str, int]) -> None:
             # To write to a graph that is not there would make it.
             for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
                 _rewrite(inner, ranks)
-        nodes += [*_aligned(node, ranks), node]
+        nodes += [*_align(node, ranks), node]
         gone = _GONE.get(node.op_type, ())
         retained = [attribute for attribute in node.attribute if attribute.name not in gone]
         del node.attribute[:]
@@ -59,7 +59,7 @@ def _ranks(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
         yield tensor.name, len(tensor.dims)
 
 
-def _aligned(node: onnx.NodeProto, ranks: Mapping[str, int]) -> list[onnx.NodeProto]:
+def _align(node: onnx.NodeProto, ranks: Mapping[str, int]) -> list[onnx.NodeProto]:
     """The node that gives the second input axes of 1 behind its own, where it needs some; `node`
     reads its result.
     """

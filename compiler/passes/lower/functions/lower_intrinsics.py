@@ -32,10 +32,10 @@ class LowerIntrinsics(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every function."""
-        return map_programs(module, _changed)
+        return map_programs(module, _change)
 
 
-def _changed(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def _change(func: tirx.PrimFunc) -> tirx.PrimFunc:
     # By address; the expression is kept, so that its address is not used again.
     originals: dict[int, Expr] = {}
 

@@ -153,12 +153,12 @@ class _Body:
             case tirx.IfThenElse():
                 return self._choice(stmt)
             case tirx.While():
-                return tirx.While(stmt.condition, self._repeated(stmt.body))
+                return tirx.While(stmt.condition, self._repeat(stmt.body))
             case tirx.For() if stmt.kind == ForKind.PARALLEL and not self.in_task:
                 return self._launch(stmt)
             case tirx.For():
                 kind = ForKind.SERIAL if stmt.kind == ForKind.PARALLEL else stmt.kind
-                return loop_as(stmt, kind, self._repeated(stmt.body))
+                return loop_as(stmt, kind, self._repeat(stmt.body))
             case tirx.AllocBuffer():
                 return self.scratch.allocate(stmt)
             case tirx.Bind():
@@ -167,7 +167,7 @@ class _Body:
                 self.scratch.store(stmt)
         return stmt
 
-    def _repeated(self, body: Stmt) -> Stmt:
+    def _repeat(self, body: Stmt) -> Stmt:
         self.loops += 1
         repeated = self.statement(body)
         self.loops -= 1
@@ -217,7 +217,7 @@ class _Body:
         program = seq(view, *declared, body)
         self.plain.add(task.symbol, [index, count, pointer, *pointers], program, self.attrs)
         self.arguments = free
-        return _checked(tirx.call_extern("int32", task.launch, self.context, *map(_passed, free)))
+        return _check(tirx.call_extern("int32", task.launch, self.context, *map(_passed, free)))
 
     def _is_whole(self, stmt: Any) -> bool:
         """Checks that the other branch does what the task that was made last does, of what is known
@@ -227,7 +227,7 @@ class _Body:
             return False
         flags = self.tasks[-1].flags
         taken = [var for position, var in enumerate(self.arguments) if position != flags]
-        return not any(var.same_as(one) for var in taken for one in _declared(stmt.then_case))
+        return not any(var.same_as(one) for var in taken for one in _declare(stmt.then_case))
 
     def _call_task(self) -> Stmt:
         """Calls the last task for all of its loop: the serial half would be the same code again."""
@@ -251,7 +251,7 @@ class _Body:
         return flags[0] if flags else None
 
 
-def _checked(call: Any) -> Stmt:
+def _check(call: Any) -> Stmt:
     """The call, after which the kernel ends with -1 if it gave another status than 0: of TVM's ways
     to end a function, one alone gives anything but 0.
     """
@@ -275,7 +275,7 @@ def _share(loop: Any, index: Any, count: Any) -> Stmt:
     )
 
 
-def _declared(stmt: Stmt) -> list[Any]:
+def _declare(stmt: Stmt) -> list[Any]:
     """The variables that the statements before a statement's last part declare."""
     parts = stmt.seq[:-1] if isinstance(stmt, tirx.SeqStmt) else []
     buffers = [one.buffer for one in parts if isinstance(one, (tirx.AllocBuffer, tirx.DeclBuffer))]

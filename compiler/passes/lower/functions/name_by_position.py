@@ -27,10 +27,10 @@ class NameByPosition(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every tensor program."""
-        return map_programs(module, _renamed)
+        return map_programs(module, _rename)
 
 
-def _renamed(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def _rename(func: tirx.PrimFunc) -> tirx.PrimFunc:
     params = list(func.params)
     plain = {
         param: tirx.Var(f"p{position}", param.ty)

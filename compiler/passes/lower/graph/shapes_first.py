@@ -31,10 +31,10 @@ class ShapesFirst(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Reorders every Relax function; returns the same module if nothing has to move."""
-        return reorder_bindings(module, _ordered)
+        return reorder_bindings(module, _order)
 
 
-def _ordered(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
+def _order(bindings: Sequence[Any], known: set[Any]) -> list[Any]:
     """The bindings that shapes need, and the rest, each in the order given."""
     shapes: set[Any] = set()
     first: set[int] = set()

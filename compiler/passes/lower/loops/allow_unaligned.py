@@ -36,7 +36,7 @@ class AllowUnaligned(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites the tensor programs that have buffers as parameters."""
-        return map_programs(module, lambda func: _function(_loosened(func)))
+        return map_programs(module, lambda func: _function(_loosen(func)))
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class _Shift:
     def load(self, node: Any) -> Any:
         if node.source.__chandle__() not in self.arguments:
             return node
-        return load(node.source, self._moved(node.indices))
+        return load(node.source, self._move(node.indices))
 
     def store(self, node: Any) -> Any:
         if node.buffer.__chandle__() not in self.arguments:
             return node
-        return tirx.BufferStore(node.buffer, node.value, self._moved(node.indices))
+        return tirx.BufferStore(node.buffer, node.value, self._move(node.indices))
 
-    def _moved(self, indices: Any) -> list[Any]:
+    def _move(self, indices: Any) -> list[Any]:
         # Vectors of indices are int32 where a gather reads them so.
         return [self._beyond(index) for index in indices]
 
@@ -85,7 +85,7 @@ def _function(func: tirx.PrimFunc) -> tirx.PrimFunc:
     return with_body(func, body.stmt)
 
 
-def _loosened(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def _loosen(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function with arguments whose types say that they are aligned to an element."""
     # LLVM makes a memcpy of a loop that copies, and gives it the alignment of the types.
     loose = [(buffer, _anywhere(buffer)) for buffer in _arguments(func).values()]

@@ -84,11 +84,11 @@ class _Search:
             # What is a division of quotients that are known now may be steady as well.
             while divisions := self._steady(loop):
                 quotients: Divisions = {}
-                for equal in _grouped(divisions):
+                for equal in _group(divisions):
                     # By way of memory: TVM would put a value back where it is used.
                     quotient = let_opaque("quotient", _guarded(equal[0]))
                     quotients |= {division.__chandle__(): quotient for division in equal}
-                loop = _replaced(loop, quotients)
+                loop = _replace(loop, quotients)
             emit(loop)
         return body.stmt
 
@@ -201,7 +201,7 @@ def _guarded(division: Any) -> Any:
     return type(division)(division.a, tirx.Select(tirx.EQ(below, zero), one, below))
 
 
-def _grouped(divisions: Iterable[Any]) -> list[list[Any]]:
+def _group(divisions: Iterable[Any]) -> list[list[Any]]:
     """The divisions in groups of equal ones, in the order of their first."""
     groups: list[list[Any]] = []
     for division in divisions:
@@ -214,7 +214,7 @@ def _grouped(divisions: Iterable[Any]) -> list[list[Any]]:
     return groups
 
 
-def _replaced(loop: Any, quotients: Divisions) -> Any:
+def _replace(loop: Any, quotients: Divisions) -> Any:
     def replace(node: Any) -> Any:
         return quotients.get(node.__chandle__(), node)
 

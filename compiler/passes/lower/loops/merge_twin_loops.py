@@ -34,13 +34,13 @@ class MergeTwinLoops(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every tensor program."""
-        steps = ((tirx.IfThenElse, _merged),)
+        steps = ((tirx.IfThenElse, _merge),)
         return map_programs(
             module, lambda func: with_body(func, tvm_ffi.structural_map(func.body, steps))
         )
 
 
-def _merged(branch: Any) -> Stmt:
+def _merge(branch: Any) -> Stmt:
     serial = branch.else_case
     if not isinstance(serial, tirx.For) or serial.kind != ForKind.SERIAL:
         return branch

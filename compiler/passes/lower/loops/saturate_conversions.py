@@ -30,11 +30,13 @@ class SaturateConversions(ModulePass):
         """Rewrites every tensor program."""
         return map_programs(
             module,
-            lambda func: with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Add, _moved)])),
+            lambda func: with_body(
+                func, tvm_ffi.structural_map(func.body, [(tirx.Add, _move_clamp)])
+            ),
         )
 
 
-def _moved(total: Any) -> Any:
+def _move_clamp(total: Any) -> Any:
     """The clamped sum in place of int32(nearbyint(min(max(v, low - zero), high - zero))) + zero."""
     cast, zero = total.a, total.b
     if not isinstance(cast, tirx.Cast) or dtype_of(cast) != "int32":

@@ -34,10 +34,10 @@ class TruncateDivisions(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every tensor program."""
-        return map_programs(module, lambda func: with_body(func, _truncated(func)))
+        return map_programs(module, lambda func: with_body(func, _truncate(func)))
 
 
-def _truncated(func: tirx.PrimFunc) -> Any:
+def _truncate(func: tirx.PrimFunc) -> Any:
     bounds = Bounds(func)
     rules = ((tirx.FloorDiv, partial(_quotient, bounds)), (tirx.FloorMod, partial(_rest, bounds)))
 
