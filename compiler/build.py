@@ -20,7 +20,7 @@ from compiler.frontend.entry import imported_from, open_for
 from compiler.host.machine import cannot_run
 from compiler.host.runners import runner_of
 from compiler.ir.files.model_file import LoadedModel, LoadedScript
-from compiler.ir.onnx.quantize.matmuls import Narrowing
+from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
@@ -258,16 +258,16 @@ def _imported(
     def calibrator(wanted: Calibration) -> Calibrator | None:
         return calibrator_of(this.request, wanted, sample_file, original, signature, this.scratch)
 
-    def again(chosen: Narrowing) -> "Imported":
+    def again(chosen: MatmulQuantization) -> "Imported":
         return imported_from(open_for(this.job, this.request), this.request, this.target, chosen)
 
     if (smoother := calibrator(Calibration.SMOOTH)) is not None:
         scales, outcome.smoothing = smoother.scales()
-        outcome.chosen = Narrowing(scales=scales)
+        outcome.chosen = MatmulQuantization(scales=scales)
         imported = again(outcome.chosen)
     if (placer := calibrator(Calibration.STATIC)) is not None:
         grids, scales, outcome.static_grids = placer.grids()
-        outcome.chosen = Narrowing(scales=scales, grids=grids)
+        outcome.chosen = MatmulQuantization(scales=scales, grids=grids)
         imported = again(outcome.chosen)
     samples = Path(sample_file) if sample_file else None
     keep = fallback_of(
@@ -283,7 +283,7 @@ def _imported(
         return imported, keep
     float32 = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
     if float32:
-        imported = again(dataclasses.replace(outcome.chosen, kept=float32))
+        imported = again(dataclasses.replace(outcome.chosen, retained=float32))
     return imported, keep
 
 

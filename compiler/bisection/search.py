@@ -111,7 +111,7 @@ class Search:
         leaving = tuple(name for name in produced if name in later | self._outputs)
         values = self._depart(frozenset(window), leaving)
         if values:
-            cut = Cut(self._graph.completed(window), leaving)
+            cut = Cut(self._graph.complete(window), leaving)
             self._report(Location(window[0], window[-1], cut))
         return values
 
@@ -137,7 +137,7 @@ class Search:
 
     def _shown(self, value: str, nodes: frozenset[int]) -> Location:
         last = self._graph.producers[value]
-        location = Location(last, last, Cut(self._graph.completed(nodes), (value,)), value)
+        location = Location(last, last, Cut(self._graph.complete(nodes), (value,)), value)
         self._report(location)
         return location
 
@@ -162,7 +162,7 @@ class Search:
         """The departing values in the order of their nodes."""
         if not values:
             return ()
-        cut = Cut(self._graph.completed(nodes), tuple(values))
+        cut = Cut(self._graph.complete(nodes), tuple(values))
         if cut not in self._known:
             changed = self._departing(cut)
             self._known[cut] = tuple(sorted(changed, key=lambda name: self._graph.producers[name]))

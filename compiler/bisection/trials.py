@@ -18,9 +18,9 @@ from compiler.bisection.values import Values
 from compiler.errors import CompileError
 from compiler.ir.onnx.model.nodes import Graph
 from compiler.ir.onnx.model.walking import walk
-from compiler.ir.onnx.quantize.block_matmuls import has_blocks, rounds
+from compiler.ir.onnx.quantize.block_matmuls import has_blocks, is_quantizable
 from compiler.ir.onnx.quantize.matmuls import OPERATORS, label_of
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.messages import CompileJob
 from compiler.verify.inputs.samples import to_npz
 from compiler.verify.report import Mismatch
@@ -127,15 +127,15 @@ class Trials:
             return Precision.FLOAT32
         nodes = [self.graph.nodes[index] for index in cut.nodes]
         if has_blocks(self.graph.model):
-            has_int8 = any(map(rounds, walk(nodes)))
+            has_int8 = any(map(is_quantizable, walk(nodes)))
         else:
             layers = frozenset(self._matmuls.layers.layers)
             has_int8 = any(node.op_type in OPERATORS and label_of(node) in layers for node in nodes)
         return precision if has_int8 else Precision.FLOAT32
 
     @cached_property
-    def _matmuls(self) -> RowProducts:
-        return RowProducts(self.graph.model)
+    def _matmuls(self) -> RowMatmuls:
+        return RowMatmuls(self.graph.model)
 
     def _output(self, name: str) -> onnx.ValueInfoProto:
         rank = len(self.specs[name].shape) if name in self.specs else None

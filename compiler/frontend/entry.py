@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from compiler.frontend import kv_cache, logits
 from compiler.ir import import_model, import_torchscript
 from compiler.ir.files.model_file import LoadedModel, LoadedScript, open_model
-from compiler.ir.onnx.quantize.integer_operands import with_integers
-from compiler.ir.onnx.quantize.matmuls import Narrowing
+from compiler.ir.onnx.quantize.integer_operands import multiply_integers
+from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
 from compiler.quantize import plan
 from compiler.targets import Target
@@ -29,7 +29,7 @@ def imported_from(
     model: LoadedModel | LoadedScript,
     request: CompileRequest,
     target: Target,
-    chosen: Narrowing | None = None,
+    chosen: MatmulQuantization | None = None,
 ) -> "Imported":
     """The model in Relax; a model that was read is emptied. Raises CompileError.
 
@@ -39,7 +39,7 @@ def imported_from(
         kv_cache.require_passed(request)
         plan.require_plain(request)
         return import_torchscript(model.path, request)
-    proto = with_integers(model.proto) if _multiplies_bytes(target) else model.proto
+    proto = multiply_integers(model.proto) if _multiplies_bytes(target) else model.proto
     imported = import_model(proto, request, chosen)
     # The module holds its own copy of the weights.
     model.proto.Clear()

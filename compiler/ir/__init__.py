@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import onnx
 
     from compiler.ir.imported import Imported
-    from compiler.ir.onnx.quantize.matmuls import Narrowing
+    from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
     from relaxd.contract.request import CompileRequest
 
 
 def import_model(
     model: onnx.ModelProto,
     request: CompileRequest,
-    chosen: Narrowing | None = None,
+    chosen: MatmulQuantization | None = None,
 ) -> Imported:
     """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at
     fault. chosen: as in `compiler.ir.onnx.reader.read`.

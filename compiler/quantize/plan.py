@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from compiler.errors import ImportFailed
 from compiler.ir.files.model_file import LoadedModel, LoadedScript
 from compiler.ir.onnx.quantize import block_matmuls
-from compiler.ir.onnx.quantize.matmuls import Narrowing
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.targets import Target
 from compiler.verify.quantization_changes import CACHE, PRECISION, WEIGHTS
 from compiler.verify.reference.quantized import (
@@ -46,7 +46,7 @@ class Outcome:
     weights: RoundedWeights | None = None
     layers: QuantizedLayers | None = None
     fallback: Record | None = None
-    chosen: Narrowing = field(default_factory=Narrowing)
+    chosen: MatmulQuantization = field(default_factory=MatmulQuantization)
     smoothing: list[Record] | None = None
     static_grids: list[Record] | None = None
 
@@ -70,7 +70,7 @@ def as_wanted(
         return model
     if block_matmuls.opset_of(model.proto) < block_matmuls.LEAST_OPSET:
         raise _unroundable(f"the model's opset is older than {block_matmuls.LEAST_OPSET}")
-    if block_matmuls.set_level(model.proto, block_matmuls.ROUNDED):
+    if block_matmuls.set_level(model.proto, block_matmuls.INT8_LEVEL):
         if request.options.calibration is not Calibration.NONE:
             raise ImportFailed(
                 "the model's weights are in blocks already, and what they multiply is rounded in "
@@ -81,7 +81,7 @@ def as_wanted(
             )
         return replace(model, built=True)
     static = request.options.calibration is Calibration.STATIC
-    if not RowProducts(model.proto, static=static).layers.layers:
+    if not RowMatmuls(model.proto, static=static).layers.layers:
         raise _unroundable("no matmul or convolution of the model has constant weights to round")
     return model
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.ir.graph.draws import SEED
-from compiler.ir.onnx.model.item_names import joined, parted
+from compiler.ir.onnx.model.item_names import join_items, split_items
 from compiler.isolation.messages import CompileJob
 from compiler.verify.reference import onnx as reference
 from relaxd.contract.options import Flavour
@@ -67,8 +67,8 @@ def _built(case: Case, asked: CompileRequest, target: str) -> Ran:
 
 def _outputs(model: Model, case: Case, inputs: Sequence[Any]) -> list[Any]:
     """In the order of the case's outputs; an empty list is a sequence without items."""
-    created = model.run(parted(name_values(case, inputs)))
-    result = joined(created, [output.name for output in case.model.graph.output])
+    created = model.run(split_items(name_values(case, inputs)))
+    result = join_items(created, [output.name for output in case.model.graph.output])
     return [[] if value is None else value for value in result.values()]
 
 

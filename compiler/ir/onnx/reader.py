@@ -27,13 +27,13 @@ from compiler.ir.onnx import (
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.model.expansions import without_calls
 from compiler.ir.onnx.model.item_names import item_name
-from compiler.ir.onnx.model.kv_cache import lifted
+from compiler.ir.onnx.model.kv_cache import plan_caches
 from compiler.ir.onnx.model.lists import Items, Stacked
 from compiler.ir.onnx.model.walking import walk
 from compiler.ir.onnx.model.weights import file_weights
 from compiler.ir.onnx.quantize.block_matmuls import has_blocks, layers_of, set_level
-from compiler.ir.onnx.quantize.matmuls import Narrowing, products_of
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.matmuls import MatmulQuantization, matmul_labels
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.shapes.facts import Facts
 from compiler.ir.shapes.index_bounds import collect
@@ -47,30 +47,30 @@ def read(
     model: onnx.ModelProto,
     request: CompileRequest,
     trace: list[dict[str, Any]] | None = None,
-    chosen: Narrowing | None = None,
+    chosen: MatmulQuantization | None = None,
 ) -> Imported:
     """Import a model under a request; `trace` collects every node with its inferred shapes.
 
     chosen: what became of products that the import could round; None where nothing was chosen.
     Raises ImportFailed naming the node or the declaration at fault.
     """
-    wanted, narrow = _rounded(model, request, chosen or Narrowing())
+    wanted, narrow = _rounded(model, request, chosen or MatmulQuantization())
     if trace is None:
         support.check(wanted)
     flat = without_calls(wanted)
     found = explore(lambda assumed: _read(flat, request, trace, assumed))
     if narrow is not None:
-        products = frozenset() if wanted is model else products_of(wanted)
+        products = frozenset() if wanted is model else matmul_labels(wanted)
         return replace(found, narrow=narrow, products=products)
     if request.options.precision is not Precision.FLOAT32:
-        return replace(found, products=products_of(model))
+        return replace(found, products=matmul_labels(model))
     if request.options.weights is WeightForm.FLOAT32:
         return found
     return replace(found, weights=file_weights(model))
 
 
 def _rounded(
-    model: onnx.ModelProto, request: CompileRequest, chosen: Narrowing
+    model: onnx.ModelProto, request: CompileRequest, chosen: MatmulQuantization
 ) -> tuple[onnx.ModelProto, QuantizedLayers | None]:
     """The model whose products round as the request wants, and which do; None where passes round
     them. A model with weights in blocks is changed in place.
@@ -78,12 +78,12 @@ def _rounded(
     if request.options.precision is not Precision.INT8:
         return model, None
     if has_blocks(model):
-        set_level(model, 0, chosen.kept)
-        return model, layers_of(model).keeping(chosen.kept)
+        set_level(model, 0, chosen.retained)
+        return model, layers_of(model).keeping(chosen.retained)
     static = request.options.calibration is Calibration.STATIC
-    products = RowProducts(model, chosen.scales, chosen.grids, static=static)
-    narrow = products.layers.keeping(chosen.kept)
-    return products.rounded(labels=narrow.layers), narrow
+    products = RowMatmuls(model, chosen.scales, chosen.grids, static=static)
+    narrow = products.layers.keeping(chosen.retained)
+    return products.quantize(labels=narrow.layers), narrow
 
 
 def _read(
@@ -101,7 +101,7 @@ def _read(
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
     consts = dict(request.consts)
     specs = specs_of([found for found in formal if found.name not in consts], request)
-    lifting = lifted(graph, specs, request) if _lifts(request) else None
+    lifting = plan_caches(graph, specs, request) if _lifts(request) else None
     if lifting is not None:
         specs, request = list(lifting.specs), lifting.request
     facts = Facts()
@@ -148,7 +148,7 @@ def _read(
         found = [pair for output in graph.output for pair in _outputs(scope, output.name)]
         outputs = close(builder, lifting.outputs(builder, found) if lifting else found)
     uses = merged(shared.caches, {spec.name for spec in specs})
-    kept = lifting.kept(builder, uses, outputs) if lifting else None
+    kept = lifting.describe(builder, uses, outputs) if lifting else None
     return Imported(
         finish(builder),
         (*specs, SEED) if builder.drawn else tuple(specs),

@@ -46,14 +46,14 @@ class Calibrator:
         return {bytes.fromhex(one["weight"]): _read_record(roundings, one) for one in records}
 
     def scales(self) -> tuple[dict[str, Array], list[Record]]:
-        """The scales of channels by value (`compiler.ir.onnx.quantize.matmuls.Narrowing`), and what
+        """The scales of channels by value (see `MatmulQuantization`), and what
         was measured for each; raises ImportFailed where the model does not run on the samples.
         """
         records = self._run("compiler.quantize.calibration.smooth_task", "smoothed")
         return self._scales("smoothed"), records
 
     def grids(self) -> tuple[dict[str, Grid], dict[str, Array], list[Record]]:
-        """The grids and scales by value (`compiler.ir.onnx.quantize.matmuls.Narrowing`), and what
+        """The grids and scales by value (see `MatmulQuantization`), and what
         was measured for each grid; raises as `scales` does.
         """
         records = self._run("compiler.quantize.calibration.static_task", "placed")

@@ -11,7 +11,7 @@ import numpy as np
 from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.graph.draws import Draw
 from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record
 from compiler.quantize.calibration.pieces import Pieces
 from compiler.verify.inputs import npz
@@ -24,20 +24,20 @@ Learn = Callable[[Array], Result | None]
 
 
 def learn_values(
-    spec: Record, learners_of: Callable[[RowProducts], Mapping[str, Learn[Result]]], *, static: bool
+    spec: Record, learners_of: Callable[[RowMatmuls], Mapping[str, Learn[Result]]], *, static: bool
 ) -> dict[str, Result]:
     """Learn from each value in the model that rounds nothing; values of which `learn` returns None
     are left out.
 
     spec: model, consts and draws of the reference, inputs (a file of `verify.npz`), and folder.
-    learners_of: by value, in the order of the nodes that read it. static: as in `RowProducts`.
+    learners_of: by value, in the order of the nodes that read it. static: as in `RowMatmuls`.
     """
     folder = Path(spec["folder"])
     draws = {name: Draw.from_json(draw) for name, draw in spec["draws"].items()}
     inputs = {name: wide(array) for name, array in npz.read(Path(spec["inputs"])).items()}
     loaded = open_model(Path(spec["model"]))
     assert not isinstance(loaded, LoadedScript)
-    learners = learners_of(RowProducts(loaded.proto, static=static))
+    learners = learners_of(RowMatmuls(loaded.proto, static=static))
     graph = Graph(loaded.proto, fixed_inputs(loaded.proto, spec["consts"]))
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Result]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.sampling import Learn, learn_values
 from compiler.quantize.calibration.smoothing import SmoothScales, find_scales
@@ -22,7 +22,7 @@ def smooth(spec: Record, record: Callable[[Record], None]) -> None:
     strength, before, after}` for each.
     """
 
-    def learners(matmuls: RowProducts) -> dict[str, Learn[SmoothScales]]:
+    def learners(matmuls: RowMatmuls) -> dict[str, Learn[SmoothScales]]:
         return {
             value: partial(find_scales, weights=weights)
             for value, weights in matmuls.matrices.items()

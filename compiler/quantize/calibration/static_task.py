@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.grids import StaticGrid, of_images, of_rows
 from compiler.quantize.calibration.sampling import Learn, learn_values
@@ -22,7 +22,7 @@ def find_grids(spec: Record, record: Callable[[Record], None]) -> None:
     folder, and records `{value, step, zero, strength, error}` for each value.
     """
 
-    def learners(matmuls: RowProducts) -> dict[str, Learn[StaticGrid]]:
+    def learners(matmuls: RowMatmuls) -> dict[str, Learn[StaticGrid]]:
         images, matrices = matmuls.images, matmuls.matrices
         return {
             # Rows of images cannot be scaled: the window of a convolution holds several.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import ImportFailed
-from compiler.ir.onnx.quantize.matmuls import Narrowing
+from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
 from compiler.isolation.step import Record, run_task
 from compiler.quantize.sensitivity import SCALES
 from compiler.verify.inputs import npz
@@ -35,7 +35,7 @@ class Fallback:
     form: Precision
     budget: float
     folder: Path
-    chosen: Narrowing = field(default_factory=Narrowing)
+    chosen: MatmulQuantization = field(default_factory=MatmulQuantization)
     measured: Record | None = None
 
     def __call__(self, units: Sequence[Unit]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def fallback_of(
     signature: Signature,
     samples: Path | None,
     original: Reference,
-    chosen: Narrowing,
+    chosen: MatmulQuantization,
     scratch: Path,
     *,
     more_points: bool,

@@ -16,8 +16,8 @@ from compiler.errors import summary
 from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.graph.draws import Draw
 from compiler.ir.onnx.quantize.block_matmuls import has_blocks, round_rows, set_level
-from compiler.ir.onnx.quantize.matmuls import Grid, Narrowing, recent, round_operands
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.matmuls import Grid, MatmulQuantization, recent, round_operands
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record, serve
 from compiler.quantize.sensitivity import SCALES
 from compiler.quantize.sensitivity.search import search
@@ -44,7 +44,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     loaded = open_model(Path(spec["model"]))
     assert not isinstance(loaded, LoadedScript)
     scales, grids = npz.read(Path(spec["folder"]) / SCALES), spec["grids"]
-    chosen = Narrowing(
+    chosen = MatmulQuantization(
         scales=scales,
         grids=None if grids is None else {name: Grid(**one) for name, one in grids.items()},
     )
@@ -74,24 +74,24 @@ class _Rounder:
 
     form: Precision
     plain: onnx.ModelProto
-    matmuls: RowProducts | None = None
+    matmuls: RowMatmuls | None = None
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, form: Precision, chosen: Narrowing) -> _Rounder:
+    def of(cls, model: onnx.ModelProto, form: Precision, chosen: MatmulQuantization) -> _Rounder:
         """The model may be changed in place."""
         if form is Precision.BFLOAT16:
             return cls(form, recent(model))
         if has_blocks(model):
             set_level(model, 0)
             return cls(form, model)
-        return cls(form, model, RowProducts(model, chosen.scales, chosen.grids))
+        return cls(form, model, RowMatmuls(model, chosen.scales, chosen.grids))
 
     def quantize(self, labels: frozenset[str]) -> onnx.ModelProto:
         """A copy in which those layers round."""
         if self.form is Precision.BFLOAT16:
             return round_operands(self.plain, labels)
         if self.matmuls is not None:
-            return self.matmuls.rounded(labels=labels)
+            return self.matmuls.quantize(labels=labels)
         copy = onnx.ModelProto()
         copy.CopyFrom(self.plain)
         round_rows(copy, labels=labels)

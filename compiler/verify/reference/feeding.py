@@ -114,14 +114,14 @@ class _Rewrite:
             self.model.graph.input.append(helper.make_tensor_value_info(name, kind, [None]))
 
     def _replace(self, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
-        from compiler.ir.onnx.model.expansions import LAWS, expanded
+        from compiler.ir.onnx.model.expansions import LAWS, expand_random
 
         for attribute in proto.attribute:
             # To write to a graph that is not there would make it.
             for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
                 self.graph(inner)
         dtype = self._dtype(proto.input[0]) if proto.input else "float32"
-        nodes = expanded(proto, dtype, self.opset) or [proto]
+        nodes = expand_random(proto, dtype, self.opset) or [proto]
         return [
             new for node in nodes for new in (self._fed(node) if node.op_type in LAWS else [node])
         ]

@@ -94,14 +94,14 @@ class Float64:
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Outputs by name; floats are float64."""
-        from compiler.ir.onnx.model.item_names import joined, parted
+        from compiler.ir.onnx.model.item_names import join_items, split_items
 
         inputs = {info.name: info for info in self._model.graph.input}
         fixed = {name: _fill(inputs[name], consts[name]) for name in consts if name in inputs}
-        feed = joined({**feeds, **fixed}, inputs)
+        feed = join_items({**feeds, **fixed}, inputs)
         names = [output.name for output in self._model.graph.output]
         values = values_of(self._model, feed, self._engines, keep=names, note=self._note)
-        return parted({name: values[name] for name in names})
+        return split_items({name: values[name] for name in names})
 
     def _note(self, node: onnx.NodeProto, engine: Engine) -> None:
         if engine is in_float32:

@@ -13,7 +13,7 @@ import numpy as np
 
 from compiler.errors import summary
 from compiler.ir.graph.draws import Draw
-from compiler.ir.onnx.model.item_names import joined, parted
+from compiler.ir.onnx.model.item_names import join_items, split_items
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from compiler.verify.reference import feeding, indexed, perturbation
@@ -90,8 +90,10 @@ class OnnxRuntime:
             if entry.name in consts
         }
         names = [entry.name for entry in self._session.get_outputs()]
-        arguments = joined({**feeds, **fixed}, [entry.name for entry in self._session.get_inputs()])
-        return parted(dict(zip(names, self._session.run(names, arguments), strict=True)))
+        arguments = join_items(
+            {**feeds, **fixed}, [entry.name for entry in self._session.get_inputs()]
+        )
+        return split_items(dict(zip(names, self._session.run(names, arguments), strict=True)))
 
 
 class OnnxReference:
@@ -115,8 +117,8 @@ class OnnxReference:
         """Run at one point, as `Engine` says."""
         fixed = {name: np.asarray(value) for name, value in consts.items()}
         names = list(self._evaluator.output_names)
-        arguments = joined({**feeds, **fixed}, self._evaluator.input_names)
-        return parted(dict(zip(names, self._evaluator.run(names, arguments), strict=True)))
+        arguments = join_items({**feeds, **fixed}, self._evaluator.input_names)
+        return split_items(dict(zip(names, self._evaluator.run(names, arguments), strict=True)))
 
 
 def _torch(model: str, wide: bool = False) -> Engine:

@@ -12,7 +12,7 @@ from compiler.verify.reference.onnx import save_model
 from relaxd.contract.options import CacheForm
 
 if TYPE_CHECKING:
-    from compiler.ir.onnx.quantize.matmuls import Narrowing
+    from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
     from relaxd.contract.narrow import QuantizedLayers
 
 _OF_ITSELF = 0.25
@@ -88,7 +88,7 @@ def with_stored_caches(
 def with_quantized_rows(
     model: Path,
     quantized: "QuantizedLayers",
-    chosen: "Narrowing",
+    chosen: "MatmulQuantization",
     perturbations: Sequence[float],
     scratch: Path,
 ) -> list[Path]:
@@ -102,15 +102,15 @@ def with_quantized_rows(
 
     from compiler.ir.onnx.quantize.block_matmuls import has_blocks, round_rows, set_level
     from compiler.ir.onnx.quantize.matmuls import round_operands
-    from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+    from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
     if not has_blocks(loaded.proto):
-        matmuls = RowProducts(loaded.proto, chosen.scales, chosen.grids)
+        matmuls = RowMatmuls(loaded.proto, chosen.scales, chosen.grids)
         paths = [model]
         for number, perturbation in enumerate(perturbations):
-            copy = matmuls.rounded(perturbation, quantized.layers)
+            copy = matmuls.quantize(perturbation, quantized.layers)
             if quantized.bfloat16:
                 copy = round_operands(copy, quantized.bfloat16, perturbation * _OF_ITSELF)
             paths.append(save_model(copy, scratch, f"rows{number}"))

@@ -327,9 +327,7 @@ def test_a_manifest_of_many_layers_asks_the_database_a_few_times(guarded: House)
     config = {"mediaType": "application/json", "digest": digest_of(b"{}"), "size": 2}
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers * 4}
     statements: list[str] = []
-    event.listen(
-        core.db._engine, "before_cursor_execute", lambda *call: statements.append(call[2])
-    )
+    event.listen(core.db._engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
     answer = client.put("/v2/a/many/manifests/v1", json=manifest, headers=MANIFEST_TYPE)
     assert answer.status_code == 201, answer.text
     assert 0 < len(statements) < 40

@@ -29,19 +29,19 @@ _FLOAT = onnx.TensorProto.FLOAT
 
 
 def draw_of(proto: onnx.NodeProto, dtype: str) -> Draw:
-    """What a node of `LAWS` draws; nodes of equal `seed` attributes draw from one stream."""
-    given = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
-    label = f"seed {given['seed']}" if "seed" in given else f"node {proto.output[0]}"
+    """The draw of a node of `LAWS`; nodes of equal `seed` attributes draw from one stream."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+    label = f"seed {attributes['seed']}" if "seed" in attributes else f"node {proto.output[0]}"
     law = LAWS[proto.op_type]
     if law is Law.NORMAL:
-        start, spread = given.get("mean", 0.0), given.get("scale", 1.0)
+        start, spread = attributes.get("mean", 0.0), attributes.get("scale", 1.0)
     else:
-        start = given.get("low", 0.0)
-        spread = given.get("high", 1.0) - start
+        start = attributes.get("low", 0.0)
+        spread = attributes.get("high", 1.0) - start
     return Draw(stream_of(label), law, dtype, start, spread)
 
 
-def expanded(proto: onnx.NodeProto, dtype: str, opset: int) -> list[onnx.NodeProto] | None:
+def expand_random(proto: onnx.NodeProto, dtype: str, opset: int) -> list[onnx.NodeProto] | None:
     """The nodes that stand for one whose first input has that dtype, None for operators that are
     not random. Values inside are named after the node's first output.
     """
@@ -54,7 +54,7 @@ def expanded(proto: onnx.NodeProto, dtype: str, opset: int) -> list[onnx.NodePro
 
 
 def is_random(proto: onnx.NodeProto, opset: int) -> bool:
-    """Whether a node may draw numbers."""
+    """True for a node that may draw numbers."""
     if proto.domain not in ("", "ai.onnx"):
         return False
     if proto.op_type == "Dropout":
@@ -96,9 +96,9 @@ class _Writer:
         return helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
 
     def name(self, index: int = 0) -> str:
-        """Of an output of the node, made up where the node has none there."""
-        found = self.proto.output[index] if index < len(self.proto.output) else ""
-        return found or f"{self.proto.output[0]}/unused_{index}"
+        """The name of an output, made up where the node has none there."""
+        declared = self.proto.output[index] if index < len(self.proto.output) else ""
+        return declared or f"{self.proto.output[0]}/unused_{index}"
 
     def put(self, operator: str, *inputs: str, result: str = "", **attributes: Any) -> str:
         """Add a node; gives the name of its output."""
@@ -114,10 +114,10 @@ class _Writer:
 
     def uniform(self, like: str, elements: int = _FLOAT) -> str:
         """Add numbers in [0, 1), as many as `like` has elements."""
-        given: dict[str, Any] = {"dtype": elements}
+        dtype_and_seed: dict[str, Any] = {"dtype": elements}
         if "seed" in self.attributes:
-            given["seed"] = float(self.attributes["seed"])
-        return self.put("RandomUniformLike", like, **given)
+            dtype_and_seed["seed"] = float(self.attributes["seed"])
+        return self.put("RandomUniformLike", like, **dtype_and_seed)
 
     def along(self, operator: str, value: str, axis: int, **attributes: Any) -> str:
         """Add an operator that takes its axes as an attribute before opset 13, then as an input."""
@@ -138,12 +138,12 @@ def _dropout(w: _Writer) -> None:
     """In training, zero with the probability `ratio`, else divided by that of not being zero."""
     x, ratio, training = w.proto.input[:3]
     loss = w.put("Cast", ratio, to=_FLOAT) if ratio else w.constant(np.float32(0.5))
-    kept = w.put("Not", w.put("Less", w.uniform(x), loss))
+    survives = w.put("Not", w.put("Less", w.uniform(x), loss))
     share = w.put("Cast", w.put("Sub", w.constant(np.float32(1)), loss), to=w.elements)
     zero = w.put("Cast", w.constant(np.float32(0)), to=w.elements)
-    dropped = w.put("Where", kept, w.put("Div", x, share), zero)
+    dropped = w.put("Where", survives, w.put("Div", x, share), zero)
     w.put("Where", training, dropped, x, result=w.name(0))
-    w.put("Or", w.put("Not", training), kept, result=w.name(1))
+    w.put("Or", w.put("Not", training), survives, result=w.name(1))
 
 
 def _multinomial(w: _Writer) -> None:
@@ -154,8 +154,8 @@ def _multinomial(w: _Writer) -> None:
     totals = w.put("CumSum", w.put("Softmax", logits, axis=1), w.constant(np.int64(1)))
     column = w.put("Gather", totals, w.constant(np.array([0])), axis=1)
     size = w.constant(np.array([1, w.attributes.get("sample_size", 1)]))
-    drawn = w.uniform(w.put("Expand", column, size))
-    below = w.put("Less", w.along("Unsqueeze", drawn, 2), w.along("Unsqueeze", totals, 1))
+    samples = w.uniform(w.put("Expand", column, size))
+    below = w.put("Less", w.along("Unsqueeze", samples, 2), w.along("Unsqueeze", totals, 1))
     passed = w.put("Cast", w.put("Not", below), to=_FLOAT)
     count = w.put("Gather", w.put("Shape", logits), w.constant(np.array([1])))
     # The last total is 1 but for rounding.

@@ -1,4 +1,4 @@
-"""What the items of a sequence are called among the inputs and outputs of a compiled model."""
+"""Names of the items of a sequence among the inputs and outputs of a compiled model."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ def items_of(name: str, names: Collection[str]) -> list[str]:
     return [*takewhile(lambda item: item in names, (item_name(name, i) for i in count()))]
 
 
-def joined(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def join_items(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Values by the names of a model's own inputs or outputs: a list for one that is there by its
     items, None for one that is not there.
     """
-    found = {}
+    result = {}
     for name in names:
         items = items_of(name, values)
-        found[name] = values.get(name, [values[item] for item in items] or None)
-    return found
+        result[name] = values.get(name, [values[item] for item in items] or None)
+    return result
 
 
-def parted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Inverse of `joined`: lists by their items, nothing for None."""
-    found: dict[str, Any] = {}
+def split_items(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Inverse of `join_items`: lists by their items, nothing for None."""
+    result: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, list):
-            found |= {item_name(name, index): item for index, item in enumerate(value)}
+            result |= {item_name(name, index): item for index, item in enumerate(value)}
         elif value is not None:
-            found[name] = value
-    return found
+            result[name] = value
+    return result

@@ -47,7 +47,7 @@ _HINT = "compile it with state=passed, which leaves caches as inputs and outputs
 
 @dataclass(frozen=True)
 class Lifting:
-    """What becomes of a model's inputs: `specs` are those of the library, `original` the model's.
+    """Inputs with in-place caches: `specs` are those of the library, `original` the model's.
 
     declared: the dims that the request declares.
     ragged: its attention fills each entry of a batch to a length of its own, so that the past's
@@ -68,45 +68,45 @@ class Lifting:
         """
         table = {spec.name: spec for spec in self.original}
         for cache in self.caches:
-            held, original = values[cache.input], table[cache.input]
-            assert isinstance(held, Tensor)
-            seen = held if self.ragged else self._past(builder, held)
-            in_bytes = held.dtype == CacheForm.INT8 and original.dtype == "float32"
+            buffer, original = values[cache.input], table[cache.input]
+            assert isinstance(buffer, Tensor)
+            seen = buffer if self.ragged else self._past(builder, buffer)
+            in_bytes = buffer.dtype == CacheForm.INT8 and original.dtype == "float32"
             if in_bytes:
                 size = extent_of(original.shape[-1], lambda name: builder.facts.dim(name))
                 seen = replace(seen, shape=(*seen.shape[:-1], size))
             values[cache.input] = seen
-            builder.buffers[seen.expr] = Buffer(cache.input, held, original.dtype, bytes=in_bytes)
+            builder.buffers[seen.expr] = Buffer(cache.input, buffer, original.dtype, bytes=in_bytes)
 
-    def _past(self, b: Builder, held: Tensor) -> Tensor:
+    def _past(self, b: Builder, cache: Tensor) -> Tensor:
         rows = b.facts.dim(self.past.name)
-        b.require(ex.less_equal(rows, held.shape[AXIS]), "a cache holds more rows than it has")
+        b.require(ex.less_equal(rows, cache.shape[AXIS]), "a cache holds more rows than it has")
         view = relax.op.strided_slice(
-            held.expr, [AXIS], [ex.prim(0)], [ex.prim(rows)], assume_inbound=True
+            cache.expr, [AXIS], [ex.prim(0)], [ex.prim(rows)], assume_inbound=True
         )
-        return b.emit(view, [*held.shape[:AXIS], rows, held.shape[AXIS + 1]])
+        return b.emit(view, [*cache.shape[:AXIS], rows, cache.shape[AXIS + 1]])
 
     def outputs(
-        self, builder: Builder, found: Iterable[tuple[str, Value]]
+        self, builder: Builder, values: Iterable[tuple[str, Value]]
     ) -> list[tuple[str, Value]]:
         """The outputs that are no caches; raises ImportFailed where one is no extended cache."""
         presents = {cache.output: cache.input for cache in self.caches}
-        made = {buffer.name: buffer.present for buffer in builder.buffers.values()}
-        kept = []
-        for name, value in found:
+        extended = {buffer.name: buffer.present for buffer in builder.buffers.values()}
+        others = []
+        for name, value in values:
             if name not in presents:
-                kept.append((name, value))
+                others.append((name, value))
                 continue
-            present = made[presents[name]]
+            present = extended[presents[name]]
             if present is None or not isinstance(value, Tensor) or value.expr is not present.expr:
                 raise _refused(f"{name!r} is not the cache {presents[name]!r} with new rows")
-        return kept
+        return others
 
-    def kept(
+    def describe(
         self, builder: Builder, uses: Sequence[CacheUse], outputs: Sequence[TensorSpec]
     ) -> Kept:
-        """What the manifest and verification need to know; raises ImportFailed where the new rows
-        have no dim of their own.
+        """Describe the caches for the manifest and verification; raises ImportFailed where the new
+        rows have no dim of their own.
 
         uses, outputs: the library's.
         """
@@ -174,13 +174,13 @@ class Lifting:
         """Inputs that follow every exporter's names, where an operator does not say what they
         are.
         """
-        found = {}
+        parts = {}
         for spec in self.original:
             if spec.name == "position_ids" and self._sizes(spec)[1:] == [use.rows]:
-                found[spec.name] = Part.POSITIONS
+                parts[spec.name] = Part.POSITIONS
             if _is_mask(spec):
-                found[spec.name] = Part.MASK
-        return found
+                parts[spec.name] = Part.MASK
+        return parts
 
     def _sizes(self, spec: TensorSpec) -> list[Axis]:
         """The shape, with numbers for dims that the request fixes."""
@@ -194,7 +194,9 @@ def _is_mask(spec: TensorSpec) -> bool:
     return spec.name == "attention_mask" and len(spec.shape) == AXIS
 
 
-def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: CompileRequest) -> Lifting:
+def plan_caches(
+    graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: CompileRequest
+) -> Lifting:
     """The graph's caches as buffers; raises ImportFailed for a model that has none, or has some
     that no buffer can stand for.
     """
@@ -220,7 +222,7 @@ def lifted(graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: Compile
         raise _unroundable(
             f"the model's caches are {table[min(known)].dtype}: only those of float32 are stored "
             "in fewer bits",
-            "leave the option out: lifted caches keep the model's dtype",
+            "leave the option out: in-place caches have the model's dtype",
         )
     changed = [_with_room(spec, request) if spec.name in known else spec for spec in specs]
     if not ragged:
@@ -268,8 +270,8 @@ def _pairs(
             filled = filled or node.op_type in _FILLED
             extended = extended or node.op_type != "Identity"
             name = node.input[extends]
-        found = extended and name in inputs and readers[name] == 1
-        if found and len(inputs[name].shape) == AXIS + 2:
+        is_cache = extended and name in inputs and readers[name] == 1
+        if is_cache and len(inputs[name].shape) == AXIS + 2:
             yield Cache(name, output.name), filled
 
 
@@ -277,8 +279,8 @@ def extender(graph: onnx.GraphProto, output: str, consts: Mapping[str, Any]) -> 
     """The node that extends the cache which comes out as `output`; of an If whose condition is
     among `consts`, in the branch that it takes.
     """
-    found = (node for node, _ in _extensions(_Level.of(graph), output, consts))
-    return next(node for node in found if node.op_type != "Identity")
+    extending = (node for node, _ in _extensions(_Level.of(graph), output, consts))
+    return next(node for node in extending if node.op_type != "Identity")
 
 
 @dataclass(frozen=True)
@@ -307,15 +309,15 @@ def _extensions(
     """The nodes that extend what becomes the value `name`, from the last on, and which of their
     inputs each extends. Of an If whose condition the request fixes, the branch that it takes.
     """
-    while found := level.maker(name):
-        level, node = found
-        place = list(node.output).index(name)
+    while producer := level.maker(name):
+        level, node = producer
+        output = list(node.output).index(name)
         if node.op_type == "If" and node.input[0] in consts:
             wanted = "then_branch" if consts[node.input[0]] else "else_branch"
             (branch,) = [attribute.g for attribute in node.attribute if attribute.name == wanted]
-            level, name = _Level.of(branch, level), branch.output[place].name
+            level, name = _Level.of(branch, level), branch.output[output].name
             continue
-        extends = (_FILLED.get(node.op_type) or _GROWN.get(node.op_type) or {}).get(place)
+        extends = (_FILLED.get(node.op_type) or _GROWN.get(node.op_type) or {}).get(output)
         if extends is None or extends >= len(node.input):
             return
         yield node, extends
@@ -348,13 +350,13 @@ def _counter(past: str) -> str:
 
 def _request(request: CompileRequest, past: Dim, ragged: bool) -> CompileRequest:
     """The request with a dim for the capacity."""
-    kept = [dim for dim in request.dims if not (ragged and dim.name == past.name)]
-    declared = {dim.name for dim in kept}
+    dims = [dim for dim in request.dims if not (ragged and dim.name == past.name)]
+    declared = {dim.name for dim in dims}
     if CAPACITY not in declared:
-        kept.append(Dim(CAPACITY, min=1))
+        dims.append(Dim(CAPACITY, min=1))
     if not ragged and past.name not in declared:
-        kept.append(past)
-    return replace(request, dims=tuple(sorted(kept)))
+        dims.append(past)
+    return replace(request, dims=tuple(sorted(dims)))
 
 
 def _unroundable(why: str, hint: str) -> ImportFailed:
@@ -363,5 +365,8 @@ def _unroundable(why: str, hint: str) -> ImportFailed:
 
 def _refused(why: str, hint: str = _HINT) -> ImportFailed:
     return ImportFailed(
-        f"caches cannot be lifted: {why}", reason="state", field="options.state", hint=hint
+        f"the KV caches cannot be in-place: {why}",
+        reason="state",
+        field="options.state",
+        hint=hint,
     )

@@ -1,5 +1,5 @@
-"""Cuts a language model's scores down to those of each entry's last token: its last matmul, by a
-table of all words, is a quarter of a small model's work.
+"""Cuts a language model's logits down to those of each entry's last token: its last matmul, by a
+table of the vocabulary, is a quarter of a small model's work.
 """
 
 from collections import Counter
@@ -43,38 +43,38 @@ def keep_last_scores(model: onnx.ModelProto) -> None:
 
 
 def _path(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """From the node that gives the scores back to the matmul that they come of."""
+    """From the node that gives the logits back to the matmul that they come of."""
     producers = {name: node for node in graph.node for name in node.output}
-    held = {one.name: one for one in graph.initializer}
+    constants = {one.name: one for one in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
-            held[node.output[0]] = helper.get_attribute_value(node.attribute[0])
+            constants[node.output[0]] = helper.get_attribute_value(node.attribute[0])
     readers = Counter(name for node in walk(graph.node) for name in node.input if name)
     readers.update(one.name for one in graph.output)
     name = OUTPUT
     while name in producers and readers[name] == 1:
         node = producers[name]
-        given = [one for one in node.input if one and one not in held]
-        if _multiplies(node, held) and given == [node.input[0]]:
+        inputs = [one for one in node.input if one and one not in constants]
+        if _multiplies(node, constants) and inputs == [node.input[0]]:
             yield node
             return
-        if node.op_type not in _FOLLOWING or len(given) != 1 or not _of_one_row(node, held):
+        if node.op_type not in _FOLLOWING or len(inputs) != 1 or not _of_one_row(node, constants):
             break
         yield node
-        name = given[0]
+        name = inputs[0]
     raise _refused(f"{OUTPUT!r} comes of no matmul by a constant alone")
 
 
-def _multiplies(node: onnx.NodeProto, held: Mapping[str, onnx.TensorProto]) -> bool:
-    """Whether the node multiplies rows by a constant matrix."""
+def _multiplies(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
+    """True for a node that multiplies rows by a constant matrix."""
     if node.op_type == "MatMul":
-        return node.input[1] in held and len(held[node.input[1]].dims) == 2
+        return node.input[1] in constants and len(constants[node.input[1]].dims) == 2
     return node.op_type == "MatMulNBits"
 
 
-def _of_one_row(node: onnx.NodeProto, held: Mapping[str, onnx.TensorProto]) -> bool:
-    """Whether the node's constants are the same for all tokens, and add no axis to them."""
-    shapes = [tuple(held[name].dims) for name in node.input if name in held]
+def _of_one_row(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> bool:
+    """True if the node's constants are the same for all tokens, and add no axis to them."""
+    shapes = [tuple(constants[name].dims) for name in node.input if name in constants]
     return all(len(shape) < _AXIS + 2 and set(shape[:-1]) <= {1} for shape in shapes)
 
 
@@ -87,15 +87,15 @@ def _cut(graph: onnx.GraphProto, matmul: onnx.NodeProto) -> None:
         for part, value in ends.items()
     )
     row = f"{OUTPUT}/last"
-    given = [matmul.input[0], *names.values()]
+    inputs = [matmul.input[0], *names.values()]
     matmul.input[0] = row
-    place = next(i for i, node in enumerate(graph.node) if node.output[0] == matmul.output[0])
-    graph.node.insert(place, helper.make_node("Slice", given, [row], name=row))
+    index = next(i for i, node in enumerate(graph.node) if node.output[0] == matmul.output[0])
+    graph.node.insert(index, helper.make_node("Slice", inputs, [row], name=row))
 
 
 def _refused(why: str) -> ImportFailed:
     return ImportFailed(
-        f"the scores of the last token cannot be computed alone: {why}",
+        f"the last token's logits cannot be computed alone: {why}",
         reason="logits",
         field="options.logits",
         hint="compile it with logits=all",

@@ -35,7 +35,7 @@ Form: TypeAlias = "type[Stacked] | int | None"
 """How values make up a content: an int counts those of Items, None is a tensor."""
 
 
-def flattened(contents: Sequence[Content]) -> tuple[list[Value], list[Form]]:
+def flatten(contents: Sequence[Content]) -> tuple[list[Value], list[Form]]:
     """The tensors in contents, and what puts them together again."""
     values: list[Value] = []
     forms: list[Form] = []
@@ -53,8 +53,8 @@ def flattened(contents: Sequence[Content]) -> tuple[list[Value], list[Form]]:
     return values, forms
 
 
-def restored(values: Sequence[Value], forms: Sequence[Form]) -> list[Content]:
-    """Inverse of `flattened`."""
+def unflatten(values: Sequence[Value], forms: Sequence[Form]) -> list[Content]:
+    """Inverse of `flatten`."""
     rest: Iterator[Value] = iter(values)
     return [_content(rest, form) for form in forms]
 
@@ -75,9 +75,9 @@ def stack_of(b: Builder, items: Items) -> Value | None:
     return layout.concat(b, [layout.unsqueeze(b, item, [0]) for item in values], 0)
 
 
-def _alike(b: Builder, one: Value, other: Value) -> bool:
+def _alike(b: Builder, left: Value, right: Value) -> bool:
     return (
-        one.dtype == other.dtype
-        and len(one.shape) == len(other.shape)
-        and all(b.facts.same(p, q) is True for p, q in zip(one.shape, other.shape, strict=True))
+        left.dtype == right.dtype
+        and len(left.shape) == len(right.shape)
+        and all(b.facts.same(p, q) is True for p, q in zip(left.shape, right.shape, strict=True))
     )

@@ -64,30 +64,30 @@ class Graph:
         """Nodes that depend on shapes and constants alone: a cut computes them itself, so that what
         follows from a dim in the model follows from it in the cut.
         """
-        found: set[int] = set()
+        result: set[int] = set()
         known = set(self.constants)
         for index, node in enumerate(self.nodes):
             plain = node.domain in ("", "ai.onnx")
             measures = plain and node.op_type in _SHAPES
             draws = plain and node.op_type.startswith(_RANDOM)
             if not draws and (measures or known.issuperset(self.takes[index])):
-                found.add(index)
+                result.add(index)
                 known.update(self.gives[index])
-        return frozenset(found)
+        return frozenset(result)
 
     def behind(self, values: Iterable[str], within: frozenset[int] | None = None) -> set[int]:
         """The nodes that the values depend on, over nodes of `within` alone where that is given."""
-        found: set[int] = set()
+        result: set[int] = set()
         waiting = list(values)
         while waiting:
             index = self.producers.get(waiting.pop())
-            if index is None or index in found or (within is not None and index not in within):
+            if index is None or index in result or (within is not None and index not in within):
                 continue
-            found.add(index)
+            result.add(index)
             waiting.extend(self.takes[index])
-        return found
+        return result
 
-    def completed(self, nodes: Iterable[int]) -> frozenset[int]:
+    def complete(self, nodes: Iterable[int]) -> frozenset[int]:
         """The nodes, and the bookkeeping that they depend on."""
         chosen = frozenset(nodes)
         taken = [name for index in chosen for name in self.takes[index]]
@@ -139,7 +139,7 @@ class Graph:
 
 def fixed_inputs(model: onnx.ModelProto, consts: Mapping[str, Any]) -> dict[str, onnx.TensorProto]:
     """The inputs that the request fixes to a scalar, as tensors; axes of any size become 1."""
-    found = {}
+    tensors = {}
     for entry in model.graph.input:
         if entry.name not in consts:
             continue
@@ -147,8 +147,8 @@ def fixed_inputs(model: onnx.ModelProto, consts: Mapping[str, Any]) -> dict[str,
         shape = [axis.dim_value or 1 for axis in kind.shape.dim]
         dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
         array = np.full(shape, consts[entry.name]).astype(dtype)
-        found[entry.name] = numpy_helper.from_array(array, entry.name)
-    return found
+        tensors[entry.name] = numpy_helper.from_array(array, entry.name)
+    return tensors
 
 
 def _taken(node: onnx.NodeProto) -> Iterator[str]:

@@ -15,21 +15,21 @@ from compiler.ir.weights import LEAST, FileWeight, Rounding, digest_of
 
 def file_weights(model: onnx.ModelProto) -> dict[bytes, FileWeight]:
     """The large float32 constants by digest; those of equal contents are one."""
-    found: dict[bytes, FileWeight] = {}
+    weights: dict[bytes, FileWeight] = {}
     for name, tensor in _weights(model):
         key = digest_of(numpy_helper.to_array(tensor))
-        names = found[key].names if key in found else ()
-        found[key] = FileWeight((*names, name), tuple(tensor.dims))
-    return found
+        names = weights[key].names if key in weights else ()
+        weights[key] = FileWeight((*names, name), tuple(tensor.dims))
+    return weights
 
 
 def round_weights(model: onnx.ModelProto, roundings: Mapping[bytes, Rounding]) -> None:
-    """Rounds the constants of those digests in place."""
+    """Quantize the constants of those digests in place, and store them dequantized."""
     for _, tensor in _weights(model):
         array = numpy_helper.to_array(tensor)
-        rounding = roundings.get(digest_of(array))
-        if rounding is not None:
-            tensor.CopyFrom(numpy_helper.from_array(made_of(array, rounding), tensor.name))
+        form = roundings.get(digest_of(array))
+        if form is not None:
+            tensor.CopyFrom(numpy_helper.from_array(made_of(array, form), tensor.name))
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, TensorProto]]:

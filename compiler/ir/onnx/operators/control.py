@@ -17,9 +17,9 @@ from compiler.ir.onnx.model.lists import (
     Form,
     Items,
     Stacked,
-    flattened,
-    restored,
+    flatten,
     stack_of,
+    unflatten,
 )
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -54,14 +54,14 @@ def branch(b: Builder, node: Node) -> Sequence[Content | None]:
         return values
 
     results = control.branch(b, condition, lambda: make(then), lambda: make(other))
-    return restored(results, forms[0])
+    return unflatten(results, forms[0])
 
 
 def _flat(node: Node, contents: Sequence[Content | None]) -> tuple[list[Value], list[Form]]:
     present = [content for content in contents if content is not None]
     if len(present) < len(contents):
         node.fail("only run time knows whether an optional value is there", reason="optional")
-    return flattened(present)
+    return flatten(present)
 
 
 @op("Loop")
@@ -80,10 +80,10 @@ def loop(b: Builder, node: Node) -> Sequence[Content | None]:
     if count is not None and _goes_on(body) and count <= UNROLLED:
         return _unrolled(b, node, body, carried, count, scans)
     state, forms = _flat(node, _stacked(b, node, body, carried))
-    stacks = _stacks(b, node, body, restored(state, forms))
+    stacks = _stacks(b, node, body, unflatten(state, forms))
 
     def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        current_state = restored(current[: len(state)], forms)
+        current_state = unflatten(current[: len(state)], forms)
         contents = node.scope.contents(
             body, [iteration, Known(np.asarray(True), "bool"), *current_state]
         )
@@ -97,7 +97,7 @@ def loop(b: Builder, node: Node) -> Sequence[Content | None]:
         return outputs[0], [*outputs[1 : 1 + len(state)], *grown]
 
     results = control.loop(b, trips, go, [*state, *stacks], step)
-    return [*restored(results[: len(state)], forms), *results[len(state) :]]
+    return [*unflatten(results[: len(state)], forms), *results[len(state) :]]
 
 
 def _stacked(

@@ -17,7 +17,7 @@ from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.nbits import constant, parts_of
-from compiler.ir.onnx.quantize.block_matmuls import ROUNDED
+from compiler.ir.onnx.quantize.block_matmuls import INT8_LEVEL
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops.attention import experts, routing
 from compiler.ir.ops.attention.attention import restate
@@ -76,7 +76,7 @@ def quantized_mixture_of_experts(b: Builder, node: Node) -> Value:
     _refuse_packed(node)
     bits, block = node.attr("expert_weight_bits", 4), node.attr("block_size", 0)
     # ONNX Runtime quantizes the tokens to 8 bits here; computing in floats is more accurate.
-    quantizes = bits == 8 or (bits == 4 and node.attr("accuracy_level", 0) == ROUNDED)
+    quantizes = bits == 8 or (bits == 4 and node.attr("accuracy_level", 0) == INT8_LEVEL)
     b.quantized |= block > 0 and quantizes
     numbers, down = (_cube(node, constant(node, index)) for index in (2, 5))
     count, inner = down.shape[0], down.shape[2] * 8 // bits

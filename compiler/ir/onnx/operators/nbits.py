@@ -11,7 +11,7 @@ from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.indexing import indexes
-from compiler.ir.onnx.quantize.block_matmuls import LEVEL, ROUNDED
+from compiler.ir.onnx.quantize.block_matmuls import INT8_LEVEL, LEVEL
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops.math import linear
 from compiler.ir.ops.pointwise import elementwise as ew
@@ -45,7 +45,7 @@ def matmul_blocks(b: Builder, node: Node) -> Value:
         weight = block_matmul.reals(table).astype(np.dtype(x.dtype))
         result = linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype))
     else:
-        quantizes = node.attr(LEVEL, 0) == ROUNDED
+        quantizes = node.attr(LEVEL, 0) == INT8_LEVEL
         b.rounded |= quantizes
         result = block_matmul.product(b, x, table, quantizes)
     return ew.add(b, result, node.value(5)) if node.has(5) else result

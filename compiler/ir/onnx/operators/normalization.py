@@ -9,7 +9,7 @@ from tvm import te, tirx
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.model.dtypes import DTYPES
-from compiler.ir.onnx.model.expansions import expanded
+from compiler.ir.onnx.model.expansions import expand_random
 from compiler.ir.onnx.model.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -177,7 +177,7 @@ def dropout(b: Builder, node: Node) -> Sequence[Content | None]:
     """The input, and a mask of trues, unless elements may be dropped, as in training."""
     x = node.value(0)
     if _may_drop(node):
-        nodes = expanded(node.proto, x.dtype, node.opset)
+        nodes = expand_random(node.proto, x.dtype, node.opset)
         assert nodes is not None
         return node.scope.inlined(nodes, node.proto.output)
     if not node.wants(1):

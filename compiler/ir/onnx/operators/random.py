@@ -5,7 +5,7 @@ from __future__ import annotations
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.onnx.model.dtypes import DTYPES
-from compiler.ir.onnx.model.expansions import LAWS, draw_of, expanded
+from compiler.ir.onnx.model.expansions import LAWS, draw_of, expand_random
 from compiler.ir.onnx.model.lists import Content
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
@@ -32,6 +32,6 @@ def numbers(b: Builder, node: Node) -> Value:
 @op("Bernoulli", "Multinomial")
 def choose_at_random(b: Builder, node: Node) -> list[Content | None]:
     """Indices or bits that uniform numbers decide, by a subgraph of plain operators."""
-    nodes = expanded(node.proto, node.value(0).dtype, node.opset)
+    nodes = expand_random(node.proto, node.value(0).dtype, node.opset)
     assert nodes is not None
     return node.scope.inlined(nodes, node.proto.output)

@@ -1,5 +1,5 @@
-"""The matmuls of an ONNX model by weights in blocks, and a model that rounds what they multiply to
-8 bits, block by block.
+"""The matmuls of an ONNX model by block-wise quantized weights, and a model that quantizes what
+they multiply to 8 bits, block by block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from relaxd.contract.options import Precision
 
 OPERATOR = "MatMulNBits"
 LEVEL = "accuracy_level"
-ROUNDED = 4
+INT8_LEVEL = 4
 """The accuracy_level from which on ONNX Runtime rounds the left side to 8 bits."""
 LEAST_OPSET = 13
 """From which on the nodes that round are written here."""
@@ -33,60 +33,62 @@ def opset_of(model: onnx.ModelProto) -> int:
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
-def rounds(node: onnx.NodeProto) -> bool:
-    """Whether it is a matmul by blocks whose left side can be rounded."""
+def is_quantizable(node: onnx.NodeProto) -> bool:
+    """True for a matmul by blocks whose left side can be quantized."""
     return node.op_type == OPERATOR and _attributes(node).get("bits", 4) in _BITS
 
 
 def has_blocks(model: onnx.ModelProto) -> bool:
-    """Whether some matmul can round block by block."""
-    return any(map(rounds, _nodes(model)))
+    """True if some matmul can quantize its left side block by block."""
+    return any(map(is_quantizable, _nodes(model)))
 
 
 def layers_of(model: onnx.ModelProto) -> QuantizedLayers:
-    """The matmuls that round where all that can do so are asked to, and the other products."""
+    """The matmuls that quantize where all that can are asked to, and the reasons of the others."""
     layers: list[str] = []
-    kept: dict[str, str] = {}
+    others: dict[str, str] = {}
     for node in _nodes(model):
-        if rounds(node):
+        if is_quantizable(node):
             layers.append(label_of(node))
         elif node.op_type == OPERATOR or node.op_type in OPERATORS:
-            kept[label_of(node)] = "it multiplies no weights in blocks of 4 or 8 bits"
-    return QuantizedLayers(Precision.INT8, tuple(dict.fromkeys(layers)), kept)
+            others[label_of(node)] = "it multiplies no weights in blocks of 4 or 8 bits"
+    return QuantizedLayers(Precision.INT8, tuple(dict.fromkeys(layers)), others)
 
 
 def set_level(model: onnx.ModelProto, level: int, labels: Collection[str] | None = None) -> int:
-    """Changes the model, so that the matmuls by blocks that can round state that level; how many
-    there are. labels: of those that are meant; None for all.
+    """Set the `accuracy_level` of the matmuls by blocks that can quantize, in place; returns how
+    many there are. labels: of those that are meant; None for all.
     """
-    found = 0
-    for node in _rounding(model, labels):
+    count = 0
+    for node in _quantizable(model, labels):
         left = [one for one in node.attribute if one.name != LEVEL]
         del node.attribute[:]
         node.attribute.extend([*left, helper.make_attribute(LEVEL, level)])
-        found += 1
-    return found
+        count += 1
+    return count
 
 
-def _rounding(model: onnx.ModelProto, labels: Collection[str] | None) -> Iterator[onnx.NodeProto]:
-    for node in filter(rounds, _nodes(model)):
+def _quantizable(
+    model: onnx.ModelProto, labels: Collection[str] | None
+) -> Iterator[onnx.NodeProto]:
+    for node in filter(is_quantizable, _nodes(model)):
         if labels is None or label_of(node) in labels:
             yield node
 
 
 def round_rows(
-    model: onnx.ModelProto, nudge: float = 0.0, labels: Collection[str] | None = None
+    model: onnx.ModelProto, perturbation: float = 0.0, labels: Collection[str] | None = None
 ) -> None:
-    """Changes the model, so that nodes of their own round what is multiplied by blocks, and the
-    matmuls round nothing.
+    """Quantize what is multiplied by blocks in nodes of their own, in place; the matmuls themselves
+    quantize nothing any more.
 
-    labels: of the matmuls in front of which numbers are rounded; None for all. nudge: what is
-    added to every number before it is rounded, of the greatest of its block, which moves a few
+    labels: of the matmuls in front of which numbers are quantized; None for all. perturbation:
+    what is added to every number before, as a share of the greatest of its block: it moves a few
     numbers to their other neighbour.
     """
     set_level(model, 0)
-    halves = frozenset(_halves(model))
-    writer = _Writer(opset_of(model), halves, nudge, labels)
+    float16s = frozenset(_float16_constants(model))
+    writer = _Writer(opset_of(model), float16s, perturbation, labels)
     for nodes in _lists(model):
         writer.rewrite(nodes)
 
@@ -111,7 +113,7 @@ def _lists(model: onnx.ModelProto) -> Iterator[Any]:
     yield from (*reversed(inner), *(one.node for one in model.functions), model.graph.node)
 
 
-def _halves(model: onnx.ModelProto) -> Iterator[str]:
+def _float16_constants(model: onnx.ModelProto) -> Iterator[str]:
     """The float16 constants."""
     for constant in model.graph.initializer:
         if constant.data_type == TensorProto.FLOAT16:
@@ -132,43 +134,48 @@ class _Writer:
     def __init__(
         self,
         opset: int,
-        halves: frozenset[str],
-        nudge: float,
+        float16s: frozenset[str],
+        perturbation: float,
         labels: Collection[str] | None,
     ) -> None:
-        self.opset, self.halves, self.nudge, self.labels = opset, halves, nudge, labels
-        self.made: list[onnx.NodeProto] = []
+        self.opset, self.float16s, self.perturbation, self.labels = (
+            opset,
+            float16s,
+            perturbation,
+            labels,
+        )
+        self.nodes: list[onnx.NodeProto] = []
         self.name = ""
 
     def rewrite(self, nodes: Any) -> None:
         """Changes one list of nodes."""
-        self.made = []
+        self.nodes = []
         done: dict[tuple[str, int, int], str] = {}
         for node in list(nodes):
-            if rounds(node) and (self.labels is None or label_of(node) in self.labels):
+            if is_quantizable(node) and (self.labels is None or label_of(node) in self.labels):
                 attributes = _attributes(node)
                 key = (node.input[0], attributes["K"], attributes["block_size"])
                 if key not in done:
                     self.name = f"{node.input[0]}__{label_of(node)}__rounded"
-                    half = node.input[2] in self.halves
-                    done[key] = self._rounded(*key, TensorProto.FLOAT16 if half else None)
+                    half = node.input[2] in self.float16s
+                    done[key] = self._quantized(*key, TensorProto.FLOAT16 if half else None)
                 node.input[0] = done[key]
-            self.made.append(node)
-        copied = [onnx.NodeProto.FromString(one.SerializeToString()) for one in self.made]
+            self.nodes.append(node)
+        copied = [onnx.NodeProto.FromString(one.SerializeToString()) for one in self.nodes]
         del nodes[:]
         nodes.extend(copied)
 
     def _node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        output = f"{self.name}{len(self.made)}"
-        self.made.append(helper.make_node(op, list(inputs), [output], **attributes))
+        output = f"{self.name}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(inputs), [output], **attributes))
         return output
 
     def _constant(self, values: Sequence[int] | float) -> str:
         dtype = np.float32 if isinstance(values, float) else np.int64
         return self._node("Constant", value=numpy_helper.from_array(np.array(values, dtype)))
 
-    def _rounded(self, x: str, depth: int, block: int, back: int | None) -> str:
-        """The name of x [.., depth], rounded; back: the dtype of x, None for float32."""
+    def _quantized(self, x: str, depth: int, block: int, back: int | None) -> str:
+        """The name of x [.., depth] after quantization; back: the dtype of x, None for float32."""
         blocks = -(-depth // block)
         real = self._node("Cast", x, to=TensorProto.FLOAT)
         if depth % block:
@@ -193,6 +200,6 @@ class _Writer:
         step = self._node("Div", greatest, most)
         inverse = self._node("Div", most, self._node("Max", greatest, self._constant(_LEAST)))
         scaled = self._node("Mul", rows, inverse)
-        if self.nudge:
-            scaled = self._node("Add", scaled, self._constant(127.0 * self.nudge))
+        if self.perturbation:
+            scaled = self._node("Add", scaled, self._constant(127.0 * self.perturbation))
         return self._node("Mul", self._node("Round", scaled), step)

@@ -21,7 +21,7 @@ _BYTES = (TensorProto.INT8, TensorProto.UINT8)
 Array = np.ndarray[Any, Any]
 
 
-def with_integers(model: onnx.ModelProto) -> onnx.ModelProto:
+def multiply_integers(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with products of integers wherever both operands are dequantized bytes, the right
     one a constant; itself where it has none.
     """
@@ -31,11 +31,11 @@ def with_integers(model: onnx.ModelProto) -> onnx.ModelProto:
             writer.nodes.append(node)
     if not writer.constants:
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    writer.nodes = _used(writer.nodes, made.graph)
-    writer.put_into(made)
-    return made
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    writer.nodes = _used(writer.nodes, result.graph)
+    writer.put_into(result)
+    return result
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class _Writer(NodeWriter):
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__()
         graph = model.graph
-        given = {one.name for one in graph.input}
-        self.known = {one.name: one for one in graph.initializer if one.name not in given}
-        self.made = {name: node for node in graph.node for name in node.output}
+        inputs = {one.name for one in graph.input}
+        self.known = {one.name: one for one in graph.initializer if one.name not in inputs}
+        self.producers = {name: node for node in graph.node for name in node.output}
 
     def multiply(self, node: onnx.NodeProto) -> bool:
         """Writes the product of a node that has such operands; gives whether it has."""
@@ -80,7 +80,7 @@ class _Writer(NodeWriter):
         return True
 
     def _fits(self, op: str, weight: Array, right: _Bytes, attributes: Mapping[str, Any]) -> bool:
-        """Whether the weights have one scale, or one a column, and zero points of 0."""
+        """True for weights of one scale, or one a column, and zero points of 0."""
         if right.zero and np.any(numpy_helper.to_array(self.known[right.zero])):
             return False
         if op == "Conv":
@@ -102,22 +102,22 @@ class _Writer(NodeWriter):
         attributes: Mapping[str, Any],
     ) -> None:
         end = f"{node.output[0]}{_ENDING}"
-        given = [left.name, weight, *([left.zero] if left.zero else [])]
-        sums = self.node(op, f"{end}_sums", *given, label=node, **attributes)
-        floats = self.node("Cast", f"{end}_floats", sums, to=TensorProto.FLOAT)
+        operands = [left.name, weight, *([left.zero] if left.zero else [])]
+        accumulators = self.node(op, f"{end}_sums", *operands, label=node, **attributes)
+        floats = self.node("Cast", f"{end}_floats", accumulators, to=TensorProto.FLOAT)
         scale = (left.scale.reshape(-1) * right.scale.reshape(-1)).astype(np.float32)
         scales = self.constant(f"{end}_scales", scale.reshape(shape if scale.size > 1 else ()))
         bias = node.input[2] if len(node.input) > 2 else ""
         scaled = f"{end}_scaled" if bias else node.output[0]
         self.node("Mul", scaled, floats, scales)
         if bias and op == "ConvInteger":
-            places = self.constant(f"{end}_shape", np.array([1, *shape], np.int64))
-            bias = self.node("Reshape", f"{end}_bias", bias, places)
+            bias_shape = self.constant(f"{end}_shape", np.array([1, *shape], np.int64))
+            bias = self.node("Reshape", f"{end}_bias", bias, bias_shape)
         if bias:
             self.node("Add", node.output[0], scaled, bias)
 
     def _bytes(self, name: str) -> _Bytes | None:
-        node = self.made.get(name)
+        node = self.producers.get(name)
         if node is None or node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx"):
             return None
         attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}

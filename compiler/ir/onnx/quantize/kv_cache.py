@@ -1,4 +1,4 @@
-"""A model that rounds the rows of its caches, as a library does that stores them in fewer bits:
+"""A model that quantizes the rows of its KV caches, as a library does that stores them so:
 what its reference runs.
 """
 
@@ -29,38 +29,38 @@ def round_caches(
     outputs: Iterable[str],
     consts: Mapping[str, Any],
     form: CacheForm,
-    nudge: float = 0.0,
+    perturbation: float = 0.0,
 ) -> onnx.ModelProto:
-    """A copy of the model that rounds the rows of float32 caches to the form, those of the past and
-    new ones, before anything reads them.
+    """A copy of the model that quantizes the rows of float32 caches to the form, those of the past
+    and new ones, before anything reads them.
 
-    outputs: what the caches come out as; nudge: by what share of themselves new rows change before,
-    which moves a few numbers to their other neighbour. Of INT8, what is added to them of the
-    greatest of their row: a factor changes scales alone.
+    outputs: the names of the extended caches; perturbation: the share of itself by which each new
+    number changes before, which moves a few to their other neighbour. For INT8, what is added to
+    it, as a share of its row's greatest: a factor would change scales alone.
     """
     if form is CacheForm.FLOAT16:
-        made = onnx.ModelProto()
-        made.CopyFrom(model)
+        result = onnx.ModelProto()
+        result.CopyFrom(model)
     else:
-        made = recent(model)
+        result = recent(model)
     tables = {
         weight.name: list(weight.dims)
-        for graph in _graphs(made.graph)
+        for graph in _graphs(result.graph)
         for weight in graph.initializer
     }
-    opset = opset_of(made)
-    wanted = {extender(made.graph, name, consts).output[0] for name in outputs}
-    for graph in _graphs(made.graph):
+    opset = opset_of(result)
+    wanted = {extender(result.graph, name, consts).output[0] for name in outputs}
+    for graph in _graphs(result.graph):
         nodes: list[onnx.NodeProto] = []
         for node in graph.node:
             if node.output and node.output[0] in wanted:
-                writer = _Writer(node, opset, _ELEMENTS.get(form), nudge, tables)
+                writer = _Writer(node, opset, _ELEMENTS.get(form), perturbation, tables)
                 _REWRITES[node.op_type](writer)
                 nodes += writer.nodes
             nodes.append(node)
         del graph.node[:]
         graph.node.extend(nodes)
-    return made
+    return result
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -83,7 +83,7 @@ class _Writer:
     node: onnx.NodeProto
     opset: int
     element: int | None
-    nudge: float
+    perturbation: float
     tables: Mapping[str, Sequence[int]]
     nodes: list[onnx.NodeProto] = field(default_factory=list)
 
@@ -95,11 +95,11 @@ class _Writer:
     def put_many(
         self, count: int, operator: str, *inputs: str, domain: str = "", **attributes: Any
     ) -> list[str]:
-        """As `put`, for a node of several outputs."""
+        """Add a node of several outputs; gives their names."""
         name = f"{self.node.output[0]}__{len(self.nodes)}_{operator}"
         outputs = [f"{name}_{i}" for i in range(count)]
-        made = helper.make_node(operator, list(inputs), outputs, domain=domain, **attributes)
-        self.nodes.append(made)
+        node = helper.make_node(operator, list(inputs), outputs, domain=domain, **attributes)
+        self.nodes.append(node)
         return outputs
 
     def constant(self, value: Any) -> str:
@@ -118,29 +118,29 @@ class _Writer:
         """An extent, int64 [1]."""
         return self.put("Gather", self.put("Shape", name), self.constant([axis]))
 
-    def rounded(self, name: str, nudge: float = 0.0, heads: int = 0) -> str:
-        """The value rounded to the form, as float32; nudge: as in `round_caches`; heads: of a value
-        [batch, rows, heads * size], 0 of one whose heads have an axis.
+    def quantize(self, name: str, perturbation: float = 0.0, heads: int = 0) -> str:
+        """The value as the form stores it, in float32; perturbation: as in `round_caches`; heads:
+        of a value [batch, rows, heads * size], 0 of one whose heads have an axis.
         """
         if self.element is None:
-            return self._in_bytes(name, nudge, heads)
-        if nudge:
-            name = self.put("Mul", name, self.constant(np.float32(1 + nudge)))
-        narrow = self.put("Cast", name, to=self.element)
-        return self.put("Cast", narrow, to=TensorProto.FLOAT)
+            return self._in_bytes(name, perturbation, heads)
+        if perturbation:
+            name = self.put("Mul", name, self.constant(np.float32(1 + perturbation)))
+        low = self.put("Cast", name, to=self.element)
+        return self.put("Cast", low, to=TensorProto.FLOAT)
 
-    def round_past(self, *places: int) -> None:
-        """Rounds these inputs."""
-        for place in places:
-            self.node.input[place] = self.rounded(self.node.input[place])
+    def round_past(self, *indices: int) -> None:
+        """Quantize these inputs."""
+        for index in indices:
+            self.node.input[index] = self.quantize(self.node.input[index])
 
-    def round_new(self, *places: int, heads: int = 0) -> None:
-        """As `round_past`, of numbers that are nudged before; heads: as in `rounded`."""
-        for place in places:
-            self.node.input[place] = self.rounded(self.node.input[place], self.nudge, heads)
+    def round_new(self, *indices: int, heads: int = 0) -> None:
+        """Quantize these inputs after perturbing them; heads: as in `quantize`."""
+        for index in indices:
+            self.node.input[index] = self.quantize(self.node.input[index], self.perturbation, heads)
 
-    def _in_bytes(self, name: str, nudge: float, heads: int) -> str:
-        """As `rounded`, of bytes with a scale (`relaxd.contract.bundle.byte_rows`)."""
+    def _in_bytes(self, name: str, perturbation: float, heads: int) -> str:
+        """`quantize` to int8 with a scale per row (`relaxd.contract.bundle.byte_rows`)."""
         if heads:
             # By constants: ONNX Runtime's Attention has to know the shapes of what it is given.
             name = self.put("Reshape", name, self.constant([0, 0, heads, -1]))
@@ -151,16 +151,16 @@ class _Writer:
         greatest = self._greatest(sizes)
         known = self.put("Less", greatest, infinity)
         enough = self.put("GreaterOrEqual", greatest, self.constant(np.float32(LEAST)))
-        held, zero = self.put("And", known, enough), self.constant(np.float32(0))
+        scalable, zero = self.put("And", known, enough), self.constant(np.float32(0))
         most = self.constant(np.float32(MOST))
-        factor = self.put("Div", most, self.put("Where", held, greatest, most))
-        number = self.put("Mul", self.put("Where", held, name, zero), factor)
-        if nudge:
-            number = self.put("Add", number, self.constant(np.float32(MOST * nudge)))
-        scale = self.put("Div", self.put("Where", held, greatest, zero), most)
+        factor = self.put("Div", most, self.put("Where", scalable, greatest, most))
+        number = self.put("Mul", self.put("Where", scalable, name, zero), factor)
+        if perturbation:
+            number = self.put("Add", number, self.constant(np.float32(MOST * perturbation)))
+        scale = self.put("Div", self.put("Where", scalable, greatest, zero), most)
         scale = self.put("Where", known, scale, self.constant(np.float32(np.nan)))
-        rounded = self.put("Mul", self.put("Round", number), scale)
-        return self.put("Reshape", rounded, self.constant([0, 0, -1])) if heads else rounded
+        values = self.put("Mul", self.put("Round", number), scale)
+        return self.put("Reshape", values, self.constant([0, 0, -1])) if heads else values
 
     def _greatest(self, name: str) -> str:
         """The greatest number along the last axis, which stays."""
@@ -182,11 +182,11 @@ def _attention(w: _Writer) -> None:
 def _multi_head(w: _Writer) -> None:
     """The bias is added in front: keys and values are stored with it."""
     if bias := w.input(3):
-        given = [w.input(place) for place in range(3)]
-        sizes = w.put("Concat", *(w.size(name, 2) for name in given), axis=0)
+        projections = [w.input(index) for index in range(3)]
+        sizes = w.put("Concat", *(w.size(name, 2) for name in projections), axis=0)
         parts = w.put_many(3, "Split", bias, sizes, axis=0)
-        for place, (name, part) in enumerate(zip(given, parts, strict=True)):
-            w.node.input[place] = w.put("Add", name, part)
+        for index, (name, part) in enumerate(zip(projections, parts, strict=True)):
+            w.node.input[index] = w.put("Add", name, part)
         w.node.input[3] = ""
     w.round_past(6, 7)
     w.round_new(1, 2, heads=w.attribute("num_heads"))
@@ -200,20 +200,20 @@ def _grouped(w: _Writer) -> None:
         sizes = w.put("Mul", unit, w.constant([heads, groups, groups]))
         w.node.input[:3] = w.put_many(3, "Split", w.input(0), sizes, axis=2)
     if w.attribute("do_rotary"):
-        places = _places(w)
-        for place, count in ((0, heads), (1, groups)):
-            w.node.input[place] = _turned(w, w.input(place), places, count)
+        positions = _positions(w)
+        for index, count in ((0, heads), (1, groups)):
+            w.node.input[index] = _turned(w, w.input(index), positions, count)
         w.node.input[7] = w.node.input[8] = ""
-        kept = [a for a in w.node.attribute if a.name not in ("do_rotary", "rotary_interleaved")]
+        others = [a for a in w.node.attribute if a.name not in ("do_rotary", "rotary_interleaved")]
         del w.node.attribute[:]
-        w.node.attribute.extend(kept)
+        w.node.attribute.extend(others)
     w.round_past(3, 4)
     w.round_new(1, 2, heads=groups)
 
 
-def _places(w: _Writer) -> str:
-    """int64 [batch, rows]: the place of each new token in its entry; the first call puts all rows
-    in, padding too.
+def _positions(w: _Writer) -> str:
+    """int64 [batch, rows]: the position of each new token in its entry; the first call puts all
+    rows in, padding too.
     """
     rows = w.size(w.input(0), 1)
     total = w.put("Cast", w.input(6), to=TensorProto.INT64)
@@ -225,14 +225,14 @@ def _places(w: _Writer) -> str:
     return w.put("Add", start, w.put("Range", w.constant(0), count, w.constant(1)))
 
 
-def _turned(w: _Writer, name: str, places: str, heads: int) -> str:
-    """The heads of [batch, rows, heads * size], turned by their places."""
+def _turned(w: _Writer, name: str, positions: str, heads: int) -> str:
+    """The heads of [batch, rows, heads * size], rotated by their positions."""
     cos, sin = w.input(7), w.input(8)
-    given = {"interleaved": w.attribute("rotary_interleaved"), "num_heads": heads}
+    attributes = {"interleaved": w.attribute("rotary_interleaved"), "num_heads": heads}
     if cos in w.tables:
         # Fewer columns than half of a head's turn a part of it.
-        given["rotary_embedding_dim"] = 2 * w.tables[cos][1]
-    return w.put("RotaryEmbedding", name, places, cos, sin, domain=_MICROSOFT, **given)
+        attributes["rotary_embedding_dim"] = 2 * w.tables[cos][1]
+    return w.put("RotaryEmbedding", name, positions, cos, sin, domain=_MICROSOFT, **attributes)
 
 
 _REWRITES: Mapping[str, Callable[[_Writer], None]] = {

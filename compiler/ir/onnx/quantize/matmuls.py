@@ -1,4 +1,4 @@
-"""The nodes of an ONNX model whose operands can be rounded, and a model that rounds them."""
+"""The matmuls of an ONNX model, and a model that casts their operands to bfloat16."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATORS = ("MatMul", "Gemm", "Conv")
 _OLDEST = 13
 """The least opset whose Cast knows bfloat16."""
 _ENDING = "__rounded"
-_NUDGE = "__nudge"
+_PERTURBATION = "__nudge"
 
 
 Array = np.ndarray[Any, Any]
@@ -26,34 +26,33 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Grid:
-    """What bytes (uint8) stand for: (byte - zero) * step."""
+    """Scale (`step`) and zero point of bytes (uint8) that stand for (byte - zero) * step."""
 
     step: float
     zero: int
 
 
 @dataclass(frozen=True)
-class Narrowing:
-    """What a build has chosen of products that its import rounds.
+class MatmulQuantization:
+    """The choices of a build about matmuls that its import quantizes.
 
-    kept: those that stay as they are, with the reasons. scales: by value, what its channels are
-    divided by before they are rounded (float32 [depth]); rows of the weights are multiplied by it.
-    grids: by value, the grid that all its numbers are rounded to; None where each run finds scales
-    of rows.
+    retained: those that stay float32, with the reasons. scales: by value, its SmoothQuant scales
+    (float32 [depth]), by which it is divided and rows of the weights are multiplied. grids: by
+    value, its static scale and zero point; None for dynamic quantization by scales of rows.
     """
 
-    kept: Mapping[str, str] = field(default_factory=dict)
+    retained: Mapping[str, str] = field(default_factory=dict)
     scales: Mapping[str, Array] = field(default_factory=dict)
     grids: Mapping[str, Grid] | None = None
 
 
 def label_of(node: onnx.NodeProto) -> str:
-    """What an import calls the node."""
+    """The node's name in messages and reports: its own, or that of its first output."""
     return node.name or next((name for name in node.output if name), node.op_type)
 
 
-def products_of(model: onnx.ModelProto) -> frozenset[str]:
-    """The labels of the main graph's products that no other node has."""
+def matmul_labels(model: onnx.ModelProto) -> frozenset[str]:
+    """The labels of the main graph's matmuls that no other node has."""
     inner = (node for function in model.functions for node in function.node)
     counts = Counter(map(label_of, walk((*model.graph.node, *inner))))
     return frozenset(
@@ -66,34 +65,34 @@ def products_of(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def round_operands(
-    model: onnx.ModelProto, labels: Collection[str], nudge: float = 0.0
+    model: onnx.ModelProto, labels: Collection[str], perturbation: float = 0.0
 ) -> onnx.ModelProto:
     """The model with both operands of those nodes cast to bfloat16 and back.
 
-    nudge: by what share of itself the left operand changes before, which moves a few numbers to
-    their other neighbour. Equal nodes are one in a library, so those like a node of `labels` round
-    too.
+    perturbation: the share of itself by which the left operand changes before, which moves a few
+    numbers to their other neighbour. Equal nodes are one in a library, so nodes like one of
+    `labels` are cast too.
     """
-    made = recent(model)
-    wanted = {_key(node) for node in made.graph.node if label_of(node) in labels}
-    rounded: dict[tuple[str, bool], str] = {}
+    result = recent(model)
+    wanted = {_key(node) for node in result.graph.node if label_of(node) in labels}
+    casts: dict[tuple[str, bool], str] = {}
     nodes: list[onnx.NodeProto] = []
-    for node in made.graph.node:
+    for node in result.graph.node:
         if _key(node) in wanted:
             for position in (0, 1):
-                nudged = position == 0 and nudge != 0
+                perturbed = position == 0 and perturbation != 0
                 name = node.input[position]
-                if (name, nudged) not in rounded:
-                    nodes += _rounding(name, nudged)
-                    rounded[name, nudged] = _name(name, nudged)
-                node.input[position] = rounded[name, nudged]
+                if (name, perturbed) not in casts:
+                    nodes += _casts(name, perturbed)
+                    casts[name, perturbed] = _name(name, perturbed)
+                node.input[position] = casts[name, perturbed]
         nodes.append(node)
-    del made.graph.node[:]
-    made.graph.node.extend(nodes)
-    if nudge:
-        factor = numpy_helper.from_array(np.float32(1 + nudge), _NUDGE)
-        made.graph.initializer.append(factor)
-    return made
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    if perturbation:
+        factor = numpy_helper.from_array(np.float32(1 + perturbation), _PERTURBATION)
+        result.graph.initializer.append(factor)
+    return result
 
 
 def recent(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -111,15 +110,15 @@ def _key(node: onnx.NodeProto) -> bytes:
     return bytes(bare.SerializeToString(deterministic=True))
 
 
-def _name(name: str, nudged: bool) -> str:
-    return f"{name}{_NUDGE if nudged else ''}{_ENDING}"
+def _name(name: str, perturbed: bool) -> str:
+    return f"{name}{_PERTURBATION if perturbed else ''}{_ENDING}"
 
 
-def _rounding(name: str, nudged: bool) -> Iterator[onnx.NodeProto]:
-    """Nodes that round a value to bfloat16."""
-    given, end = name, _name(name, nudged)
-    if nudged:
-        given = f"{end}__given"
-        yield helper.make_node("Mul", [name, _NUDGE], [given])
-    yield helper.make_node("Cast", [given], [f"{end}__bits"], to=TensorProto.BFLOAT16)
+def _casts(name: str, perturbed: bool) -> Iterator[onnx.NodeProto]:
+    """Nodes that cast a value to bfloat16 and back."""
+    source, end = name, _name(name, perturbed)
+    if perturbed:
+        source = f"{end}__given"
+        yield helper.make_node("Mul", [name, _PERTURBATION], [source])
+    yield helper.make_node("Cast", [source], [f"{end}__bits"], to=TensorProto.BFLOAT16)
     yield helper.make_node("Cast", [f"{end}__bits"], [end], to=TensorProto.FLOAT)

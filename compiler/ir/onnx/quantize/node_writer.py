@@ -20,11 +20,11 @@ class NodeWriter:
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def node(
-        self, op: str, output: str, *given: str, label: onnx.NodeProto | None = None, **more: Any
+        self, op: str, output: str, *inputs: str, label: onnx.NodeProto | None = None, **more: Any
     ) -> str:
         """Adds a node of one output, which it gives; label: the node that it is named after."""
         name = "" if label is None else label_of(label)
-        self.nodes.append(helper.make_node(op, list(given), [output], name=name, **more))
+        self.nodes.append(helper.make_node(op, list(inputs), [output], name=name, **more))
         return output
 
     def constant(self, name: str, value: Any) -> str:
@@ -44,16 +44,16 @@ class NodeWriter:
         read = {one.name for one in graph.output}.union(*map(names_read, graph.node))
         dropped = {one.name for one in graph.initializer} - read
         for part in (graph.initializer, graph.input):
-            kept = [one for one in part if one.name not in dropped]
+            retained = [one for one in part if one.name not in dropped]
             del part[:]
-            part.extend(kept)
+            part.extend(retained)
 
 
 def names_read(node: onnx.NodeProto) -> set[str]:
-    """What a node and the graphs within it read."""
-    found = set(node.input)
+    """The values that a node and the graphs within it read."""
+    names = set(node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            found |= {name for inner in graph.node for name in names_read(inner)}
-            found |= {one.name for one in graph.output}
-    return found
+            names |= {name for inner in graph.node for name in names_read(inner)}
+            names |= {one.name for one in graph.output}
+    return names

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.ir.onnx.quantize.matmuls import OPERATORS, Array, Grid, label_of, products_of
+from compiler.ir.onnx.quantize.matmuls import OPERATORS, Array, Grid, label_of, matmul_labels
 from compiler.ir.onnx.quantize.row_writer import RowWriter, upright
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Precision
@@ -29,8 +29,8 @@ DEEPEST = 1 << 17
 """Products of one sum that 32 bits hold."""
 
 
-class RowProducts:
-    """The products of one model; what they multiply is found once."""
+class RowMatmuls:
+    """The matmuls and convolutions of one model by constant weights."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class RowProducts:
         *,
         static: bool = False,
     ) -> None:
-        """Of the main graph alone: others run in loops and branches. scales, grids: as in
-        `Narrowing`; static: whether there are grids, or will be.
+        """The main graph's alone: others run in loops and branches. scales, grids: as in
+        `MatmulQuantization`; static: there are grids, or will be.
         """
         self.model, self.scales, self.grids = model, scales, grids
         self._static = static or grids is not None
@@ -59,19 +59,19 @@ class RowProducts:
 
     @cached_property
     def layers(self) -> QuantizedLayers:
-        """The products that round, and why others do not."""
-        found = {
+        """The matmuls that are quantized, and why others are not."""
+        objections = {
             label_of(node): self.objection(node)
             for node in self.model.graph.node
             if node.op_type in OPERATORS and node.domain in ("", "ai.onnx")
         }
-        kept = {label: why for label, why in found.items() if why is not None}
-        layers = tuple(label for label, why in found.items() if why is None)
-        return QuantizedLayers(Precision.INT8, layers, kept)
+        others = {label: why for label, why in objections.items() if why is not None}
+        layers = tuple(label for label, why in objections.items() if why is None)
+        return QuantizedLayers(Precision.INT8, layers, others)
 
     @cached_property
     def _alone(self) -> frozenset[str]:
-        return products_of(self.model)
+        return matmul_labels(self.model)
 
     def objection(self, node: onnx.NodeProto) -> str | None:
         """Why a product stays as it is, None where it rounds."""
@@ -98,13 +98,13 @@ class RowProducts:
 
     @property
     def matrices(self) -> dict[str, list[Array]]:
-        """By value, the weights [depth, columns] that products round and multiply it by."""
-        found: dict[str, list[Array]] = {}
-        for node in self._rounding(frozenset(self.layers.layers)):
+        """By value, the quantizable weights [depth, columns] that multiply it."""
+        matrices: dict[str, list[Array]] = {}
+        for node in self._nodes_of(frozenset(self.layers.layers)):
             if node.op_type != "Conv":
                 weight = numpy_helper.to_array(self.constants[node.input[1]])
-                found.setdefault(node.input[0], []).append(upright(node, weight))
-        return found
+                matrices.setdefault(node.input[0], []).append(upright(node, weight))
+        return matrices
 
     @property
     def images(self) -> frozenset[str]:
@@ -115,36 +115,38 @@ class RowProducts:
     def values(self) -> list[str]:
         """The values that products round, in the order of the nodes."""
         layers = frozenset(self.layers.layers)
-        return list(dict.fromkeys(node.input[0] for node in self._rounding(layers)))
+        return list(dict.fromkeys(node.input[0] for node in self._nodes_of(layers)))
 
     def _images(self, labels: Collection[str]) -> frozenset[str]:
-        nodes = self._rounding(labels)
+        nodes = self._nodes_of(labels)
         return frozenset(node.input[0] for node in nodes if node.op_type == "Conv")
 
-    def _rounding(self, labels: Collection[str]) -> Iterator[onnx.NodeProto]:
+    def _nodes_of(self, labels: Collection[str]) -> Iterator[onnx.NodeProto]:
         for node in self.model.graph.node:
             if label_of(node) in labels and node.op_type in OPERATORS:
                 yield node
 
-    def rounded(self, nudge: float = 0.0, labels: Collection[str] | None = None) -> onnx.ModelProto:
-        """The model with products on integers.
+    def quantize(
+        self, perturbation: float = 0.0, labels: Collection[str] | None = None
+    ) -> onnx.ModelProto:
+        """The model with matmuls on integers.
 
-        labels: of these products, some of `layers`; None for all of them. nudge: what is added to
-        every number before it is rounded, of the greatest of its row, which moves a few numbers to
-        their other neighbour.
+        labels: some of `layers`; None for all. perturbation: what is added to every number before
+        it is quantized, as a share of its row's greatest: a few numbers move to their other
+        neighbour.
         """
-        made = onnx.ModelProto()
-        made.CopyFrom(self.model)
+        result = onnx.ModelProto()
+        result.CopyFrom(self.model)
         layers = frozenset(self.layers.layers if labels is None else labels)
         stored = frozenset() if self.grids is None else self._images(layers)
-        writer = RowWriter(_opset(made), nudge, self.scales, self.grids or {}, stored)
+        writer = RowWriter(_opset(result), perturbation, self.scales, self.grids or {}, stored)
         for node in self.model.graph.node:
             if label_of(node) in layers and node.op_type in OPERATORS:
                 writer.multiply(node, numpy_helper.to_array(self.constants[node.input[1]]))
             else:
                 writer.keep(node)
-        writer.put_into(made)
-        return made
+        writer.put_into(result)
+        return result
 
 
 def _objection(node: onnx.NodeProto, dims: list[int], channels: int) -> str | None:

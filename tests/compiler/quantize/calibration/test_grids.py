@@ -11,7 +11,7 @@ from onnx import helper
 
 from compiler import compile_model
 from compiler.ir.onnx.quantize.matmuls import Grid
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.quantize.calibration.grids import of_images, of_rows, round_to_grid
 from relaxd.contract.options import Calibration, CompileOptions, Precision, PrecisionOver
 from relaxd.loader.report import report_of
@@ -94,7 +94,7 @@ def network() -> onnx.ModelProto:
 
 def test_whatever_reads_an_image_of_bytes_reads_numbers_of_the_grid() -> None:
     grids = {"x": Grid(0.05, 120), "r": Grid(0.03, 0)}
-    quantized = RowProducts(network(), grids=grids).rounded()
+    quantized = RowMatmuls(network(), grids=grids).quantize()
     x = normal(2, 3, 9, 9)
     quantized.graph.output.append(onnx.ValueInfoProto(name="r"))
     *_, total, image = session_of(quantized).run(None, {"x": x})

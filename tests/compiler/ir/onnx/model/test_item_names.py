@@ -1,6 +1,6 @@
 """Sequences by their items, and back."""
 
-from compiler.ir.onnx.model.item_names import items_of, joined, parted
+from compiler.ir.onnx.model.item_names import items_of, join_items, split_items
 
 
 def test_items_are_numbered_without_a_gap() -> None:
@@ -10,5 +10,5 @@ def test_items_are_numbered_without_a_gap() -> None:
 
 def test_there_and_back() -> None:
     values = {"x": [1, 2], "y": 3, "z": None}
-    assert parted(values) == {"x_0": 1, "x_1": 2, "y": 3}
-    assert joined(parted(values), values) == values
+    assert split_items(values) == {"x_0": 1, "x_1": 2, "y": 3}
+    assert join_items(split_items(values), values) == values

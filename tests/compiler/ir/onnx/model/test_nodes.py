@@ -40,5 +40,5 @@ def test_shapes_and_constants_are_bookkeeping_and_random_numbers_are_not() -> No
     )
     named = {graph.op(index) for index in graph.bookkeeping}
     assert named == {"Shape", "ConstantOfShape", "Neg"}
-    assert graph.completed({6}) == {5, 6}
+    assert graph.complete({6}) == {5, 6}
     assert graph.inputs_of(frozenset({4})) == ("x", "c", "v", "r")

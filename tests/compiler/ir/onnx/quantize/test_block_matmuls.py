@@ -6,8 +6,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.quantize.block_matmuls import (
+    INT8_LEVEL,
     LEVEL,
-    ROUNDED,
     layers_of,
     opset_of,
     round_rows,
@@ -32,7 +32,7 @@ def test_rows_are_rounded_by_the_rule(
     opset: int, bits: int, block: int, depth: int, zeros: str
 ) -> None:
     weights = table(bits, block, depth, 24, zeros)
-    model = model_of(weights, accuracy_level=ROUNDED)
+    model = model_of(weights, accuracy_level=INT8_LEVEL)
     model.opset_import[0].version = opset
     round_rows(model)
     assert (levels(model), opset_of(model)) == ([0], opset)
@@ -102,8 +102,8 @@ def test_layers_wherever_they_stand() -> None:
     assert found.form is Precision.INT8
     assert found.layers == ("first", "second", "inner")
     assert set(found.kept) == {"few", "float"}
-    assert set_level(model, ROUNDED) == 3
-    assert levels(model) == [ROUNDED, ROUNDED]
+    assert set_level(model, INT8_LEVEL) == 3
+    assert levels(model) == [INT8_LEVEL, INT8_LEVEL]
     round_rows(model)
     # Matmuls of one value share what rounds it.
     rounding = [node for node in model.graph.node if node.op_type == "Round"]

@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from compiler.ir.onnx.quantize.integer_operands import with_integers
+from compiler.ir.onnx.quantize.integer_operands import multiply_integers
 from tests.compiler.ir.onnx.running import model_of
 
 NODE = helper.make_node
@@ -45,7 +45,7 @@ def operators(model: onnx.ModelProto) -> list[str]:
 
 def same(model: onnx.ModelProto, shapes: list[tuple[int, ...]]) -> list[str]:
     """The operators of the rewritten model, whose results are those of the original."""
-    made = with_integers(model)
+    made = multiply_integers(model)
     draw = np.random.default_rng(5)
     for shape in shapes:
         feed = {"x": draw.standard_normal(shape).astype("float32") * 4}
@@ -110,11 +110,11 @@ def _changed(change: str) -> onnx.ModelProto:
 )
 def test_other_products_stay_in_floats(change: str) -> None:
     model = _changed(change)
-    assert with_integers(model) is model
+    assert multiply_integers(model) is model
 
 
 def test_weights_that_a_caller_may_change_stay_in_floats() -> None:
     model = _changed("nothing")
-    assert "MatMulInteger" in operators(with_integers(model))
+    assert "MatMulInteger" in operators(multiply_integers(model))
     model.graph.input.append(helper.make_tensor_value_info("w", onnx.TensorProto.INT8, [7, 5]))
-    assert with_integers(model) is model
+    assert multiply_integers(model) is model

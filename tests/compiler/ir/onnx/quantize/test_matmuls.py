@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from compiler.ir.onnx.quantize.matmuls import products_of, round_operands
+from compiler.ir.onnx.quantize.matmuls import matmul_labels, round_operands
 from compiler.passes.pack.pairs import round_to_bfloat
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
 
@@ -23,9 +23,9 @@ def model(opset: int = 17) -> onnx.ModelProto:
 
 def test_nodes_are_known_by_names_that_no_other_has() -> None:
     made = model()
-    assert products_of(made) == {"one", "y", "three"}
+    assert matmul_labels(made) == {"one", "y", "three"}
     made.graph.node[3].name = "relu"
-    assert products_of(made) == {"one", "y"}
+    assert matmul_labels(made) == {"one", "y"}
 
 
 def test_both_operands_are_rounded_where_they_are_read() -> None:

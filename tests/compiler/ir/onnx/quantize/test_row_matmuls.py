@@ -11,8 +11,8 @@ from tvm import relax
 
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.quantize.matmuls import Narrowing
-from compiler.ir.onnx.quantize.row_matmuls import RowProducts
+from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
+from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.manager import to_kernels, to_machine
 from relaxd.contract.options import CompileOptions, Precision
@@ -35,12 +35,12 @@ def exact(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def check(
     model: onnx.ModelProto,
     feeds: list[dict[str, Any]],
-    chosen: Narrowing | None = None,
+    chosen: MatmulQuantization | None = None,
     **dims: Any,
 ) -> tuple[list[np.ndarray], tuple[str, ...]]:
     """Compares the library with the model whose nodes round, in ONNX Runtime; the last results."""
-    products = RowProducts(model, chosen.scales if chosen else {})
-    session, plain = session_of(products.rounded()), session_of(model)
+    products = RowMatmuls(model, chosen.scales if chosen else {})
+    session, plain = session_of(products.quantize()), session_of(model)
     built = built_of(model, chosen, **dims)
     names = [output.name for output in model.graph.output]
     for feed in feeds:
@@ -55,11 +55,13 @@ def check(
     return got, products.layers.layers
 
 
-def built_of(model: onnx.ModelProto, chosen: Narrowing | None = None, **dims: Any) -> Built:
+def built_of(
+    model: onnx.ModelProto, chosen: MatmulQuantization | None = None, **dims: Any
+) -> Built:
     """The library, some of whose kernels multiply bytes."""
     options = CompileOptions(precision=Precision.INT8).to_json()
     imported = import_model(model, CompileRequest.of(dims=dims, options=options), chosen)
-    assert imported.narrow == RowProducts(model).layers
+    assert imported.narrow == RowMatmuls(model).layers
     kernels = to_kernels(imported.module, HOST, imported.ranges)
     families = {
         KernelNote.of(function).family
@@ -173,7 +175,7 @@ def test_what_stays_and_why() -> None:
         helper.make_node("Gemm", ["x", "x"], ["h"], name="computed", transB=1),
     ]
     model = model_of(nodes, inputs, constants, outputs=list("abcdefgh"))
-    found = RowProducts(model).layers
+    found = RowMatmuls(model).layers
     assert found.layers == ("rounds",)
     reasons = {
         "whole": "integers",
@@ -205,7 +207,7 @@ def test_channels_that_are_scaled(depth: int) -> None:
         feed["x"][:, 3] *= 500
     scales = np.ones(depth, np.float32)
     scales[3] = 500
-    (y, z), layers = check(model, feeds, Narrowing(scales={"x": scales}), n=(1, 40))
+    (y, z), layers = check(model, feeds, MatmulQuantization(scales={"x": scales}), n=(1, 40))
     assert layers == ("matmul", "gemm")
     x = feeds[-1]["x"] / scales
     np.testing.assert_allclose(y, exact(x, weights["w"] * scales[:, None]), atol=2e-3)
@@ -222,9 +224,9 @@ def test_layers_that_are_kept() -> None:
     model = model_of(nodes, {"x": "float32[n,32]"}, weights, outputs=["y"])
     options = CompileOptions(precision=Precision.INT8).to_json()
     request = CompileRequest.of(dims={"n": (1, 9)}, options=options)
-    imported = import_model(model, request, Narrowing({"one": "it is told to"}))
+    imported = import_model(model, request, MatmulQuantization({"one": "it is told to"}))
     assert imported.narrow is not None
     assert imported.narrow.layers == ("two",)
     assert imported.narrow.kept == {"one": "it is told to"}
-    operators = [node.op_type for node in RowProducts(model).rounded(labels=["two"]).graph.node]
+    operators = [node.op_type for node in RowMatmuls(model).quantize(labels=["two"]).graph.node]
     assert (operators[0], operators.count("Round")) == ("MatMul", 1)
