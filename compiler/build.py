@@ -174,8 +174,8 @@ def _compile(
         outcome = plan.Outcome()
         imported, keep = _imported(this, model, original, outcome)
         signature = Signature.of(imported)
-        if imported.kept is not None:
-            state.require_host(this.target, imported.kept.state.stored)
+        if imported.in_place is not None:
+            state.require_host(this.target, imported.in_place.state.stored)
         stage.check_grid(this.request, signature)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
@@ -234,7 +234,7 @@ def _compile(
         files={} if written.entry is None else {files.WEIGHTS: written.entry},
         weights=written.table,
         memory=memory.report,
-        state=imported.kept.state if imported.kept else None,
+        state=imported.in_place.state if imported.in_place else None,
         stored=outcome.weights.stored if outcome.weights else None,
         narrow=outcome.layers,
         left_out=dict(model.text.left_out),
@@ -279,9 +279,9 @@ def _imported(
         this.scratch,
         more_points=this.more_points,
     )
-    if imported.narrow is None:
+    if imported.layers is None:
         return imported, keep
-    float32 = keep([(name,) for name in imported.narrow.layers]) if keep is not None else {}
+    float32 = keep([(name,) for name in imported.layers.layers]) if keep is not None else {}
     if float32:
         imported = again(dataclasses.replace(outcome.chosen, retained=float32))
     return imported, keep

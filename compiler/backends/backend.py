@@ -254,8 +254,8 @@ class Standalone:
             imported.dims,
             size,
             embedded=self.subject.embedded and size > 0,
-            written=frozenset(c.input for c in imported.kept.state.caches)
-            if imported.kept
+            written=frozenset(c.input for c in imported.in_place.state.caches)
+            if imported.in_place
             else frozenset(),
         )
 

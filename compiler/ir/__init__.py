@@ -30,9 +30,7 @@ def import_model(
 
 
 def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:
-    """What importing would find, node by node, without compiling (see
-    compiler.ir.onnx.inspection).
-    """
+    """Describe the model node by node without compiling (see compiler.ir.onnx.inspection)."""
     from compiler.ir.onnx.inspection import inspect
 
     return inspect(model, request)
@@ -51,7 +49,7 @@ def import_torchscript(source: Path | bytes, request: CompileRequest) -> Importe
 
 
 def inspect_torchscript(source: Path | bytes, request: CompileRequest) -> dict[str, Any]:
-    """As `inspect_model` (see compiler.ir.torchscript.inspection)."""
+    """Describe the module node by node (see compiler.ir.torchscript.inspection)."""
     from compiler.ir.torchscript.loading import load, without_torch
 
     program = load(source)

@@ -24,11 +24,11 @@ def elements_of(tensor: tvm.runtime.Tensor) -> np.ndarray:
 
 
 def values_of(constant: tvm.ir.GenericConst) -> np.ndarray:
-    """As `elements_of`, of a constant."""
+    """`elements_of` a constant."""
     return elements_of(constant.value)
 
 
-def aligned(shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
+def allocate(shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
     """An array without values, in memory that `as_constant` need not copy."""
     return np.from_dlpack(tvm.runtime.empty(shape, np.dtype(dtype).name))
 
@@ -41,7 +41,7 @@ def as_constant(array: np.ndarray) -> tvm.ir.GenericConst:
         return relax.const(tvm.runtime.tensor(array))
     flags = array.flags
     if not (flags.c_contiguous and flags.writeable and array.ctypes.data % _ALIGNMENT == 0):
-        copy = aligned(array.shape, array.dtype)
+        copy = allocate(array.shape, array.dtype)
         copy[...] = array
         array = copy
     return relax.const(tvm.runtime.from_dlpack(array))

@@ -25,12 +25,12 @@ class CacheUse:
     parts: Mapping[str, Part]
 
 
-def merged(uses: Iterable[CacheUse], inputs: Collection[str]) -> tuple[CacheUse, ...]:
+def merge_uses(uses: Iterable[CacheUse], inputs: Collection[str]) -> tuple[CacheUse, ...]:
     """The uses, those of equal axes as one, without parts that are no inputs."""
-    found: dict[tuple[Axis | None, ...], CacheUse] = {}
+    by_axes: dict[tuple[Axis | None, ...], CacheUse] = {}
     for use in uses:
         key = (use.entries, use.rows, use.room, use.total)
-        earlier = found.get(key, replace(use, parts={}))
+        earlier = by_axes.get(key, replace(use, parts={}))
         own = {name: part for name, part in use.parts.items() if name in inputs}
-        found[key] = replace(use, parts={**earlier.parts, **own})
-    return tuple(found.values())
+        by_axes[key] = replace(use, parts={**earlier.parts, **own})
+    return tuple(by_axes.values())

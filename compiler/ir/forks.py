@@ -23,7 +23,7 @@ T = TypeVar("T")
 def explore(
     read: Callable[[Mapping[str, bool]], T], assumed: Mapping[str, bool] | None = None
 ) -> T:
-    """What `read` gives, told by label which way nodes go whose branches cannot be joined.
+    """The result of `read`, given by label which way nodes go whose branches cannot be joined.
 
     A node is told to go one way where the other contradicts itself later on; `read` demands that of
     every run. Raises the failure that named the node where neither way, or both, can be imported.

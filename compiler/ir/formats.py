@@ -59,7 +59,7 @@ def limits_of(dtype: str) -> tuple[int, int]:
     return (0, (1 << width) - 1) if dtype[0] == "u" else (-(1 << width - 1), (1 << width - 1) - 1)
 
 
-def decoded(byte: Any, dtype: str) -> Any:
+def decode(byte: Any, dtype: str) -> Any:
     """The float32 that the bits of a float mean; exact for all of them."""
     code = byte.astype("uint32")
     if dtype == EXPONENTS:
@@ -91,21 +91,21 @@ def _special(form: Float, code: Any, magnitude: Any, bits: Any) -> Any:
     return tirx.Select(magnitude > _u(form.overflow), _u(_NAN), bits)
 
 
-def encoded(value: Any, dtype: str, saturate: bool, rounding: str = "up") -> Any:
+def encode(value: Any, dtype: str, saturate: bool, round_mode: str = "up") -> Any:
     """The byte of the float nearest to a float32, halves to even.
 
-    saturate: numbers out of range become the greatest, otherwise infinite or NaN. rounding: `up`,
-    `down` or `nearest`, of `EXPONENTS` alone, for which what is negative lies below its range.
+    saturate: numbers out of range become the greatest, otherwise infinite or NaN. round_mode: `up`,
+    `down` or `nearest`, for `EXPONENTS` alone, whose range has no negative numbers.
     """
     bits = _bits(value)
     magnitude = bits & _u((1 << 31) - 1)
     if dtype == EXPONENTS:
         negative = tirx.And(bits > magnitude, magnitude <= _u(_INFINITY))
         below = _u(0 if saturate else 255)
-        code = _exponent(magnitude, saturate, rounding)
+        code = _exponent(magnitude, saturate, round_mode)
         return tirx.Select(negative, below, code).astype("uint8")
     form = FLOATS[dtype]
-    code = _rounded(form, magnitude)
+    code = _nearest(form, magnitude)
     if saturate or form.overflow == form.largest:
         code = tirx.min(code, _u(form.largest))
     else:
@@ -117,7 +117,7 @@ def encoded(value: Any, dtype: str, saturate: bool, rounding: str = "up") -> Any
     return (code ^ sign).astype("uint8")
 
 
-def _rounded(form: Float, magnitude: Any) -> Any:
+def _nearest(form: Float, magnitude: Any) -> Any:
     """The pattern nearest to a positive float32, as if the exponent had no end."""
     shift = _BITS - form.mantissa
     odd = magnitude >> _u(shift) & _u(1)
@@ -134,7 +134,7 @@ def _step(form: Float) -> float:
     return 2.0 ** (1 - form.bias - form.mantissa)
 
 
-def _exponent(magnitude: Any, saturate: bool, rounding: str) -> Any:
+def _exponent(magnitude: Any, saturate: bool, round_mode: str) -> Any:
     """The power of two for a positive float32, by the table of ONNX's Cast, as ONNX Runtime has it:
     onnx's own evaluator takes numbers without one for subnormal.
     """
@@ -143,7 +143,7 @@ def _exponent(magnitude: Any, saturate: bool, rounding: str) -> Any:
     subnormal = tirx.EQ(exponent, _u(0))
     # Below 2^-126 the next number down is 2^-127, a float32 without an exponent.
     rest = tirx.Select(subnormal, tirx.max(rest, low) - low << _u(1), rest)
-    least = {"up": _u(1), "down": _u(1 << _BITS), "nearest": low}[rounding]
+    least = {"up": _u(1), "down": _u(1 << _BITS), "nearest": low}[round_mode]
     code = exponent + (rest >= least).astype("uint32")
     beyond = _u(254 if saturate else 255)
     code = tirx.Select(code > _u(254), beyond, code)
@@ -152,7 +152,7 @@ def _exponent(magnitude: Any, saturate: bool, rounding: str) -> Any:
     return tirx.Select(magnitude > _u(_INFINITY), _u(255), code)
 
 
-def wrapped(value: Any, dtype: str) -> Any:
+def wrap(value: Any, dtype: str) -> Any:
     """The lowest bits of an integer expression, of any width, as the byte of a narrow integer."""
     width = WIDTHS[dtype]
     low = value.astype("int32") & tirx.const((1 << width) - 1, "int32")

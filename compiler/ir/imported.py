@@ -25,8 +25,8 @@ Ranges: TypeAlias = "Mapping[tirx.Var, Dim]"
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The state of a library, and what the model takes and gives in its place.
+class CallerState:
+    """The state of a library with in-place KV caches, and the signature of its model.
 
     past: the dim that counts the rows of the model's caches.
     """
@@ -47,14 +47,14 @@ class Imported:
     ranges: the same dims by variable, for analyses and passes.
     index_bounds: for inputs that index, count or bound something, which values are legal.
     nodes: names of the model's nodes, by the positions after which variables are called.
-    quantized: whether the model computes with small integers that represent reals.
-    stacks: whether a loop stacks what its iterations give. Of none, the specification leaves open
-    what their extents would be: ONNX Runtime has 0 for those that are dims.
+    quantized: the model computes with small integers that represent reals.
+    stacks: a loop stacks what its iterations give. The specification leaves open the extents of a
+    stack of none: ONNX Runtime has 0 for those that are dims.
     caches: how attention uses its caches, and which inputs state how far they are filled.
-    kept: the caches that are buffers of the caller.
-    weights: the large weights of the model's file by digest, where some may be rounded. products:
-    of `nodes`, those whose operands a reference can be given rounded. narrow: the layers that round
-    since the request asked for it, where the import itself decides that.
+    in_place: the KV caches that are buffers of the caller.
+    weights: the large weights of the model's file by digest, where some may be quantized.
+    matmuls: those of `nodes` whose operands a reference can quantize, too. layers: those that the
+    request quantizes, where the import itself decides that.
     """
 
     module: tvm.IRModule
@@ -66,8 +66,8 @@ class Imported:
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
     nodes: tuple[str, ...] = ()
-    kept: Kept | None = None
+    in_place: CallerState | None = None
     weights: Mapping[bytes, FileWeight] = field(default_factory=dict)
-    products: frozenset[str] = frozenset()
-    narrow: QuantizedLayers | None = None
+    matmuls: frozenset[str] = frozenset()
+    layers: QuantizedLayers | None = None
     stacks: bool = False

@@ -30,9 +30,9 @@ class FileWeight:
 
 
 @dataclass(frozen=True)
-class Rounding:
-    """form: what a matrix is rounded to; axis: along which numbers of it share a scale, as the file
-    has it; values: a file of NumPy's with the matrix after rounding, None where each number goes to
+class WeightQuantization:
+    """form: what a matrix is quantized to; axis: along which its numbers share a scale, as the file
+    has it; values: a file of NumPy's with the dequantized matrix, None where each number goes to
     the nearest; nearest: why, where the weight was to be calibrated.
     """
 
@@ -43,15 +43,15 @@ class Rounding:
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """What became of a model's weights; roundings: of the file's, by digest."""
+class QuantizedWeights:
+    """A model's weights after quantization; roundings: of the file's, by digest."""
 
     stored: StoredWeights
-    roundings: Mapping[bytes, Rounding] = field(default_factory=dict)
+    roundings: Mapping[bytes, WeightQuantization] = field(default_factory=dict)
 
 
 def digest_of(array: Array) -> bytes:
-    """Of the shape and the values as float32, row by row, however they lie in memory."""
+    """Hash the shape and the values as float32, row by row, however they lie in memory."""
     hashed = hashlib.sha256(str(array.shape).encode())
     step = max(_AT_ONCE // max(array[:1].size * 4, 1), 1)
     for first in range(0, len(array), step):

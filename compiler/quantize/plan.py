@@ -27,8 +27,8 @@ from relaxd.contract.options import CacheForm, Calibration, Precision, Precision
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
-    from compiler.ir.imported import Imported, Kept
-    from compiler.ir.weights import Rounded as RoundedWeights
+    from compiler.ir.imported import CallerState, Imported
+    from compiler.ir.weights import QuantizedWeights as RoundedWeights
     from compiler.isolation.step import Record
     from compiler.passes.pack.round_operands import Keep
     from compiler.passes.pack.round_weights import Calibrate
@@ -114,10 +114,10 @@ def choose_pass(
     if asked is None:
         return None
     require_processor(request, target)
-    if imported.narrow is not None:
+    if imported.layers is not None:
         # The import has rounded already, but for attentions.
-        outcome.note_layers(imported.narrow)
-        if not imported.products or request.options.precision_over is PrecisionOver.KEEP:
+        outcome.note_layers(imported.layers)
+        if not imported.matmuls or request.options.precision_over is PrecisionOver.KEEP:
             return None
     if asked[0] == "precision":
         from compiler.passes.pack.round_operands import RoundOperands
@@ -146,7 +146,7 @@ def require_processor(request: CompileRequest, target: Target) -> None:
 
 
 def references_of(
-    original: Reference, outcome: Outcome, kv_caches: Kept | None, scratch: Path
+    original: Reference, outcome: Outcome, kv_caches: CallerState | None, scratch: Path
 ) -> tuple[Reference, tuple[Quantization, ...]]:
     """The reference that rounds what the library does, and for each rounding what that is compared
     with; the original alone where nothing is rounded.
@@ -170,7 +170,7 @@ def references_of(
     return reference, (*(replace(one, perturbed=()) for one in others), caches)
 
 
-def _stored(original: Reference, kv_caches: Kept, folder: Path) -> tuple[Reference, ...]:
+def _stored(original: Reference, kv_caches: CallerState, folder: Path) -> tuple[Reference, ...]:
     """The original with quantized caches, as it is and perturbed."""
     assert kv_caches.state.stored is not None
     folder.mkdir()

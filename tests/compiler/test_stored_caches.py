@@ -185,8 +185,8 @@ def test_caches_that_are_16_bits_already_stay(form: CacheForm) -> None:
     model = to_float16(grown(1))
     options = {"state": "lifted"}
     imported = import_model(model, CompileRequest.of(dims=GROWN_DIMS, options=options))
-    assert imported.kept is not None
-    assert imported.kept.state.stored is None
+    assert imported.in_place is not None
+    assert imported.in_place.state.stored is None
     assert [spec.dtype for spec in imported.inputs if "past_" in spec.name] == ["float16"] * 2
     request = CompileRequest.of(dims=GROWN_DIMS, options={**options, "cache": form.value})
     with pytest.raises(ImportFailed, match="the model's caches are float16") as caught:
@@ -226,8 +226,8 @@ def to_float16(model: onnx.ModelProto) -> onnx.ModelProto:
 def test_a_form_that_no_relaxd_knows(tmp_path: Path) -> None:
     request = CompileRequest.of(dims=GROWN_DIMS, options={"state": "lifted", "cache": "float16"})
     imported = import_model(grown(1), request)
-    assert imported.kept is not None
-    document = imported.kept.state.to_json()
-    assert State.from_json(document) == imported.kept.state
+    assert imported.in_place is not None
+    document = imported.in_place.state.to_json()
+    assert State.from_json(document) == imported.in_place.state
     with pytest.raises(BundleError, match="stored in a form"):
         State.from_json({**document, "stored": "int3"})

@@ -1,4 +1,4 @@
-"""What a decoder computes, as every file format that describes one is read into."""
+"""The design of a decoder, into which every file format that describes one is read."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,7 +34,7 @@ class Part(StrEnum):
 
 
 class Activation(StrEnum):
-    """What the gate of a layer's second half goes through."""
+    """The function of the gate in a layer's feed-forward half."""
 
     SILU = "silu"
     GELU_TANH = "gelu_tanh"
@@ -42,18 +42,18 @@ class Activation(StrEnum):
 
 @dataclass(frozen=True)
 class Rotation:
-    """Turns pairs of numbers of a head by the token's place times a step.
+    """Turns pairs of numbers of a head by the token's position times a step.
 
-    name: of its tables; steps: float64 [pairs], angle by place; factor: of both sine and cosine.
+    name: of its tables; steps: float64 [pairs], angle by position; factor: of sine and cosine.
     """
 
     name: str
     steps: Array
     factor: float = 1.0
 
-    def tables(self, places: int) -> tuple[Array, Array]:
-        """Cosines and sines, float32 [places, pairs]."""
-        angles = np.arange(places)[:, None] * self.steps
+    def tables(self, positions: int) -> tuple[Array, Array]:
+        """Cosines and sines, float32 [positions, pairs]."""
+        angles = np.arange(positions)[:, None] * self.steps
         return tuple((turn(angles) * self.factor).astype(np.float32) for turn in (np.cos, np.sin))  # type: ignore[return-value]
 
 
@@ -113,11 +113,11 @@ class Weights(Protocol):
         """Added to what a matrix gives, float32; raises LoadError for another size."""
 
     def norm(self, part: Part, layer: int | None, size: int) -> Named | None:
-        """What normalized numbers are multiplied by, float32; None where they are not normalized;
-        raises LoadError for another size.
+        """Multiplied by normalized numbers, float32; None where they are not normalized; raises
+        LoadError for another size.
         """
 
 
 def plain_steps(base: float, size: int) -> Array:
-    """Of a head whose pairs turn at rates from 1 down to one over the base."""
+    """The steps of a head whose pairs turn at rates from 1 down to one over the base."""
     return np.asarray(base ** (-np.arange(0, size, 2, dtype=np.float64) / size))

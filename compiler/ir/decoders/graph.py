@@ -7,7 +7,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from compiler.ir.decoders.design import Named
-from compiler.ir.decoders.quantized import Array, Quantized, packed, reals
+from compiler.ir.decoders.quantized import Array, Quantized, dequantize, pack
 
 MICROSOFT = "com.microsoft"
 OPSET = 21
@@ -31,14 +31,14 @@ class Graph:
             self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
 
-    def product(self, x: str, matrix: Named, output: str) -> str:
+    def matmul(self, x: str, matrix: Named, output: str) -> str:
         """x times the transpose of the matrix [columns, depth]."""
         if isinstance(matrix.tensor, Quantized):
-            return self._few_bits(x, matrix.name, matrix.tensor, output)
+            return self._matmul_blocks(x, matrix.name, matrix.tensor, output)
         transposed = self.constant(f"{matrix.name}.T", matrix.tensor.T)
         return self.node("MatMul", [x, transposed], output)
 
-    def _few_bits(self, x: str, name: str, table: Quantized, output: str) -> str:
+    def _matmul_blocks(self, x: str, name: str, table: Quantized, output: str) -> str:
         inputs = [
             x,
             self.constant(f"{name}.numbers", table.numbers),
@@ -58,26 +58,26 @@ class Graph:
             block_size=table.block,
         )
 
-    def rows(self, table: Named, places: str, output: str) -> str:
-        """The table's rows at the places."""
-        held = table.tensor
-        if not isinstance(held, Quantized) or held.zeros is not None:
+    def rows(self, table: Named, indices: str, output: str) -> str:
+        """The table's rows of these indices."""
+        tensor = table.tensor
+        if not isinstance(tensor, Quantized) or tensor.zeros is not None:
             return self.node(
-                "Gather", [self.constant(table.name, reals(held)), places], output, axis=0
+                "Gather", [self.constant(table.name, dequantize(tensor)), indices], output, axis=0
             )
-        flat = held.numbers.reshape(held.shape[0], -1)
+        flat = tensor.numbers.reshape(tensor.shape[0], -1)
         # The matmul's own tensors in another shape: the library holds them once.
         return self.node(
             "GatherBlockQuantized",
             [
                 self.constant(f"{table.name}.rows", flat),
-                places,
-                self.constant(f"{table.name}.scales", held.scales),
+                indices,
+                self.constant(f"{table.name}.scales", tensor.scales),
             ],
             output,
             domain=MICROSOFT,
-            bits=held.bits,
-            block_size=held.block,
+            bits=tensor.bits,
+            block_size=tensor.block,
             gather_axis=0,
             quantize_axis=1,
         )
@@ -101,4 +101,4 @@ def _zeros(bits: int, zeros: Array) -> Array:
     if zeros.dtype != np.uint8:
         return zeros
     even = np.pad(zeros, ((0, 0), (0, zeros.shape[1] % 2))) if bits == 4 else zeros
-    return packed(bits, even).reshape(-1)
+    return pack(bits, even).reshape(-1)

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 
 from compiler.ir.decoders.design import Activation, Design, Named, Part, Weights
 from compiler.ir.decoders.graph import MICROSOFT, Graph
-from compiler.ir.decoders.quantized import Quantized, reals
+from compiler.ir.decoders.quantized import Quantized, dequantize
 
-_HALVES = ("key", "value")
+_CACHES = ("key", "value")
 
 
 def decoder_model(design: Design, weights: Weights) -> onnx.ModelProto:
@@ -34,7 +34,7 @@ class _Decoder:
         x = self._normalized(x, Part.LAST_NORM, None, "final")
         capped = design.word_cap is not None
         head = self.weights.matrix(Part.HEAD, None, design.words, design.width)
-        x = graph.product(x, head, "scores" if capped else "logits")
+        x = graph.matmul(x, head, "scores" if capped else "logits")
         if capped:
             self._capped(x, "logits")
         return self._closed()
@@ -78,45 +78,45 @@ class _Decoder:
             epsilon=self.design.epsilon,
         )
 
-    def _product(self, x: str, part: Part, i: int, output: str, shape: tuple[int, int]) -> str:
+    def _matmul(self, x: str, part: Part, i: int, output: str, shape: tuple[int, int]) -> str:
         """x times one of the layer's matrices [columns, depth], plus its bias."""
         matrix = self.weights.matrix(part, i, *shape)
         return self._added(x, matrix, self.weights.bias(part, i, shape[0]), output)
 
     def _added(self, x: str, matrix: Named, bias: Named | None, output: str) -> str:
         if bias is None:
-            return self.graph.product(x, matrix, output)
-        product = self.graph.product(x, matrix, f"{output}.product")
+            return self.graph.matmul(x, matrix, output)
+        result = self.graph.matmul(x, matrix, f"{output}.product")
         added = self.graph.constant(bias.name, bias.tensor)  # type: ignore[arg-type]
-        return self.graph.node("Add", [product, added], output)
+        return self.graph.node("Add", [result, added], output)
 
     def _lengths(self) -> None:
-        """The place of each entry's last token, and the longest entry's length."""
+        """The position of each entry's last token, and the longest entry's length."""
         graph = self.graph
         one = graph.constant("one", np.array([1]))
         graph.node("ReduceSum", ["attention_mask", one], "sums", keepdims=0)
         graph.node("Sub", ["sums", one], "ends")
         graph.node("Cast", ["ends"], "last", to=TensorProto.INT32)
         graph.node("Shape", ["attention_mask"], "extents")
-        place = graph.constant("place", np.array(1))
-        graph.node("Gather", ["extents", place], "most", axis=0)
+        axis = graph.constant("place", np.array(1))
+        graph.node("Gather", ["extents", axis], "most", axis=0)
         graph.node("Cast", ["most"], "longest", to=TensorProto.INT32)
 
     def _attention(self, x: str, i: int) -> str:
         design, layer = self.design, self.design.layers[i]
         query, key, value = self._projected(x, i)
-        past = [f"past_key_values.{i}.{half}" for half in _HALVES]
-        present = [f"present.{i}.{half}" for half in _HALVES]
-        places, attributes = ["last", "longest"], self._seen(i)
+        past = [f"past_key_values.{i}.{half}" for half in _CACHES]
+        present = [f"present.{i}.{half}" for half in _CACHES]
+        others, attributes = ["last", "longest"], self._seen(i)
         if layer.rotation is not None:
             name = layer.rotation.name
             tables = layer.rotation.tables(design.longest)
             turns = zip((f"cos{name}", f"sin{name}"), tables, strict=True)
-            places += [self.graph.constant(table, held) for table, held in turns]
+            others += [self.graph.constant(table, content) for table, content in turns]
             attributes |= {"do_rotary": 1, "rotary_interleaved": int(design.neighbours)}
         self.graph.node(
             "GroupQueryAttention",
-            [query, key, value, *past, *places],
+            [query, key, value, *past, *others],
             f"seen{i}",
             *present,
             domain=MICROSOFT,
@@ -125,7 +125,7 @@ class _Decoder:
             **attributes,
         )
         shape = (design.width, design.heads * design.size)
-        return self._product(f"seen{i}", Part.MIXED, i, f"mixed{i}", shape)
+        return self._matmul(f"seen{i}", Part.MIXED, i, f"mixed{i}", shape)
 
     def _projected(self, x: str, i: int) -> tuple[str, str, str]:
         """Query, key and value; all of them as the query, and no others, where one matmul gives
@@ -134,14 +134,14 @@ class _Decoder:
         design, weights = self.design, self.weights
         few, many = design.groups * design.size, design.heads * design.size
         sizes = {Part.QUERY: many, Part.KEY: few, Part.VALUE: few}
-        found = [weights.matrix(part, i, size, design.width) for part, size in sizes.items()]
+        matrices = [weights.matrix(part, i, size, design.width) for part, size in sizes.items()]
         biases = [weights.bias(part, i, size) for part, size in sizes.items()]
         norms = [weights.norm(part, i, design.size) for part in (Part.QUERY_NORM, Part.KEY_NORM)]
-        if norms == [None, None] and (matrix := _stacked(found)) is not None:
+        if norms == [None, None] and (matrix := _stacked(matrices)) is not None:
             return self._added(x, matrix, _joined(biases, list(sizes.values())), f"qkv{i}"), "", ""
         query, key, value = (
             self._added(x, matrix, bias, f"{name}{i}")
-            for name, matrix, bias in zip("qkv", found, biases, strict=True)
+            for name, matrix, bias in zip("qkv", matrices, biases, strict=True)
         )
         query = self._each_head(query, Part.QUERY_NORM, i)
         return query, self._each_head(key, Part.KEY_NORM, i), value
@@ -149,12 +149,12 @@ class _Decoder:
     def _seen(self, i: int) -> dict[str, Any]:
         """The attributes that say how a layer's tokens look at each other."""
         design, window = self.design, self.design.layers[i].window
-        given = {
+        settings = {
             "scale": design.score_scale,
             "softcap": design.score_cap,
             "local_window_size": window,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in settings.items() if value is not None}
 
     def _each_head(self, x: str, part: Part, i: int) -> str:
         """Heads of the rows of x, normalized one by one."""
@@ -163,31 +163,31 @@ class _Decoder:
             return x
         apart = self.graph.constant("apart", np.array([0, 0, -1, size]))
         self.graph.node("Reshape", [x, apart], heads)
-        found = self._normalized_rows(heads, part, i, f"{x}.normal", size)
+        normalized = self._normalized_rows(heads, part, i, f"{x}.normal", size)
         joined = self.graph.constant("joined", np.array([0, 0, -1]))
-        return self.graph.node("Reshape", [found, joined], f"{x}.joined")
+        return self.graph.node("Reshape", [normalized, joined], f"{x}.joined")
 
     def _forward(self, x: str, i: int) -> str:
         wide = (self.design.hidden, self.design.width)
-        gate = self._product(x, Part.GATE, i, f"gate{i}", wide)
-        up = self._product(x, Part.UP, i, f"up{i}", wide)
+        gate = self._matmul(x, Part.GATE, i, f"gate{i}", wide)
+        up = self._matmul(x, Part.UP, i, f"up{i}", wide)
         if self.design.activation is Activation.GELU_TANH:
             self.graph.node("Gelu", [gate], f"let{i}", approximate="tanh")
         else:
             self.graph.node("Sigmoid", [gate], f"open{i}")
             self.graph.node("Mul", [gate, f"open{i}"], f"let{i}")
         self.graph.node("Mul", [f"let{i}", up], f"wide{i}")
-        return self._product(f"wide{i}", Part.DOWN, i, f"down{i}", wide[::-1])
+        return self._matmul(f"wide{i}", Part.DOWN, i, f"down{i}", wide[::-1])
 
     def _closed(self) -> onnx.ModelProto:
         design = self.design
         batch, rows = "batch_size", "sequence_length"
         past, total = "past_sequence_length", "total_sequence_length"
-        names = [f"{i}.{half}" for i in range(len(design.layers)) for half in _HALVES]
-        whole, real = TensorProto.INT64, TensorProto.FLOAT
+        names = [f"{i}.{half}" for i in range(len(design.layers)) for half in _CACHES]
+        integer, real = TensorProto.INT64, TensorProto.FLOAT
         inputs = [
-            _info("input_ids", whole, [batch, rows]),
-            _info("attention_mask", whole, [batch, total]),
+            _info("input_ids", integer, [batch, rows]),
+            _info("attention_mask", integer, [batch, total]),
             *(_info(f"past_key_values.{n}", real, self._cache(past)) for n in names),
         ]
         outputs = [
@@ -201,20 +201,20 @@ class _Decoder:
 
 
 def _stacked(matrices: Sequence[Named]) -> Named | None:
-    """The rows of several matrices of few bits as one, None of others."""
+    """The rows of several block-wise quantized matrices as one, None for others."""
     tables = [one.tensor for one in matrices if isinstance(one.tensor, Quantized)]
-    table = Quantized.stacked(tables) if len(tables) == len(matrices) else None
+    table = Quantized.stack(tables) if len(tables) == len(matrices) else None
     return None if table is None else Named("+".join(one.name for one in matrices), table)
 
 
 def _joined(biases: Sequence[Named | None], sizes: Sequence[int]) -> Named | None:
     """The biases behind one another, zeros for one that is missing; None where all are."""
-    given = [bias for bias in biases if bias is not None]
+    present = [bias for bias in biases if bias is not None]
     each = [
-        np.zeros(size, np.float32) if bias is None else reals(bias.tensor)
+        np.zeros(size, np.float32) if bias is None else dequantize(bias.tensor)
         for bias, size in zip(biases, sizes, strict=True)
     ]
-    return Named("+".join(bias.name for bias in given), np.concatenate(each)) if given else None
+    return Named("+".join(bias.name for bias in present), np.concatenate(each)) if present else None
 
 
 def _info(name: str, kind: int, shape: list[Any]) -> onnx.ValueInfoProto:

@@ -1,4 +1,4 @@
-"""Matrices of few bits, in the form of MatMulNBits."""
+"""Block-wise quantized matrices, in the form of MatMulNBits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Quantized:
         return Quantized(self.bits, shape, self.numbers[own], self.scales[own], zeros)
 
     @classmethod
-    def stacked(cls, tables: "Sequence[Quantized]") -> "Quantized | None":
+    def stack(cls, tables: "Sequence[Quantized]") -> "Quantized | None":
         """The rows of the tables one below the other, None where these have different forms."""
         if len({table._form for table in tables}) > 1:
             return None
@@ -51,20 +51,20 @@ class Quantized:
 
     @property
     def _form(self) -> tuple[object, ...]:
-        """What tables share whose rows are multiplied together."""
+        """The properties that tables share whose rows one matmul multiplies."""
         zeros = None if self.zeros is None else self.zeros.dtype
         return self.bits, self.shape[1], self.block, self.scales.dtype, zeros
 
 
-def packed(bits: int, numbers: Array) -> Array:
+def pack(bits: int, numbers: Array) -> Array:
     """Two numbers of four bits a byte, the first in the lower half."""
     if bits == 8:
         return numbers
     return np.asarray(numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4))
 
 
-def reals(tensor: Array | Quantized) -> Array:
-    """float32."""
+def dequantize(tensor: Array | Quantized) -> Array:
+    """The matrix in float32."""
     if not isinstance(tensor, Quantized):
         return tensor
     numbers = tensor.numbers

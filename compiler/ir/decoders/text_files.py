@@ -1,4 +1,4 @@
-"""What serving takes beside the library of a language model."""
+"""Files that serving takes beside the library of a language model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

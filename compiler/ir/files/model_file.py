@@ -104,8 +104,8 @@ def refuse_torchscript(model: Path, sandbox: Level) -> None:
 
 
 def _is_torchscript(path: Path) -> bool:
-    """Whether the file is a zip with code and constants as torch.jit.save writes them; raises
-    LoadError for torch's other archives.
+    """True for a zip with code and constants as torch.jit.save writes them; raises LoadError for
+    torch's other archives.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -211,8 +211,8 @@ def _not_onnx() -> LoadError:
 
 
 def _is_cut_short(data: bytes) -> bool:
-    """Whether `data` starts as a ModelProto does and its last top-level field goes on
-    past the end.
+    """True if `data` starts as a ModelProto does and its last top-level field goes on past the
+    end.
     """
     position = 0
     while position < len(data):

@@ -31,7 +31,7 @@ def _sort(owner: Any) -> None:
         for graph in _graphs(node):
             _sort(graph)
     before = _producers(owner)
-    if all(found < index for index, places in enumerate(before) for found in places):
+    if all(producer < index for index, producers in enumerate(before) for producer in producers):
         return
     order = _order(owner.node, before)
     nodes = [owner.node[index] for index in order]
@@ -47,17 +47,17 @@ def _graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def _producers(owner: Any) -> list[set[int]]:
-    """For each node, the places of those whose values it reads."""
-    made: dict[str, int] = {}
+    """For each node, the indices of those whose values it reads."""
+    producers: dict[str, int] = {}
     for index, node in enumerate(owner.node):
         for name in node.output:
-            made.setdefault(name, index)
-    for name in ("", *_given(owner)):
-        made.pop(name, None)
-    return [{made[name] for name in _reads(node) if name in made} for node in owner.node]
+            producers.setdefault(name, index)
+    for name in ("", *_inputs_of(owner)):
+        producers.pop(name, None)
+    return [{producers[name] for name in _reads(node) if name in producers} for node in owner.node]
 
 
-def _given(owner: Any) -> set[str]:
+def _inputs_of(owner: Any) -> set[str]:
     """The names of a graph or function that have values before any node has run."""
     if isinstance(owner, onnx.FunctionProto):
         return set(owner.input)
@@ -67,28 +67,28 @@ def _given(owner: Any) -> set[str]:
 
 def _reads(node: onnx.NodeProto) -> set[str]:
     """The names that a node reads, and those that graphs inside it read from outside."""
-    found = set(node.input)
+    names = set(node.input)
     for graph in _graphs(node):
         inner = {name for one in graph.node for name in _reads(one)}
         inner |= {value.name for value in graph.output}
         inner -= {name for one in graph.node for name in one.output}
-        found |= inner - _given(graph)
-    return found
+        names |= inner - _inputs_of(graph)
+    return names
 
 
 def _order(nodes: Sequence[onnx.NodeProto], before: Sequence[set[int]]) -> list[int]:
-    """The places in the new order, by Kahn's algorithm; the lowest of those that can come next."""
+    """The indices in the new order, by Kahn's algorithm; the lowest of those that can come next."""
     readers: list[list[int]] = [[] for _ in nodes]
-    for index, places in enumerate(before):
-        for place in places:
-            readers[place].append(index)
-    missing = [len(places) for places in before]
+    for index, producers in enumerate(before):
+        for node in producers:
+            readers[node].append(index)
+    missing = [len(producers) for producers in before]
     ready = [index for index, count in enumerate(missing) if count == 0]
     order: list[int] = []
     while ready:
-        place = heapq.heappop(ready)
-        order.append(place)
-        for reader in readers[place]:
+        node = heapq.heappop(ready)
+        order.append(node)
+        for reader in readers[node]:
             missing[reader] -= 1
             if missing[reader] == 0:
                 heapq.heappush(ready, reader)
@@ -101,11 +101,11 @@ def _circular(
     nodes: Sequence[onnx.NodeProto], before: Sequence[set[int]], left: set[int]
 ) -> LoadError:
     """Every node that is left reads a value of another that is, so that to go back leads around."""
-    place, path = min(left), list[int]()
-    while place not in path:
-        path.append(place)
-        place = min(before[place] & left)
-    circle = path[path.index(place) :][::-1]
+    node, path = min(left), list[int]()
+    while node not in path:
+        path.append(node)
+        node = min(before[node] & left)
+    circle = path[path.index(node) :][::-1]
     labels = [label_of(nodes[index]) for index in circle]
     more = f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else ""
     return LoadError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from compiler.ir.decoders.design import MOST_ANGLES, Activation, Design, Layer, Part, Rotation
-from compiler.ir.folder.config import Config, unsupported, unusable
+from compiler.ir.folder.config import Config, unsupported_error, unusable
 from compiler.ir.folder.rotations import rotation_of
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
@@ -38,7 +38,7 @@ _NORMALIZED_TWICE = {
     Part.READ_NORM: f"{_LAYER}pre_feedforward_layernorm",
     Part.DOWN_NORM: f"{_LAYER}post_feedforward_layernorm",
 }
-_TOGETHER = {
+_JOINT = {
     **dict.fromkeys((Part.QUERY, Part.KEY, Part.VALUE), f"{_LAYER}self_attn.qkv_proj"),
     **dict.fromkeys((Part.GATE, Part.UP), f"{_LAYER}mlp.gate_up_proj"),
 }
@@ -69,8 +69,8 @@ def _one_window(default: int | None) -> Windows:
     """The same for each layer, where `sliding_window` is no null."""
 
     def windows(config: Config, count: int) -> list[int | None]:
-        stated = config.stated.get("sliding_window", default)
-        return [None if stated is None else config.count("sliding_window", default)] * count
+        declared = config.settings.get("sliding_window", default)
+        return [None if declared is None else config.count("sliding_window", default)] * count
 
     return windows
 
@@ -82,8 +82,8 @@ def _asked_windows(config: Config, count: int) -> list[int | None]:
     window, first = config.count("sliding_window", 4096), config.get("max_window_layers", 28)
     if type(first) is not int:
         raise unusable("config.json states no usable max_window_layers")
-    by_place = [_SLIDING if i >= first else _FULL for i in range(count)]
-    return _of_kinds(_kinds(config, by_place), window)
+    by_layer = [_SLIDING if i >= first else _FULL for i in range(count)]
+    return _of_kinds(_kinds(config, by_layer), window)
 
 
 def _every(period: int) -> Windows:
@@ -91,8 +91,8 @@ def _every(period: int) -> Windows:
 
     def windows(config: Config, count: int) -> list[int | None]:
         every = config.count("sliding_window_pattern", period)
-        by_place = [_SLIDING if (i + 1) % every else _FULL for i in range(count)]
-        return _of_kinds(_kinds(config, by_place), config.count("sliding_window", 4096))
+        by_layer = [_SLIDING if (i + 1) % every else _FULL for i in range(count)]
+        return _of_kinds(_kinds(config, by_layer), config.count("sliding_window", 4096))
 
     return windows
 
@@ -104,23 +104,23 @@ def _kinds(config: Config, default: list[str]) -> list[str]:
 def _of_kinds(kinds: list[str], window: int) -> list[int | None]:
     for kind in kinds:
         if kind not in (_FULL, _SLIDING):
-            raise unsupported(f"layers of the type {str(kind)[:40]!r}")
+            raise unsupported_error(f"layers of the type {str(kind)[:40]!r}")
     return [window if kind == _SLIDING else None for kind in kinds]
 
 
 def _rotated(config: Config, count: int) -> list[bool]:
     """SmolLM3: each fourth layer leaves queries and keys as they are."""
     period = config.count("no_rope_layer_interval", 4)
-    stated = config.each("no_rope_layers", count)
-    return [bool(one) for one in stated or [(i + 1) % period for i in range(count)]]
+    declared = config.each("no_rope_layers", count)
+    return [bool(one) for one in declared or [(i + 1) % period for i in range(count)]]
 
 
 def _unrotated_windows(config: Config, count: int) -> list[int | None]:
     """Those of the layers that are not rotated, where use_sliding_window is set."""
     if not config.flag("use_sliding_window") or config.get("sliding_window") is None:
         return [None] * count
-    by_place = [_FULL if turns else _SLIDING for turns in _rotated(config, count)]
-    return _of_kinds(_kinds(config, by_place), config.count("sliding_window"))
+    by_layer = [_FULL if turns else _SLIDING for turns in _rotated(config, count)]
+    return _of_kinds(_kinds(config, by_layer), config.count("sliding_window"))
 
 
 def _some_rotated(config: Config, design: Design) -> Design:
@@ -138,7 +138,7 @@ def _gemma(config: Config, design: Design) -> Design:
 
 def _gemma2(config: Config, design: Design) -> Design:
     if config.get("use_bidirectional_attention"):
-        raise unsupported("decoders whose tokens see what follows them")
+        raise unsupported_error("decoders whose tokens see what follows them")
     return replace(
         _gemma(config, design),
         score_scale=config.number("query_pre_attn_scalar", 256) ** -0.5,
@@ -165,7 +165,7 @@ ARCHITECTURES = {
     "SmolLM3ForCausalLM": Architecture(
         _NAMES, _unrotated_windows, tied=True, base=2e6, own=_some_rotated
     ),
-    "Phi3ForCausalLM": Architecture(_NAMES | _TOGETHER, _one_window(None)),
+    "Phi3ForCausalLM": Architecture(_NAMES | _JOINT, _one_window(None)),
     "GemmaForCausalLM": Architecture(_NAMES, _no_windows, tied=True, plus_one=True, own=_gemma),
     "Gemma2ForCausalLM": Architecture(
         _NAMES | _NORMALIZED_TWICE, _every(2), tied=True, plus_one=True, own=_gemma2
@@ -182,16 +182,16 @@ ARCHITECTURES = {
 
 def architecture_of(config: Config) -> Architecture:
     """Raises LoadError for one that is not known, whatever code comes with it."""
-    stated = config.get("architectures", [None])
-    name = stated[0] if isinstance(stated, list) and stated else None
-    found = ARCHITECTURES.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise unsupported(
+    names = config.get("architectures", [None])
+    name = names[0] if isinstance(names, list) and names else None
+    architecture = ARCHITECTURES.get(name) if isinstance(name, str) else None
+    if architecture is None:
+        raise unsupported_error(
             f"folders of the architecture {str(name)[:60]!r}",
             f"supported are {', '.join(sorted(ARCHITECTURES))}; export others to ONNX, as with "
             "onnxruntime-genai's builder",
         )
-    return found
+    return architecture
 
 
 def design_of(config: Config, architecture: Architecture) -> Design:
@@ -205,9 +205,9 @@ def design_of(config: Config, architecture: Architecture) -> Design:
     )
     size = config.count("head_dim", width // heads or None)
     if heads % groups or size % 8:
-        raise unsupported(f"{heads} heads of {size} numbers in {groups} groups")
+        raise unsupported_error(f"{heads} heads of {size} numbers in {groups} groups")
     if longest * size > MOST_ANGLES:
-        raise unsupported(
+        raise unsupported_error(
             f"contexts of {longest} tokens",
             f"state at most {MOST_ANGLES // size} in max_position_embeddings of config.json",
         )
@@ -237,5 +237,5 @@ def _shared_rotation(config: Config, architecture: Architecture, size: int) -> R
 def _activation(config: Config) -> Activation:
     name = config.get("hidden_activation", config.get("hidden_act", "silu"))
     if not isinstance(name, str) or name not in _ACTIVATIONS:
-        raise unsupported(f"decoders with the activation {str(name)[:40]!r}")
+        raise unsupported_error(f"decoders with the activation {str(name)[:40]!r}")
     return _ACTIVATIONS[name]

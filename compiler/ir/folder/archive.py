@@ -29,12 +29,12 @@ class Files:
     times they came in.
     """
 
-    held: Mapping[str, Array]
+    arrays: Mapping[str, Array]
     digest: str
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder, or a tar, packed or not."""
+    """True for a folder or a tar, packed or not."""
     if path.is_dir():
         return True
     try:
@@ -46,23 +46,23 @@ def is_folder(path: Path) -> bool:
 
 
 def read_files(path: Path) -> Files:
-    """Raises LoadError for a tar that is malformed or names places outside of it, and for what
-    holds no model.
+    """Read the files; raises LoadError for a tar that is malformed or names paths outside of it,
+    and for what holds no model.
     """
     try:
-        held = _of_folder(path) if path.is_dir() else _of_tar(path)
+        arrays = _of_folder(path) if path.is_dir() else _of_tar(path)
     except DeclarationError as error:
         raise _refused(error.message, error.hint) from error
     except OSError as error:
         raise _refused(f"the folder cannot be read: {error.strerror or error}") from error
-    sizes = {name: len(array) for name, array in held.items()}
-    digest = model_folder.digest_of(sizes, lambda name: _pieces(held[name]))
-    return Files(held, f"sha256:{digest.hex()}")
+    sizes = {name: len(array) for name, array in arrays.items()}
+    digest = model_folder.digest_of(sizes, lambda name: _pieces(arrays[name]))
+    return Files(arrays, f"sha256:{digest.hex()}")
 
 
-def _pieces(held: Array) -> Iterator[bytes]:
-    for start in range(0, len(held), _PIECE):
-        yield held[start : start + _PIECE].tobytes()
+def _pieces(array: Array) -> Iterator[bytes]:
+    for start in range(0, len(array), _PIECE):
+        yield array[start : start + _PIECE].tobytes()
 
 
 def _of_folder(folder: Path) -> dict[str, Array]:

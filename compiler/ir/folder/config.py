@@ -17,14 +17,14 @@ def document(name: str, data: Array, most: int = _MOST_BYTES) -> dict[str, Any]:
     try:
         if len(data) > most:
             raise ValueError(f"it has {len(data)} bytes")
-        found = json.loads(data.tobytes().decode())
+        content = json.loads(data.tobytes().decode())
         # Half of a pair of UTF-16 can be written as JSON, and as no text.
-        json.dumps(found, ensure_ascii=False).encode()
+        json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise unusable(f"{name} is no JSON: {str(error)[:100]}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise unusable(f"{name} is no JSON object")
-    return found
+    return content
 
 
 class Config:
@@ -32,52 +32,52 @@ class Config:
     of another kind.
     """
 
-    def __init__(self, stated: Mapping[str, Any]) -> None:
-        self.stated = stated
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As it is stated."""
-        found = self.stated.get(name)
-        return default if found is None else found
+        """A setting of any type, the default where it is missing or null."""
+        value = self.settings.get(name)
+        return default if value is None else value
 
     def count(self, name: str, default: int | None = None) -> int:
         """A whole number above 0."""
-        found = self.get(name, default)
-        if type(found) is not int or not 0 < found < _MOST:
+        value = self.get(name, default)
+        if type(value) is not int or not 0 < value < _MOST:
             raise unusable(f"config.json states no usable {name}")
-        return found
+        return value
 
     def number(self, name: str, default: float | None = None) -> float:
         """A finite number above 0."""
-        found = self.get(name, default)
-        if type(found) not in (int, float) or not 0 < found < 1e30:
+        value = self.get(name, default)
+        if type(value) not in (int, float) or not 0 < value < 1e30:
             raise unusable(f"config.json states no usable {name}")
-        return float(found)
+        return float(value)
 
     def maybe(self, name: str) -> float | None:
-        """As `number`, None where there is none."""
+        """A finite number above 0, None where there is none."""
         return None if self.get(name) is None else self.number(name)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """True or false."""
-        found = self.get(name, default)
-        if not isinstance(found, bool):
+        value = self.get(name, default)
+        if not isinstance(value, bool):
             raise unusable(f"config.json states no usable {name}")
-        return found
+        return value
 
     def each(self, name: str, count: int) -> list[Any] | None:
         """A list with one entry for each layer, None where there is none."""
-        found = self.get(name)
-        if found is not None and (not isinstance(found, list) or len(found) != count):
+        value = self.get(name)
+        if value is not None and (not isinstance(value, list) or len(value) != count):
             raise unusable(f"config.json states no usable {name} for {count} layers")
-        return found
+        return value
 
     def table(self, name: str) -> "Config":
         """An object, empty where there is none."""
-        found = self.get(name, {})
-        if not isinstance(found, dict):
+        value = self.get(name, {})
+        if not isinstance(value, dict):
             raise unusable(f"config.json states no usable {name}")
-        return Config(found)
+        return Config(value)
 
 
 def unusable(message: str) -> LoadError:
@@ -85,7 +85,7 @@ def unusable(message: str) -> LoadError:
     return LoadError(message, reason="folder", field="model", hint="fetch the folder again")
 
 
-def unsupported(what: str, hint: str = _EXPORT) -> LoadError:
+def unsupported_error(what: str, hint: str = _EXPORT) -> LoadError:
     """A decoder that is none of those that can be built."""
     return LoadError(
         f"{what} are not supported", reason="folder_architecture", field="model", hint=hint

@@ -17,12 +17,12 @@ def decoder_of(files: Files) -> tuple[onnx.ModelProto, TextFiles]:
     """The model, and what serving takes beside it; raises LoadError for a folder that describes
     another.
     """
-    config = Config(document(CONFIG, files.held[CONFIG]))
+    config = Config(document(CONFIG, files.arrays[CONFIG]))
     architecture = architecture_of(config)
     design = design_of(config, architecture)
     packing = packing_of(config)
     tensors = tensors_of(
-        (name, data) for name, data in files.held.items() if name.endswith(".safetensors")
+        (name, data) for name, data in files.arrays.items() if name.endswith(".safetensors")
     )
     if packing is None and any(name.endswith(".qweight") for name in tensors):
         raise unusable("the folder has packed weights, and config.json no quantization_config")
@@ -30,4 +30,4 @@ def decoder_of(files: Files) -> tuple[onnx.ModelProto, TextFiles]:
     weights = FolderWeights(tensors, architecture, design, tied, packing)
     model = decoder_model(design, weights)
     weights.require_all_read()
-    return model, text_files(files, dict(config.stated))
+    return model, text_files(files, dict(config.settings))

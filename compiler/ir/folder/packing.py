@@ -1,5 +1,5 @@
-"""Matrices of few bits as GPTQ's and AWQ's tools pack them, as blocks of MatMulNBits with the
-numbers, scales and zeros that they have.
+"""Block-wise quantized matrices as GPTQ's and AWQ's tools pack them, as blocks of MatMulNBits with
+the numbers, scales and zeros that they have.
 
 Both keep the transpose [depth, rows], eight numbers of four bits in an int32.
 """
@@ -12,9 +12,9 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import LoadError
-from compiler.ir.decoders.quantized import Array, Quantized, packed
-from compiler.ir.folder.config import Config, unsupported, unusable
-from compiler.ir.folder.floats import as_float32, viewed
+from compiler.ir.decoders.quantized import Array, Quantized, pack
+from compiler.ir.folder.config import Config, unsupported_error, unusable
+from compiler.ir.folder.floats import as_float32, view_as
 from compiler.ir.folder.safetensors import Stored
 
 Take: TypeAlias = Callable[[str, tuple[int, ...]], Stored]
@@ -48,7 +48,7 @@ class Packing:
             raise unusable(f"{module} is no matrix of whole groups of {group} numbers")
         block = math.gcd(group, _BLOCK)
         if block < _LEAST_BLOCK:
-            raise unsupported(f"groups of {group} numbers", _REPACK)
+            raise unsupported_error(f"groups of {group} numbers", _REPACK)
         groups = depth // group
         stored = (depth // each, rows) if self.along == 0 else (depth, rows // each)
         numbers = self._unpacked(take(f"{module}.qweight", stored), self.along, self.order)
@@ -63,7 +63,7 @@ class Packing:
         return Quantized(
             self.bits,
             shape,
-            packed(self.bits, parts),
+            pack(self.bits, parts),
             np.repeat(scales.T, repeat, 1),
             None if middle else np.repeat(zeros.T, repeat, 1),
         )
@@ -72,48 +72,48 @@ class Packing:
         """uint8, from int32 [a, b]."""
         words = _words(stored)
         shifts = np.arange(0, 32, self.bits, dtype=np.uint32)
-        found = (words[..., None] >> shifts & np.uint32((1 << self.bits) - 1)).astype(np.uint8)
-        found = found[..., np.argsort(order)]
+        numbers = (words[..., None] >> shifts & np.uint32((1 << self.bits) - 1)).astype(np.uint8)
+        numbers = numbers[..., np.argsort(order)]
         if along == 0:
-            found = found.transpose(0, 2, 1)
-            return found.reshape(-1, words.shape[1])
-        return found.reshape(words.shape[0], -1)
+            numbers = numbers.transpose(0, 2, 1)
+            return numbers.reshape(-1, words.shape[1])
+        return numbers.reshape(words.shape[0], -1)
 
     def _require_order(self, module: str, stored: Stored, group: int) -> None:
         if (_words(stored) != np.arange(stored.shape[0]) // group).any():
-            raise unsupported(f"groups out of order, as {module} has them,", _REPACK)
+            raise unsupported_error(f"groups out of order, as {module} has them,", _REPACK)
 
 
 def _words(stored: Stored) -> Array:
     if stored.kind != "I32":
         raise unusable(f"packed numbers and groups are int32, not {stored.kind}")
-    return viewed(stored, "<u4")
+    return view_as(stored, "<u4")
 
 
 def packing_of(config: Config) -> Packing | None:
     """None where weights are floats; raises LoadError for other forms."""
-    stated = config.table("quantization_config")
-    if not stated.stated:
+    form = config.table("quantization_config")
+    if not form.settings:
         return None
-    method = stated.get("quant_method")
+    method = form.get("quant_method")
     if method not in ("gptq", "awq"):
-        raise _other(f"weights packed by {str(method)[:40]!r}")
-    bits, size = stated.count("bits"), stated.get("group_size", -1)
+        raise _refused(f"weights packed by {str(method)[:40]!r}")
+    bits, size = form.count("bits"), form.get("group_size", -1)
     if type(size) is not int or size < -1 or size == 0:
         raise unusable("config.json states no usable group_size")
     group = None if size == -1 else size
     if method == "gptq" and bits in (4, 8):
-        later = stated.get("checkpoint_format") == "gptq_v2"
+        later = form.get("checkpoint_format") == "gptq_v2"
         straight = tuple(range(32 // bits))
         return Packing(bits, group, 0, straight, 0 if later else 1, True)
-    if method == "awq" and bits == 4 and str(stated.get("version", "gemm")).lower() == "gemm":
+    if method == "awq" and bits == 4 and str(form.get("version", "gemm")).lower() == "gemm":
         return Packing(bits, group, 1, _AWQ_ORDER, 0, False)
-    raise _other(f"weights of {bits} bits packed by {method}")
+    raise _refused(f"weights of {bits} bits packed by {method}")
 
 
-def _other(what: str) -> LoadError:
-    return unsupported(
+def _refused(what: str) -> LoadError:
+    return unsupported_error(
         what,
         "supported are gptq of 4 and 8 bits and awq of 4 in the version gemm; or save the model "
-        "as bfloat16, and round its weights with the option weights",
+        "as bfloat16, and quantize its weights with the option weights",
     )

@@ -37,26 +37,26 @@ class Stored:
 def read_safetensors(name: str, data: Array) -> Mapping[str, Stored]:
     """The tensors of the file, in its memory; raises LoadError."""
     table, start = _table(name, data)
-    held = data[start:]
-    found: dict[str, Stored] = {}
-    places = []
+    content = data[start:]
+    tensors: dict[str, Stored] = {}
+    ranges = []
     for tensor, entry in table.items():
         if tensor == "__metadata__":
             continue
         kind, shape, (begin, end) = _entry(name, tensor, entry)
-        if end > len(held):
+        if end > len(content):
             raise _malformed(name, f"the tensor {tensor!r} lies behind its end")
-        places.append((begin, end))
-        found[tensor] = Stored(kind, shape, held[begin:end])
-    at = 0
-    # The format has neither holes nor two tensors at one place.
-    for begin, end in sorted(places):
-        if begin != at:
-            raise _malformed(name, f"byte {min(at, begin)} belongs to no tensor or to two")
-        at = end
-    if at != len(held):
-        raise _malformed(name, f"{len(held) - at} bytes at its end belong to no tensor")
-    return found
+        ranges.append((begin, end))
+        tensors[tensor] = Stored(kind, shape, content[begin:end])
+    covered = 0
+    # The format has neither holes nor two tensors in one range.
+    for begin, end in sorted(ranges):
+        if begin != covered:
+            raise _malformed(name, f"byte {min(covered, begin)} belongs to no tensor or to two")
+        covered = end
+    if covered != len(content):
+        raise _malformed(name, f"{len(content) - covered} bytes at its end belong to no tensor")
+    return tensors
 
 
 def _table(name: str, data: Array) -> tuple[dict[str, Any], int]:
@@ -73,15 +73,15 @@ def _table(name: str, data: Array) -> tuple[dict[str, Any], int]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         raise ValueError("a name twice")
-    return found
+    return table
 
 
 def _entry(name: str, tensor: str, entry: Any) -> tuple[str, tuple[int, ...], tuple[int, int]]:
     try:
-        kind, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
+        kind, shape, span = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (TypeError, KeyError) as error:
         raise _malformed(name, f"its table says too little of {tensor!r}") from error
     if not isinstance(kind, str) or kind not in SIZES:
@@ -92,16 +92,16 @@ def _entry(name: str, tensor: str, entry: Any) -> tuple[str, tuple[int, ...], tu
             field="model",
             hint="save the model as bfloat16, float16 or float32",
         )
-    if not (_counts(shape) and _counts(place) and len(shape) <= _MOST_AXES and len(place) == 2):
+    if not (_counts(shape) and _counts(span) and len(shape) <= _MOST_AXES and len(span) == 2):
         raise _malformed(name, f"its table says no shape or place of {tensor!r}")
     size = math.prod(shape) * SIZES[kind]
-    if place[1] - place[0] != size:
+    if span[1] - span[0] != size:
         raise _malformed(name, f"the tensor {tensor!r} has {size} bytes and another place")
-    return kind, tuple(shape), (place[0], place[1])
+    return kind, tuple(shape), (span[0], span[1])
 
 
-def _counts(found: Any) -> bool:
-    return isinstance(found, list) and all(type(n) is int and 0 <= n < 1 << 48 for n in found)
+def _counts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 1 << 48 for n in value)
 
 
 def _malformed(name: str, why: str) -> LoadError:

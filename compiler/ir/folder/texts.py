@@ -1,4 +1,4 @@
-"""What a folder states of words and conversations, as serving takes it."""
+"""The tokenizer, the template of conversations and the ends of answers of a folder."""
 
 from typing import Any
 
@@ -16,28 +16,28 @@ def text_files(files: Files, config: Document) -> TextFiles:
     """The tokenizer, with what else names the template and the ends of answers; raises LoadError
     for files that are no JSON.
     """
-    settings = _stated(files, SETTINGS)
-    if TEMPLATE in files.held:
+    settings = _document(files, SETTINGS)
+    if TEMPLATE in files.arrays:
         settings[_TEXT] = _text(files, TEMPLATE)
     ends = {_ENDS: config[_ENDS]} if config.get(_ENDS) is not None else {}
-    generation = {**ends, **_stated(files, GENERATION)}
-    found = {SETTINGS: settings, GENERATION: generation}
-    if TOKENIZER not in files.held:
+    generation = {**ends, **_document(files, GENERATION)}
+    texts = {SETTINGS: settings, GENERATION: generation}
+    if TOKENIZER not in files.arrays:
         reason = f"the folder has none; {_SAVE}"
-        return TextFiles(found, {TOKENIZER: reason})
-    found[TOKENIZER] = document(TOKENIZER, files.held[TOKENIZER], _MOST_BYTES)
-    return TextFiles(found)
+        return TextFiles(texts, {TOKENIZER: reason})
+    texts[TOKENIZER] = document(TOKENIZER, files.arrays[TOKENIZER], _MOST_BYTES)
+    return TextFiles(texts)
 
 
 _SAVE = "AutoTokenizer.from_pretrained(...).save_pretrained(folder) of transformers writes one"
 
 
-def _stated(files: Files, name: str) -> dict[str, Any]:
-    return document(name, files.held[name]) if name in files.held else {}
+def _document(files: Files, name: str) -> dict[str, Any]:
+    return document(name, files.arrays[name]) if name in files.arrays else {}
 
 
 def _text(files: Files, name: str) -> str:
     try:
-        return files.held[name].tobytes().decode()
+        return files.arrays[name].tobytes().decode()
     except UnicodeDecodeError as error:
         raise LoadError(f"{name} is no UTF-8", reason="folder", field="model") from error

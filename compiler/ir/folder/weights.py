@@ -19,18 +19,18 @@ _UNREAD = (".rotary_emb.inv_freq", ".self_attn.masked_bias")
 
 def tensors_of(files: Iterable[tuple[str, Array]]) -> dict[str, Stored]:
     """The tensors of all files by name; raises LoadError for a name that two files have."""
-    found: dict[str, Stored] = {}
+    tensors: dict[str, Stored] = {}
     for name, data in files:
-        held = read_safetensors(name, data)
-        twice = found.keys() & held.keys()
+        own = read_safetensors(name, data)
+        twice = tensors.keys() & own.keys()
         if twice:
             raise unusable(f"two files have the tensor {min(twice)!r}")
-        found |= held
-    return found
+        tensors |= own
+    return tensors
 
 
 class FolderWeights:
-    """As `Weights`; tied: the head is the table, whatever else is stored."""
+    """`Weights` of a folder; tied: the head is the table, whatever else is stored."""
 
     def __init__(
         self,
@@ -49,31 +49,31 @@ class FolderWeights:
         """See Weights."""
         if part is Part.HEAD and self._tied:
             part = Part.TABLE
-        module, first, whole = self._place(part, layer, rows)
-        name = self._called(module, part, whole, rows)
+        module, first, total = self._rows_in(part, layer, rows)
+        name = self._called(module, part, total, rows)
         if self._packing is not None and f"{module}.qweight" in self._tensors:
-            held = self._packing.read(module, (whole, depth), self._take)
-            return Named(name, held.part(first, rows))
-        floats = self._floats(f"{module}.weight", (whole, depth))
+            quantized = self._packing.read(module, (total, depth), self._take)
+            return Named(name, quantized.part(first, rows))
+        floats = self._floats(f"{module}.weight", (total, depth))
         return Named(name, floats[first : first + rows])
 
     def bias(self, part: Part, layer: int | None, size: int) -> Named | None:
         """See Weights."""
-        module, first, whole = self._place(part, layer, size)
+        module, first, total = self._rows_in(part, layer, size)
         if f"{module}.bias" not in self._tensors:
             return None
-        held = self._floats(f"{module}.bias", (whole,))[first : first + size]
-        if not held.any():
+        values = self._floats(f"{module}.bias", (total,))[first : first + size]
+        if not values.any():
             return None
-        return Named(f"{self._called(module, part, whole, size)}.bias", held)
+        return Named(f"{self._called(module, part, total, size)}.bias", values)
 
     def norm(self, part: Part, layer: int | None, size: int) -> Named | None:
         """See Weights."""
         if part not in self._architecture.names:
             return None
         module = self._architecture.names[part].format(layer)
-        held = self._floats(f"{module}.weight", (size,))
-        return Named(module, held + np.float32(1) if self._architecture.plus_one else held)
+        values = self._floats(f"{module}.weight", (size,))
+        return Named(module, values + np.float32(1) if self._architecture.plus_one else values)
 
     def require_all_read(self) -> None:
         """Raises LoadError where tensors are left that belong to something else."""
@@ -92,7 +92,7 @@ class FolderWeights:
                 hint="merge adapters into the model, and save it with save_pretrained",
             )
 
-    def _place(self, part: Part, layer: int | None, rows: int) -> tuple[str, int, int]:
+    def _rows_in(self, part: Part, layer: int | None, rows: int) -> tuple[str, int, int]:
         """The module that holds a part, its first row in it, and the rows of all."""
         pattern = self._architecture.names[part]
         shared = [one for one, name in self._architecture.names.items() if name == pattern]
@@ -101,8 +101,8 @@ class FolderWeights:
         first = sum(self._rows[one] for one in shared[: shared.index(part)])
         return pattern.format(layer), first, sum(self._rows[one] for one in shared)
 
-    def _called(self, module: str, part: Part, whole: int, rows: int) -> str:
-        return module if whole == rows else f"{module}.{part}"
+    def _called(self, module: str, part: Part, total: int, rows: int) -> str:
+        return module if total == rows else f"{module}.{part}"
 
     def _floats(self, name: str, shape: tuple[int, ...]) -> Array:
         """float32."""
@@ -119,7 +119,7 @@ class FolderWeights:
 
 
 def _rows_of(design: Design) -> dict[Part, int]:
-    """Of parts that may be rows of one matrix."""
+    """The rows of parts that may be rows of one matrix."""
     few = design.groups * design.size
     return {
         Part.QUERY: design.heads * design.size,

@@ -1,1 +1,1 @@
-"""Language models in GGUF files: their metadata, blocks of few bits, and the graph of a decoder."""
+"""Language models in GGUF files: their metadata, quantized blocks, and the graph of a decoder."""

@@ -1,9 +1,9 @@
-"""Tensors of GGUF files: floats, and blocks of numbers of few bits, which stay as they are."""
+"""Tensors of GGUF files: floats, and block-wise quantized numbers, which stay as they are."""
 
 import numpy as np
 
 from compiler.errors import LoadError
-from compiler.ir.decoders.quantized import Array, Quantized, packed
+from compiler.ir.decoders.quantized import Array, Quantized, pack
 from compiler.ir.gguf.file import Stored
 from compiler.ir.gguf.formats import FORMATS, Parts
 
@@ -12,7 +12,7 @@ _FLOATS = {F32: "<f4", F16: "<f2", BF16: "<u2"}
 
 
 def tensor_of(name: str, stored: Stored) -> Array | Quantized:
-    """float32, or a matrix of few bits; raises LoadError."""
+    """float32, or a block-wise quantized matrix; raises LoadError."""
     count = int(np.prod(stored.shape, dtype=object))
     if stored.kind in _FLOATS:
         form = np.dtype(_FLOATS[stored.kind])
@@ -32,12 +32,12 @@ def tensor_of(name: str, stored: Stored) -> Array | Quantized:
         )
     rows, depth = stored.shape
     groups = depth // blocks.count
-    held = _bytes(name, stored, rows * groups * blocks.size)
-    parts = blocks.read(held.reshape(rows, groups, blocks.size))
+    content = _bytes(name, stored, rows * groups * blocks.size)
+    parts = blocks.read(content.reshape(rows, groups, blocks.size))
     if parts.bits == 8 and parts.least is not None:
         # ONNX Runtime, which verifies builds, has no such blocks.
-        found = parts.numbers * parts.scales[..., None] + parts.least[..., None]
-        return np.asarray(found.reshape(stored.shape))
+        values = parts.numbers * parts.scales[..., None] + parts.least[..., None]
+        return np.asarray(values.reshape(stored.shape))
     return _quantized((rows, depth), parts)
 
 
@@ -54,10 +54,10 @@ def _quantized(shape: tuple[int, int], parts: Parts) -> Quantized:
     numbers = parts.numbers.reshape(rows, -1, parts.numbers.shape[-1])
     scales = parts.scales.reshape(rows, -1)
     if parts.least is None:
-        return Quantized(parts.bits, shape, packed(parts.bits, numbers), scales, None)
+        return Quantized(parts.bits, shape, pack(parts.bits, numbers), scales, None)
     # number * scale + least is (number - zero) * scale; a block of one value has no scale.
     least, flat = parts.least.reshape(rows, -1), scales == 0
     zeros = np.where(flat, np.float32(-1), -least / np.where(flat, np.float32(1), scales))
     numbers[flat] = 0
     scales = np.where(flat, least, scales)
-    return Quantized(parts.bits, shape, packed(parts.bits, numbers), scales, zeros)
+    return Quantized(parts.bits, shape, pack(parts.bits, numbers), scales, zeros)

@@ -15,7 +15,7 @@ from compiler.ir.decoders.design import (
     plain_steps,
 )
 from compiler.ir.decoders.model import decoder_model
-from compiler.ir.decoders.quantized import reals
+from compiler.ir.decoders.quantized import dequantize
 from compiler.ir.gguf.blocks import tensor_of
 from compiler.ir.gguf.file import Gguf
 
@@ -45,7 +45,7 @@ def decoder_of(file: Gguf) -> onnx.ModelProto:
 
 
 class _Tensors:
-    """As `Weights`."""
+    """`Weights` of a GGUF file."""
 
     def __init__(self, file: Gguf) -> None:
         self._file = file
@@ -65,8 +65,8 @@ class _Tensors:
         """See Weights."""
         if part not in _NAMES:
             return None
-        found = self._tensor(_NAMES[part].format(layer), size)
-        return Named(found.name, reals(found.tensor))
+        weight = self._tensor(_NAMES[part].format(layer), size)
+        return Named(weight.name, dequantize(weight.tensor))
 
     def _tensor(self, name: str, *shape: int) -> Named:
         stored = self._file.tensors.get(name)

@@ -41,7 +41,7 @@ class Gguf:
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether the file begins as a GGUF file does."""
+    """True for a file that begins as a GGUF file does."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -72,20 +72,20 @@ def _read(reader: "_Reader") -> Gguf:
     if max(tensors, entries) > _MOST:
         raise _malformed(f"it has more than {_MOST} tensors or entries")
     metadata = {reader.text(): reader.value(reader.number("I")) for _ in range(entries)}
-    places = [_place(reader) for _ in range(tensors)]
+    infos = [_tensor_info(reader) for _ in range(tensors)]
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1:
         raise _malformed("its alignment is no number of bytes")
     start = -(-reader.at // alignment) * alignment
-    held = {}
-    for name, kind, shape, offset in places:
+    stored = {}
+    for name, kind, shape, offset in infos:
         if start + offset > len(reader.data):
             raise _malformed(f"the tensor {name!r} lies behind its end")
-        held[name] = Stored(kind, shape, reader.data[start + offset :])
-    return Gguf(metadata, held)
+        stored[name] = Stored(kind, shape, reader.data[start + offset :])
+    return Gguf(metadata, stored)
 
 
-def _place(reader: "_Reader") -> tuple[str, int, tuple[int, ...], int]:
+def _tensor_info(reader: "_Reader") -> tuple[str, int, tuple[int, ...], int]:
     name, rank = reader.text(), reader.number("I")
     if rank > 4:
         raise _malformed(f"the tensor {name!r} has {rank} axes")
@@ -104,9 +104,9 @@ class _Reader:
     def take(self, size: int) -> bytes:
         if size > len(self.data) - self.at:
             raise IndexError(size)
-        found = self.data[self.at : self.at + size].tobytes()
+        content = self.data[self.at : self.at + size].tobytes()
         self.at += size
-        return found
+        return content
 
     def number(self, form: str) -> Any:
         return struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))[0]

@@ -1,4 +1,4 @@
-"""What llama.cpp's formats of few bits mean: the whole numbers of a block, its scale and its least
+"""llama.cpp's block-wise quantized formats: the integers of a block, its scale and its least
 value.
 """
 
@@ -35,22 +35,22 @@ class Format:
     read: Callable[[Array], Parts]
 
 
-def _halves(held: Array, at: int) -> Array:
-    """The float16 at a place of every group, as float32 [..., 1]."""
-    return np.ascontiguousarray(held[..., at : at + 2]).view("<f2").astype(np.float32)
+def _float16_at(data: Array, offset: int) -> Array:
+    """The float16 at a byte of every group, as float32 [..., 1]."""
+    return np.ascontiguousarray(data[..., offset : offset + 2]).view("<f2").astype(np.float32)
 
 
-def _nibbles(held: Array) -> Array:
+def _nibbles(data: Array) -> Array:
     """[..., 1, numbers] of bytes that hold number i and number i + half of all."""
-    return np.concatenate([held & _LOW, held >> 4], -1)[..., None, :]
+    return np.concatenate([data & _LOW, data >> 4], -1)[..., None, :]
 
 
-def _q4_0(held: Array) -> Parts:
-    return Parts(4, _nibbles(held[..., 2:]), _halves(held, 0))
+def _q4_0(data: Array) -> Parts:
+    return Parts(4, _nibbles(data[..., 2:]), _float16_at(data, 0))
 
 
-def _q4_1(held: Array) -> Parts:
-    return Parts(4, _nibbles(held[..., 4:]), _halves(held, 0), _halves(held, 2))
+def _q4_1(data: Array) -> Parts:
+    return Parts(4, _nibbles(data[..., 4:]), _float16_at(data, 0), _float16_at(data, 2))
 
 
 def _fives(few: Array, fifth: Array) -> Array:
@@ -59,65 +59,67 @@ def _fives(few: Array, fifth: Array) -> Array:
     return np.asarray(_nibbles(few) | bits << np.uint8(4))
 
 
-def _q5_0(held: Array) -> Parts:
+def _q5_0(data: Array) -> Parts:
     # Those around 16 become those around 128.
-    return Parts(8, _fives(held[..., 6:], held[..., 2:6]) + np.uint8(112), _halves(held, 0))
+    return Parts(8, _fives(data[..., 6:], data[..., 2:6]) + np.uint8(112), _float16_at(data, 0))
 
 
-def _q5_1(held: Array) -> Parts:
-    return Parts(8, _fives(held[..., 8:], held[..., 4:8]), _halves(held, 0), _halves(held, 2))
+def _q5_1(data: Array) -> Parts:
+    return Parts(
+        8, _fives(data[..., 8:], data[..., 4:8]), _float16_at(data, 0), _float16_at(data, 2)
+    )
 
 
-def _q8_0(held: Array) -> Parts:
+def _q8_0(data: Array) -> Parts:
     # Signed numbers become those around 128.
-    return Parts(8, (held[..., 2:] ^ np.uint8(128))[..., None, :], _halves(held, 0))
+    return Parts(8, (data[..., 2:] ^ np.uint8(128))[..., None, :], _float16_at(data, 0))
 
 
-def _sixes(held: Array) -> tuple[Array, Array]:
+def _sixes(data: Array) -> tuple[Array, Array]:
     """Scales and least values [..., 8] of six bits: four bytes hold those of the first four blocks
     each, whose upper two bits are those of the others; four more hold the others' lower four.
     """
-    one, two, both = held[..., :4], held[..., 4:8], held[..., 8:]
+    one, two, both = data[..., :4], data[..., 4:8], data[..., 8:]
     high = np.uint8(0x30)
     scales = np.concatenate([one & 63, both & _LOW | one >> 2 & high], -1)
     least = np.concatenate([two & 63, both >> 4 | two >> 2 & high], -1)
     return scales, least
 
 
-def _eight_blocks(held: Array, numbers: Array, bits: int) -> Parts:
+def _eight_blocks(data: Array, numbers: Array, bits: int) -> Parts:
     """Groups of eight blocks, whose scales and least values have a scale of their own."""
-    scales, least = _sixes(held[..., 4:16])
-    return Parts(bits, numbers, _halves(held, 0) * scales, -(_halves(held, 2) * least))
+    scales, least = _sixes(data[..., 4:16])
+    return Parts(bits, numbers, _float16_at(data, 0) * scales, -(_float16_at(data, 2) * least))
 
 
-def _lows(held: Array, width: int) -> Array:
+def _lows(data: Array, width: int) -> Array:
     """[..., blocks, width] of bytes whose lower halves are a block, and the upper the next one."""
-    parts = held.reshape(*held.shape[:-1], -1, width)
+    parts = data.reshape(*data.shape[:-1], -1, width)
     pairs = np.stack([parts & _LOW, parts >> 4], -2)
-    return pairs.reshape(*held.shape[:-1], -1, width)
+    return pairs.reshape(*data.shape[:-1], -1, width)
 
 
-def _q4_k(held: Array) -> Parts:
-    return _eight_blocks(held, _lows(held[..., 16:], 32), 4)
+def _q4_k(data: Array) -> Parts:
+    return _eight_blocks(data, _lows(data[..., 16:], 32), 4)
 
 
-def _q5_k(held: Array) -> Parts:
+def _q5_k(data: Array) -> Parts:
     # Bit i of a byte is the fifth of a number of block i.
     shifts = np.arange(8, dtype=np.uint8)[:, None]
-    fifth = held[..., None, 16:48] >> shifts & np.uint8(1)
-    return _eight_blocks(held, _lows(held[..., 48:], 32) | fifth << np.uint8(4), 8)
+    fifth = data[..., None, 16:48] >> shifts & np.uint8(1)
+    return _eight_blocks(data, _lows(data[..., 48:], 32) | fifth << np.uint8(4), 8)
 
 
-def _q6_k(held: Array) -> Parts:
-    start = held.shape[:-1]
+def _q6_k(data: Array) -> Parts:
+    start = data.shape[:-1]
     # Each half of a group: 64 bytes whose lower halves are 64 numbers, then their upper ones, and
     # 32 bytes with the upper bits of four numbers each, which lie 32 apart.
-    low = held[..., :128].reshape(*start, 2, 64)
+    low = data[..., :128].reshape(*start, 2, 64)
     low = np.concatenate([low & _LOW, low >> 4], -1)
     shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
-    high = held[..., 128:192].reshape(*start, 2, 1, 32) >> shifts & np.uint8(3)
+    high = data[..., 128:192].reshape(*start, 2, 1, 32) >> shifts & np.uint8(3)
     numbers = low | high.reshape(*start, 2, 128) << np.uint8(4)
-    scales = _halves(held, 208) * held[..., 192:208].view(np.int8)
+    scales = _float16_at(data, 208) * data[..., 192:208].view(np.int8)
     # Those around 32 become those around 128.
     return Parts(8, numbers.reshape(*start, 16, 16) + np.uint8(96), scales)
 

@@ -25,8 +25,8 @@ def merges(words: Words) -> list[tuple[str, str]]:
     for text in numbers:
         if len(text) > 1 and text in known:
             equal[words.scores[numbers[text]]].append(text)
-    made = (text for score in sorted(equal, reverse=True) for text in _ordered(equal[score]))
-    return [pair for text in made for pair in _cuts(text, numbers) if known >= set(pair)]
+    joint = (text for score in sorted(equal, reverse=True) for text in _ordered(equal[score]))
+    return [pair for text in joint for pair in _cuts(text, numbers) if known >= set(pair)]
 
 
 def _ordered(texts: list[str]) -> list[str]:
@@ -52,6 +52,6 @@ def _rank(length: int) -> int:
 
 def _cuts(text: str, numbers: dict[str, int]) -> Iterator[tuple[str, str]]:
     """Ways to make a piece of two, those of early pieces first."""
-    cuts = [(text[:place], text[place:]) for place in range(1, len(text))]
+    cuts = [(text[:i], text[i:]) for i in range(1, len(text))]
     known = [cut for cut in cuts if cut[0] in numbers and cut[1] in numbers]
     yield from sorted(known, key=lambda cut: (numbers[cut[0]], numbers[cut[1]]))

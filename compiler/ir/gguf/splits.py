@@ -16,17 +16,17 @@ def _words(digits: str) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """patterns: each splits what the one before left whole; words: whether GPT-2's own expression
+    """patterns: each splits what the one before left in one piece; words: GPT-2's own expression
     splits the rest.
 
-    whole: whether a piece that is a token is taken as it is, whatever the merges make of it;
-    begins: whether a text begins with a token of its own, unless the file says otherwise;
-    composed: whether characters are composed first (NFC).
+    ignores_merges: a piece that is a token is taken as it is, whatever the merges make of it;
+    begins: a text begins with a token of its own, unless the file says otherwise;
+    composed: characters are composed first (NFC).
     """
 
     patterns: tuple[str, ...] = ()
     words: bool = False
-    whole: bool = False
+    ignores_merges: bool = False
     begins: bool = False
     composed: bool = False
 
@@ -50,7 +50,7 @@ def bytes_as_letters(words: bool = False) -> dict[str, Any]:
 
 
 _GPT2 = Split(words=True)
-_LLAMA3 = Split((_words(r"\p{N}{1,3}"),), whole=True, begins=True)
+_LLAMA3 = Split((_words(r"\p{N}{1,3}"),), ignores_merges=True, begins=True)
 _DIGITS = Split((_DIGIT,), words=True)
 _DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", _DIGIT)
 

@@ -28,23 +28,23 @@ def text_files(file: Gguf) -> TextFiles:
 
 
 def _settings(words: Words, template: Any) -> Document:
-    found: Document = {
+    settings: Document = {
         f"{name}_token": token for name in ("bos", "eos") if (token := words.token(name))
     }
-    ends = {words.stated(f"{name}_token_id") for name in _ENDS if words.token(name) is not None}
-    found["eos_token_id"] = sorted(ends)
+    ends = {words.entry(f"{name}_token_id") for name in _ENDS if words.token(name) is not None}
+    settings["eos_token_id"] = sorted(ends)
     if isinstance(template, str):
-        found["chat_template"] = template
-    return found
+        settings["chat_template"] = template
+    return settings
 
 
 def _tokenizer(words: Words) -> Document:
     """tokenizer.json; raises LeftOut."""
-    kind = words.stated("model")
+    kind = words.entry("model")
     if kind == "gpt2":
-        made = _of_bytes(words)
+        model = _of_bytes(words)
     elif kind == "llama":
-        made = _of_pieces(words)
+        model = _of_pieces(words)
     elif kind is None:
         raise LeftOut("the file states no tokenizer")
     else:
@@ -55,7 +55,7 @@ def _tokenizer(words: Words) -> Document:
         if words.kinds[number] in _ADDED
     ]
     head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
-    return head | made
+    return head | model
 
 
 def _added(text: str, number: int, kind: int) -> Document:
@@ -65,8 +65,8 @@ def _added(text: str, number: int, kind: int) -> Document:
 
 
 def _of_bytes(words: Words) -> Document:
-    """As GPT-2's: bytes are merged within the pieces of a pre-tokenizer."""
-    name = words.stated("pre")
+    """GPT-2's kind: bytes are merged within the pieces of a pre-tokenizer."""
+    name = words.entry("pre")
     split = SPLITS.get(name) if isinstance(name, str) else None
     if name is None:
         raise LeftOut("the file states no pre-tokenizer")
@@ -78,21 +78,21 @@ def _of_bytes(words: Words) -> Document:
         "pre_tokenizer": split.steps(),
         "post_processor": _around(words, split.begins),
         "decoder": bytes_as_letters(),
-        "model": _model(words, merges, ignore_merges=split.whole),
+        "model": _model(words, merges, ignore_merges=split.ignores_merges),
     }
 
 
 def _merge(text: str, numbers: Mapping[str, int]) -> tuple[str, str]:
     # The first part may itself begin with a space.
-    place = text.find(" ", 1)
-    first, second = text[:place], text[place + 1 :]
-    if place < 0 or any(part not in numbers for part in (first, second, first + second)):
+    space = text.find(" ", 1)
+    first, second = text[:space], text[space + 1 :]
+    if space < 0 or any(part not in numbers for part in (first, second, first + second)):
         raise LeftOut(f"the merge {text[:40]!r} makes no token")
     return first, second
 
 
 def _of_pieces(words: Words) -> Document:
-    """As sentencepiece's: a space is a letter, and what no piece has is written in bytes."""
+    """sentencepiece's kind: a space is a letter, and what no piece has is written in bytes."""
     spaced = words.flag("add_space_prefix", True)
     to_letter = {"type": "Replace", "pattern": {"String": " "}, "content": pieces.SPACE}
     to_space = {"type": "Replace", "pattern": {"String": pieces.SPACE}, "content": " "}
@@ -109,12 +109,12 @@ def _of_pieces(words: Words) -> Document:
     }
 
 
-def _model(words: Words, merges: list[tuple[str, str]], **other: Any) -> Document:
+def _model(words: Words, merges: list[tuple[str, str]], **settings: Any) -> Document:
     plain = {"type": "BPE", "dropout": None, "unk_token": None, "byte_fallback": False}
     ends = {"continuing_subword_prefix": None, "end_of_word_suffix": None}
     # Characters that no token has are one unknown token each, as in sentencepiece.
     rest = {"fuse_unk": True, "ignore_merges": False}
-    return plain | ends | rest | other | {"vocab": words.numbers, "merges": merges}
+    return plain | ends | rest | settings | {"vocab": words.numbers, "merges": merges}
 
 
 def _around(words: Words, begins: bool) -> Document | None:

@@ -1,4 +1,4 @@
-"""What a GGUF file's metadata state of its tokens, checked."""
+"""The tokens in a GGUF file's metadata, checked."""
 
 from enum import IntEnum
 from functools import cached_property
@@ -8,7 +8,7 @@ from compiler.ir.gguf.file import Gguf
 
 
 class Kind(IntEnum):
-    """What a token is, by llama.cpp's numbers; `OWN` is one that the tokenizer's user added."""
+    """The kind of a token, by llama.cpp's numbers; `OWN` is one that the tokenizer's user added."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -30,37 +30,37 @@ class Words:
     def __init__(self, file: Gguf) -> None:
         self._metadata = file.metadata
 
-    def stated(self, name: str) -> Any:
+    def entry(self, name: str) -> Any:
         """An entry as the file has it."""
         return self._metadata.get(f"tokenizer.ggml.{name}")
 
     def flag(self, name: str, default: bool) -> bool:
         """An entry that says yes or no."""
-        found = self.stated(name)
-        return found if isinstance(found, bool) else default
+        value = self.entry(name)
+        return value if isinstance(value, bool) else default
 
     def token(self, name: str) -> str | None:
         """The text of a token with a purpose, such as `eos`."""
-        found, texts = self.stated(f"{name}_token_id"), self.stated("tokens")
-        if type(found) is not int or not isinstance(texts, list) or not 0 <= found < len(texts):
+        number, texts = self.entry(f"{name}_token_id"), self.entry("tokens")
+        if type(number) is not int or not isinstance(texts, list) or not 0 <= number < len(texts):
             return None
-        return texts[found] if isinstance(texts[found], str) else None
+        return texts[number] if isinstance(texts[number], str) else None
 
     def texts(self, name: str) -> list[str]:
         """A list of texts."""
-        found = self.stated(name)
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        texts = self.entry(name)
+        if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
             raise LeftOut(f"tokenizer.ggml.{name} is no list of texts")
-        return found
+        return texts
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         """The tokens' numbers by their texts."""
         texts = self.texts("tokens")
-        found = {text: number for number, text in enumerate(texts)}
-        if len(found) < len(texts):
+        numbers = {text: number for number, text in enumerate(texts)}
+        if len(numbers) < len(texts):
             raise LeftOut("two tokens have the same text")
-        return found
+        return numbers
 
     @cached_property
     def kinds(self) -> list[int]:
@@ -73,9 +73,9 @@ class Words:
         return self._each("scores", float, None)
 
     def _each(self, name: str, kind: type, default: Any) -> list[Any]:
-        found, count = self.stated(name), len(self.numbers)
-        if found is None and default is not None:
+        values, count = self.entry(name), len(self.numbers)
+        if values is None and default is not None:
             return [default] * count
-        if not isinstance(found, list) or len(found) != count or {*map(type, found)} - {kind}:
+        if not isinstance(values, list) or len(values) != count or {*map(type, values)} - {kind}:
             raise LeftOut(f"tokenizer.ggml.{name} does not have one number for each token")
-        return found
+        return values

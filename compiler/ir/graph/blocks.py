@@ -17,7 +17,7 @@ def in_blocks(module: tvm.IRModule) -> tvm.IRModule:
     """The module's bindings in dataflow blocks, none of which both defines a dim by matching a
     shape and uses it.
 
-    FuseOps places a fused program by the tensors it reads, not by the dims of its result.
+    FuseOps puts a fused program behind the tensors it reads, not behind the dims of its result.
     """
     module = relax.transform.ConvertToDataflow(min_size=1)(module)
     for gvar, function in list(module.functions.items()):
@@ -69,9 +69,9 @@ class _Outward(PyExprMutator):  # type: ignore[misc]
         """The same variable of the visible kind."""
         if self._chosen is not None and var not in self._chosen:
             return super().visit_dataflow_var_def_(var)
-        made = relax.Var(var.name, var.ty)
-        self.set_var_remap(var, made)
-        return made
+        visible = relax.Var(var.name, var.ty)
+        self.set_var_remap(var, visible)
+        return visible
 
 
 def _parts(block: relax.BindingBlock) -> list[relax.BindingBlock]:
@@ -98,8 +98,8 @@ def _cuts(block: relax.BindingBlock) -> Sequence[Any]:
 
 
 def _defines(binding: Any) -> bool:
-    """Whether a binding matches a shape against dims, or a tensor: ConvertLayout loses the value of
-    such a match.
+    """True for a binding that matches a shape against dims, or a tensor: ConvertLayout loses the
+    value of such a match.
     """
     if not isinstance(binding, relax.MatchCast):
         return False
@@ -107,7 +107,7 @@ def _defines(binding: Any) -> bool:
         return True
     if not isinstance(binding.ty, relax.ShapeType):
         return False
-    found: list[Any] = []
+    variables: list[Any] = []
     for extent in binding.ty.values or []:
-        tvm_ffi.structural_walk(extent, (tirx.Var, found.append), order="post")
-    return bool(found)
+        tvm_ffi.structural_walk(extent, (tirx.Var, variables.append), order="post")
+    return bool(variables)

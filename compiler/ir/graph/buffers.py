@@ -16,19 +16,19 @@ AXIS = 2
 
 @dataclass
 class Buffer:
-    """A cache with room for `capacity` rows. held: all of it, which may be in fewer bits than
+    """A cache with room for `capacity` rows. storage: all of it, which may be in fewer bits than
     `dtype`, the model's; present: its rows with the new ones as the model reads them, None until a
-    node has written them. bytes: whether rows are bytes with a scale behind them
+    node has written them. bytes: rows are bytes with a scale behind them
     (`relaxd.contract.bundle.byte_rows`), so that they are longer than the model's.
     """
 
     name: str
-    held: Tensor
+    storage: Tensor
     dtype: str
     present: Tensor | None = None
     bytes: bool = False
 
-    def stored(self, shape: Sequence[Extent]) -> list[Extent]:
-        """The shape of what holds rows [.., size] of the model."""
+    def storage_shape(self, shape: Sequence[Extent]) -> list[Extent]:
+        """The shape that stores rows [.., size] of the model."""
         *outer, size = shape
         return [*outer, ex.add(size, SCALE_BYTES) if self.bytes else size]

@@ -51,21 +51,21 @@ class Builder:
     """Emits Relax; one instance builds one function, `facts` holds what is known of its dims.
 
     origins: names its variables after the model's nodes.
-    quantized: whether it works on integers of few bits that stand for reals, so that roundings
-    decide its numbers; rounded: whether matmuls by weights in blocks round what they multiply.
-    buffers: caches that the caller owns, by the variable of what they held before the call.
-    repeated: by what a broadcast made, the tensor that it repeats.
-    stacks: whether a loop stacks what its iterations give, which may be none.
-    seed: the function's last parameter, which `output.finish` takes away unless `drawn` is set.
+    quantized: it works on small integers that stand for reals, so that quantization decides its
+    numbers; quantizes_blocks: matmuls by weights in blocks quantize what they multiply.
+    buffers: caches that the caller owns, by the variable of their content before the call.
+    repeated: by the result of a broadcast, the tensor that it repeats.
+    stacks: a loop stacks what its iterations give, which may be none.
+    seed: the function's last parameter, which `output.finish` takes away unless `random` is set.
     """
 
     facts: Facts = field(default_factory=Facts)
     bb: relax.BlockBuilder = field(default_factory=relax.BlockBuilder)
     quantized: bool = False
-    rounded: bool = False
+    quantizes_blocks: bool = False
     stacks: bool = False
     seed: Tensor = field(default_factory=_seed)
-    drawn: bool = False
+    random: bool = False
     origins: Origins = field(default_factory=Origins)
     checks: Checks = field(init=False)
     buffers: dict[Any, Buffer] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class Builder:
     def te_many(
         self, compute: Callable[..., Sequence[Any]], *values: Value, name: str = "kernel"
     ) -> tuple[Tensor, ...]:
-        """As `te`, for a program of several outputs."""
+        """A tensor program of several outputs from a TE computation (see `te`)."""
         call, outputs = call_program(
             self.bb, compute, [self.tensor(value) for value in values], name, self.facts.symbols
         )
@@ -197,7 +197,7 @@ class Builder:
             return self._write(value)
         cached = self._constants.get(id(value.data))
         if cached is None:
-            data = np.ascontiguousarray(value.held).reshape(value.shape)
+            data = np.ascontiguousarray(value.storage).reshape(value.shape)
             constant = relax.const(tvm.runtime.tensor(data), storage_of(value.dtype))
             cached = (value.data, Tensor(constant, value.shape, value.dtype))
             self._constants[id(value.data)] = cached
@@ -264,7 +264,7 @@ class Builder:
                 return self._symbols[value.expr, done][1]
         if (
             not all(isinstance(extent, int) for extent in value.shape)
-            or ex.product(value.shape) > MAX_SYMBOLS
+            or ex.prod(value.shape) > MAX_SYMBOLS
             or value.dtype.startswith(("float", "bfloat"))
         ):
             raise ImportFailed(
@@ -376,12 +376,12 @@ class Builder:
             self.facts.confine(condition, message)
         if decided is None:
             number = self.checks.number(message, ex.prim(condition, "bool"))
-            held = ex.select(condition, ex.prim(number), 0)
-            self._match(self._write(Known.of([held])), [], number)
+            expected = ex.select(condition, ex.prim(number), 0)
+            self._match(self._write(Known.of([expected])), [], number)
 
     def require_once(self, condition: Scalar, message: str) -> None:
-        """As `require`, where no earlier call of this name required the same of every run. What all
-        layers require is then checked once a run.
+        """Require a condition once: what all layers require is then checked once a run, and not at
+        all where an earlier call of this name required the same of every run.
         """
         key = StructuralKey(condition)
         if key in self._required:
@@ -390,11 +390,11 @@ class Builder:
             self._required.add(key)
         self.require(condition, message)
 
-    def verify(self, held: Tensor, message: str) -> None:
-        """Fail every run where the one int64 that `held` holds is not the number that the message
-        has at this node (see `checks`).
+    def verify(self, value: Tensor, message: str) -> None:
+        """Fail every run where the one int64 in `value` is not the number that the message has at
+        this node (see `checks`).
         """
-        self._match(held, [], self.checks.number(message))
+        self._match(value, [], self.checks.number(message))
 
     def same(self, a: Extent, b: Extent, message: str) -> Extent:
         """Require two extents to be equal and give the simpler of them."""
@@ -433,17 +433,17 @@ def _extents_of(call: relax.Expr) -> Iterator[PrimExpr]:
 
 
 def _chooses(extent: Extent) -> bool:
-    """Whether an extent holds anything but arithmetic on dims."""
+    """True for an extent with anything but arithmetic on dims."""
     if not isinstance(extent, PrimExpr):
         return False
-    found: list[PrimExpr] = []
+    choices: list[PrimExpr] = []
     for kind in (tirx.Select, tirx.Cast, Call):
-        tvm_ffi.structural_walk(extent, (kind, found.append), order="post")
-    return bool(found)
+        tvm_ffi.structural_walk(extent, (kind, choices.append), order="post")
+    return bool(choices)
 
 
 def _identical(have: Sequence[PrimExpr], want: Sequence[Extent]) -> bool:
-    """Whether TVM itself, without the facts of this import, takes the extents for equal: then no
+    """True where TVM itself, without the facts of this import, takes the extents for equal: then no
     cast need say so.
     """
     return len(have) == len(want) and all(

@@ -1,4 +1,4 @@
-"""What every run checks: each message has a number, which the check's result must be."""
+"""Checks of every run: each message has a number, which the check's result must be."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Checks:
     _numbers: dict[tuple[str, Any], int] = field(default_factory=dict)
 
     def number(self, message: str, condition: PrimExpr | None = None) -> int:
-        """What stands for the message: one number for each node, or for each `condition` on dims,
-        of which all nodes after the first one require nothing new.
+        """The message's number: one for each node, or for each `condition` on dims, of which all
+        nodes after the first one require nothing new.
         """
         text, spoken = with_names(_PRINTED.sub(r"\1", message)), self.origins.spoken
         key = (text, spoken if condition is None else StructuralKey(condition))
@@ -47,7 +47,7 @@ class Checks:
             self.messages[str(self._numbers[key])] = _naming(spoken, text)
         return self._numbers[key]
 
-    def attached(self, function: tvm.relax.Function) -> tvm.relax.Function:
+    def attach_to(self, function: tvm.relax.Function) -> tvm.relax.Function:
         """The function with the messages in its attribute."""
         return function.with_attr(ATTRIBUTE, self.messages) if self.messages else function
 
@@ -61,5 +61,5 @@ def _naming(spoken: str, text: str) -> str:
 def messages_of(module: tvm.IRModule) -> Mapping[str, str]:
     """The messages by number that `main` carries."""
     attributes = module["main"].attrs
-    found = attributes.get(ATTRIBUTE) if attributes else None
-    return {str(number): str(message) for number, message in found.items()} if found else {}
+    messages = attributes.get(ATTRIBUTE) if attributes else None
+    return {str(number): str(message) for number, message in messages.items()} if messages else {}

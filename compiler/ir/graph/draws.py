@@ -1,5 +1,5 @@
-"""What a model draws at random, described for the compiled program and for the reference that is
-fed the same numbers.
+"""Random draws of a model, described for the compiled program and for the reference, which gets
+the same numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SEED = TensorSpec("relaxd.seed", "int64", (), default=0)
 
 
 class Law(StrEnum):
-    """Of a single number: evenly in [start, start + spread), or around `start` with the standard
+    """A number's distribution: even in [start, start + spread), or around `start` with the standard
     deviation `spread`.
     """
 

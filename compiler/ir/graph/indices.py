@@ -34,7 +34,7 @@ class Indices:
         return cls(Known.of(np.asarray(positions, np.int64)), extent)
 
     @classmethod
-    def computed(cls, value: Value, extent: Extent) -> Indices:
+    def from_program(cls, value: Value, extent: Extent) -> Indices:
         """Positions that a program of ours computed, which can be no others than the axis has: a
         permutation, a position that it counted, the iteration of a loop over the axis.
         """

@@ -42,12 +42,12 @@ def program(
 
     def compute(*tensors: te.Tensor) -> Any:
         shapes = [tuple(ex.prim(extent) for extent in shape) for shape, _ in outputs]
-        made = te.extern(
+        tensors_out = te.extern(
             shapes, list(tensors), statement, dtype=[dtype for _, dtype in outputs], name=name
         )
-        return [made] if len(outputs) == 1 else list(made)
+        return [tensors_out] if len(outputs) == 1 else list(tensors_out)
 
-    call, made = call_program(
+    call, tensors_out = call_program(
         b.bb,
         compute,
         [b.tensor(value) for value in values],
@@ -55,7 +55,7 @@ def program(
         b.facts.symbols,
         {"op_pattern": OPAQUE},
     )
-    return b.emit_tuple(call) if len(made) > 1 else (b.emit(call),)
+    return b.emit_tuple(call) if len(tensors_out) > 1 else (b.emit(call),)
 
 
 def serial(extent: Extent, start: Extent = 0) -> Any:
@@ -74,10 +74,10 @@ def spread(extent: Extent, run: Callable[[Any], None], work: Extent = 1) -> None
 def copy(source: Any, target: Any, extent: Extent) -> None:
     """The elements of one vector into another."""
 
-    def one(i: Any) -> None:
+    def copy_element(i: Any) -> None:
         target[i] = source[i]
 
-    spread(extent, one)
+    spread(extent, copy_element)
 
 
 @contextmanager
@@ -90,11 +90,11 @@ def when(condition: Any) -> Iterator[None]:
 def cell(dtype: str = "int64", start: Any = 0) -> Any:
     """A local variable, read and written as `cell[0]`."""
     # Without this annotation TVM takes the variable from the heap, each time it is declared.
-    made = T.buffer_proxy(
+    variable = T.buffer_proxy(
         T.alloc_buffer([1], dtype, scope="local", annotations={"disable_lower_builtin": True})
     )
-    made[0] = tirx.const(start, dtype) if isinstance(start, (int, float, bool)) else start
-    return made
+    variable[0] = tirx.const(start, dtype) if isinstance(start, (int, float, bool)) else start
+    return variable
 
 
 def grid(extents: Sequence[Extent], run: Callable[..., None]) -> None:

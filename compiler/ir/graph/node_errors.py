@@ -35,7 +35,7 @@ class NodeErrors:
         """The operator with its domain."""
         raise NotImplementedError
 
-    def described(self) -> list[str]:
+    def describe_inputs(self) -> list[str]:
         """Each input for messages: dtype and symbolic shape of tensors."""
         raise NotImplementedError
 
@@ -49,7 +49,7 @@ class NodeErrors:
             node=self.label,
             op=self.op,
             hint=hint,
-            inputs=self.described(),
+            inputs=self.describe_inputs(),
         )
 
     @contextmanager
@@ -74,7 +74,7 @@ class NodeErrors:
                 reason="internal",
                 node=self.label,
                 op=self.op,
-                inputs=self.described(),
+                inputs=self.describe_inputs(),
             ) from error
 
 

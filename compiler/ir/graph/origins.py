@@ -22,11 +22,11 @@ class Origins:
     """The nodes that are being imported, innermost last, and those that have emitted something."""
 
     _open: list[tuple[str, str]] = field(default_factory=list)
-    _found: dict[str, int] = field(default_factory=dict)
+    _emitting: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
     def inside(self, label: str, spoken: str = "") -> Iterator[None]:
-        """What the body emits comes from the node of that name.
+        """Attribute what the body emits to the node of that name.
 
         spoken: the operator and the node's name, for messages of run-time checks.
         """
@@ -40,7 +40,7 @@ class Origins:
         """How to call the next variable; empty outside of nodes."""
         if not self._open:
             return ""
-        return f"n{self._found.setdefault(self._open[-1][0], len(self._found))}_"
+        return f"n{self._emitting.setdefault(self._open[-1][0], len(self._emitting))}_"
 
     @property
     def spoken(self) -> str:
@@ -50,7 +50,7 @@ class Origins:
     @property
     def labels(self) -> tuple[str, ...]:
         """The nodes by position."""
-        return tuple(self._found)
+        return tuple(self._emitting)
 
 
 def _printable(text: str) -> str:
@@ -61,5 +61,5 @@ def _printable(text: str) -> str:
 
 def position_of(variable: str) -> int | None:
     """Which node a variable is named after."""
-    found = _NAME.fullmatch(variable)
-    return int(found[1]) if found else None
+    match = _NAME.fullmatch(variable)
+    return int(match[1]) if match else None

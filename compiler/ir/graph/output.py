@@ -48,7 +48,7 @@ def finish(b: Builder) -> tvm.IRModule:
     where TVM's memory planner reads them.
     """
     module = in_blocks(b.bb.finalize())
-    if not b.drawn:
+    if not b.random:
         module["main"] = _without_seed(module["main"])
     bounds = {
         identifier_of(dim.name): dim.highest
@@ -56,7 +56,7 @@ def finish(b: Builder) -> tvm.IRModule:
         if dim.highest is not None
     }
     main = module["main"].with_attr("tir_var_upper_bound", bounds) if bounds else module["main"]
-    module["main"] = b.checks.attached(main)
+    module["main"] = b.checks.attach_to(main)
     return module
 
 

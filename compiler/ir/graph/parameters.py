@@ -52,7 +52,8 @@ class Parameters:
         pending, unknown = list(self.sizes), set(self.unknown)
         while unknown:
             solved = next(
-                (found for size in pending if (found := _solved(b.facts, size, unknown))), None
+                (solution for size in pending if (solution := _solved(b.facts, size, unknown))),
+                None,
             )
             if solved is None:
                 raise _unsolved(pending, unknown)
@@ -106,8 +107,8 @@ def _solved(facts: Facts, size: _Size, unknown: set[PrimExpr]) -> tuple[PrimExpr
     if len(dims) != 1:
         return None
     (dim,) = dims
-    base = _at(facts, size.extent, dim, 0)
-    slope = facts.simplify(ex.sub(_at(facts, size.extent, dim, 1), base))
+    base = _substitute(facts, size.extent, dim, 0)
+    slope = facts.simplify(ex.sub(_substitute(facts, size.extent, dim, 1), base))
     if (
         not isinstance(slope, int)
         or slope == 0
@@ -117,7 +118,7 @@ def _solved(facts: Facts, size: _Size, unknown: set[PrimExpr]) -> tuple[PrimExpr
     return dim, facts.simplify(ex.floordiv(ex.sub(size.raw, base), slope))
 
 
-def _at(facts: Facts, extent: PrimExpr, dim: PrimExpr, value: int) -> Extent:
+def _substitute(facts: Facts, extent: PrimExpr, dim: PrimExpr, value: int) -> Extent:
     """Substitute a value for a dim in an extent."""
     swapped = tvm_ffi.structural.structural_map(
         extent, ((tirx.Var, lambda var: ex.prim(value) if var.same_as(dim) else var),)
@@ -127,12 +128,12 @@ def _at(facts: Facts, extent: PrimExpr, dim: PrimExpr, value: int) -> Extent:
 
 def _unsolved(pending: Sequence[_Size], unknown: set[PrimExpr]) -> ImportFailed:
     name = min(str(var) for var in unknown)
-    held = next(size for size in pending if any(str(var) == name for var in _dims(size.extent)))
+    shown = next(size for size in pending if any(str(var) == name for var in _dims(size.extent)))
     return ImportFailed(
-        f"no input gives the dim {name!r}: axis {held.axis} of {held.spec.name!r} is "
-        f"{held.spec.shape[held.axis]}",
+        f"no input gives the dim {name!r}: axis {shown.axis} of {shown.spec.name!r} is "
+        f"{shown.spec.shape[shown.axis]}",
         reason="input_shape",
-        field=f"inputs.{held.spec.name}",
+        field=f"inputs.{shown.spec.name}",
         hint=f"declare an axis that is plainly {name}, or a sum or multiple of it such as "
         f"2*{name}+1",
     )

@@ -32,8 +32,8 @@ def call_program(
 ) -> tuple[Expr, list[te.Tensor]]:
     """The `call_tir` of a TE computation and its outputs.
 
-    elementwise: whether each result depends on elements at its own place alone: then the program
-    may be fused though it takes dims as numbers, as long as they are in its shapes.
+    elementwise: each result depends on elements at its own position alone: then the program may be
+    fused though it takes dims as numbers, as long as they are in its shapes.
 
     `compute` may close over extents of `dims`, the variables of the graph. TVM's own emit_te
     renames the dims of the inputs but not those in closures, which leaves the latter unbound; here
@@ -45,8 +45,8 @@ def call_program(
         )
         for index, t in enumerate(inputs)
     ]
-    made = compute(*placeholders)
-    outputs = [made] if isinstance(made, te.Tensor) else list(made)
+    tensors = compute(*placeholders)
+    outputs = [tensors] if isinstance(tensors, te.Tensor) else list(tensors)
     function = te.create_prim_func([*placeholders, *outputs], "int64")
     bound = {
         axis for t in (*placeholders, *outputs) for axis in t.shape if isinstance(axis, tirx.Var)
@@ -73,14 +73,14 @@ def _used(
     function: tirx.PrimFunc, tensors: Sequence[te.Tensor], dims: Collection[tirx.Var]
 ) -> list[tirx.Var]:
     """The dims that the body or a shape uses, in order of appearance."""
-    found = dict.fromkeys(tirx.analysis.undefined_vars(function.body, list(function.params)))
-    found |= dict.fromkeys(_used_by_shapes(tensors))
-    return [var for var in found if var in dims]
+    variables = dict.fromkeys(tirx.analysis.undefined_vars(function.body, list(function.params)))
+    variables |= dict.fromkeys(_used_by_shapes(tensors))
+    return [var for var in variables if var in dims]
 
 
 def _used_by_shapes(tensors: Sequence[te.Tensor]) -> list[tirx.Var]:
-    found: dict[tirx.Var, None] = {}
+    variables: dict[tirx.Var, None] = {}
     for tensor in tensors:
         for extent in tensor.shape:
-            tvm_ffi.structural_walk(extent, (tirx.Var, found.setdefault), order="post")
-    return list(found)
+            tvm_ffi.structural_walk(extent, (tirx.Var, variables.setdefault), order="post")
+    return list(variables)

@@ -62,11 +62,13 @@ class FileAxes:
             for axis in file.axes or ()
             if isinstance(axis, str) and not _is_anonymous(axis)
         }
-        given = {name for spec in redeclared.values() for axis in spec.shape for name in axis.dims}
+        redeclared_dims = {
+            name for spec in redeclared.values() for axis in spec.shape for name in axis.dims
+        }
         alone = {axis.symbol for spec in redeclared.values() for axis in spec.shape if axis.symbol}
         self._alone = {text for text in texts if _expression(text) is None} | alone
         self._alone |= request.dim_table.keys()
-        self._taken = texts | given | dims_of_shapes(request)
+        self._taken = texts | redeclared_dims | dims_of_shapes(request)
 
     def axis(self, input_name: str, index: int, axis: int | str | None) -> Axis:
         """The axis of an input; raises ImportFailed for a name that no dim can have."""
@@ -123,41 +125,41 @@ def specs_of(files: Sequence[FileInput], request: CompileRequest) -> list[Tensor
     return [_spec_of(file, request, axes) for file in files]
 
 
-def _spec_of(found: FileInput, request: CompileRequest, axes: FileAxes) -> TensorSpec:
-    declared = {spec.name: spec for spec in request.inputs}.get(found.name)
+def _spec_of(file: FileInput, request: CompileRequest, axes: FileAxes) -> TensorSpec:
+    declared = {spec.name: spec for spec in request.inputs}.get(file.name)
     if declared is None:
-        if found.axes is None:
+        if file.axes is None:
             raise ImportFailed(
-                f"the model does not give the rank of input {found.name!r}",
+                f"the model does not give the rank of input {file.name!r}",
                 reason="input_rank",
-                field=f"inputs.{found.name}",
-                hint=f'declare it: --input "{found.name}={found.dtype}[n,...]"',
+                field=f"inputs.{file.name}",
+                hint=f'declare it: --input "{file.name}={file.dtype}[n,...]"',
             )
         return TensorSpec(
-            found.name,
-            found.dtype,
-            tuple(axes.axis(found.name, i, axis) for i, axis in enumerate(found.axes)),
+            file.name,
+            file.dtype,
+            tuple(axes.axis(file.name, i, axis) for i, axis in enumerate(file.axes)),
         )
-    if declared.dtype != found.dtype:
+    if declared.dtype != file.dtype:
         raise ImportFailed(
-            f"input {found.name!r} is {found.dtype} in the model, declared as {declared.dtype}",
+            f"input {file.name!r} is {file.dtype} in the model, declared as {declared.dtype}",
             reason="input_dtype",
-            field=f"inputs.{found.name}",
+            field=f"inputs.{file.name}",
         )
-    if found.axes is not None and len(found.axes) != len(declared.shape):
+    if file.axes is not None and len(file.axes) != len(declared.shape):
         raise ImportFailed(
-            f"input {found.name!r} has {len(found.axes)} axes in the model, declared with "
+            f"input {file.name!r} has {len(file.axes)} axes in the model, declared with "
             f"{len(declared.shape)}",
             reason="input_rank",
-            field=f"inputs.{found.name}",
+            field=f"inputs.{file.name}",
         )
-    for index, (have, want) in enumerate(zip(found.axes or (), declared.shape, strict=False)):
+    for index, (have, want) in enumerate(zip(file.axes or (), declared.shape, strict=False)):
         if isinstance(have, int) and have > 0 and want.size is not None and want.size != have:
             raise ImportFailed(
-                f"axis {index} of input {found.name!r} is {have} in the model, declared as "
+                f"axis {index} of input {file.name!r} is {have} in the model, declared as "
                 f"{want.size}",
                 reason="input_shape",
-                field=f"inputs.{found.name}",
+                field=f"inputs.{file.name}",
             )
     return declared
 

@@ -43,16 +43,16 @@ class Known:
         return self.data.shape
 
     @property
-    def held(self) -> np.ndarray[Any, Any]:
-        """The array as a library holds it (see `relaxd.contract.dims.tensors.STORAGE`)."""
-        held = storage_of(self.dtype)
-        if held == self.dtype:
+    def storage(self) -> np.ndarray[Any, Any]:
+        """The array as a library stores it (see `relaxd.contract.dims.tensors.STORAGE`)."""
+        dtype = storage_of(self.dtype)
+        if dtype == self.dtype:
             return self.data
-        return self.data.view(held) if "float" in self.dtype else self.data.astype(held)
+        return self.data.view(dtype) if "float" in self.dtype else self.data.astype(dtype)
 
     @property
     def symbolic(self) -> bool:
-        """Whether an element is an expression of dims."""
+        """True if an element is an expression of dims."""
         return self.data.dtype == object
 
     def scalars(self) -> list[Scalar]:

@@ -17,8 +17,8 @@ _COUNTING = PASS_THROUGH | {"ReduceSum", "Sub"}
 def note_cache(
     b: Builder, node: Node, entries: Extent, rows: Extent, room: Extent, total: Extent
 ) -> None:
-    """Note that the node attends over a cache: input 5 holds the place of each entry's last key,
-    input 6 the greatest number of keys, and input 9, where it is there, the new tokens' places.
+    """Note that the node attends over a cache: input 5 holds the position of each entry's last key,
+    input 6 the greatest number of keys, and input 9, where it is there, the new tokens' positions.
     """
     parts = dict([_lengths(node)])
     if node.has(9):
@@ -32,7 +32,7 @@ def note_cache(
 
 def _axis(b: Builder, extent: Extent) -> Axis | None:
     """The extent in terms of the inputs' dims, None where a run alone knows it."""
-    return None if b.facts.found(extent) else axis_of(b.facts.simplify(extent))
+    return None if b.facts.is_introduced(extent) else axis_of(b.facts.simplify(extent))
 
 
 def _lengths(node: Node) -> tuple[str, Part]:

@@ -1,4 +1,4 @@
-"""What the operators of ai.onnx.ml have in common: rows of features, class labels, transforms."""
+"""Rows of features, class labels and transforms, which all operators of ai.onnx.ml share."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ DOMAIN = "ai.onnx.ml"
 
 @dataclass(frozen=True)
 class Labels:
-    """The numbers that an operator gives for its classes; `text`: whether they stand for
-    strings.
-    """
+    """The numbers that an operator gives for its classes; `text`: they stand for strings."""
 
     numbers: Sequence[int]
     text: bool
@@ -31,11 +29,11 @@ class Labels:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def named(self, node: Node, chosen: Value) -> Value | None:
+    def output(self, node: Node, chosen: Value) -> Value | None:
         """The output of labels; fails if they are strings and the model uses them."""
         if not self.text:
             return chosen
-        if node.used(0):
+        if node.is_used(0):
             node.fail(
                 "the class labels are strings, and a compiled model's values are tensors of "
                 "numbers",

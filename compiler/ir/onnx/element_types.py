@@ -1,5 +1,5 @@
-"""Which element types an operator takes in each place: those that ONNX's schemas give it, in any of
-its versions.
+"""Which element types an operator takes for each input: those of ONNX's schemas, in any of its
+versions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def check(node: Node) -> None:
     if node.proto.domain not in _DOMAINS or not defs.has(node.proto.op_type):
         return
     bound: dict[str, str] = {}
-    for place, value in enumerate(node.inputs):
-        taken = _taken(node.proto.op_type, place)
+    for index, value in enumerate(node.inputs):
+        taken = _taken(node.proto.op_type, index)
         if taken is None or not isinstance(value, Known | Tensor):
             continue
         name, variable, dtypes = taken
@@ -52,26 +52,26 @@ def check(node: Node) -> None:
 
 
 def _dtype(node: Node, value: Known | Tensor) -> str:
-    """The model's dtype: rows of a lifted cache may be stored in another, of fewer bits."""
+    """The model's dtype: rows of an in-place cache may be stored in another, of fewer bits."""
     buffer = node.builder.buffers.get(value.expr) if isinstance(value, Tensor) else None
     return value.dtype if buffer is None else buffer.dtype
 
 
 @cache
-def _taken(operator: str, place: int) -> tuple[str, str, frozenset[str]] | None:
-    """Of an operator's input: its name, the variable of its type, which is empty where there is
-    none that other inputs share, and its dtypes; None where the schema gives no tensors.
+def _taken(operator: str, index: int) -> tuple[str, str, frozenset[str]] | None:
+    """Name, type variable and dtypes of an operator's input; the variable is empty where no other
+    input shares it. None where the schema gives no tensors.
     """
-    found: set[str] = set()
-    formal = _formal(defs.get_schema(operator), place)
+    dtypes: set[str] = set()
+    formal = _formal(defs.get_schema(operator), index)
     if formal is None:
         return None
     for schema in _versions(operator):
-        one = _formal(schema, place)
-        if one is not None:
-            found.update(_dtypes(one))
+        other_formal = _formal(schema, index)
+        if other_formal is not None:
+            dtypes.update(_dtypes(other_formal))
     variable = formal.type_str if formal.is_homogeneous and "(" not in formal.type_str else ""
-    return (formal.name, variable, frozenset(found)) if found else None
+    return (formal.name, variable, frozenset(dtypes)) if dtypes else None
 
 
 def _versions(operator: str) -> Iterator[defs.OpSchema]:
@@ -84,11 +84,11 @@ def _versions(operator: str) -> Iterator[defs.OpSchema]:
             return
 
 
-def _formal(schema: defs.OpSchema, place: int) -> defs.OpSchema.FormalParameter | None:
-    """The schema's input at a place; the last of a variadic operator has all that follow."""
+def _formal(schema: defs.OpSchema, index: int) -> defs.OpSchema.FormalParameter | None:
+    """The schema's input of an index; the last of a variadic operator has all that follow."""
     inputs = schema.inputs
-    if place < len(inputs):
-        return inputs[place]
+    if index < len(inputs):
+        return inputs[index]
     variadic = inputs and inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
     return inputs[-1] if variadic else None
 

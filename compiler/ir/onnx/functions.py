@@ -36,11 +36,11 @@ def _schema_body(
     if schema.has_function:
         body = onnx.FunctionProto()
         body.CopyFrom(schema.function_body)
-        given = {attribute.name for attribute in proto.attribute}
+        present = {attribute.name for attribute in proto.attribute}
         body.attribute_proto.extend(
             a.default_value
             for name, a in schema.attributes.items()
-            if name not in given and a.default_value.type
+            if name not in present and a.default_value.type
         )
         return _versioned(body, version, domain)
     if schema.has_context_dependent_function:

@@ -27,11 +27,11 @@ class Formal:
     listed: bool = False
 
     def content(self, values: Mapping[str, Content | None]) -> Content | None:
-        """What the input stands for, from the values of its parts."""
-        found = [values[part.name] for part in self.parts]
+        """The input's content, from the values of its parts."""
+        own = [values[part.name] for part in self.parts]
         if not self.listed:
-            return found[0] if found else None
-        return Items(tuple(value for value in found if isinstance(value, Known | Tensor)))
+            return own[0] if own else None
+        return Items(tuple(value for value in own if isinstance(value, Known | Tensor)))
 
 
 def formals_of(graph: onnx.GraphProto, request: CompileRequest) -> list[Formal]:

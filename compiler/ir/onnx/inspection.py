@@ -1,4 +1,4 @@
-"""What an import would find, node by node, without compiling: the answer of `relaxd inspect`."""
+"""The nodes of a model as an import would read them, without compiling: for `relaxd inspect`."""
 
 from __future__ import annotations
 

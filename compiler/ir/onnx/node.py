@@ -14,7 +14,7 @@ from compiler.ir.graph.origins import Origins
 from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.model.lists import Content, Items, Stacked
-from compiler.ir.shapes.extents import Extent, spelled
+from compiler.ir.shapes.extents import Extent, spell
 from compiler.ir.shapes.index_bounds import USUAL
 
 if TYPE_CHECKING:
@@ -65,30 +65,30 @@ class Node(NodeErrors):
         return default
 
     def has(self, index: int) -> bool:
-        """Whether the optional input is given."""
+        """True if the optional input is given."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def content(self, index: int) -> Content:
         """A required input, a tensor or a sequence."""
         if not self.has(index):
             self.fail(f"input {index} is required", reason="input")
-        found = self.inputs[index]
-        assert found is not None
-        return found
+        result = self.inputs[index]
+        assert result is not None
+        return result
 
     def value(self, index: int) -> Value:
         """A required input, which is a tensor."""
-        found = self.content(index)
-        if isinstance(found, (Items, Stacked)):
+        result = self.content(index)
+        if isinstance(result, (Items, Stacked)):
             self.fail(f"input {index} is a sequence where a tensor belongs", reason="sequence")
-        return found
+        return result
 
     def sequence(self, index: int) -> Items | Stacked:
         """A required input, which is a sequence."""
-        found = self.content(index)
-        if not isinstance(found, (Items, Stacked)):
+        result = self.content(index)
+        if not isinstance(result, (Items, Stacked)):
             self.fail(f"input {index} is a tensor where a sequence belongs", reason="sequence")
-        return found
+        return result
 
     def optional(self, index: int) -> Value | None:
         """An optional input, None when omitted."""
@@ -131,16 +131,16 @@ class Node(NodeErrors):
         return self.scope.model.ranks.get(self.proto.output[index])
 
     def wants(self, index: int) -> bool:
-        """Whether the node's output of that index has a name."""
+        """True if the node's output of that index has a name."""
         return index < len(self.proto.output) and bool(self.proto.output[index])
 
-    def used(self, index: int) -> bool:
-        """Whether another node or an output of the model may read that output."""
+    def is_used(self, index: int) -> bool:
+        """True if another node or an output of the model may read that output."""
         used = self.scope.model.used
         return self.wants(index) and (used is None or self.proto.output[index] in used)
 
-    def described(self) -> list[str]:
-        """As in NodeErrors."""
+    def describe_inputs(self) -> list[str]:
+        """Describe the inputs, for errors (see NodeErrors)."""
         return describe(self.inputs)
 
 
@@ -157,4 +157,4 @@ def _described(content: Content | None) -> str:
             return f"({', '.join(map(_described, content.values))})"
         case Stacked():
             return f"items of {_described(content.tensor)}"
-    return f"{content.dtype}[{','.join(map(spelled, content.shape))}]"
+    return f"{content.dtype}[{','.join(map(spell, content.shape))}]"

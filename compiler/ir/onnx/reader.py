@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from compiler.errors import ImportFailed
-from compiler.ir.caches import merged
+from compiler.ir.caches import merge_uses
 from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.draws import SEED
@@ -51,29 +51,29 @@ def read(
 ) -> Imported:
     """Import a model under a request; `trace` collects every node with its inferred shapes.
 
-    chosen: what became of products that the import could round; None where nothing was chosen.
+    chosen: choices about matmuls that the import can quantize; None where there are none.
     Raises ImportFailed naming the node or the declaration at fault.
     """
-    wanted, narrow = _rounded(model, request, chosen or MatmulQuantization())
+    wanted, layers = _quantized(model, request, chosen or MatmulQuantization())
     if trace is None:
         support.check(wanted)
     flat = without_calls(wanted)
-    found = explore(lambda assumed: _read(flat, request, trace, assumed))
-    if narrow is not None:
-        products = frozenset() if wanted is model else matmul_labels(wanted)
-        return replace(found, narrow=narrow, products=products)
+    imported = explore(lambda assumed: _read(flat, request, trace, assumed))
+    if layers is not None:
+        labels = frozenset() if wanted is model else matmul_labels(wanted)
+        return replace(imported, layers=layers, matmuls=labels)
     if request.options.precision is not Precision.FLOAT32:
-        return replace(found, products=matmul_labels(model))
+        return replace(imported, matmuls=matmul_labels(model))
     if request.options.weights is WeightForm.FLOAT32:
-        return found
-    return replace(found, weights=file_weights(model))
+        return imported
+    return replace(imported, weights=file_weights(model))
 
 
-def _rounded(
+def _quantized(
     model: onnx.ModelProto, request: CompileRequest, chosen: MatmulQuantization
 ) -> tuple[onnx.ModelProto, QuantizedLayers | None]:
-    """The model whose products round as the request wants, and which do; None where passes round
-    them. A model with weights in blocks is changed in place.
+    """The model with matmuls quantized as the request wants, and which are; None where passes do
+    it. A model with weights in blocks is changed in place.
     """
     if request.options.precision is not Precision.INT8:
         return model, None
@@ -81,9 +81,9 @@ def _rounded(
         set_level(model, 0, chosen.retained)
         return model, layers_of(model).keeping(chosen.retained)
     static = request.options.calibration is Calibration.STATIC
-    products = RowMatmuls(model, chosen.scales, chosen.grids, static=static)
-    narrow = products.layers.keeping(chosen.retained)
-    return products.quantize(labels=narrow.layers), narrow
+    matmuls = RowMatmuls(model, chosen.scales, chosen.grids, static=static)
+    layers = matmuls.layers.keeping(chosen.retained)
+    return matmuls.quantize(labels=layers.layers), layers
 
 
 def _read(
@@ -96,11 +96,11 @@ def _read(
     if trace is not None:
         trace.clear()
     formals = formals_of(graph, request)
-    formal = [found for each in formals for found in each.parts]
+    formal = [pairs for each in formals for pairs in each.parts]
     check_names("inputs", (spec.name for spec in request.inputs), (f.name for f in formal))
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
     consts = dict(request.consts)
-    specs = specs_of([found for found in formal if found.name not in consts], request)
+    specs = specs_of([pairs for pairs in formal if pairs.name not in consts], request)
     lifting = plan_caches(graph, specs, request) if _lifts(request) else None
     if lifting is not None:
         specs, request = list(lifting.specs), lifting.request
@@ -132,7 +132,7 @@ def _read(
     scope.load_initializers(graph)
     parameters = parameters_of(facts, specs, shapes)
     scope.values.update(
-        {found.name: _fixed(found, consts[found.name]) for found in formal if found.name in consts}
+        {pairs.name: _fixed(pairs, consts[pairs.name]) for pairs in formal if pairs.name in consts}
     )
     with builder.bb.function("main", [*parameters.variables, builder.seed.expr]):
         scope.values.update(
@@ -145,21 +145,21 @@ def _read(
             lifting.own(builder, scope.values)
         scope.values.update({each.name: each.content(scope.values) for each in formals})
         scope.run(graph.node)
-        found = [pair for output in graph.output for pair in _outputs(scope, output.name)]
-        outputs = close(builder, lifting.outputs(builder, found) if lifting else found)
-    uses = merged(shared.caches, {spec.name for spec in specs})
-    kept = lifting.describe(builder, uses, outputs) if lifting else None
+        pairs = [pair for output in graph.output for pair in _outputs(scope, output.name)]
+        outputs = close(builder, lifting.outputs(builder, pairs) if lifting else pairs)
+    uses = merge_uses(shared.caches, {spec.name for spec in specs})
+    in_place = lifting.describe(builder, uses, outputs) if lifting else None
     return Imported(
         finish(builder),
-        (*specs, SEED) if builder.drawn else tuple(specs),
+        (*specs, SEED) if builder.random else tuple(specs),
         outputs,
         tuple(facts.dims.values()),
         facts.ranges,
         collect(indices.uses(shared), {spec.name for spec in specs}),
-        builder.quantized or (builder.rounded and not _asked_to_round(request)),
+        builder.quantized or (builder.quantizes_blocks and not _reference_quantizes(request)),
         uses,
         builder.origins.labels,
-        kept,
+        in_place,
         stacks=builder.stacks,
     )
 
@@ -168,9 +168,9 @@ def _lifts(request: CompileRequest) -> bool:
     return request.options.state is StateForm.LIFTED
 
 
-def _asked_to_round(request: CompileRequest) -> bool:
-    """Whether the reference rounds by nodes of its own, so that its numbers are to be met as those
-    of any model.
+def _reference_quantizes(request: CompileRequest) -> bool:
+    """True if the reference quantizes by nodes of its own, so that its numbers are to be met as
+    those of any model.
     """
     return request.options.precision is Precision.INT8
 
@@ -188,16 +188,16 @@ def _used(graph: onnx.GraphProto) -> set[str]:
     return read | inner | {output.name for output in graph.output}
 
 
-def _fixed(found: FileInput, value: Any) -> Known:
+def _fixed(spec: FileInput, value: Any) -> Known:
     """A const of the request, in the input's dtype and shape; axes of any size become 1."""
-    shape = tuple(axis if isinstance(axis, int) and axis > 0 else 1 for axis in found.axes or ())
+    shape = tuple(axis if isinstance(axis, int) and axis > 0 else 1 for axis in spec.axes or ())
     try:
-        return Known(np.full(shape, value).astype(np.dtype(found.dtype)), found.dtype)
+        return Known(np.full(shape, value).astype(np.dtype(spec.dtype)), spec.dtype)
     except (TypeError, ValueError) as error:
         raise ImportFailed(
-            f"const {found.name!r} cannot be {value!r}: the input is {found.dtype}",
+            f"const {spec.name!r} cannot be {value!r}: the input is {spec.dtype}",
             reason="const",
-            field=f"consts.{found.name}",
+            field=f"consts.{spec.name}",
         ) from error
 
 

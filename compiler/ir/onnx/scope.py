@@ -27,8 +27,8 @@ from compiler.ir.shapes.index_bounds import Limit
 
 @dataclass
 class Model:
-    """What every scope of one model shares: opsets by domain, model-local functions, and notes for
-    the manifest.
+    """Opsets by domain, model-local functions and notes for the manifest, which all scopes of a
+    model share.
 
     assumed: which way an If goes, by label, where its branches cannot be joined (see `forks`);
     used: the names that a node or an output reads, None where that is not known.
@@ -151,11 +151,11 @@ class Scope:
         """
         if not attribute.ref_attr_name:
             return attribute
-        found = self.attributes.get(attribute.ref_attr_name)
-        if found is None:
+        attribute_of_call = self.attributes.get(attribute.ref_attr_name)
+        if attribute_of_call is None:
             return None
         copy = onnx.AttributeProto()
-        copy.CopyFrom(found)
+        copy.CopyFrom(attribute_of_call)
         copy.name = attribute.name
         return copy
 
@@ -197,7 +197,7 @@ class Scope:
             for index, name in enumerate(body.output)
         ]
 
-    def inlined(
+    def inline(
         self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
     ) -> list[Content | None]:
         """Import nodes that stand for one of this scope; gives the values of these names."""
@@ -210,14 +210,14 @@ class Scope:
     def subgraph(
         self, graph: onnx.GraphProto, inputs: Sequence[Content | None] = ()
     ) -> list[Value]:
-        """As `contents`, of a graph whose outputs are tensors."""
-        found = self.contents(graph, inputs)
-        for content, output in zip(found, graph.output, strict=True):
+        """Import a graph whose outputs are tensors; gives their values."""
+        contents = self.contents(graph, inputs)
+        for content, output in zip(contents, graph.output, strict=True):
             if isinstance(content, Items | Stacked):
                 raise ImportFailed(
                     f"{output.name!r} is a sequence where a tensor belongs", reason="sequence"
                 )
-        return [content for content in found if isinstance(content, Known | Tensor)]
+        return [content for content in contents if isinstance(content, Known | Tensor)]
 
     def contents(
         self, graph: onnx.GraphProto, inputs: Sequence[Content | None] = ()

@@ -41,24 +41,24 @@ _MOVE = frozenset(
 def run(handler: Handler, b: Builder, node: Node) -> Sequence[Content | None]:
     """The handler's outputs; fails for an operator that would take bits for numbers."""
     tensors = [value for value in node.inputs if isinstance(value, Known | Tensor)]
-    given = next((value for value in tensors if small_types.is_narrow(value.dtype)), None)
+    small = next((value for value in tensors if small_types.is_narrow(value.dtype)), None)
     name = node.proto.op_type
-    if name in _CONVERT or (given is None and not _bodies(node)):
+    if name in _CONVERT or (small is None and not _bodies(node)):
         return _listed(handler(b, node))
-    if given is not None and name in _COMPARE:
+    if small is not None and name in _COMPARE:
         return _listed(handler(b, _with(node, lambda value: small_types.widened(b, value))))
-    if given is not None and not _moves(node, given):
+    if small is not None and not _moves(node, small):
         node.fail(
-            f"{node.op} of {given.dtype} is not supported",
+            f"{node.op} of {small.dtype} is not supported",
             reason="dtype",
             hint="cast it to float32 first, or dequantize it",
         )
-    made = _listed(handler(b, _with(node, small_types.stored)))
+    outputs = _listed(handler(b, _with(node, small_types.stored)))
     return [
         small_types.typed(value, dtype or value.dtype)
         if isinstance(value, Known | Tensor)
         else value
-        for value, dtype in zip(made, _dtypes(node, len(made)), strict=True)
+        for value, dtype in zip(outputs, _dtypes(node, len(outputs)), strict=True)
     ]
 
 
@@ -92,11 +92,11 @@ def leaving(output: onnx.ValueInfoProto, value: Content | None) -> Content | Non
     return small_types.stored(value)
 
 
-def _moves(node: Node, given: Value) -> bool:
+def _moves(node: Node, small: Value) -> bool:
     if node.proto.domain not in ("", "ai.onnx") or node.proto.op_type not in _MOVE:
         return False
     # The type has no zero to pad with.
-    return node.proto.op_type != "Pad" or node.has(2) or given.dtype != EXPONENTS
+    return node.proto.op_type != "Pad" or node.has(2) or small.dtype != EXPONENTS
 
 
 def _bodies(node: Node) -> list[onnx.GraphProto]:
@@ -112,13 +112,13 @@ def _dtypes(node: Node, count: int) -> list[str | None]:
         declared = [CARRIED.get(output.type.tensor_type.elem_type) for output in outputs]
         return declared[len(outputs) - count :]
     schema = defs.get_schema(node.proto.op_type, node.opset, "")
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for index, value in enumerate(node.inputs):
         kind = schema.inputs[min(index, len(schema.inputs) - 1)].type_str
-        if isinstance(value, Known | Tensor) and found.setdefault(kind, value.dtype) != value.dtype:
-            node.fail(f"{found[kind]} and {value.dtype} in one {node.op}", reason="dtype")
+        if isinstance(value, Known | Tensor) and known.setdefault(kind, value.dtype) != value.dtype:
+            node.fail(f"{known[kind]} and {value.dtype} in one {node.op}", reason="dtype")
     outputs = schema.outputs
-    return [found.get(outputs[min(i, len(outputs) - 1)].type_str) for i in range(count)]
+    return [known.get(outputs[min(i, len(outputs) - 1)].type_str) for i in range(count)]
 
 
 def _with(node: Node, change: Callable[[Value], Value]) -> Node:
@@ -126,5 +126,5 @@ def _with(node: Node, change: Callable[[Value], Value]) -> Node:
     return dataclasses.replace(node, inputs=tuple(inputs))
 
 
-def _listed(made: Result) -> Sequence[Content | None]:
-    return [made] if isinstance(made, Content) else made
+def _listed(result: Result) -> Sequence[Content | None]:
+    return [result] if isinstance(result, Content) else result

@@ -29,12 +29,12 @@ def lacks(model: onnx.ModelProto) -> list[Lack]:
     """Every node, in subgraphs and called functions too, that no handler, refusal aside, serves."""
     functions = {(f.domain, f.name): f for f in model.functions}
     opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
-    found: dict[Lack, None] = {}
+    missing: dict[Lack, None] = {}
     for proto in walk(model.graph.node):
         why = _why(proto, opsets, functions, set())
         if why is not None:
-            found[Lack(label_of(proto), op_of(proto), why)] = None
-    return list(found)
+            missing[Lack(label_of(proto), op_of(proto), why)] = None
+    return list(missing)
 
 
 def check(model: onnx.ModelProto) -> None:

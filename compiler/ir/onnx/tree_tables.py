@@ -29,14 +29,14 @@ LIMIT = 1 << 31
 
 @dataclass(frozen=True)
 class _Index:
-    """The places of nodes in the lists. trees: their numbers in order; keys: sorted, of tree and
-    node together; places: where each key stands.
+    """The positions of nodes in the lists. trees: their numbers in order; keys: sorted, of tree and
+    node together; positions: where each key stands.
     """
 
     node: Node
     trees: Array
     keys: Array
-    places: Array
+    positions: Array
 
     @classmethod
     def of(cls, node: Node, trees: Array, nodes: Array) -> _Index:
@@ -55,10 +55,10 @@ class _Index:
         number = np.minimum(np.searchsorted(self.trees, trees), len(self.trees) - 1)
         inside = (nodes >= 0) & (nodes < LIMIT) & (self.trees[number] == trees)
         keys = np.where(inside, number * LIMIT + nodes, -1)
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        if (self.keys[at] != keys).any():
+        index = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        if (self.keys[index] != keys).any():
             self.node.fail(f"{what} that is not in its tree", reason="attribute")
-        return self.places[at]
+        return self.positions[index]
 
 
 def forest_of(node: Node, kind: str) -> Forest:
@@ -84,7 +84,7 @@ def forest_of(node: Node, kind: str) -> Forest:
         what = "a node of a tree leads to a node"
         return renumbered[index.find(trees[inner], lists[name][inner], what)]
 
-    places, targets, weights = _weights(node, kind, index, leaves, renumbered)
+    starts, targets, weights = _weights(node, kind, index, leaves, renumbered)
     return Forest(
         roots=renumbered[np.sort(np.unique(trees, return_index=True)[1])],
         features=lists["featureids"][inner],
@@ -95,7 +95,7 @@ def forest_of(node: Node, kind: str) -> Forest:
         missing=_missing(node, len(trees))[inner],
         members=np.zeros(0),
         first=np.zeros(len(inner) + 1, np.int64),
-        places=places,
+        places=starts,
         targets=targets,
         weights=weights,
         owners=np.searchsorted(index.trees, trees[leaves]),
@@ -120,7 +120,7 @@ def _weights(
         node.fail("the lists of weights differ in length", reason="attribute")
     owner = renumbered[index.find(trees, nodes, "a weight belongs to a node")]
     owner -= len(renumbered) - len(leaves)
-    held = np.flatnonzero(owner >= 0)
-    order = held[np.argsort(owner[held], kind="stable")]
-    counts = np.bincount(owner[held], minlength=len(leaves))
+    counted = np.flatnonzero(owner >= 0)
+    order = counted[np.argsort(owner[counted], kind="stable")]
+    counts = np.bincount(owner[counted], minlength=len(leaves))
     return np.concatenate([[0], np.cumsum(counts)]), targets[order], weights[order]

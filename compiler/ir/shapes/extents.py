@@ -32,7 +32,7 @@ def plain(value: Scalar) -> Scalar:
     return value
 
 
-def spelled(value: Scalar) -> str:
+def spell(value: Scalar) -> str:
     """An extent as declarations spell it: `seq + 1`, not TVM's `seq + T.int64(1)`."""
     numbers = re.sub(r"\bT\.int(?:32|64)\((-?\d+)\)", r"\1", str(value))
     return with_names(re.sub(r"\bT\.", "", numbers))
@@ -90,16 +90,16 @@ def negate(condition: Scalar) -> Scalar:
     return tirx.Not(condition) if isinstance(condition, PrimExpr) else not condition
 
 
-def select(condition: Scalar, then: Scalar, other: Scalar) -> Any:
-    """`then` where `condition` holds, else `other`."""
+def select(condition: Scalar, then: Scalar, otherwise: Scalar) -> Any:
+    """`then` where `condition` holds, else `otherwise`."""
     condition = plain(condition)
     if not isinstance(condition, PrimExpr):
-        return then if condition else other
+        return then if condition else otherwise
     dtype = next(
-        (value.ty.dtype for value in (then, other) if isinstance(value, PrimExpr)),
-        _natural(then, other),
+        (value.ty.dtype for value in (then, otherwise) if isinstance(value, PrimExpr)),
+        _natural(then, otherwise),
     )
-    return tirx.Select(condition, prim(then, dtype), prim(other, dtype))
+    return tirx.Select(condition, prim(then, dtype), prim(otherwise, dtype))
 
 
 def _natural(*values: Scalar) -> str:
@@ -113,7 +113,7 @@ def _natural(*values: Scalar) -> str:
     )
 
 
-def product(extents: Any) -> Extent:
+def prod(extents: Any) -> Extent:
     """Product of an iterable of extents, 1 when empty."""
     total: Extent = 1
     for extent in extents:

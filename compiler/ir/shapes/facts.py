@@ -1,4 +1,4 @@
-"""What is known about dims: ranges, multiples and equalities, held in one analyzer that
+"""Ranges, multiples and equalities of dims, in one analyzer that
 simplification uses.
 """
 
@@ -47,7 +47,7 @@ class Facts:
         self._names: set[str] = set()
         self.reserved: frozenset[str] = frozenset()
         self._extents: dict[str, Extent] = {}
-        self._found: set[tirx.Var] = set()
+        self._introduced: set[tirx.Var] = set()
 
     def dim(self, name: str, declared: Dim | None = None) -> Extent:
         """The extent of a dim, which is declared at its first use; a dim with one allowed value
@@ -103,7 +103,7 @@ class Facts:
         name = self._unique(hint)
         self.dims[name] = Dim(name, low, high)
         variable = self._extents[name] = self._variable(self.dims[name])
-        self._found.add(variable)
+        self._introduced.add(variable)
         self._bind(variable, low, high)
         return variable
 
@@ -120,7 +120,7 @@ class Facts:
         for variable in parts:
             self.symbols.add(variable)
             self.integers.add(variable)
-            self._found.add(variable)
+            self._introduced.add(variable)
             self._bind(variable, 0, most)
         return parts
 
@@ -148,7 +148,7 @@ class Facts:
         for variable, number in zip(sides, sides[::-1], strict=True):
             dim = self.ranges.get(variable) if isinstance(variable, tirx.Var) else None
             value = ex.plain(number)
-            if dim is None or variable in self._found or not isinstance(value, int):
+            if dim is None or variable in self._introduced or not isinstance(value, int):
                 continue
             if dim.highest is not None and not dim.lowest == dim.highest == value:
                 raise ImportFailed(
@@ -201,15 +201,15 @@ class Facts:
                 parts = name in _KEEP_SIGN and self.is_nonnegative(value.args[0])
         return parts or (value.ty.dtype == "int64" and self.bounds(value)[0] >= 0)
 
-    def found(self, extent: Extent) -> bool:
-        """Whether an extent depends on a dim that the import introduced, so that no declaration can
+    def is_introduced(self, extent: Extent) -> bool:
+        """True for an extent that depends on a dim that the import introduced: no declaration can
         bound it.
         """
-        return any(var in self._found for var in tirx.analysis.undefined_vars(ex.prim(extent)))
+        return any(var in self._introduced for var in tirx.analysis.undefined_vars(ex.prim(extent)))
 
     def same(self, a: Extent, b: Extent) -> bool | None:
-        """Whether two extents are equal for every allowed value of the dims: True, False (never),
-        or None.
+        """Compare two extents for every allowed value of the dims: True (always equal), False
+        (never), or None.
         """
         a, b = ex.plain(a), ex.plain(b)
         if isinstance(a, int) and isinstance(b, int):

@@ -16,5 +16,5 @@ def end_of(facts: Facts, extent: Extent, offset: int = 0) -> End:
     moved = facts.simplify(ex.add(extent, offset))
     if isinstance(moved, int):
         return moved
-    axis = None if facts.found(moved) else axis_of(moved)
+    axis = None if facts.is_introduced(moved) else axis_of(moved)
     return facts.bounds(moved)[0] if axis is None else axis

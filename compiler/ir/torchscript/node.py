@@ -16,7 +16,7 @@ from compiler.ir.graph.node_errors import NodeErrors
 from compiler.ir.graph.origins import Origins
 from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.shapes import extents as ex
-from compiler.ir.shapes.extents import Extent, spelled
+from compiler.ir.shapes.extents import Extent, spell
 from compiler.ir.shapes.index_bounds import USUAL, Limit
 from compiler.ir.torchscript.dtypes import dtype_of
 from compiler.ir.torchscript.memory import ListBox, Memory, Ref, Stack
@@ -262,7 +262,7 @@ class Node(NodeErrors):
         found = [self.as_axis(axis, rank) for axis in self.ints(name)]
         return found or None
 
-    def described(self) -> list[str]:
+    def describe_inputs(self) -> list[str]:
         """As in NodeErrors, of every argument."""
         return [describe(item) for item in self.args]
 
@@ -277,7 +277,7 @@ def describe(item: Any) -> str:
     if isinstance(item, Ref):
         return describe(item.seen[1]) if item.seen else "tensor"
     if isinstance(item, (Known, Tensor)):
-        return f"{item.dtype}[{','.join(map(spelled, item.shape))}]"
+        return f"{item.dtype}[{','.join(map(spell, item.shape))}]"
     if isinstance(item, ListBox):
         return "list" if isinstance(item.value, Stack) else f"list of {_count(item.value)}"
     return _shown(item)
@@ -289,7 +289,7 @@ def _count(content: Any) -> str:
 
 def _shown(item: Any) -> str:
     if isinstance(item, PrimExpr):
-        text = spelled(item)
+        text = spell(item)
     else:
         plain = isinstance(item, (int, float, str, type(None)))
         text = str(item) if plain else type(item).__name__

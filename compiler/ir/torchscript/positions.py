@@ -24,9 +24,9 @@ def of(b: Builder, x: Value) -> Value:
             place = place * extent + i
         return place
 
-    if all(isinstance(extent, int) for extent in x.shape) and ex.product(x.shape) <= 64:  # type: ignore[operator]
+    if all(isinstance(extent, int) for extent in x.shape) and ex.prod(x.shape) <= 64:  # type: ignore[operator]
         return Known(
-            np.arange(int(ex.product(x.shape)), dtype=np.int64).reshape([int(e) for e in x.shape]),
+            np.arange(int(ex.prod(x.shape)), dtype=np.int64).reshape([int(e) for e in x.shape]),
             "int64",
         )  # type: ignore[arg-type]
     return b.te(lambda: te.compute(extents, flat, name="positions"), name="positions")
@@ -41,7 +41,7 @@ def put(b: Builder, base: Value, places: Value, values: Value) -> Value:
         data = base.data.astype(object) if symbolic else base.data.copy()
         data.reshape(-1)[places.data.reshape(-1)] = values.data.reshape(-1)
         return Known.of(data, base.dtype)
-    size, count = (b.facts.simplify(ex.product(value.shape)) for value in (base, places))
+    size, count = (b.facts.simplify(ex.prod(value.shape)) for value in (base, places))
     flat = [
         layout.reshape(b, b.tensor(value), [n])
         for value, n in ((base, size), (places, count), (values, count))

@@ -90,7 +90,7 @@ def _read(
     bounds = collect(uses, {spec.name for spec in inputs.specs})
     return Imported(
         finish(builder),
-        (*inputs.specs, SEED) if builder.drawn else tuple(inputs.specs),
+        (*inputs.specs, SEED) if builder.random else tuple(inputs.specs),
         outputs,
         tuple(facts.dims.values()),
         facts.ranges,

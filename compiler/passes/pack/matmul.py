@@ -7,7 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from compiler.ir.arrays import aligned, as_constant, values_of
+from compiler.ir.arrays import allocate, as_constant, values_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
@@ -20,7 +20,7 @@ def pack_panels(weight: np.ndarray, width: int) -> np.ndarray:
     """[K, N] as [ceil(N/width), K, width], the last panel filled with zeros."""
     depth, columns = weight.shape
     full, rest = divmod(columns, width)
-    panels = aligned((full + (rest > 0), depth, width), weight.dtype)
+    panels = allocate((full + (rest > 0), depth, width), weight.dtype)
     panels[:full] = weight[:, : full * width].reshape(depth, full, width).transpose(1, 0, 2)
     if rest:
         panels[full, :, :rest] = weight[:, full * width :]

@@ -61,7 +61,7 @@ class RoundOperands(ModulePass):
     ) -> "RoundOperands":
         """For a model that was imported to be rounded."""
         return cls(
-            unit, imported.ranges, imported.nodes, imported.products, note, keep, imported.narrow
+            unit, imported.ranges, imported.nodes, imported.matmuls, note, keep, imported.layers
         )
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:

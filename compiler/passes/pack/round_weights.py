@@ -10,7 +10,7 @@ from tvm import relax
 
 from compiler.ir.ops.quantized.block_matmul import HALF
 from compiler.ir.ops.quantized.quantize_weights import BITS, BLOCK, bytes_of, made_of, objection
-from compiler.ir.weights import LEAST, FileWeight, Rounded, Rounding, digest_of
+from compiler.ir.weights import LEAST, FileWeight, QuantizedWeights, WeightQuantization, digest_of
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import constant_of, is_weight, rewrite_functions
 from compiler.passes.pack.tied import calls_of, table_of_rows
@@ -19,7 +19,7 @@ from relaxd.contract.bundle.weights import StoredWeight, StoredWeights
 from relaxd.contract.options import Calibration, WeightForm
 
 Array = np.ndarray[Any, Any]
-Calibrate = Callable[[Mapping[bytes, Rounding]], Mapping[bytes, Rounding]]
+Calibrate = Callable[[Mapping[bytes, WeightQuantization]], Mapping[bytes, WeightQuantization]]
 """Gives roundings of weights, by digest, with the values of those that it could calibrate."""
 _UNUSED = "no matmul multiplies by it, and no rows of it are read"
 _SHARED = "other operators read it too"
@@ -38,7 +38,7 @@ class RoundWeights(ModulePass):
 
     form: WeightForm
     file_weights: Mapping[bytes, FileWeight]
-    note: Callable[[Rounded], None]
+    note: Callable[[QuantizedWeights], None]
     calibrate: Calibrate | None = None
     name = "round_weights"
     phase = Phase.GRAPH
@@ -47,8 +47,8 @@ class RoundWeights(ModulePass):
         """Rewrites every Relax function."""
         rewriter = _Rewriter(module)
         chosen, objections = self._choose(_uses(rewriter, module, self.file_weights))
-        roundings: Mapping[bytes, Rounding] = {
-            key: Rounding(self.form, min(chosen[key].axes))
+        roundings: Mapping[bytes, WeightQuantization] = {
+            key: WeightQuantization(self.form, min(chosen[key].axes))
             for key in self.file_weights
             if key in chosen
         }
@@ -73,8 +73,8 @@ class RoundWeights(ModulePass):
         return chosen, objections
 
     def _described(
-        self, roundings: Mapping[bytes, Rounding], objections: Mapping[bytes, str]
-    ) -> Rounded:
+        self, roundings: Mapping[bytes, WeightQuantization], objections: Mapping[bytes, str]
+    ) -> QuantizedWeights:
         layers: dict[str, StoredWeight] = {}
         others: dict[str, str] = {}
         for key, weight in self.file_weights.items():
@@ -92,7 +92,7 @@ class RoundWeights(ModulePass):
             layers |= dict.fromkeys(weight.names, stored)
         block = 1 if BITS[self.form] == HALF else BLOCK
         by = Calibration.NONE if self.calibrate is None else Calibration.GPTQ
-        return Rounded(StoredWeights(self.form, block, layers, others, by), roundings)
+        return QuantizedWeights(StoredWeights(self.form, block, layers, others, by), roundings)
 
 
 @dataclass
@@ -151,7 +151,7 @@ def _operands(rewriter: Any, module: Any, call: Any) -> Iterator[tuple[Any, int 
             yield constant, 1 if reads else None
 
 
-def _quantize(array: Array, axis: int, quantization: Rounding) -> Array:
+def _quantize(array: Array, axis: int, quantization: WeightQuantization) -> Array:
     """A constant of the module, whose sums go along `axis`, after the rounding of the file's
     weight that it is.
     """

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from compiler.ir.arrays import aligned, as_constant, values_of
+from compiler.ir.arrays import allocate, as_constant, values_of
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import constant_of, rewrite_functions
 from compiler.tir.exprs import op_name
@@ -98,7 +98,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
 def _without_subnormals(weight: np.ndarray) -> Any:
     """A constant of the weight, with zeros of the same sign in place of subnormal numbers."""
-    array = aligned(weight.shape)
+    array = allocate(weight.shape)
     np.multiply(weight, np.abs(weight) >= np.finfo(np.float32).tiny, out=array)
     return as_constant(array)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import ImportFailed
 from compiler.ir.onnx.quantize.matmuls import Grid
-from compiler.ir.weights import Rounding
+from compiler.ir.weights import WeightQuantization
 from compiler.isolation.step import Record, run_task
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import Signature
@@ -35,7 +35,9 @@ class Calibrator:
     samples: Mapping[str, Array]
     folder: Path
 
-    def __call__(self, roundings: Mapping[bytes, Rounding]) -> dict[bytes, Rounding]:
+    def __call__(
+        self, roundings: Mapping[bytes, WeightQuantization]
+    ) -> dict[bytes, WeightQuantization]:
         """The roundings with the values of weights that could be calibrated, and for the others the
         reason; raises ImportFailed where the model does not run on the samples.
         """
@@ -112,7 +114,9 @@ def calibrator_of(
     return Calibrator(original, from_npz(Path(samples), own.inputs, own.dims)[1], folder)
 
 
-def _read_record(roundings: Mapping[bytes, Rounding], record: Mapping[str, Any]) -> Rounding:
+def _read_record(
+    roundings: Mapping[bytes, WeightQuantization], record: Mapping[str, Any]
+) -> WeightQuantization:
     values = Path(record["values"]) if "values" in record else None
     quantization = roundings[bytes.fromhex(record["weight"])]
     return replace(quantization, values=values, nearest=record.get("nearest"))

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.model.nodes import Graph
-from compiler.ir.weights import Rounding, digest_of
+from compiler.ir.weights import WeightQuantization, digest_of
 
 DEEPEST = 12288
 """Depths whose second moments are taken: the square of a greater one is a gigabyte and more, and
@@ -54,7 +54,7 @@ def with_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def sites_of(graph: Graph, roundings: Mapping[bytes, Rounding]) -> Sites:
+def sites_of(graph: Graph, roundings: Mapping[bytes, WeightQuantization]) -> Sites:
     """Those of the weights with these roundings."""
     arrays = {
         name: numpy_helper.to_array(tensor)
@@ -85,7 +85,7 @@ def _is_matrix(tensor: TensorProto) -> bool:
 
 
 def _uses(
-    graph: Graph, names: Mapping[str, bytes], roundings: Mapping[bytes, Rounding]
+    graph: Graph, names: Mapping[str, bytes], roundings: Mapping[bytes, WeightQuantization]
 ) -> Iterator[tuple[bytes, str | None]]:
     """In the order of the nodes, a weight and the value that a matmul multiplies by it, or None
     where a node does anything else with it.
@@ -112,7 +112,9 @@ def _views(graph: Graph, names: Mapping[str, bytes]) -> dict[str, tuple[bytes, b
     return views
 
 
-def _tap(node: onnx.NodeProto, name: str, turned: bool, quantization: Rounding) -> str | None:
+def _tap(
+    node: onnx.NodeProto, name: str, turned: bool, quantization: WeightQuantization
+) -> str | None:
     """The value that the node multiplies by the weight, None where it does anything else."""
     if node.op_type not in ("MatMul", "Gemm") or node.domain not in ("", "ai.onnx"):
         return None

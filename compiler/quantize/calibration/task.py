@@ -16,7 +16,7 @@ from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.graph.draws import Draw
 from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
 from compiler.ir.ops.quantized.quantize_weights import BITS, made_of, rounded
-from compiler.ir.weights import Rounding
+from compiler.ir.weights import WeightQuantization
 from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 from compiler.quantize.calibration.pieces import Pieces
@@ -40,7 +40,7 @@ def calibrate(spec: Record, record: Callable[[Record], None]) -> None:
     file of the quantized weight, or `{weight, nearest}` with the reason.
     """
     roundings = {
-        bytes.fromhex(key): Rounding(WeightForm(form), axis)
+        bytes.fromhex(key): WeightQuantization(WeightForm(form), axis)
         for key, form, axis in spec["roundings"]
     }
     folder = Path(spec["folder"])
@@ -59,7 +59,10 @@ def calibrate(spec: Record, record: Callable[[Record], None]) -> None:
 
 
 def _calibrated(
-    graph: Graph, roundings: Mapping[bytes, Rounding], feeds: dict[str, Array], folder: Path
+    graph: Graph,
+    roundings: Mapping[bytes, WeightQuantization],
+    feeds: dict[str, Array],
+    folder: Path,
 ) -> Iterator[tuple[str, Record]]:
     """By weight, what became of it; the graph's constants are rounded in place."""
     sites = sites_of(graph, roundings)
@@ -89,7 +92,7 @@ def _calibrated(
             yield key.hex(), outcome
 
 
-def _quantize(array: Array, quantization: Rounding, moments: Array) -> Array:
+def _quantize(array: Array, quantization: WeightQuantization, moments: Array) -> Array:
     table = array if quantization.axis == 1 else array.T
     calibrated = calibrate_table(np.ascontiguousarray(table), moments, BITS[quantization.form])
     return np.ascontiguousarray(calibrated if quantization.axis == 1 else calibrated.T)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.ir.caches import CacheUse
-from compiler.ir.imported import Imported, Kept
+from compiler.ir.imported import CallerState, Imported
 from compiler.ir.shapes.index_bounds import Limits
 from compiler.verify.inputs import drawing, npz
 from compiler.verify.inputs.buffers import step
@@ -55,7 +55,7 @@ class Signature:
     bounds: Limits
     quantized: bool = False
     caches: tuple[CacheUse, ...] = ()
-    in_place: Kept | None = None
+    in_place: CallerState | None = None
     capacity: Dim | None = None
     stacks: bool = False
 
@@ -69,7 +69,7 @@ class Signature:
             imported.index_bounds,
             imported.quantized,
             imported.caches,
-            imported.kept,
+            imported.in_place,
             stacks=imported.stacks,
         )
 

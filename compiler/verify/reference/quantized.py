@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler.ir.files.model_file import LoadedScript, open_model
-from compiler.ir.weights import Rounding
+from compiler.ir.weights import WeightQuantization
 from compiler.verify.reference.onnx import save_model
 from relaxd.contract.options import CacheForm
 
@@ -21,7 +21,9 @@ the greatest of a row.
 """
 
 
-def with_quantized_weights(model: Path, roundings: Mapping[bytes, Rounding], scratch: Path) -> Path:
+def with_quantized_weights(
+    model: Path, roundings: Mapping[bytes, WeightQuantization], scratch: Path
+) -> Path:
     """A copy of the ONNX model in the file, in the folder; the file itself where there is nothing
     to round.
     """

@@ -76,8 +76,8 @@ def test_dims_of_any_name(make: Callable[[], onnx.ModelProto]) -> None:
     dims = GROWN_DIMS if make is grown else FILLED_DIMS
     declared = {names[name]: dim for name, dim in dims.items()}
     imported = import_model(model, CompileRequest.of(dims=declared, options=OWNED))
-    assert imported.kept is not None
-    state = imported.kept.state
+    assert imported.in_place is not None
+    state = imported.in_place.state
     assert (state.rows, state.past, state.capacity) == ('"seq-len"', "過去", "capacity")
     assert State.from_json(state.to_json()) == state
     manifest = Manifest(
@@ -93,9 +93,9 @@ def test_one_new_token(axis: str) -> None:
     inputs = dict.fromkeys(("input_ids", "position_ids"), f"int64[batch,{axis}]")
     request = CompileRequest.of(dims=dims, inputs=inputs, options=OWNED)
     imported = import_model(grown(1), request)
-    assert imported.kept is not None
-    assert imported.kept.state.rows == "1"
-    assert imported.kept.state.parts == {"past.rows": Part.PAST, "position_ids": Part.POSITIONS}
+    assert imported.in_place is not None
+    assert imported.in_place.state.rows == "1"
+    assert imported.in_place.state.parts == {"past.rows": Part.PAST, "position_ids": Part.POSITIONS}
     (capacity,) = [dim for dim in imported.dims if dim.name == "capacity"]
     assert capacity.max == LONGEST + 1
 
@@ -121,8 +121,8 @@ def test_a_present_that_is_more_than_the_cache() -> None:
 def test_keys_and_values_of_an_encoder_are_no_caches(model: Any, consts: dict[str, int]) -> None:
     dims = {**GROWN_DIMS, "source": (1, 40)}
     imported = import_model(model(), CompileRequest.of(dims=dims, options=OWNED, consts=consts))
-    assert imported.kept is not None
-    caches = [cache.input for cache in imported.kept.state.caches]
+    assert imported.in_place is not None
+    caches = [cache.input for cache in imported.in_place.state.caches]
     assert caches == ["past_key_values.0.key", "past_key_values.0.value"]
     shapes = {spec.name: str(spec) for spec in imported.inputs}
     assert "source" in shapes["crossed.key"]
@@ -191,5 +191,5 @@ def test_a_capacity_of_its_own(tmp_path: Path) -> None:
     imported = import_model(fill(1), request)
     (capacity,) = [dim for dim in imported.dims if dim.name == "capacity"]
     assert (capacity.min, capacity.max, capacity.multiple) == (16, 48, 16)
-    assert imported.kept is not None
-    assert imported.kept.past.max == FILLED_DIMS["past"][1]
+    assert imported.in_place is not None
+    assert imported.in_place.past.max == FILLED_DIMS["past"][1]

@@ -4,11 +4,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.ir.arrays import aligned, as_constant, values_of
+from compiler.ir.arrays import allocate, as_constant, values_of
 
 
 def test_an_aligned_array_is_not_copied() -> None:
-    array = aligned((3, 5))
+    array = allocate((3, 5))
     array[...] = np.arange(15).reshape(3, 5)
     constant = as_constant(array)
     assert values_of(constant).ctypes.data == array.ctypes.data
@@ -17,7 +17,7 @@ def test_an_aligned_array_is_not_copied() -> None:
 
 
 def test_an_array_that_may_not_be_written_is_copied() -> None:
-    array = aligned((2,), np.int64)
+    array = allocate((2,), np.int64)
     array[...] = 1 << 40
     array.flags.writeable = False
     constant = as_constant(array)

@@ -52,7 +52,7 @@ def reals(dtype: str) -> Array:
 @pytest.mark.parametrize("dtype", ALL_FLOATS)
 def test_every_pattern_is_read(dtype: str) -> None:
     codes = patterns(dtype)
-    got = computed(lambda byte: formats.decoded(byte, dtype), codes, "float32")
+    got = computed(lambda byte: formats.decode(byte, dtype), codes, "float32")
     want = codes.view(dtype).astype(np.float32)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(
@@ -63,14 +63,14 @@ def test_every_pattern_is_read(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_casts_round_and_overflow_as_ml_dtypes_does(dtype: str) -> None:
     x = reals(dtype)
-    got = computed(lambda item: formats.encoded(item, dtype, False), x, "uint8")
+    got = computed(lambda item: formats.encode(item, dtype, False), x, "uint8")
     same_patterns(got, rounded(x, dtype), dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_saturating_casts_stop_at_the_greatest_number(dtype: str) -> None:
     x = reals(dtype)
-    got = computed(lambda item: formats.encoded(item, dtype, True), x, "uint8")
+    got = computed(lambda item: formats.encode(item, dtype, True), x, "uint8")
     top = np.float32(ml_dtypes.finfo(dtype).max)
     same_patterns(got, rounded(np.clip(x, -top, top), dtype), dtype)
 
@@ -109,7 +109,7 @@ def exponent_of(x: float, saturate: bool, rounding: str) -> int:
 @pytest.mark.parametrize("saturate", [True, False])
 def test_powers_of_two(saturate: bool, rounding: str) -> None:
     x = reals(EXPONENTS)
-    got = computed(lambda item: formats.encoded(item, EXPONENTS, saturate, rounding), x, "uint8")
+    got = computed(lambda item: formats.encode(item, EXPONENTS, saturate, rounding), x, "uint8")
     want = np.array([exponent_of(item, saturate, rounding) for item in x], np.uint8)
     np.testing.assert_array_equal(got, want)
 
@@ -121,7 +121,7 @@ def test_integers_keep_their_lowest_bits(dtype: str, source: str) -> None:
     ends = [info.min, info.min + 1, info.max, info.max - 1]
     x = np.array([*range(128), *ends], dtype=source)
     got = computed(
-        lambda item: formats.wrapped(item, dtype), x, "uint8" if dtype[0] == "u" else "int8"
+        lambda item: formats.wrap(item, dtype), x, "uint8" if dtype[0] == "u" else "int8"
     )
     np.testing.assert_array_equal(got, x.astype(dtype).astype(got.dtype))
 

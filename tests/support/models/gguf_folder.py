@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from compiler.ir.decoders.quantized import reals
+from compiler.ir.decoders.quantized import dequantize
 from compiler.ir.gguf.blocks import tensor_of
 from compiler.ir.gguf.file import read_gguf
 from compiler.ir.gguf.tokenizer import text_files
@@ -37,7 +37,7 @@ def convert(path: Path, folder: Path) -> Path:
     weights = {}
     for name, stored in file.tensors.items():
         parts = name.removesuffix(".weight").split(".")
-        array = reals(tensor_of(name, stored))
+        array = dequantize(tensor_of(name, stored))
         if parts[-1] in turned:
             array = _rope_order(array, turned[parts[-1]])
         index = f"model.layers.{parts[1]}." if parts[0] == "blk" else ""

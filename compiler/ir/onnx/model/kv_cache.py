@@ -18,7 +18,7 @@ from compiler.ir.caches import CacheUse
 from compiler.ir.graph.buffers import AXIS, Buffer
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Tensor, Value
-from compiler.ir.imported import Kept
+from compiler.ir.imported import CallerState
 from compiler.ir.onnx.model.lists import Content
 from compiler.ir.onnx.model.walking import walk
 from compiler.ir.shapes import extents as ex
@@ -104,7 +104,7 @@ class Lifting:
 
     def describe(
         self, builder: Builder, uses: Sequence[CacheUse], outputs: Sequence[TensorSpec]
-    ) -> Kept:
+    ) -> CallerState:
         """Describe the caches for the manifest and verification; raises ImportFailed where the new
         rows have no dim of their own.
 
@@ -131,7 +131,7 @@ class Lifting:
             None if form is CacheForm.FLOAT32 else form,
         )
         presents = [self._present(cache, use) for cache in self.caches]
-        return Kept(state, self.original, (*outputs, *presents), self.past, (use,))
+        return CallerState(state, self.original, (*outputs, *presents), self.past, (use,))
 
     def _bound(self, b: Builder, use: CacheUse) -> None:
         """Limits a capacity that nobody declared to the most rows that a call may leave."""
@@ -163,7 +163,7 @@ class Lifting:
         entries, rows = (
             axis_of(extent) or Axis("1")
             for extent in (
-                buffer.held.shape[0],
+                buffer.storage.shape[0],
                 b.facts.simplify(ex.sub(buffer.present.shape[AXIS], past)),
             )
         )

@@ -10,7 +10,7 @@ from onnx import TensorProto, numpy_helper
 
 from compiler.ir.onnx.model.walking import walk
 from compiler.ir.ops.quantized.quantize_weights import made_of
-from compiler.ir.weights import LEAST, FileWeight, Rounding, digest_of
+from compiler.ir.weights import LEAST, FileWeight, WeightQuantization, digest_of
 
 
 def file_weights(model: onnx.ModelProto) -> dict[bytes, FileWeight]:
@@ -23,7 +23,7 @@ def file_weights(model: onnx.ModelProto) -> dict[bytes, FileWeight]:
     return weights
 
 
-def round_weights(model: onnx.ModelProto, roundings: Mapping[bytes, Rounding]) -> None:
+def round_weights(model: onnx.ModelProto, roundings: Mapping[bytes, WeightQuantization]) -> None:
     """Quantize the constants of those digests in place, and store them dequantized."""
     for _, tensor in _weights(model):
         array = numpy_helper.to_array(tensor)

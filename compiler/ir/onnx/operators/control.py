@@ -265,7 +265,7 @@ def scan_over(
 
 def _nth(b: Builder, sequence: Value, iteration: Value) -> Value:
     """The item of a loop's iteration: there are no more of these than items."""
-    return layout.take(b, sequence, Indices.computed(iteration, sequence.shape[0]), 0)
+    return layout.take(b, sequence, Indices.from_program(iteration, sequence.shape[0]), 0)
 
 
 def _attribute_item(node: Node, attribute: str, index: int) -> int:

@@ -94,7 +94,7 @@ def _mixture(
     """The result in the shape and dtype of x."""
     x = node.value(0)
     b.same(x.shape[-1], first.depth, f"the experts take {first.depth} columns")
-    tokens = b.facts.simplify(ex.product(x.shape[:-1]))
+    tokens = b.facts.simplify(ex.prod(x.shape[:-1]))
     flat = layout.reshape(b, ew.cast(b, x, "float32"), [tokens, first.depth])
     shape = [tokens, first.numbers.shape[0]]
     scores, weights = (

@@ -117,7 +117,7 @@ def feature_vectorizer(b: Builder, node: Node) -> Value:
 def _columns(b: Builder, x: Value, width: int) -> Value:
     """[n, width]: the input's rows, cut or filled up with zeros."""
     rows = 1 if len(x.shape) == 1 else x.shape[0]
-    extent = b.facts.simplify(ex.product(x.shape if len(x.shape) == 1 else x.shape[1:]))
+    extent = b.facts.simplify(ex.prod(x.shape if len(x.shape) == 1 else x.shape[1:]))
     flat = ew.cast(b, layout.reshape(b, x, [rows, extent]), "float32")
     if b.facts.same(extent, width) is True:
         return flat

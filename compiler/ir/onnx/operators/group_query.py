@@ -164,9 +164,9 @@ def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: E
     batch, groups, _, size = now.shape
     buffer = b.buffers.get(past.expr) if isinstance(past, Tensor) else None
     if buffer is not None:
-        rows = buffer.held.shape[2]
-        shape = buffer.stored([batch, groups, rows, size])
-        buffer.held = b.tensor(at.restate(b, buffer.held, shape, "the past"))
+        rows = buffer.storage.shape[2]
+        shape = buffer.storage_shape([batch, groups, rows, size])
+        buffer.storage = b.tensor(at.restate(b, buffer.storage, shape, "the past"))
         return caches.written(b, buffer, now, lengths, total)
     if past is not None:
         past = at.restate(b, past, [batch, groups, past.shape[2], size], "the past")

@@ -155,7 +155,7 @@ def array_feature_extractor(b: Builder, node: Node) -> Value:
     """Elements of the last axis at indices; a vector counts as one row."""
     x = node.value(0)
     rows = layout.unsqueeze(b, x, [0]) if len(x.shape) == 1 else x
-    count = b.facts.simplify(ex.product(node.value(1).shape))
+    count = b.facts.simplify(ex.prod(node.value(1).shape))
     indexes(b, node, 1, rows.shape[-1])
     positions = indexing.check(b, layout.reshape(b, node.value(1), [count]), rows.shape[-1])
     return layout.take(b, rows, positions, len(rows.shape) - 1)

@@ -49,8 +49,8 @@ def linear_classifier(b: Builder, node: Node) -> list[Value | None]:
                 hint="export the model with another post_transform",
             )
         label = sc.choose(b, values, 0.0, labels.numbers)
-        return [labels.named(node, label), sc.pair(b, values, post, True)]
+        return [labels.output(node, label), sc.pair(b, values, post, True)]
     if len(labels) < count:
         node.fail(f"{len(labels)} labels are given for {count} classes", reason="attribute")
     label = sc.best(b, values, labels.numbers[:count])
-    return [labels.named(node, label), sc.transformed(b, values, post)]
+    return [labels.output(node, label), sc.transformed(b, values, post)]

@@ -46,7 +46,7 @@ def matmul_blocks(b: Builder, node: Node) -> Value:
         result = linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype))
     else:
         quantizes = node.attr(LEVEL, 0) == INT8_LEVEL
-        b.rounded |= quantizes
+        b.quantizes_blocks |= quantizes
         result = block_matmul.product(b, x, table, quantizes)
     return ew.add(b, result, node.value(5)) if node.has(5) else result
 

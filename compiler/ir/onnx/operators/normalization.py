@@ -179,7 +179,7 @@ def dropout(b: Builder, node: Node) -> Sequence[Content | None]:
     if _may_drop(node):
         nodes = expand_random(node.proto, x.dtype, node.opset)
         assert nodes is not None
-        return node.scope.inlined(nodes, node.proto.output)
+        return node.scope.inline(nodes, node.proto.output)
     if not node.wants(1):
         return [x]
     extents: Sequence[ex.Extent] = x.shape

@@ -34,4 +34,4 @@ def choose_at_random(b: Builder, node: Node) -> list[Content | None]:
     """Indices or bits that uniform numbers decide, by a subgraph of plain operators."""
     nodes = expand_random(node.proto, node.value(0).dtype, node.opset)
     assert nodes is not None
-    return node.scope.inlined(nodes, node.proto.output)
+    return node.scope.inline(nodes, node.proto.output)

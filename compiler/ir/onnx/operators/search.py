@@ -70,7 +70,7 @@ def nonzero(b: Builder, node: Node) -> Value:
 def compress(b: Builder, node: Node) -> Value:
     """Slices or elements for which the condition holds."""
     shape, axis = node.value(0).shape, node.attr("axis", None)
-    most = ex.product(shape) if axis is None else shape[axis]
+    most = ex.prod(shape) if axis is None else shape[axis]
     limit_values(b, node, 1, 0, 1, length=end_of(b.facts, most))
     return selecting.compress(b, node.value(0), node.value(1), node.attr("axis", None))
 

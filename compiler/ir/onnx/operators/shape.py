@@ -85,7 +85,7 @@ def shape(b: Builder, node: Node) -> Value:
 @op("Size")
 def size(b: Builder, node: Node) -> Value:
     """The number of elements, a scalar."""
-    return Known.of(b.facts.simplify(ex.product(node.value(0).shape)), "int64")
+    return Known.of(b.facts.simplify(ex.prod(node.value(0).shape)), "int64")
 
 
 def axes_of(node: Node, index: int, rank: int) -> list[Extent] | None:
@@ -109,7 +109,7 @@ def reshape(b: Builder, node: Node) -> Value:
     """0 keeps the input's extent (unless allowzero), -1 is what remains."""
     x = node.value(0)
     if isinstance(node.value(1), Tensor):
-        elements = ex.product(x.shape)
+        elements = ex.prod(x.shape)
         limit_values(b, node, 1, 1, elements, elements=end_of(b.facts, elements))
     wanted = node.known_integers(1, "reshape").scalars()
     return layout.reshape(b, x, resolve_shape(b, x.shape, wanted, bool(node.attr("allowzero", 0))))
@@ -137,7 +137,7 @@ def resolve_shape(
         ex.select(flag, 1, extent) for flag, extent in zip(unknown, extents, strict=True)
     ]
     total, rest = (
-        f.simplify(ex.product(factors)) for factors in _cancelled(b, have, factors_of_target)
+        f.simplify(ex.prod(factors)) for factors in _cancelled(b, have, factors_of_target)
     )
     left = _quotient(b, total, rest)
     return [

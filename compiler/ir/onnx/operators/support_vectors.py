@@ -91,7 +91,7 @@ def svm_classifier(b: Builder, node: Node) -> list[Value | None]:
         label, values = _by_vectors(b, node, labels, per_class)
     else:
         label, values = _by_coefficients(b, node, labels)
-    return [labels.named(node, label), values]
+    return [labels.output(node, label), values]
 
 
 def _by_coefficients(b: Builder, node: Node, labels: Labels) -> tuple[Value, Value]:

@@ -88,7 +88,7 @@ def tree_ensemble_classifier(b: Builder, node: Node) -> list[Value | None]:
         len(np.unique(integers(node, "class_ids"))) == 1,
     )
     label, values = classify(b, votes, classes)
-    return [labels.named(node, label), values]
+    return [labels.output(node, label), values]
 
 
 def _forest(node: Node) -> Forest:

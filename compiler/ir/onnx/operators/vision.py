@@ -164,7 +164,7 @@ def max_unpool(b: Builder, node: Node) -> Value:
     )
     x = node.value(0)
     pooled = [*x.shape[:2], *unpool.unpooled(b, window, x.shape[2:])]
-    limit_values(b, node, 1, 0, ex.sub(ex.product(pooled), 1))
+    limit_values(b, node, 1, 0, ex.sub(ex.prod(pooled), 1))
     return unpool.max_unpool(b, x, node.value(1), window, shape)
 
 

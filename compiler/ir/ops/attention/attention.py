@@ -26,10 +26,10 @@ def restate(b: Builder, x: Value, shape: Sequence[Extent], what: str) -> Value:
     for axis, (have, want) in enumerate(zip(x.shape, shape, strict=True)):
         b.same(have, want, f"{what}: axis {axis} is {have} and must be {want}")
     buffer = b.buffers.get(x.expr) if isinstance(x, Tensor) else None
-    if buffer is None or not buffer.bytes or x is buffer.held:
+    if buffer is None or not buffer.bytes or x is buffer.storage:
         return b.adopt(b.tensor(x).expr, shape)
     # The model's rows are shorter than what holds them.
-    held = b.adopt(b.tensor(x).expr, buffer.stored(shape))
+    held = b.adopt(b.tensor(x).expr, buffer.storage_shape(shape))
     return replace(held, shape=(*held.shape[:-1], b.facts.simplify(shape[-1])))
 
 

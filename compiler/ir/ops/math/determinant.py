@@ -19,7 +19,7 @@ def determinant(b: Builder, x: Value) -> Value:
     n = b.same(
         x.shape[-1], x.shape[-2], "Det: the last two axes differ, so the matrices are not square"
     )
-    batch = b.facts.simplify(ex.product(x.shape[:-2]))
+    batch = b.facts.simplify(ex.prod(x.shape[:-2]))
     matrices = layout.reshape(b, ew.cast(b, x, "float64"), [batch, n, n])
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:

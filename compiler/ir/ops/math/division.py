@@ -179,7 +179,7 @@ def _programmed(
 
 def _check(b: Builder, x: Value, y: Value) -> None:
     """Require of every run that no divisor is zero, unless nothing is divided."""
-    count = b.facts.simplify(ex.product(y.shape))
+    count = b.facts.simplify(ex.prod(y.shape))
     flat = layout.reshape(b, y, [count])
     dividends = [ex.prim(extent) for extent in x.shape]
 

@@ -151,7 +151,7 @@ def _matrix(
     """The term with its batch axes first, the others merged into two."""
     order = [term.labels.index(label) for label in (*batch, *rows, *columns)]
     moved = layout.transpose(b, term.value, order)
-    merged = [b.facts.simplify(ex.product(map(term.extent, labels))) for labels in (rows, columns)]
+    merged = [b.facts.simplify(ex.prod(map(term.extent, labels))) for labels in (rows, columns)]
     return layout.reshape(b, moved, [*map(term.extent, batch), *merged])
 
 

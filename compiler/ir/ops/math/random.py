@@ -34,7 +34,7 @@ Words = tuple[Any, Any, Any, Any]
 
 def draw(b: Builder, numbers: Draw, shape: Sequence[Extent]) -> Value:
     """A tensor of independent numbers; 16-bit floats are worked out in float32."""
-    count = b.facts.simplify(ex.product(shape))
+    count = b.facts.simplify(ex.prod(shape))
     work = "float32" if numbers.dtype in NARROW else numbers.dtype
     law = {Law.UNIFORM: _uniform, Law.NORMAL: _normal}[numbers.law]
 
@@ -42,7 +42,7 @@ def draw(b: Builder, numbers: Draw, shape: Sequence[Extent]) -> Value:
         counter = (*_halves(index), *_halves(tirx.const(numbers.stream, "uint64")))
         return philox(counter, _halves(seed()), lambda words: law(words, numbers, work))
 
-    b.drawn = True
+    b.random = True
     flat = b.te(
         lambda seed: te.compute([ex.prim(count)], lambda i: element(seed, i), name="random"),
         b.seed,

@@ -62,7 +62,7 @@ def reduce(
         return _fold_symbols(b, x, kind, keepdims)
     kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
     shape = kept if keepdims else [extent for axis, extent in enumerate(kept) if axis not in places]
-    reduced = b.facts.simplify(ex.product(x.shape[axis] for axis in places))
+    reduced = b.facts.simplify(ex.prod(x.shape[axis] for axis in places))
     if reduced == 0 and isinstance(reduced, int):
         return _of_none(b, kind, x.dtype, shape, mean_of_none)
     result = _emit(b, x, kind, places, keepdims, shape, keep_nan)
@@ -106,7 +106,7 @@ def _integer_mean(
     b: Builder, x: Value, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
 ) -> Value:
     total = b.emit(relax.op.sum(b.tensor(x).expr, list(places), keepdims), shape)
-    count = Known.of(b.facts.simplify(ex.product(x.shape[axis] for axis in places)), "int64")
+    count = Known.of(b.facts.simplify(ex.prod(x.shape[axis] for axis in places)), "int64")
     number = ew.cast(b, count, x.dtype) if not count.symbolic else Known(count.data, x.dtype)
     return _mean(b, total, number)
 
@@ -250,9 +250,9 @@ def _walk(
     if x.dtype == "bool":
         total = ew.cast(b, total, "bool")
     if kind == "mean":
-        count = Known.of(b.facts.simplify(ex.product(loops)), "int64")
+        count = Known.of(b.facts.simplify(ex.prod(loops)), "int64")
         total = _mean(b, total, ew.cast(b, b.tensor(count), work))
-    return ew.cast(b, or_identity(b, total, kind, ex.product(loops), mean_of_none), x.dtype)
+    return ew.cast(b, or_identity(b, total, kind, ex.prod(loops), mean_of_none), x.dtype)
 
 
 def extreme_reducer(kind: str, dtype: str, keep_nan: bool = False) -> Any:

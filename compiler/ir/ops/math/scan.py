@@ -26,9 +26,9 @@ def around(b: Builder, shape: Sequence[Extent], axis: Extent) -> tuple[Extent, E
         f"axis {axis} is out of range for rank {rank}",
     )
     place = b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
-    before = ex.product(ex.select(ex.less(d, place), extent, 1) for d, extent in enumerate(shape))
-    own = ex.product(ex.select(ex.equal(d, place), extent, 1) for d, extent in enumerate(shape))
-    after = ex.product(ex.select(ex.greater(d, place), extent, 1) for d, extent in enumerate(shape))
+    before = ex.prod(ex.select(ex.less(d, place), extent, 1) for d, extent in enumerate(shape))
+    own = ex.prod(ex.select(ex.equal(d, place), extent, 1) for d, extent in enumerate(shape))
+    after = ex.prod(ex.select(ex.greater(d, place), extent, 1) for d, extent in enumerate(shape))
     first, middle, last = b.extents([before, own, after], "around")
     return first, middle, last
 
@@ -49,7 +49,7 @@ def cumulate(
     """
     outer, count, inner = around(b, x.shape, axis)
     work = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
-    size = b.facts.simplify(ex.product(x.shape))
+    size = b.facts.simplify(ex.prod(x.shape))
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         def one(i: Any) -> None:

@@ -105,7 +105,7 @@ def best(b: Builder, x: Value, labels: Sequence[int]) -> Value:
     if list(labels) == list(range(len(labels))):
         return place
     names = Known.of(np.asarray(labels, np.int64))
-    return layout.take(b, names, Indices.computed(place, len(labels)), 0)
+    return layout.take(b, names, Indices.from_program(place, len(labels)), 0)
 
 
 def choose(b: Builder, score: Value, above: float, labels: Sequence[int]) -> Value:

@@ -32,7 +32,7 @@ def negative_log_likelihood(
         b.same(one, other, f"scores and targets differ on axis {place}")
     if weight is not None:
         b.same(weight.shape[0], x.shape[1], "as many weights as classes are needed")
-    size = b.facts.simplify(ex.product(x.shape[2:]))
+    size = b.facts.simplify(ex.prod(x.shape[2:]))
     scores = layout.reshape(b, ew.cast(b, x, norm.wide(x.dtype)), [x.shape[0], x.shape[1], size])
     classes = layout.reshape(b, target, [x.shape[0], size])
     positions = _checked(b, classes, ignored, x.shape[1])
@@ -107,6 +107,6 @@ def _picked(
 
 def log_probabilities(b: Builder, x: Value) -> Value:
     """Logarithm of the softmax over axis 1 of x [N, C, ...]."""
-    size = b.facts.simplify(ex.product(x.shape[2:]))
+    size = b.facts.simplify(ex.prod(x.shape[2:]))
     scores = layout.reshape(b, x, [x.shape[0], x.shape[1], size]) if len(x.shape) > 2 else x
     return layout.reshape(b, norm.softmax(b, scores, 1, log=True), x.shape)

@@ -79,7 +79,7 @@ def layer_norm(
         value.dtype == x.dtype and _spans(b, value, x, axes) for value in given
     )
     # TVM divides by the number of elements, which then must not be the constant 0.
-    empty = b.facts.same(ex.product(x.shape[axis:]), 0) is True
+    empty = b.facts.same(ex.prod(x.shape[axis:]), 0) is True
     if scale is not None and uniform and not empty:
         shift = bias if bias is not None else zeros_like(b, scale)
         operands = [b.adopt(b.tensor(value).expr, x.shape[axis:]).expr for value in (scale, shift)]

@@ -147,7 +147,7 @@ def avg_pool(
                 for axis, p in enumerate(position[2:])
             ]
             return data(*position) / tirx.Cast(
-                work.dtype, tirx.max(ex.prim(ex.product(counts)), tirx.const(1, "int64"))
+                work.dtype, tirx.max(ex.prim(ex.prod(counts)), tirx.const(1, "int64"))
             )
 
         return te.compute([ex.prim(extent) for extent in shape], at, name="avg_pool")

@@ -252,7 +252,7 @@ def _deformed(
         b.same(a, e, message)
         for a, e in zip(window.out(b, x.shape[2:]), offset.shape[2:], strict=True)
     ]
-    moved = b.facts.simplify(ex.mul(ex.product(window.kernel), offset_groups))
+    moved = b.facts.simplify(ex.mul(ex.prod(window.kernel), offset_groups))
     b.same(
         x.shape[1],
         b.facts.simplify(ex.mul(weight.shape[1], groups)),

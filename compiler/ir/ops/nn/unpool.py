@@ -44,7 +44,7 @@ def max_unpool(
     natural = [*x.shape[:2], *unpooled(b, window, x.shape[2:])]
     for extent in natural[2:]:
         b.require(ex.greater_equal(extent, 0), "the padding is larger than what the windows cover")
-    size, count = (b.facts.simplify(ex.product(extents)) for extents in (natural, x.shape))
+    size, count = (b.facts.simplify(ex.prod(extents)) for extents in (natural, x.shape))
     zeros = broadcast.expand(b, Known(np.zeros(1, np.dtype(x.dtype)), x.dtype), [size], "zeros")
     flat = [layout.reshape(b, value, [count]) for value in (indices, x)]
     result = layout.reshape(
@@ -64,12 +64,12 @@ def max_unpool(
 
 def col2im(b: Builder, x: Value, image: Sequence[Extent], window: Window) -> Value:
     """Columns [N, C * taps, blocks] added up where their windows stand, to [N, C, *image]."""
-    taps = b.facts.simplify(ex.product(window.kernel))
+    taps = b.facts.simplify(ex.prod(window.kernel))
     b.require(ex.greater(taps, 0), "an empty block holds no column")
     blocks = window.out(b, image)
     b.same(
         x.shape[2],
-        b.facts.simplify(ex.product(blocks)),
+        b.facts.simplify(ex.prod(blocks)),
         f"{x.shape[2]} columns do not fill the image",
     )
     divisor = ex.maximum(taps, 1)

@@ -60,7 +60,7 @@ def expand(b: Builder, value: Value, shape: Sequence[Extent], name: str = "expan
     if (
         isinstance(value, Known)
         and all(isinstance(extent, int) for extent in shape)
-        and ex.product(shape) <= 4096
+        and ex.prod(shape) <= 4096
     ):
         return Known(np.broadcast_to(value.data, shape), value.dtype)
     tensor = b.tensor(value)

@@ -73,7 +73,7 @@ def conv(
     for x_zero.
     """
     b.quantized = True
-    depth, taps = weight.shape[1], ex.product(weight.shape[2:])
+    depth, taps = weight.shape[1], ex.prod(weight.shape[2:])
     bound = _bound(b, span(x, x_zero), weight, weight_zero, ex.mul(depth, taps), 1, 0)
     parts = _parts(b, depth, bound)
     if len(parts) > 1 and groups > 1:

@@ -13,7 +13,7 @@ import numpy as np
 from tvm import te, tirx
 
 from compiler.errors import ImportFailed
-from compiler.ir.formats import FLOATS, WIDTHS, encoded, limits_of
+from compiler.ir.formats import FLOATS, WIDTHS, encode, limits_of
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.ops.math import reduce as rd
@@ -76,7 +76,7 @@ def quantize(
         if dtype not in FLOATS:
             return saturated(quotient, zero, dtype)
         real = quotient.astype("float32")
-        return encoded(real if zero is None else real + zero, dtype, saturate)
+        return encode(real if zero is None else real + zero, dtype, saturate)
 
     if isinstance(x, Known) and not x.symbolic and grid.known and dtype not in FLOATS:
         scale, zero = _spread(b, grid, x.shape)

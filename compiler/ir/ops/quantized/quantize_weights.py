@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, reals
-from compiler.ir.weights import Rounding
+from compiler.ir.weights import WeightQuantization
 from relaxd.contract.options import WeightForm
 
 BLOCK = 32
@@ -136,7 +136,7 @@ def rounded(array: Array, form: WeightForm, axis: int) -> Array:
     return np.ascontiguousarray(real if axis == 1 else real.T)
 
 
-def made_of(array: Array, rounding: Rounding) -> Array:
+def made_of(array: Array, rounding: WeightQuantization) -> Array:
     """The matrix of a model's file as float32 after that rounding."""
     if rounding.values is None:
         return rounded(array, rounding.form, rounding.axis)

@@ -30,7 +30,7 @@ def stored(value: Value) -> Value:
         return value
     if isinstance(value, Tensor):
         return dataclasses.replace(value, dtype=storage_of(value.dtype))
-    return Known(value.held, storage_of(value.dtype))
+    return Known(value.storage, storage_of(value.dtype))
 
 
 def typed(value: Value, dtype: str) -> Value:
@@ -51,7 +51,7 @@ def widened(b: Builder, value: Value) -> Value:
     if isinstance(value, Known):
         return Known(value.data.astype(np.float32), "float32")
     return pw.pointwise(
-        b, lambda byte: formats.decoded(byte, value.dtype), stored(value), name="decode"
+        b, lambda byte: formats.decode(byte, value.dtype), stored(value), name="decode"
     )
 
 
@@ -72,7 +72,7 @@ def cast(b: Builder, x: Value, dtype: str, *, saturate: bool = True, rounding: s
     real = ew.cast(b, wide, "float32")
 
     def encode(item: Any) -> Any:
-        return formats.encoded(item, dtype, saturate, rounding)
+        return formats.encode(item, dtype, saturate, rounding)
 
     return typed(pw.pointwise(b, encode, real, name="encode"), dtype)
 
@@ -93,13 +93,13 @@ def bit_cast(b: Builder, x: Value, dtype: str) -> Value:
 
 def _to_integer(b: Builder, x: Value, dtype: str) -> Value:
     if not ew.is_float(x.dtype):
-        return pw.pointwise(b, lambda item: formats.wrapped(item, dtype), x, name="wrap")
+        return pw.pointwise(b, lambda item: formats.wrap(item, dtype), x, name="wrap")
     real = ew.cast(b, x, "float32") if x.dtype in pw.NARROW else x
 
     def truncated(item: Any) -> Any:
         # LLVM leaves a cast undefined that overflows; NaN compares as smaller.
         bound = pw.like(item, float(1 << 30))
         within = tirx.Select(item > -bound, tirx.min(item, bound), -bound)
-        return formats.wrapped(within.astype("int32"), dtype)
+        return formats.wrap(within.astype("int32"), dtype)
 
     return pw.pointwise(b, truncated, real, name="truncate")

@@ -74,10 +74,10 @@ def grown(b: Builder, buffer: Buffer, past: Extent, now: Value) -> Value:
     """[batch, groups, past + rows, size]: a view of the caller's buffer, in which the new rows are
     put behind those of the past.
     """
-    rows = buffer.stored(now.shape)
+    rows = buffer.storage_shape(now.shape)
     for axis in (0, 1, 3):
         message = f"new rows differ from the cache {buffer.name!r} on axis {axis}"
-        b.same(buffer.held.shape[axis], rows[axis], message)
+        b.same(buffer.storage.shape[axis], rows[axis], message)
     total = b.facts.simplify(ex.add(past, now.shape[2]))
     return _put(b, buffer, now, total, Known.of([past]), lambda first, n: first[0])
 
@@ -94,10 +94,10 @@ def _put(
     `first(places, n)` on, as the model's dtype; new rows are rounded to what the buffer holds.
     """
     batch, groups, rows, size = now.shape
-    held = buffer.held.shape[AXIS]
+    held = buffer.storage.shape[AXIS]
     b.require_once(ex.less_equal(total, held), "the caches have no room for the new tokens")
-    inputs = [b.tensor(now), b.tensor(places), buffer.held]
-    dtype = buffer.held.dtype
+    inputs = [b.tensor(now), b.tensor(places), buffer.storage]
+    dtype = buffer.storage.dtype
     plain = dtype == now.dtype
 
     def body(new: Any, starts: Any, cache: Any) -> None:
@@ -121,19 +121,19 @@ def _put(
         loop_programs.spread(ex.mul(batch, groups), one, ex.mul(rows, size))
 
     program = b.bb.add_func(_in_place(inputs, body), "written")
-    extents = [ex.prim(extent) for extent in buffer.held.shape]
+    extents = [ex.prim(extent) for extent in buffer.storage.shape]
     call = relax.op.call_tir_inplace(
         program,
         relax.Tuple([tensor.expr for tensor in inputs]),
         len(inputs) - 1,
-        relax.TensorType(extents, buffer.held.dtype),
+        relax.TensorType(extents, buffer.storage.dtype),
     )
-    after = b.emit(call, buffer.held.shape)
+    after = b.emit(call, buffer.storage.shape)
     view = relax.op.strided_slice(
         after.expr, [AXIS], [ex.prim(0)], [ex.prim(total)], assume_inbound=True
     )
     shape = [batch, groups, total, size]
-    present = b.emit(view, buffer.stored(shape))
+    present = b.emit(view, buffer.storage_shape(shape))
     buffer.present = present if plain else _widened(b, buffer, present, shape)
     return buffer.present
 

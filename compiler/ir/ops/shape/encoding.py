@@ -52,7 +52,7 @@ def one_hot(b: Builder, x: Value, categories: Array, lenient: bool) -> Value:
 
 def _require_known(b: Builder, places: Value, missing: int) -> None:
     message = "OneHotEncoder: an element is none of the categories, and zeros is 0"
-    total = b.facts.simplify(ex.product(places.shape))
+    total = b.facts.simplify(ex.prod(places.shape))
     flat = layout.reshape(b, places, [total])
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
@@ -78,7 +78,7 @@ def mapped(b: Builder, x: Value, keys: Array, values: Array, default: Any) -> Va
     known = sorted(key for key in table if key == key)
     found = np.asarray([table[key] for key in known], np.int64)
     dtype = values.dtype.name
-    total, count = b.facts.simplify(ex.product(x.shape)), len(known)
+    total, count = b.facts.simplify(ex.prod(x.shape)), len(known)
     constants = [
         Known.of(np.asarray([*known, 0]), x.dtype),
         Known.of(np.append(values[found], default), dtype),

@@ -37,7 +37,7 @@ def check_within(b: Builder, values: Value, least: Extent, limit: Extent, messag
             fits = ex.both(ex.less_equal(least, lowest), ex.less(greatest, limit))
             b.require(fits, message)
         return
-    total = b.facts.simplify(ex.product(values.shape))
+    total = b.facts.simplify(ex.prod(values.shape))
     flat = layout.reshape(b, values, [total])
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
@@ -57,7 +57,7 @@ def check_scales(b: Builder, values: Value, most: float, message: str) -> None:
         if not ((values.data > 0) & (values.data <= most)).all():
             raise ImportFailed(message, reason="shape")
         return
-    total = b.facts.simplify(ex.product(values.shape))
+    total = b.facts.simplify(ex.prod(values.shape))
     flat = layout.reshape(b, values, [total])
     zero, limit = tirx.const(0, values.dtype), tirx.const(most, values.dtype)
 
@@ -227,7 +227,7 @@ def tile(b: Builder, x: Value, repeats: Sequence[Extent]) -> Value:
         isinstance(x, Known)
         and not x.symbolic
         and all(isinstance(e, int) for e in shape)
-        and ex.product(shape) <= 4096
+        and ex.prod(shape) <= 4096
     ):
         return Known(np.tile(x.data, [int(count) for count in repeats]), x.dtype)
 

@@ -44,7 +44,7 @@ def reshape(b: Builder, x: Value, shape: Sequence[Extent]) -> Value:
         b.facts.same(have, want) is True for have, want in zip(x.shape, wanted, strict=True)
     ):
         return x
-    have, want = b.facts.simplify(ex.product(x.shape)), b.facts.simplify(ex.product(wanted))
+    have, want = b.facts.simplify(ex.prod(x.shape)), b.facts.simplify(ex.prod(wanted))
     if b.facts.same(have, want) is not True:
         b.require(ex.equal(have, want), f"{_show(x.shape)} cannot be reshaped to {_show(wanted)}")
     if want == 0 and isinstance(want, int):
@@ -115,7 +115,7 @@ def _stays(b: Builder, x: Value, axis: int) -> None:
     where the extent is found on the way.
     """
     extent = x.shape[axis]
-    if b.facts.same(extent, 1) is None and not b.facts.found(extent):
+    if b.facts.same(extent, 1) is None and not b.facts.is_introduced(extent):
         raise ImportFailed(
             f"squeezing {_show(x.shape)} without axes leaves the rank open",
             reason="shape",
@@ -133,8 +133,8 @@ def flatten(b: Builder, x: Value, axis: int) -> Value:
         b,
         x,
         [
-            b.facts.simplify(ex.product(x.shape[:axis])),
-            b.facts.simplify(ex.product(x.shape[axis:])),
+            b.facts.simplify(ex.prod(x.shape[:axis])),
+            b.facts.simplify(ex.prod(x.shape[axis:])),
         ],
     )
 

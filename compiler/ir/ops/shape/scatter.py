@@ -48,7 +48,7 @@ _COMBINE: dict[Reduction, Callable[[Any, Any], Any]] = {
 
 def strides_of(shape: Sequence[Extent]) -> list[Extent]:
     """Elements from one step on each axis to the next, of a dense tensor."""
-    return [ex.product(shape[axis + 1 :]) for axis in range(len(shape))]
+    return [ex.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def scatter_elements(
@@ -63,7 +63,7 @@ def scatter_elements(
     positions = check(b, indices if rows is None else rows, x.shape[axis])
     if rows is not None:
         return _scatter_rows(b, x, positions, updates, reduction)
-    size, strides = b.facts.simplify(ex.product(x.shape)), strides_of(x.shape)
+    size, strides = b.facts.simplify(ex.prod(x.shape)), strides_of(x.shape)
     extents = indices.shape
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
@@ -119,8 +119,8 @@ def _scatter_rows(
     """As `scatter_elements` at an index for each row, which is the axes behind the indices'."""
     f, extents = b.facts, indices.shape
     axis = len(extents) - 1
-    size, width = (f.simplify(ex.product(shape)) for shape in (x.shape, x.shape[axis + 1 :]))
-    count, strides = f.simplify(ex.product(extents)), strides_of(x.shape)
+    size, width = (f.simplify(ex.prod(shape)) for shape in (x.shape, x.shape[axis + 1 :]))
+    count, strides = f.simplify(ex.prod(extents)), strides_of(x.shape)
     whole = isinstance(width, int) and width % _COLUMNS == 0
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
@@ -184,7 +184,7 @@ def _walk(extents: Sequence[Extent], axis: int, write: Callable[..., None]) -> N
         loop_programs.spread(
             extents[0],
             lambda i: loop_programs.grid(extents[1:], lambda *rest: write(i, *rest)),
-            ex.product(extents[1:]),
+            ex.prod(extents[1:]),
         )
 
 
@@ -225,8 +225,8 @@ def _scatter_slices(
     reduction: Reduction,
 ) -> Value:
     f, depth = b.facts, len(coordinates)
-    size, count = f.simplify(ex.product(x.shape)), f.simplify(ex.product(indices.shape[:-1]))
-    width = f.simplify(ex.product(x.shape[depth:]))
+    size, count = f.simplify(ex.prod(x.shape)), f.simplify(ex.prod(indices.shape[:-1]))
+    width = f.simplify(ex.prod(x.shape[depth:]))
     strides = strides_of(x.shape)
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:

@@ -45,10 +45,10 @@ def nonzero(b: Builder, x: Value) -> Value:
             np.array(np.nonzero(x.data) if x.shape else np.zeros((0, int(x.data != 0))), np.int64),
             "int64",
         )
-    flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+    flat = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))])
     found = places(b, ew.cast(b, flat, "bool"), "nonzero")
     rank = len(x.shape)
-    strides = [ex.divisor(ex.product(x.shape[axis + 1 :])) for axis in range(rank)]
+    strides = [ex.divisor(ex.prod(x.shape[axis + 1 :])) for axis in range(rank)]
 
     def compute(index: te.Tensor) -> te.Tensor:
         def at(axis: Any, column: Any) -> Any:
@@ -69,7 +69,7 @@ def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
     """Slices of x along an axis (elements of flat x without one) where the condition, a bool
     vector, holds.
     """
-    data = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))]) if axis is None else x
+    data = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))]) if axis is None else x
     place = 0 if axis is None else layout.axis_of(axis, len(x.shape))
     b.require(
         ex.less_equal(condition.shape[0], data.shape[place]),
@@ -79,4 +79,4 @@ def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
         found: Value = Known(np.flatnonzero(condition.data).astype(np.int64), "int64")
     else:
         found = places(b, condition, "selected")
-    return layout.take(b, data, Indices.computed(found, data.shape[place]), place)
+    return layout.take(b, data, Indices.from_program(found, data.shape[place]), place)

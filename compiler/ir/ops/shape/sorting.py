@@ -106,7 +106,7 @@ def top_k(b: Builder, x: Value, k: Extent, axis: int, largest: bool) -> tuple[Va
     b.require(ex.less_equal(k, x.shape[axis]), f"TopK: k is {k}, the axis has {x.shape[axis]}")
     forth = [*(place for place in range(rank) if place != axis), axis]
     moved = layout.transpose(b, x, forth)
-    rows = b.facts.simplify(ex.product(moved.shape[:-1]))
+    rows = b.facts.simplify(ex.prod(moved.shape[:-1]))
     matrix = layout.reshape(b, moved, [rows, moved.shape[-1]])
     indices = layout.strided_slice(b, sorted_order(b, matrix, largest), 1, 0, k, 1)
     values = _rows_at(b, matrix, indices)
@@ -140,13 +140,13 @@ def unique(
         if axis is None
         else layout.transpose(b, x, [axis, *(place for place in range(rank) if place != axis)])
     )
-    count = b.facts.simplify(ex.product(x.shape)) if axis is None else front.shape[0]
-    width = 1 if axis is None else b.facts.simplify(ex.product(front.shape[1:]))
+    count = b.facts.simplify(ex.prod(x.shape)) if axis is None else front.shape[0]
+    width = 1 if axis is None else b.facts.simplify(ex.prod(front.shape[1:]))
     matrix = layout.reshape(b, front, [count, width])
     first, inverse, counts, total = _groups(b, matrix, ordered)
     distinct: Extent = b.known_counts(total, "unique").scalars()[0]
     first, counts = (layout.strided_slice(b, value, 0, 0, distinct, 1) for value in (first, counts))
-    taken = layout.take(b, matrix, Indices.computed(first, count), 0)
+    taken = layout.take(b, matrix, Indices.from_program(first, count), 0)
     if axis is None:
         return layout.reshape(b, taken, [distinct]), first, inverse, counts
     shaped = layout.reshape(b, taken, [distinct, *front.shape[1:]])
@@ -234,7 +234,7 @@ def arg_extreme(
     extent = x.shape[axis]
     b.require(ex.greater_equal(extent, 1), "ArgMax and ArgMin need an axis of at least one element")
     outer, inner = (
-        b.facts.simplify(ex.product(part)) for part in (x.shape[:axis], x.shape[axis + 1 :])
+        b.facts.simplify(ex.prod(part)) for part in (x.shape[:axis], x.shape[axis + 1 :])
     )
 
     def better(new: Any, old: Any) -> Any:

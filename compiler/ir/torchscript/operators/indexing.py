@@ -104,7 +104,7 @@ def masked_select(b: Builder, node: Node) -> Value:
     """The elements for which the mask holds, in a vector."""
     x, mask = node.value("self"), ew.cast(b, node.value("mask"), "bool")
     shape = broadcast.joined_shape(b, x.shape, mask.shape)
-    size = b.facts.simplify(ex.product(shape))
+    size = b.facts.simplify(ex.prod(shape))
     flat = [layout.reshape(b, broadcast.expand(b, value, shape), [size]) for value in (x, mask)]
     return selecting.compress(b, flat[0], flat[1], None)
 
@@ -241,7 +241,7 @@ def isin(b: Builder, node: Node) -> Value:
         if name in node.names
     ]
     x, tests = pair(b, node, *names)
-    flat = layout.reshape(b, tests, [b.facts.simplify(ex.product(tests.shape))])
+    flat = layout.reshape(b, tests, [b.facts.simplify(ex.prod(tests.shape))])
     hits = ew.compare(b, layout.unsqueeze(b, x, [len(x.shape)]), flat, "equal")
     result = rd.reduce(b, hits, "max", [len(x.shape)], False)
     return negate(b, result) if node.bool("invert", False) else result
@@ -251,6 +251,6 @@ def isin(b: Builder, node: Node) -> Value:
 def take(b: Builder, node: Node) -> Value:
     """Elements of the flattened tensor at indices."""
     x, index = node.value("self"), node.value("index")
-    size = b.facts.simplify(ex.product(x.shape))
+    size = b.facts.simplify(ex.prod(x.shape))
     indexes(b, node, "index", size)
     return layout.take(b, layout.reshape(b, x, [size]), ix.check(b, index, size), 0)

@@ -114,7 +114,7 @@ def repeat_interleave(b: Builder, node: Node) -> Value:
         return _spread_unevenly(b, node)
     x, count = node.value("self"), node.size("repeats")
     if not node.has("dim"):
-        x = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+        x = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))])
     axis = node.axis("dim", len(x.shape)) if node.has("dim") else 0
     spread = broadcast.expand(
         b, layout.unsqueeze(b, x, [axis + 1]), [*x.shape[: axis + 1], count, *x.shape[axis + 1 :]]
@@ -131,11 +131,11 @@ def _spread_unevenly(b: Builder, node: Node) -> Value:
     x = node.value("self")
     axis = node.axis("dim", len(x.shape)) if node.has("dim") else 0
     if not node.has("dim"):
-        x = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
-    if ex.product(repeats.shape) == 1:
+        x = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))])
+    if ex.prod(repeats.shape) == 1:
         repeats = broadcast.expand(b, layout.reshape(b, repeats, [1]), [x.shape[axis]])
     b.same(repeats.shape[0], x.shape[axis], "repeats are as many as the axis is long")
-    sources = Indices.computed(_sources(b, repeats), x.shape[axis])
+    sources = Indices.from_program(_sources(b, repeats), x.shape[axis])
     return layout.take(b, x, sources, axis)
 
 
@@ -201,7 +201,7 @@ def roll(b: Builder, node: Node) -> Value:
     shape, shifts = x.shape, node.extents("shifts")
     axes = node.axes("dims", len(shape))
     if axes is None:
-        x, axes = layout.reshape(b, x, [b.facts.simplify(ex.product(shape))]), [0]
+        x, axes = layout.reshape(b, x, [b.facts.simplify(ex.prod(shape))]), [0]
     for axis, shift in zip(axes, shifts, strict=True):
         extent = x.shape[axis]
         divisor = (

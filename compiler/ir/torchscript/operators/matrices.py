@@ -120,17 +120,17 @@ def tensordot(b: Builder, node: Node) -> Value:
     ]
     for one, other in zip(*summed, strict=True):
         b.same(x.shape[one], y.shape[other], "the axes of a tensordot differ")
-    inner = b.facts.simplify(ex.product(x.shape[axis] for axis in summed[0]))
+    inner = b.facts.simplify(ex.prod(x.shape[axis] for axis in summed[0]))
     rows, columns = ([v.shape[axis] for axis in mine] for v, mine in ((x, free[0]), (y, free[1])))
     left = layout.reshape(
         b,
         layout.transpose(b, x, [*free[0], *summed[0]]),
-        [b.facts.simplify(ex.product(rows)), inner],
+        [b.facts.simplify(ex.prod(rows)), inner],
     )
     right = layout.reshape(
         b,
         layout.transpose(b, y, [*summed[1], *free[1]]),
-        [inner, b.facts.simplify(ex.product(columns))],
+        [inner, b.facts.simplify(ex.prod(columns))],
     )
     return layout.reshape(b, linear.matmul(b, left, right), [*rows, *columns])
 
@@ -142,7 +142,7 @@ def inner(b: Builder, node: Node) -> Value:
     if not x.shape or not y.shape:
         return ew.multiply(b, x, y)
     rank = len(y.shape)
-    flat = layout.reshape(b, y, [b.facts.simplify(ex.product(y.shape[:-1])), y.shape[-1]])
+    flat = layout.reshape(b, y, [b.facts.simplify(ex.prod(y.shape[:-1])), y.shape[-1]])
     matrix = linear.matmul(b, x, layout.transpose(b, flat, [1, 0]))
     return layout.reshape(b, matrix, [*x.shape[:-1], *y.shape[: rank - 1]])
 

@@ -164,7 +164,7 @@ def power(b: Builder, node: Node) -> Any:
     base, exponent = node.args
     if isinstance(base, PrimExpr) and isinstance(exponent, int) and 0 <= exponent <= 8:
         return (
-            b.facts.simplify(ex.product([base] * exponent))
+            b.facts.simplify(ex.prod([base] * exponent))
             if kind_of(base) is Number.INT
             else math.prod([base] * exponent, start=1.0)
         )

@@ -40,7 +40,7 @@ def im2col(b: Builder, node: Node) -> Value:
     out = window.out(b, image)
     shape = [*x.shape[:2], *window.kernel, *out]
     columns = b.te(lambda data: _columns(data, window, image, shape), x, name="im2col")
-    rows = [ex.product(shape[1:4]), ex.product(out)]
+    rows = [ex.prod(shape[1:4]), ex.prod(out)]
     patches = layout.reshape(
         b, columns, [x.shape[0], *(b.facts.simplify(extent) for extent in rows)]
     )

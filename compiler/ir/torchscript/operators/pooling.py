@@ -70,7 +70,7 @@ def max_pool_indices(b: Builder, node: Node) -> list[Value]:
     window = _window(node, rank)
     _fits(b, x, window)
     values, indices = nn_pool.max_pool_indices(b, x, window, node.bool("ceil_mode"), False)
-    area = ex.maximum(b.facts.simplify(ex.product(x.shape[2:])), 1)
+    area = ex.maximum(b.facts.simplify(ex.prod(x.shape[2:])), 1)
     local = b.te(
         lambda p: te.compute(p.shape, lambda *i: tirx.floormod(p(*i), ex.prim(area)), name="local"),
         indices,

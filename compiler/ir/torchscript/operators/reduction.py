@@ -140,7 +140,7 @@ def _argument(b: Builder, node: Node, greatest: bool) -> Value:
     x = node.value("self")
     if node.has("dim"):
         return _position(b, x, node.axis("dim", len(x.shape)), greatest, node.bool("keepdim"))
-    flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+    flat = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))])
     position = _position(b, flat, 0, greatest, False)
     return layout.reshape(b, position, [1] * len(x.shape)) if node.bool("keepdim") else position
 
@@ -240,7 +240,7 @@ def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
     )
     centred, middle = norm.moments(b, x, axes)
     squares = rd.reduce(b, ew.multiply(b, centred, centred), "sum", axes, keepdim)
-    count = scalar(b, b.facts.simplify(ex.product(x.shape[axis] for axis in axes)), squares.dtype)
+    count = scalar(b, b.facts.simplify(ex.prod(x.shape[axis] for axis in axes)), squares.dtype)
     divisor = ew.binary(
         b,
         ew.subtract(b, count, scalar(b, correction, squares.dtype)),

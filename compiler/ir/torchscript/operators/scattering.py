@@ -186,10 +186,10 @@ def masked_scatter(b: Builder, node: Node) -> Value:
     """Elements for which the mask holds replaced by those of `source`, in order."""
     x, source = node.value("self"), node.value("source")
     mask = broadcast.expand(b, ew.cast(b, node.value("mask"), "bool"), x.shape)
-    size = b.facts.simplify(ex.product(x.shape))
+    size = b.facts.simplify(ex.prod(x.shape))
     chosen = selecting.places(b, layout.reshape(b, mask, [size]), "selected")
     count = chosen.shape[0]
-    flat = layout.reshape(b, source, [b.facts.simplify(ex.product(source.shape))])
+    flat = layout.reshape(b, source, [b.facts.simplify(ex.prod(source.shape))])
     b.require(
         ex.less_equal(count, flat.shape[0]),
         "masked_scatter: the source has fewer elements than the mask selects",

@@ -37,7 +37,7 @@ def dim(b: Builder, node: Node) -> int:
 @op("numel", "sym_numel")
 def numel(b: Builder, node: Node) -> Any:
     """The number of elements."""
-    return b.facts.simplify(ex.product(_self(node).shape))
+    return b.facts.simplify(ex.prod(_self(node).shape))
 
 
 @op("len")

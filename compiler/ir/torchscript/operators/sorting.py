@@ -64,7 +64,7 @@ def kth(b: Builder, node: Node) -> Any:
     """
     x = node.value("self")
     if "dim" not in node.names:
-        flat = layout.reshape(b, x, [b.facts.simplify(ex.product(x.shape))])
+        flat = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))])
         values, _ = sorting.top_k(b, flat, flat.shape[0], 0, False)
         middle = b.facts.simplify(ex.floordiv(ex.sub(flat.shape[0], 1), 2))
         median = layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1)

@@ -29,11 +29,11 @@ def resolve_shape(
     if sizes.count(-1) > 1:
         node.fail("more than one size is -1", reason="shape")
     rest = b.facts.simplify(
-        ex.product(size for size in sizes if not (isinstance(size, int) and size == -1))
+        ex.prod(size for size in sizes if not (isinstance(size, int) and size == -1))
     )
     if b.facts.same(rest, 0) is True:
         node.fail("a size of -1 beside a size of 0 is ambiguous", reason="shape")
-    total = b.facts.simplify(ex.product(have))
+    total = b.facts.simplify(ex.prod(have))
     divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
     left = b.facts.simplify(ex.floordiv(total, divisor))
     return [left if isinstance(size, int) and size == -1 else size for size in sizes]
@@ -50,8 +50,8 @@ def _target(b: Builder, node: Node, name: str) -> list[Extent]:
     sizes: list[Extent] = []
     for axis, size in enumerate(wanted):
         if not b.facts.is_nonnegative(size):
-            rest = ex.product([*wanted[:axis], *wanted[axis + 1 :]])
-            left = ex.floordiv(ex.product(have), ex.maximum(rest, 1))
+            rest = ex.prod([*wanted[:axis], *wanted[axis + 1 :]])
+            left = ex.floordiv(ex.prod(have), ex.maximum(rest, 1))
             size = ex.select(ex.equal(size, -1), left, size)
         sizes.append(b.facts.simplify(node.as_size(size, name)))
     return sizes
@@ -86,7 +86,7 @@ def reshape(b: Builder, node: Node) -> Ref:
 @op("ravel")
 def ravel(b: Builder, node: Node) -> Ref:
     """All elements in a vector."""
-    return _maybe(b, node, _to([b.facts.simplify(ex.product(node.value("self").shape))]))
+    return _maybe(b, node, _to([b.facts.simplify(ex.prod(node.value("self").shape))]))
 
 
 @op("flatten")
@@ -94,7 +94,7 @@ def flatten(b: Builder, node: Node) -> Ref:
     """Axes start_dim to end_dim made one."""
     x = node.value("self")
     start, end = node.axis("start_dim", len(x.shape), 0), node.axis("end_dim", len(x.shape), -1)
-    merged = b.facts.simplify(ex.product(x.shape[start : end + 1]))
+    merged = b.facts.simplify(ex.prod(x.shape[start : end + 1]))
     return _maybe(b, node, _to([*x.shape[:start], merged, *x.shape[end + 1 :]]))
 
 

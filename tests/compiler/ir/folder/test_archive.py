@@ -52,7 +52,7 @@ def members(prefix: str = "", files: dict[str, bytes] = FILES) -> list[Any]:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    return {name: held.tobytes() for name, held in read_files(path).held.items()}
+    return {name: held.tobytes() for name, held in read_files(path).arrays.items()}
 
 
 def test_order_times_owners_and_packing_change_nothing(tmp_path: Path) -> None:
@@ -184,4 +184,4 @@ def test_the_first_bytes_of_other_models_are_no_tar(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(b"\x08\x0a" + bytes(500))
     assert not is_folder(tmp_path / "m")
     assert not is_folder(tmp_path / "missing")
-    assert np.array_equal(read_files(folder(tmp_path / "f")).held["tokenizer.json"], [])
+    assert np.array_equal(read_files(folder(tmp_path / "f")).arrays["tokenizer.json"], [])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.errors import LoadError
-from compiler.ir.decoders.quantized import Quantized, reals
+from compiler.ir.decoders.quantized import Quantized, dequantize
 from compiler.ir.gguf.blocks import tensor_of
 from compiler.ir.gguf.file import Stored
 from tests.support.models import gguf_blocks
@@ -30,7 +30,7 @@ def test_numbers_stay_as_they_are(kind: int, shape: tuple[int, int]) -> None:
     assert held == FORMS[kind]
     want = np.array(gguf_blocks.dequantize_blocks(data, kind)).reshape(shape)
     # A scale times its scale is rounded once to float32, and so is a least value over a scale.
-    assert np.abs(reals(found) - want).max() < 3e-7 * np.abs(want).max()
+    assert np.abs(dequantize(found) - want).max() < 3e-7 * np.abs(want).max()
 
 
 def test_the_upper_halves_of_floats() -> None:

@@ -48,11 +48,11 @@ def test_a_condition_that_two_nodes_require_is_the_first_ones() -> None:
 def test_messages_travel_on_the_function() -> None:
     checks = Checks()
     numbers = {checks.number(text): text for text in ("one", "two")}
-    module = tvm.IRModule({"main": checks.attached(function())})
+    module = tvm.IRModule({"main": checks.attach_to(function())})
     assert messages_of(module) == {str(number): text for number, text in numbers.items()}
 
 
 def test_a_function_without_checks_is_left_as_it_is() -> None:
     plain = function()
-    assert Checks().attached(plain).same_as(plain)
+    assert Checks().attach_to(plain).same_as(plain)
     assert messages_of(tvm.IRModule({"main": plain})) == {}

@@ -84,9 +84,9 @@ def test_a_selection_has_the_dtype_of_its_expression() -> None:
 
 
 def test_products_and_totals_of_nothing() -> None:
-    assert (ex.product([]), ex.total([])) == (1, 0)
+    assert (ex.prod([]), ex.total([])) == (1, 0)
     x = tirx.Var("x", "int64")
-    assert at(ex.product([2, x, 3]), {x: 5}) == 30
+    assert at(ex.prod([2, x, 3]), {x: 5}) == 30
     assert at(ex.total([2, x, 3]), {x: 5}) == 10
 
 
@@ -94,5 +94,5 @@ def test_extents_are_spelled_without_the_types_of_tvm() -> None:
     seq = tirx.Var("seq", "int64")
     extent = tirx.min((seq + 1) * 4 // 2, tirx.const(512, "int64")) - 3
     assert "T." in str(extent)
-    assert ex.spelled(extent) == "min((seq + 1) * 4 // 2, 512) - 3"
-    assert [ex.spelled(value) for value in (7, seq, tirx.const(7, "int64"))] == ["7", "seq", "7"]
+    assert ex.spell(extent) == "min((seq + 1) * 4 // 2, 512) - 3"
+    assert [ex.spell(value) for value in (7, seq, tirx.const(7, "int64"))] == ["7", "seq", "7"]

@@ -62,8 +62,8 @@ def test_found_dims_get_names_of_their_own() -> None:
     names.append(facts.fresh("m_7").name)
     assert names == ["n_1", "n_2", "m_7", "m_8"]
     found = facts.dim("n_1")
-    assert facts.found(ex.add(found, 1))
-    assert not facts.found(ex.add(n, 1))
+    assert facts.is_introduced(ex.add(found, 1))
+    assert not facts.is_introduced(ex.add(n, 1))
     assert facts.dims["n_1"].min == 0
 
 
@@ -82,7 +82,7 @@ def test_a_run_time_integer_has_any_sign() -> None:
     assert facts.decide(ex.greater_equal(k, 0)) is None
     assert facts.has_integers(ex.add(k, 1))
     assert not facts.has_integers(facts.fresh("n"))
-    assert facts.found(k)
+    assert facts.is_introduced(k)
     assert "k" not in facts.dims
     assert [part.name for part in facts.integer("k", 9)] == ["k_1_above", "k_1_below"]
     assert facts.fresh("k").name == "k_2"

@@ -14,7 +14,7 @@ from compiler.bundle.weights import separate
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
 from compiler.ir.onnx.model.weights import round_weights
-from compiler.ir.weights import LEAST, Rounded
+from compiler.ir.weights import LEAST, QuantizedWeights
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_weights import RoundWeights
 from compiler.targets import Target
@@ -57,11 +57,11 @@ def language_model() -> onnx.ModelProto:
 
 def compile_model(
     model: onnx.ModelProto, form: str, target: Target = HOST, **dims: Any
-) -> tuple[Built, Rounded, int]:
+) -> tuple[Built, QuantizedWeights, int]:
     """The library, what became of the weights, and the bytes of the constants."""
     options = CompileOptions(weights=WeightForm(form)).to_json()
     imported = import_model(model, CompileRequest.of(dims=dims, options=options))
-    notes: list[Rounded] = []
+    notes: list[QuantizedWeights] = []
     quantization = RoundWeights(WeightForm(form), imported.weights, notes.append)
     kernels = to_kernels(imported.module, target, imported.ranges, (), quantization)
     constant_bytes = sum(tensor.numpy().nbytes for tensor in separate(kernels).constants)
@@ -69,7 +69,7 @@ def compile_model(
     return Built(imported, relax.VirtualMachine(executable, tvm.cpu())), notes[0], constant_bytes
 
 
-def quantized_session(model: onnx.ModelProto, weights: Rounded) -> Any:
+def quantized_session(model: onnx.ModelProto, weights: QuantizedWeights) -> Any:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     round_weights(copy, weights.roundings)
@@ -135,7 +135,7 @@ def attention() -> onnx.ModelProto:
     return model_of(nodes, {"x": f"float32[1,n,{DEPTH}]"}, constants, outputs=["y"])
 
 
-def checked_build(nodes: list[onnx.NodeProto], weight: np.ndarray, outputs: list[str]) -> Rounded:
+def checked_build(nodes: list[onnx.NodeProto], weight: np.ndarray, outputs: list[str]) -> QuantizedWeights:
     inputs = {"x": f"float32[n,{weight.shape[0]}]", "k": f"float32[n,{weight.shape[1]}]"}
     model = model_of(nodes, inputs, {"w": weight}, outputs=outputs)
     built, weights, _ = compile_model(model, "int8", n=(1, 9))

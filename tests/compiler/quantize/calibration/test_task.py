@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from compiler.errors import ImportFailed
 from compiler.ir.onnx.model.nodes import Graph
 from compiler.ir.onnx.model.weights import round_weights
-from compiler.ir.weights import Rounding, digest_of
+from compiler.ir.weights import WeightQuantization, digest_of
 from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 from compiler.quantize.calibration.run import Calibrator
 from compiler.quantize.calibration.sites import ELSEWHERE, READ, TWICE, sites_of, with_initializers
@@ -58,9 +58,10 @@ def model() -> onnx.ModelProto:
     return model_of(NODES, INPUTS, CONSTANTS, outputs=["y"])
 
 
-def roundings() -> dict[bytes, Rounding]:
+def roundings() -> dict[bytes, WeightQuantization]:
     return {
-        digest_of(CONSTANTS[name]): Rounding(WeightForm.INT4, axis) for name, axis in AXES.items()
+        digest_of(CONSTANTS[name]): WeightQuantization(WeightForm.INT4, axis)
+        for name, axis in AXES.items()
     }
 
 
@@ -72,7 +73,9 @@ def by_name(table: Any) -> dict[str, Any]:
     return {name: table[key] for name in AXES if (key := digest_of(CONSTANTS[name])) in table}
 
 
-def calibrate(folder: Path, changed: onnx.ModelProto | None = None) -> dict[str, Rounding]:
+def calibrate(
+    folder: Path, changed: onnx.ModelProto | None = None
+) -> dict[str, WeightQuantization]:
     folder.mkdir()
     path = save_model(changed or model(), folder)
     return by_name(Calibrator(Reference(path, {}), feed(), folder)(roundings()))
@@ -98,7 +101,7 @@ def test_a_table_whose_transpose_a_matmul_has_stays_as_it_is() -> None:
     ]
     tied = model_of(nodes, {"ids": "int64[n]"}, constants, outputs=["y"])
     quantizations = {
-        digest_of(array): Rounding(WeightForm.INT4, axis)
+        digest_of(array): WeightQuantization(WeightForm.INT4, axis)
         for array, axis in zip(constants.values(), (1, 0), strict=True)
     }
     sites = sites_of(Graph(tied, {}), quantizations)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from compiler.ir.arrays import aligned
+from compiler.ir.arrays import allocate
 from compiler.tir.work import ELEMENT_FLOPS
 
 TILE = 4
@@ -88,7 +88,7 @@ def transform_weights(weight: np.ndarray, width: int) -> np.ndarray:
     digits are right.
     """
     columns, _, _, channels = weight.shape
-    packed = aligned((REACH * REACH, -(-columns // width), channels, width))
+    packed = allocate((REACH * REACH, -(-columns // width), channels, width))
     for panel in range(packed.shape[1]):
         # One panel at a time, which stays in the cache.
         taps = np.zeros((3, 3, channels, width))

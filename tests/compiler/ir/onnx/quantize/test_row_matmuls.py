@@ -61,7 +61,7 @@ def built_of(
     """The library, some of whose kernels multiply bytes."""
     options = CompileOptions(precision=Precision.INT8).to_json()
     imported = import_model(model, CompileRequest.of(dims=dims, options=options), chosen)
-    assert imported.narrow == RowMatmuls(model).layers
+    assert imported.layers == RowMatmuls(model).layers
     kernels = to_kernels(imported.module, HOST, imported.ranges)
     families = {
         KernelNote.of(function).family
@@ -225,8 +225,8 @@ def test_layers_that_are_kept() -> None:
     options = CompileOptions(precision=Precision.INT8).to_json()
     request = CompileRequest.of(dims={"n": (1, 9)}, options=options)
     imported = import_model(model, request, MatmulQuantization({"one": "it is told to"}))
-    assert imported.narrow is not None
-    assert imported.narrow.layers == ("two",)
-    assert imported.narrow.kept == {"one": "it is told to"}
+    assert imported.layers is not None
+    assert imported.layers.layers == ("two",)
+    assert imported.layers.kept == {"one": "it is told to"}
     operators = [node.op_type for node in RowMatmuls(model).quantize(labels=["two"]).graph.node]
     assert (operators[0], operators.count("Round")) == ("MatMul", 1)
