@@ -203,7 +203,7 @@ def mod(b: Builder, node: Node) -> Value:
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod if truncated else _floor_mod, x, y, name="mod")
     _limit_divisor(b, node)
-    direction = division.Rounding.TO_ZERO if truncated else division.Rounding.DOWN
+    direction = division.Direction.TO_ZERO if truncated else division.Direction.DOWN
     return division.remainder(b, x, y, direction)
 
 

@@ -38,10 +38,10 @@ def branch(b: Builder, node: Node) -> Sequence[Content | None]:
     then, other = node.attr("then_branch"), node.attr("else_branch")
     condition = node.value(0)
     taken = node.scope.model.assumed.get(node.label)
-    if taken is not None and control.decided(b, condition) is None:
+    if taken is not None and control.decide(b, condition) is None:
         control.demand(b, condition, taken, node.label)
         return node.scope.contents(then if taken else other)
-    known = control.decided(b, condition)
+    known = control.decide(b, condition)
     if known is not None:
         return node.scope.contents(then if known else other)
     forms: list[list[Form]] = []
@@ -131,8 +131,8 @@ def _certain_trips(b: Builder, trips: Value | None, go: Value | None) -> int | N
     """The trip count, where it and the first condition are known."""
     if not isinstance(trips, Known) or trips.symbolic:
         return None
-    if go is not None and control.decided(b, go) is not True:
-        return 0 if control.decided(b, go) is False else None
+    if go is not None and control.decide(b, go) is not True:
+        return 0 if control.decide(b, go) is False else None
     return int(trips.data.reshape(-1)[0])
 
 
@@ -168,7 +168,7 @@ def _unrolled(
             body, [Known.of(iteration), Known(np.asarray(True), "bool"), *state]
         )
         (go, *items), _ = _flat(node, [results[0], *results[1 + len(state) :]])
-        if control.decided(b, go) is False:
+        if control.decide(b, go) is False:
             node.fail("a loop's condition turned false while unrolling", reason="loop")
         state = results[1 : 1 + len(state)]
         for column, item in zip(collected, items, strict=True):

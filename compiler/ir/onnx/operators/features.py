@@ -121,7 +121,7 @@ def _columns(b: Builder, x: Value, width: int) -> Value:
     flat = ew.cast(b, layout.reshape(b, x, [rows, extent]), "float32")
     if b.facts.same(extent, width) is True:
         return flat
-    return encoding.fitted(b, flat, width)
+    return encoding.fit_columns(b, flat, width)
 
 
 @op("OneHotEncoder", domain=DOMAIN)
@@ -157,7 +157,7 @@ def label_encoder(b: Builder, node: Node) -> Value:
             reason="attribute",
             hint="remove one of them",
         )
-    return encoding.mapped(b, node.value(0), keys, values, values.dtype.type(default))
+    return encoding.map_values(b, node.value(0), keys, values, values.dtype.type(default))
 
 
 @op("LabelEncoder", domain=DOMAIN)

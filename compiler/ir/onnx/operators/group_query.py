@@ -167,9 +167,9 @@ def _cached(b: Builder, past: Value | None, now: Value, lengths: Value, total: E
         rows = buffer.storage.shape[2]
         shape = buffer.storage_shape([batch, groups, rows, size])
         buffer.storage = b.tensor(at.restate(b, buffer.storage, shape, "the past"))
-        return caches.written(b, buffer, now, lengths, total)
+        return caches.write_rows(b, buffer, now, lengths, total)
     if past is not None:
         past = at.restate(b, past, [batch, groups, past.shape[2], size], "the past")
     room = 0 if past is None else past.shape[2]
     (columns,) = b.extents([ex.maximum(room, total)], "present")
-    return caches.appended(b, past, now, lengths, columns)
+    return caches.append(b, past, now, lengths, columns)

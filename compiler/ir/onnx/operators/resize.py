@@ -14,8 +14,8 @@ from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops.nn.positions import Along, Coordinates, Given
-from compiler.ir.ops.nn.resize import Interpolation, Rounding, Sampling, resize
+from compiler.ir.ops.nn.positions import Along, Coordinates, RunTimeInputs
+from compiler.ir.ops.nn.resize import Interpolation, NearestMode, Sampling, resize
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.shape import indexing, layout
 from compiler.ir.shapes import extents as ex
@@ -37,7 +37,7 @@ def resize_sizes(b: Builder, node: Node) -> Value:
     sampling = Sampling(
         _choice(node, "mode", Interpolation, "nearest"),
         _choice(node, "coordinate_transformation_mode", Coordinates, "half_pixel"),
-        _choice(node, "nearest_mode", Rounding, "round_prefer_floor"),
+        _choice(node, "nearest_mode", NearestMode, "round_prefer_floor"),
         bool(node.attr("antialias", 0)),
         bool(node.attr("exclude_outside", 0)),
         node.attr("cubic_coeff_a", -0.75),
@@ -79,7 +79,7 @@ def upsample(b: Builder, node: Node) -> Value:
 
 def _old(b: Builder, node: Node, scales: Value) -> Value:
     sampling = Sampling(
-        _choice(node, "mode", Interpolation, "nearest"), Coordinates.ASYMMETRIC, Rounding.SIMPLE
+        _choice(node, "mode", Interpolation, "nearest"), Coordinates.ASYMMETRIC, NearestMode.SIMPLE
     )
     x = node.value(0)
     return _by_scales(b, x, list(range(len(x.shape))), scales, None, sampling)
@@ -112,8 +112,10 @@ def _vector(b: Builder, node: Node, index: int, length: int) -> Value | None:
     )
 
 
-def _run_time_inputs(b: Builder, scales: Value | None, roi: Value | None, lanes: int) -> Given:
-    return Given(
+def _run_time_inputs(
+    b: Builder, scales: Value | None, roi: Value | None, lanes: int
+) -> RunTimeInputs:
+    return RunTimeInputs(
         None if scales is None else b.tensor(scales), None if roi is None else b.tensor(roi), lanes
     )
 

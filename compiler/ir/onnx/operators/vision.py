@@ -163,7 +163,7 @@ def max_unpool(b: Builder, node: Node) -> Value:
         node.known_extents(2, "unpooled").scalars() if node.has(2) else None
     )
     x = node.value(0)
-    pooled = [*x.shape[:2], *unpool.unpooled(b, window, x.shape[2:])]
+    pooled = [*x.shape[:2], *unpool.unpool_extents(b, window, x.shape[2:])]
     limit_values(b, node, 1, 0, ex.sub(ex.prod(pooled), 1))
     return unpool.max_unpool(b, x, node.value(1), window, shape)
 

@@ -25,7 +25,7 @@ def determinant(b: Builder, x: Value) -> Value:
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         result, work = outputs
 
-        def one(m: Any) -> None:
+        def eliminate(m: Any) -> None:
             with loop_programs.serial(n) as i, loop_programs.serial(n) as j:
                 work[m, i, j] = inputs[0][m, i, j]
             total = loop_programs.cell("float64", 1.0)
@@ -39,12 +39,12 @@ def determinant(b: Builder, x: Value) -> Value:
                 total[0] = total[0] * work[m, k, k]
             result[m] = total[0]
 
-        loop_programs.spread(batch, one, ex.mul(n, ex.mul(n, n)))
+        loop_programs.spread(batch, eliminate, ex.mul(n, ex.mul(n, n)))
 
-    made, _ = loop_programs.program(
+    determinants, _ = loop_programs.program(
         b, body, [((batch,), "float64"), ((batch, n, n), "float64")], matrices, name="determinant"
     )
-    return ew.cast(b, layout.reshape(b, made, x.shape[:-2]), x.dtype)
+    return ew.cast(b, layout.reshape(b, determinants, x.shape[:-2]), x.dtype)
 
 
 def _pivot(work: Any, total: Any, m: Any, k: Any, n: Any) -> None:
@@ -60,9 +60,9 @@ def _pivot(work: Any, total: Any, m: Any, k: Any, n: Any) -> None:
     with loop_programs.when(tirx.NE(best[0], k)):
         total[0] = -total[0]
         with loop_programs.serial(n) as j:
-            kept = loop_programs.cell("float64", work[m, k, j])
+            swapped = loop_programs.cell("float64", work[m, k, j])
             work[m, k, j] = work[m, best[0], j]
-            work[m, best[0], j] = kept[0]
+            work[m, best[0], j] = swapped[0]
 
 
 def _eliminate(work: Any, m: Any, k: Any, i: Any, n: Any) -> None:

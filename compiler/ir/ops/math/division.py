@@ -35,8 +35,8 @@ MOST_DIVISOR = 9
 """Inputs that divide integers are drawn from 1 to here."""
 
 
-class Rounding(Enum):
-    """Where a quotient goes: to zero, as in C, or down, as in Python."""
+class Direction(Enum):
+    """The way in which a quotient is rounded: to zero, as in C, or down, as in Python."""
 
     TO_ZERO = "trunc"
     DOWN = "floor"
@@ -63,10 +63,10 @@ def _fold_truncdiv(x: Any, y: Any) -> Any:
 
 _QUOTIENTS = {
     # Relax's divide of integers is C's in the legalised program.
-    Rounding.TO_ZERO: _Operation(
+    Direction.TO_ZERO: _Operation(
         "divide", relax.op.divide, tirx.truncdiv, _fold_truncdiv, ex.truncdiv
     ),
-    Rounding.DOWN: _Operation(
+    Direction.DOWN: _Operation(
         "floor_divide",
         relax.op.floor_divide,
         tirx.floordiv,
@@ -75,49 +75,51 @@ _QUOTIENTS = {
     ),
 }
 _REMAINDERS = {
-    Rounding.TO_ZERO: _Operation("truncmod", None, tirx.truncmod, np.fmod, ex.truncmod),
-    Rounding.DOWN: _Operation("floor_mod", relax.op.floor_mod, tirx.floormod, np.mod, ex.floormod),
+    Direction.TO_ZERO: _Operation("truncmod", None, tirx.truncmod, np.fmod, ex.truncmod),
+    Direction.DOWN: _Operation("floor_mod", relax.op.floor_mod, tirx.floormod, np.mod, ex.floormod),
 }
 
 
 def divide(b: Builder, x: Value, y: Value) -> Value:
     """x / y of one dtype: floats as IEEE has it, integers by `quotient` towards zero."""
     if ew.is_integer(x.dtype):
-        return quotient(b, x, y, Rounding.TO_ZERO)
+        return quotient(b, x, y, Direction.TO_ZERO)
     return ew.divide(b, x, y)
 
 
-def quotient(b: Builder, x: Value, y: Value, rounding: Rounding, *, checked: bool = True) -> Value:
+def quotient(
+    b: Builder, x: Value, y: Value, direction: Direction, *, checked: bool = True
+) -> Value:
     """x / y of integers of one dtype, broadcast.
 
-    checked: whether a zero in y ends the run; otherwise x is the quotient there. Raises
+    checked: a zero in y ends the run; otherwise x is the quotient there. Raises
     ImportFailed where y is constant and holds a zero.
     """
-    return _divided(b, x, y, _QUOTIENTS[_rounding_of(x, rounding)], checked=checked)
+    return _divided(b, x, y, _QUOTIENTS[_direction_of(x, direction)], checked=checked)
 
 
-def remainder(b: Builder, x: Value, y: Value, rounding: Rounding) -> Value:
-    """What `quotient` leaves of x; raises as it does."""
-    return _divided(b, x, y, _REMAINDERS[_rounding_of(x, rounding)], checked=True)
+def remainder(b: Builder, x: Value, y: Value, direction: Direction) -> Value:
+    """x less its `quotient` times y; raises as `quotient` does."""
+    return _divided(b, x, y, _REMAINDERS[_direction_of(x, direction)], checked=True)
 
 
-def quotient_of_extents(b: Builder, p: Extent, q: Extent, rounding: Rounding) -> Extent:
+def quotient_of_extents(b: Builder, p: Extent, q: Extent, direction: Direction) -> Extent:
     """`quotient` of two extents."""
-    return _of_extents(b, p, q, _QUOTIENTS[rounding])
+    return _of_extents(b, p, q, _QUOTIENTS[direction])
 
 
-def remainder_of_extents(b: Builder, p: Extent, q: Extent, rounding: Rounding) -> Extent:
+def remainder_of_extents(b: Builder, p: Extent, q: Extent, direction: Direction) -> Extent:
     """`remainder` of two extents."""
-    return _of_extents(b, p, q, _REMAINDERS[rounding])
+    return _of_extents(b, p, q, _REMAINDERS[direction])
 
 
 def _agree(p: Extent, q: Extent) -> ex.Scalar:
     return ex.both(ex.greater_equal(p, 0), ex.greater(q, 0))
 
 
-def _rounding_of(x: Value, rounding: Rounding) -> Rounding:
+def _direction_of(x: Value, direction: Direction) -> Direction:
     """TVM takes a truncated division of unsigned numbers for one of signed numbers."""
-    return Rounding.DOWN if x.dtype.startswith("uint") else rounding
+    return Direction.DOWN if x.dtype.startswith("uint") else direction
 
 
 def _divided(b: Builder, x: Value, y: Value, operation: _Operation, *, checked: bool) -> Value:
@@ -139,7 +141,7 @@ def _divided(b: Builder, x: Value, y: Value, operation: _Operation, *, checked: 
 
 
 def _may_be(b: Builder, y: Value, number: int) -> bool:
-    """Whether an element of a divisor may be the number."""
+    """True if an element of a divisor may be the number."""
     if y.dtype.startswith("uint") and number < 0:
         return False
     if not isinstance(y, Known):
@@ -150,7 +152,7 @@ def _may_be(b: Builder, y: Value, number: int) -> bool:
 
 
 def _may_be_least(b: Builder, x: Value) -> bool:
-    """Whether an element may be the least number of its dtype."""
+    """True if an element may be the least number of its dtype."""
     if not isinstance(x, Known):
         return True
     if not x.symbolic:
@@ -184,23 +186,23 @@ def _check(b: Builder, x: Value, y: Value) -> None:
     dividends = [ex.prim(extent) for extent in x.shape]
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
-        found = loop_programs.cell("bool", False)
+        zero_seen = loop_programs.cell("bool", False)
         with loop_programs.serial(count) as i:
-            found[0] = tirx.Or(found[0], tirx.EQ(inputs[0][i], pw.like(inputs[0][i], 0)))
+            zero_seen[0] = tirx.Or(zero_seen[0], tirx.EQ(inputs[0][i], pw.like(inputs[0][i], 0)))
         for extent in dividends:
-            found[0] = tirx.And(found[0], extent > ex.prim(0))
+            zero_seen[0] = tirx.And(zero_seen[0], extent > ex.prim(0))
         number = ex.prim(b.checks.number(_MESSAGE))
-        outputs[0][0] = tirx.Select(found[0], ex.prim(0), number)
+        outputs[0][0] = tirx.Select(zero_seen[0], ex.prim(0), number)
 
-    (held,) = loop_programs.program(b, body, [((1,), "int64")], flat, name="check_divisors")
-    b.verify(held, _MESSAGE)
+    (verdict,) = loop_programs.program(b, body, [((1,), "int64")], flat, name="check_divisors")
+    b.verify(verdict, _MESSAGE)
 
 
 def _of_extents(b: Builder, p: Extent, q: Extent, operation: _Operation) -> Extent:
     """The operation, of a divisor that every run checks and that is no 0 where it is evaluated."""
     p, q = b.facts.simplify(p), b.facts.simplify(q)
-    if operation is _QUOTIENTS[Rounding.TO_ZERO] and b.facts.decide(_agree(p, q)) is True:
-        operation = _QUOTIENTS[Rounding.DOWN]  # which TVM simplifies further
+    if operation is _QUOTIENTS[Direction.TO_ZERO] and b.facts.decide(_agree(p, q)) is True:
+        operation = _QUOTIENTS[Direction.DOWN]  # which TVM simplifies further
     if isinstance(q, int):
         if q == 0:
             raise ImportFailed("an extent is divided by zero", reason="division_by_zero")

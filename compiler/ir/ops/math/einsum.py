@@ -1,4 +1,4 @@
-"""Einstein summation as diagonals, sums, matrix products and a transpose."""
+"""Einstein summation as diagonals, sums, matmuls and a transpose."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def parse(equation: str, values: Sequence[Value]) -> tuple[list[Term], Labels]:
 
 
 def _spread(count: int) -> Labels:
-    return tuple(f"{ELLIPSIS}{place}" for place in reversed(range(count)))
+    return tuple(f"{ELLIPSIS}{index}" for index in reversed(range(count)))
 
 
 def _labels(text: str, rank: int) -> Labels:
@@ -103,10 +103,10 @@ def _diagonal(b: Builder, term: Term) -> Term:
         )
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             return data(*(i[labels.index(label)] for label in term.labels))
 
-        return te.compute([ex.prim(extents[label]) for label in labels], at, name="diagonal")
+        return te.compute([ex.prim(extents[label]) for label in labels], element, name="diagonal")
 
     return Term(b.te(compute, term.value, name="diagonal"), labels)
 
@@ -138,11 +138,11 @@ def _multiply(b: Builder, left: Term, right: Term, keep: set[str]) -> Term:
     for label in shared:
         if not label.startswith(ELLIPSIS):
             b.same(left.extent(label), right.extent(label), f"Einsum: extents of {label!r} differ")
-    product = linear.matmul(
+    result = linear.matmul(
         b, _matrix(b, left, batch, rows, summed), _matrix(b, right, batch, summed, columns)
     )
-    shape = [*product.shape[: len(batch)], *map(left.extent, rows), *map(right.extent, columns)]
-    return Term(layout.reshape(b, product, shape), (*batch, *rows, *columns))
+    shape = [*result.shape[: len(batch)], *map(left.extent, rows), *map(right.extent, columns)]
+    return Term(layout.reshape(b, result, shape), (*batch, *rows, *columns))
 
 
 def _matrix(

@@ -1,6 +1,4 @@
-"""Discrete Fourier transforms of any length, as matrix products with bases made from
-exact angles.
-"""
+"""Discrete Fourier transforms of any length, as matmuls with bases made from exact angles."""
 
 from __future__ import annotations
 
@@ -32,16 +30,18 @@ def part(b: Builder, x: Value, imaginary: bool) -> Value | None:
     if not imaginary or isinstance(width, int):
         if imaginary and width == 1:
             return None
-        place = 1 if imaginary else 0
-        return layout.reshape(b, layout.strided_slice(b, x, last, place, place + 1, 1), shape)
+        component = 1 if imaginary else 0
+        return layout.reshape(
+            b, layout.strided_slice(b, x, last, component, component + 1, 1), shape
+        )
     zero = tirx.const(0, x.dtype)
 
     def compute(data: te.Tensor) -> te.Tensor:
-        place = ex.prim(ex.sub(width, 1))
-        given = tirx.GT(ex.prim(width), ex.prim(1))
+        component = ex.prim(ex.sub(width, 1))
+        has_imaginary = tirx.GT(ex.prim(width), ex.prim(1))
         return te.compute(
             [ex.prim(e) for e in shape],
-            lambda *i: tirx.if_then_else(given, data(*i, place), zero),
+            lambda *i: tirx.if_then_else(has_imaginary, data(*i, component), zero),
             name="imaginary",
         )
 
@@ -55,7 +55,7 @@ def basis(
     so that no precision is lost.
     """
 
-    def at(r: Any, c: Any) -> Any:
+    def element(r: Any, c: Any) -> Any:
         turn = tirx.floormod(r * c, tirx.max(ex.prim(length), ex.prim(1)))
         angle = (
             turn.astype("float64")
@@ -65,7 +65,7 @@ def basis(
         return function(angle).astype(dtype)
 
     return b.te(
-        lambda: te.compute([ex.prim(rows), ex.prim(columns)], at, name="basis"), name="basis"
+        lambda: te.compute([ex.prim(rows), ex.prim(columns)], element, name="basis"), name="basis"
     )
 
 
@@ -133,11 +133,11 @@ def _doubled(b: Builder, x: Value, length: Extent) -> Value:
     """Every bin twice, but those that are their own mirror image."""
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             own = tirx.Or(tirx.EQ(i[-1], ex.prim(0)), tirx.EQ(i[-1] * 2, ex.prim(length)))
             return tirx.Select(own, data(*i), data(*i) * tirx.const(2, x.dtype))
 
-        return te.compute(data.shape, at, name="doubled")
+        return te.compute(data.shape, element, name="doubled")
 
     return b.te(compute, x, name="doubled")
 
@@ -148,7 +148,7 @@ def _scaled(b: Builder, x: Value, length: Extent) -> Value:
     )
 
 
-def joined(b: Builder, real: Value, imaginary: Value) -> Value:
+def join_parts(b: Builder, real: Value, imaginary: Value) -> Value:
     """Both parts in a new last axis of two."""
     rank = len(real.shape)
     return layout.concat(
@@ -182,7 +182,7 @@ def dft(
     else:
         size = count if length is None else length
         bins = b.facts.simplify(ex.add(ex.floordiv(size, 2), 1)) if onesided else size
-        result = joined(b, *transform(b, (real, imaginary), size, bins, inverse))
+        result = join_parts(b, *transform(b, (real, imaginary), size, bins, inverse))
     back = layout.transpose(b, result, [0, 2, 1, 3])
     return ew.cast(b, layout.reshape(b, back, _restored(b, x.shape, axis, back.shape)), x.dtype)
 
@@ -197,9 +197,11 @@ def _signal_axis(b: Builder, axis: Extent, rank: int) -> Extent:
 def _restored(
     b: Builder, shape: tuple[Extent, ...], axis: Extent, view: tuple[Extent, ...]
 ) -> tuple[Extent, ...]:
-    place = _signal_axis(b, axis, len(shape))
-    kept = [ex.select(ex.equal(d, place), view[1], extent) for d, extent in enumerate(shape[:-1])]
-    return b.extents([*kept, view[3]], "spectrum")
+    position = _signal_axis(b, axis, len(shape))
+    others = [
+        ex.select(ex.equal(d, position), view[1], extent) for d, extent in enumerate(shape[:-1])
+    ]
+    return b.extents([*others, view[3]], "spectrum")
 
 
 def stft(
@@ -229,7 +231,7 @@ def stft(
         cut = b.te(compute, value, name="frames")
         return cut if window is None else ew.multiply(b, cut, ew.cast(b, window, work))
 
-    made = [framed(value) for value in parts]
+    cuts = [framed(value) for value in parts]
     bins = b.facts.simplify(ex.add(ex.floordiv(length, 2), 1)) if onesided else length
-    result = transform(b, (made[0], made[1] if len(made) > 1 else None), length, bins, False)
-    return ew.cast(b, joined(b, *result), signal.dtype)
+    result = transform(b, (cuts[0], cuts[1] if len(cuts) > 1 else None), length, bins, False)
+    return ew.cast(b, join_parts(b, *result), signal.dtype)

@@ -1,4 +1,4 @@
-"""Matrix products with symbolic extents."""
+"""Matmuls with symbolic extents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes.extents import Extent
 
-_NARROW = ("float16", "bfloat16")
+_HALF_PRECISION = ("float16", "bfloat16")
 
 
 def matmul(b: Builder, x: Value, y: Value) -> Value:
@@ -40,21 +40,21 @@ def matmul(b: Builder, x: Value, y: Value) -> Value:
         right.shape[-2],
         f"matmul of {list(map(str, x.shape))} and {list(map(str, y.shape))}: inner extents differ",
     )
-    result = _product(b, left, right, inner)
+    result = _multiply(b, left, right, inner)
     if len(x.shape) == 1 or len(y.shape) == 1:
-        kept = [
+        shape = [
             *result.shape[:-2],
             *([] if len(x.shape) == 1 else [result.shape[-2]]),
             *([] if len(y.shape) == 1 else [result.shape[-1]]),
         ]
-        return layout.reshape(b, result, kept)
+        return layout.reshape(b, result, shape)
     return result
 
 
-def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
+def _multiply(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
     batch = broadcast.joined_shape(b, left.shape[:-2], right.shape[:-2], what="matmul's batch axes")
     shape, dtype = [*batch, left.shape[-2], right.shape[-1]], left.dtype
-    weights = _unrounded(b, left) if dtype in _NARROW else None
+    weights = _float32_softmax(b, left) if dtype in _HALF_PRECISION else None
     if weights is not None:
         left, right = weights, ew.cast(b, right, "float32")
     p = _batched(b, left, batch, (left.shape[-2], inner))
@@ -64,26 +64,26 @@ def _product(b: Builder, left: Value, right: Value, inner: Extent) -> Value:
         b.adopt(tensor.expr, value.shape).expr
         for tensor, value in zip(tensors, (p, q), strict=True)
     ]
-    # Sums of narrow floats lose digits; rounded once at the end, they are what every other engine
+    # Sums of 16-bit floats lose digits; cast once at the end, they are what every other engine
     # gives.
-    product = relax.op.matmul(*exact, out_dtype="float32" if dtype in _NARROW else None)
-    return ew.cast(b, or_identity(b, b.emit(product, shape), "sum", inner), dtype)
+    call = relax.op.matmul(*exact, out_dtype="float32" if dtype in _HALF_PRECISION else None)
+    return ew.cast(b, or_identity(b, b.emit(call, shape), "sum", inner), dtype)
 
 
-def _unrounded(b: Builder, value: Value) -> Value | None:
-    """What `value` would be without the rounding of a softmax in float32, None where there is none.
+def _float32_softmax(b: Builder, value: Value) -> Value | None:
+    """`value` without the cast of a float32 softmax that it comes from; None where it has none.
 
-    Attention's weights lose more by that rounding than by all that follows. Rows of nothing but
+    Attention's weights lose more by that cast than by all that follows. Rows of nothing but
     masked scores, replaced by a constant, may stand between.
     """
-    expr = None if isinstance(value, Known) else _unrounded_expr(b, value.expr)
+    expr = None if isinstance(value, Known) else _float32_softmax_expr(b, value.expr)
     return None if expr is None else b.adopt(expr, value.shape)
 
 
-def _unrounded_expr(b: Builder, expr: relax.Expr) -> relax.Expr | None:
+def _float32_softmax_expr(b: Builder, expr: relax.Expr) -> relax.Expr | None:
     bound = _call(b, expr)
     if _name(bound) == "relax.where" and not isinstance(bound.args[1], relax.Var):
-        inner = _unrounded_expr(b, bound.args[2])
+        inner = _float32_softmax_expr(b, bound.args[2])
         if inner is None:
             return None
         other = b.emit(relax.op.astype(bound.args[1], "float32")).expr

@@ -39,8 +39,8 @@ def draw(b: Builder, numbers: Draw, shape: Sequence[Extent]) -> Value:
     law = {Law.UNIFORM: _uniform, Law.NORMAL: _normal}[numbers.law]
 
     def element(seed: te.Tensor, index: Any) -> Any:
-        counter = (*_halves(index), *_halves(tirx.const(numbers.stream, "uint64")))
-        return philox(counter, _halves(seed()), lambda words: law(words, numbers, work))
+        counter = (*_split(index), *_split(tirx.const(numbers.stream, "uint64")))
+        return philox(counter, _split(seed()), lambda words: law(words, numbers, work))
 
     b.random = True
     flat = b.te(
@@ -90,11 +90,11 @@ def _uniform(words: Words, numbers: Draw, dtype: str) -> Any:
 def _unit(words: Sequence[Any], digits: int, dtype: str) -> Any:
     """A number in [0, 1) of so many binary digits."""
     if digits <= 32:
-        kept = words[0] >> tirx.const(32 - digits, "uint32")
+        bits = words[0] >> tirx.const(32 - digits, "uint32")
     else:
         low = _wide(words[1]) >> tirx.const(64 - digits, "uint64")
-        kept = (_wide(words[0]) << tirx.const(digits - 32, "uint64")) | low
-    return tirx.Cast(dtype, kept) * tirx.const(2.0**-digits, dtype)
+        bits = (_wide(words[0]) << tirx.const(digits - 32, "uint64")) | low
+    return tirx.Cast(dtype, bits) * tirx.const(2.0**-digits, dtype)
 
 
 def _normal(words: Words, numbers: Draw, dtype: str) -> Any:
@@ -118,7 +118,7 @@ def _bound(name: str, value: Any, body: Callable[[Any], Any]) -> Any:
     return prim.Let(variable, value, body(variable))
 
 
-def _halves(number: Any) -> tuple[Any, Any]:
+def _split(number: Any) -> tuple[Any, Any]:
     """The lower and the upper 32 bits of an integer of 64."""
     wide = tirx.Cast("uint64", number)
     return _word(wide), _upper(wide)

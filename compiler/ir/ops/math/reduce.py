@@ -44,28 +44,32 @@ def reduce(
     """sum, prod, max, min or mean over axes; empty axes give x itself; integers accumulate in their
     own dtype.
 
-    An extent of zero gives the reduction's identity. keep_nan: whether a maximum or minimum is NaN
-    where one of the elements is, not any of the others. mean_of_none: a mean of no floats; of no
-    integers it is 0.
+    An extent of zero gives the reduction's identity. keep_nan: a maximum or minimum is NaN where
+    one of the elements is, not any of the others. mean_of_none: a mean of no floats; of no integers
+    it is 0.
     """
-    places = sorted({layout.axis_of(axis, len(x.shape)) for axis in axes})
-    if not places:
+    positions = sorted({layout.axis_of(axis, len(x.shape)) for axis in axes})
+    if not positions:
         return x
     if isinstance(x, Known) and not x.symbolic and x.data.size and x.data.size <= ew.FOLD_LIMIT:
         return Known(
-            np.asarray(FOLDS[kind](x.data, axis=tuple(places), keepdims=keepdims)).astype(
+            np.asarray(FOLDS[kind](x.data, axis=tuple(positions), keepdims=keepdims)).astype(
                 x.data.dtype
             ),
             x.dtype,
         )
     if isinstance(x, Known) and x.symbolic and x.data.ndim == 1:
         return _fold_symbols(b, x, kind, keepdims)
-    kept = [1 if axis in places else extent for axis, extent in enumerate(x.shape)]
-    shape = kept if keepdims else [extent for axis, extent in enumerate(kept) if axis not in places]
-    reduced = b.facts.simplify(ex.prod(x.shape[axis] for axis in places))
+    extents = [1 if axis in positions else extent for axis, extent in enumerate(x.shape)]
+    shape = (
+        extents
+        if keepdims
+        else [extent for axis, extent in enumerate(extents) if axis not in positions]
+    )
+    reduced = b.facts.simplify(ex.prod(x.shape[axis] for axis in positions))
     if reduced == 0 and isinstance(reduced, int):
         return _of_none(b, kind, x.dtype, shape, mean_of_none)
-    result = _emit(b, x, kind, places, keepdims, shape, keep_nan)
+    result = _emit(b, x, kind, positions, keepdims, shape, keep_nan)
     return ew.cast(b, or_identity(b, result, kind, reduced, mean_of_none), x.dtype)
 
 
@@ -85,7 +89,7 @@ def _emit(
     b: Builder,
     x: Value,
     kind: str,
-    places: Sequence[int],
+    axes: Sequence[int],
     keepdims: bool,
     shape: Sequence[Extent],
     keep_nan: bool = False,
@@ -96,17 +100,17 @@ def _emit(
         b.tensor(ew.cast(b, tensor, "float32")) if x.dtype in ("float16", "bfloat16") else tensor
     )
     if kind in ("max", "min"):
-        return _extreme(b, source, kind, places, shape, keep_nan)
+        return _extreme(b, source, kind, axes, shape, keep_nan)
     if kind == "mean" and ew.is_integer(x.dtype):
-        return _integer_mean(b, source, places, keepdims, shape)
-    return b.emit(getattr(relax.op, kind)(source.expr, list(places), keepdims), shape)
+        return _integer_mean(b, source, axes, keepdims, shape)
+    return b.emit(getattr(relax.op, kind)(source.expr, list(axes), keepdims), shape)
 
 
 def _integer_mean(
-    b: Builder, x: Value, places: Sequence[int], keepdims: bool, shape: Sequence[Extent]
+    b: Builder, x: Value, axes: Sequence[int], keepdims: bool, shape: Sequence[Extent]
 ) -> Value:
-    total = b.emit(relax.op.sum(b.tensor(x).expr, list(places), keepdims), shape)
-    count = Known.of(b.facts.simplify(ex.prod(x.shape[axis] for axis in places)), "int64")
+    total = b.emit(relax.op.sum(b.tensor(x).expr, list(axes), keepdims), shape)
+    count = Known.of(b.facts.simplify(ex.prod(x.shape[axis] for axis in axes)), "int64")
     number = ew.cast(b, count, x.dtype) if not count.symbolic else Known(count.data, x.dtype)
     return _mean(b, total, number)
 
@@ -115,14 +119,14 @@ def _mean(b: Builder, total: Value, count: Value) -> Value:
     """The total over the number of elements; what a mean of none is, `or_identity` says."""
     if ew.is_float(total.dtype):
         return ew.divide(b, total, count)
-    return division.quotient(b, total, count, division.Rounding.TO_ZERO, checked=False)
+    return division.quotient(b, total, count, division.Direction.TO_ZERO, checked=False)
 
 
 def _extreme(
     b: Builder,
     x: Value,
     kind: str,
-    places: Sequence[int],
+    axes: Sequence[int],
     shape: Sequence[Extent],
     keep_nan: bool,
 ) -> Value:
@@ -131,9 +135,9 @@ def _extreme(
     reducer = extreme_reducer(kind, wide, keep_nan)
 
     def compute(data: te.Tensor) -> te.Tensor:
-        reduced = {axis: te.reduce_axis((0, ex.prim(x.shape[axis])), f"r{axis}") for axis in places}
+        reduced = {axis: te.reduce_axis((0, ex.prim(x.shape[axis])), f"r{axis}") for axis in axes}
 
-        def at(*index: Any) -> Any:
+        def element(*index: Any) -> Any:
             spatial = (
                 iter(index)
                 if not keepdims
@@ -145,7 +149,7 @@ def _extreme(
             ]
             return reducer(data(*position).astype(wide), axis=list(reduced.values()))
 
-        return te.compute([ex.prim(e) for e in shape], at, name=kind)
+        return te.compute([ex.prim(e) for e in shape], element, name=kind)
 
     return ew.cast(b, b.te(compute, x, name=f"reduce_{kind}"), x.dtype)
 
@@ -159,8 +163,8 @@ def reduce_at_run_time(
     noop: bool,
     mean_of_none: float = np.nan,
 ) -> Value:
-    """As `reduce`, with an int64 vector of axes that only run time knows; an empty one means all
-    axes, or none with `noop`.
+    """`reduce` by an int64 vector of axes that only run time knows; an empty one means all axes, or
+    none with `noop`.
 
     Every axis is walked by a loop of its extent where it is reduced and of 1 where it is not.
     Without keepdims the number of axes must be known, since the rank follows from it.
@@ -170,13 +174,13 @@ def reduce_at_run_time(
         ex.not_equal(flag, 0)
         for flag in b.known_counts(_flags(b, axes, rank, noop), "flag").scalars()
     ]
-    kept = b.extents(
+    outer = b.extents(
         [ex.select(flag, 1, extent) for flag, extent in zip(flags, x.shape, strict=True)], "kept"
     )
     loops = b.extents(
         [ex.select(flag, extent, 1) for flag, extent in zip(flags, x.shape, strict=True)], "reduced"
     )
-    result = _walk(b, x, kind, kept, loops, mean_of_none)
+    result = _walk(b, x, kind, outer, loops, mean_of_none)
     if keepdims:
         return result
     count = b.facts.simplify(axes.shape[0])
@@ -201,13 +205,13 @@ def _flags(b: Builder, axes: Value, rank: int, noop: bool) -> Value:
             wrapped = tirx.Select(axis < ex.prim(0), axis + ex.prim(rank), axis)
             return te.sum(tirx.Select(tirx.EQ(wrapped, place), ex.prim(1), ex.prim(0)), axis=[r])
 
-        found = te.compute([ex.prim(rank)], named, name="named")
+        counts = te.compute([ex.prim(rank)], named, name="named")
         return te.compute(
             [ex.prim(rank)],
             lambda place: tirx.Select(
                 all_axes,
                 ex.prim(1),
-                tirx.Cast("int64", tirx.And(found(place) > ex.prim(0), count > ex.prim(0))),
+                tirx.Cast("int64", tirx.And(counts(place) > ex.prim(0), count > ex.prim(0))),
             ),
             name="flags",
         )
@@ -219,7 +223,7 @@ def _walk(
     b: Builder,
     x: Value,
     kind: str,
-    kept: Sequence[Extent],
+    outer: Sequence[Extent],
     loops: Sequence[Extent],
     mean_of_none: float,
 ) -> Value:
@@ -231,15 +235,15 @@ def _walk(
         else x.dtype
     )
     base = "sum" if kind == "mean" else kind
-    sums = {"sum": te.sum, "prod": _prod}
-    reducer = sums[base] if base in sums else extreme_reducer(base, work)
+    reducers = {"sum": te.sum, "prod": _prod}
+    reducer = reducers[base] if base in reducers else extreme_reducer(base, work)
 
     def compute(data: te.Tensor) -> te.Tensor:
         axes = [
-            te.reduce_axis((0, ex.prim(extent)), f"r{place}") for place, extent in enumerate(loops)
+            te.reduce_axis((0, ex.prim(extent)), f"r{axis}") for axis, extent in enumerate(loops)
         ]
         return te.compute(
-            [ex.prim(e) for e in kept],
+            [ex.prim(e) for e in outer],
             lambda *i: reducer(
                 data(*(p + r.var for p, r in zip(i, axes, strict=True))).astype(work), axis=axes
             ),
@@ -334,12 +338,12 @@ def or_identity(
 def _squeezed(shape: Sequence[Extent], flags: Sequence[Any], rank: int) -> list[Extent]:
     """Extents of the axes that stay, in order, by selection on run-time flags."""
     result: list[Extent] = []
-    for place in range(rank):
+    for axis in range(rank):
         extent: Extent = 1
-        for axis in reversed(range(len(shape))):
-            before = ex.total(ex.select(flag, 0, 1) for flag in flags[:axis])
+        for source in reversed(range(len(shape))):
+            before = ex.total(ex.select(flag, 0, 1) for flag in flags[:source])
             extent = ex.select(
-                ex.both(ex.equal(before, place), ex.negate(flags[axis])), shape[axis], extent
+                ex.both(ex.equal(before, axis), ex.negate(flags[source])), shape[source], extent
             )
         result.append(extent)
     return result

@@ -25,10 +25,10 @@ def around(b: Builder, shape: Sequence[Extent], axis: Extent) -> tuple[Extent, E
         ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)),
         f"axis {axis} is out of range for rank {rank}",
     )
-    place = b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
-    before = ex.prod(ex.select(ex.less(d, place), extent, 1) for d, extent in enumerate(shape))
-    own = ex.prod(ex.select(ex.equal(d, place), extent, 1) for d, extent in enumerate(shape))
-    after = ex.prod(ex.select(ex.greater(d, place), extent, 1) for d, extent in enumerate(shape))
+    position = b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
+    before = ex.prod(ex.select(ex.less(d, position), extent, 1) for d, extent in enumerate(shape))
+    own = ex.prod(ex.select(ex.equal(d, position), extent, 1) for d, extent in enumerate(shape))
+    after = ex.prod(ex.select(ex.greater(d, position), extent, 1) for d, extent in enumerate(shape))
     first, middle, last = b.extents([before, own, after], "around")
     return first, middle, last
 
@@ -52,20 +52,20 @@ def cumulate(
     size = b.facts.simplify(ex.prod(x.shape))
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
-        def one(i: Any) -> None:
+        def scan_row(i: Any) -> None:
             row, column = tirx.floordiv(i, ex.divisor(inner)), tirx.floormod(i, ex.divisor(inner))
             so_far = loop_programs.cell(work, start)
             with loop_programs.serial(count) as step:
-                place = (
+                index = (
                     row * ex.prim(count) + (ex.prim(ex.sub(count, 1)) - step if reverse else step)
                 ) * ex.prim(inner) + column
                 if exclusive:
-                    outputs[0][place] = so_far[0]
-                so_far[0] = combine(so_far[0], inputs[0][place])
+                    outputs[0][index] = so_far[0]
+                so_far[0] = combine(so_far[0], inputs[0][index])
                 if not exclusive:
-                    outputs[0][place] = so_far[0]
+                    outputs[0][index] = so_far[0]
 
-        loop_programs.spread(ex.mul(outer, inner), one, count)
+        loop_programs.spread(ex.mul(outer, inner), scan_row, count)
 
     flat = layout.reshape(b, ew.cast(b, x, work), [size])
     (out,) = loop_programs.program(b, body, [((size,), work)], flat, name="cumulate")

@@ -33,7 +33,7 @@ def cosine_window(
     period = size if periodic else ex.sub(size, 1)
     work = dtype if dtype in ("float32", "float64") else "float32"
 
-    def at(n: Any) -> Any:
+    def element(n: Any) -> Any:
         turn = (
             n.astype("float64")
             * tirx.const(2 * math.pi, "float64")
@@ -48,7 +48,7 @@ def cosine_window(
         return tirx.Select(single, tirx.const(1, work), value) if lone else value
 
     return ew.cast(
-        b, b.te(lambda: te.compute([ex.prim(size)], at, name="window"), name="window"), dtype
+        b, b.te(lambda: te.compute([ex.prim(size)], element, name="window"), name="window"), dtype
     )
 
 
@@ -102,14 +102,14 @@ def _mel_edges(
                 tirx.const(1, "float64") + t(ex.prim(0)) / tirx.const(700, "float64")
             ) / tirx.const(per_mel, "float64")
 
-        def at(i: Any) -> Any:
-            place = mel(first) + i.astype("float64") * (mel(last) - mel(first)) / number(count)
+        def edge(i: Any) -> Any:
+            mels = mel(first) + i.astype("float64") * (mel(last) - mel(first)) / number(count)
             frequency = tirx.const(700, "float64") * (
-                tirx.exp(place * tirx.const(per_mel, "float64")) - tirx.const(1, "float64")
+                tirx.exp(mels * tirx.const(per_mel, "float64")) - tirx.const(1, "float64")
             )
             return tirx.floor(number(ex.add(length, 1)) * frequency / number(rate)).astype("int64")
 
-        return te.compute([ex.prim(count)], at, name="mel_edges")
+        return te.compute([ex.prim(count)], edge, name="mel_edges")
 
     return b.te(compute, *hertz, name="mel_edges")
 

@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.ops.nn.pad import pad_zero
-from compiler.ir.ops.nn.window import Window, guarded
+from compiler.ir.ops.nn.window import Window, read_inside
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
@@ -95,7 +95,10 @@ def _relax(
     out: Sequence[Extent],
 ) -> Value:
     if not all(isinstance(ex.plain(pad), int) for pad in (*window.before, *window.after)):
-        x, window = pad_zero(b, x, [0, 0, *window.before], [0, 0, *window.after]), window.unpadded()
+        x, window = (
+            pad_zero(b, x, [0, 0, *window.before], [0, 0, *window.after]),
+            window.without_padding(),
+        )
     function, data_layout, kernel_layout = _RELAX[window.rank]
     source = b.adopt(b.tensor(x).expr, [x.shape[0], channels, *x.shape[2:]])
     call = function(
@@ -121,18 +124,18 @@ def _nest(
         taps = window.taps()
         c = te.reduce_axis((tirx.const(0, "int64"), ex.prim(depth)), name="c")
 
-        def at(n: Any, o: Any, *position: Any) -> Any:
+        def element(n: Any, o: Any, *position: Any) -> Any:
             group = tirx.floordiv(o, ex.prim(per_group)) if groups > 1 else tirx.const(0, "int64")
-            place = window.under(position, taps)
-            value = guarded(
+            source = window.under(position, taps)
+            value = read_inside(
                 lambda *i: data(n, group * ex.prim(depth) + c, *i),
-                place,
+                source,
                 x.shape[2:],
                 tirx.const(0, x.dtype),
             )
             return te.sum(value * w(o, c, *taps), axis=[c, *taps])
 
-        return te.compute([ex.prim(extent) for extent in out], at, name="conv")
+        return te.compute([ex.prim(extent) for extent in out], element, name="conv")
 
     return b.te(compute, x, weight, name="conv")
 
@@ -265,23 +268,23 @@ class _Phases:
         )
 
         def compute(data: te.Tensor) -> te.Tensor:
-            def at(n: Any, o: Any, *position: Any) -> Any:
+            def element(n: Any, o: Any, *position: Any) -> Any:
                 phase: Any = tirx.const(0, "int64")
-                places = []
+                source = []
                 for p, s, before, shift in zip(
                     position, self.strides, self.before, self.shift, strict=True
                 ):
                     step, moved = tirx.const(s, "int64"), p + tirx.const(before, "int64")
                     phase = phase * step + tirx.floormod(moved, step)
-                    places.append(tirx.floordiv(moved, step) - tirx.const(shift, "int64"))
+                    source.append(tirx.floordiv(moved, step) - tirx.const(shift, "int64"))
                 group, own = (
                     (tirx.floordiv(o, columns), tirx.floormod(o, columns))
                     if self.groups > 1
                     else (tirx.const(0, "int64"), o)
                 )
-                return data(n, (group * phases + phase) * columns + own, *places)
+                return data(n, (group * phases + phase) * columns + own, *source)
 
-            return te.compute([ex.prim(extent) for extent in shape], at, name="phases")
+            return te.compute([ex.prim(extent) for extent in shape], element, name="phases")
 
         return b.te(compute, wide, name="phases")
 
@@ -307,13 +310,15 @@ def _scatter(
         ]
         c = te.reduce_axis((zero, ex.prim(depth)), name="c")
 
-        def at(n: Any, o: Any, *position: Any) -> Any:
+        def element(n: Any, o: Any, *position: Any) -> Any:
             source, taps, valid = [], [], []
             for axis, p in enumerate(position):
                 stride = tirx.const(window.strides[axis], "int64")
-                place = p + ex.prim(window.before[axis])
-                tap = tirx.floormod(place, stride) + steps[axis] * stride if sparse else steps[axis]
-                reach = place - tap * tirx.const(window.dilations[axis], "int64")
+                padded = p + ex.prim(window.before[axis])
+                tap = (
+                    tirx.floormod(padded, stride) + steps[axis] * stride if sparse else steps[axis]
+                )
+                reach = padded - tap * tirx.const(window.dilations[axis], "int64")
                 at_source = tirx.floordiv(reach, stride)
                 source.append(at_source)
                 taps.append(tap)
@@ -329,13 +334,13 @@ def _scatter(
                 else (zero, o)
             )
             channel = group * ex.prim(depth) + c
-            product = data(n, channel, *source) * w(channel, inner, *taps)
+            term = data(n, channel, *source) * w(channel, inner, *taps)
             return te.sum(
-                tirx.if_then_else(tirx.all(*valid), product, tirx.const(0, x.dtype)),
+                tirx.if_then_else(tirx.all(*valid), term, tirx.const(0, x.dtype)),
                 axis=[c, *steps],
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="conv_transpose")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="conv_transpose")
 
     return b.te(compute, x, weight, name="conv_transpose")
 

@@ -26,10 +26,8 @@ def negative_log_likelihood(
     sum of weights.
     A target that is not ignored must be a class: checked at run time.
     """
-    for place, (one, other) in enumerate(
-        zip([x.shape[0], *x.shape[2:]], target.shape, strict=True)
-    ):
-        b.same(one, other, f"scores and targets differ on axis {place}")
+    for axis, (one, other) in enumerate(zip([x.shape[0], *x.shape[2:]], target.shape, strict=True)):
+        b.same(one, other, f"scores and targets differ on axis {axis}")
     if weight is not None:
         b.same(weight.shape[0], x.shape[1], "as many weights as classes are needed")
     size = b.facts.simplify(ex.prod(x.shape[2:]))
@@ -70,16 +68,16 @@ def _weights(
     """The weight of each target, 0 for ignored ones."""
 
     def compute(data: te.Tensor, *table: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
-            place = classes.address(_class_of(data(*i), ignored))
-            found = table[0](place).astype(dtype) if table else tirx.const(1, dtype)
+        def element(*i: Any) -> Any:
+            row = classes.address(_class_of(data(*i), ignored))
+            value = table[0](row).astype(dtype) if table else tirx.const(1, dtype)
             if ignored is None:
-                return found
+                return value
             return tirx.Select(
-                tirx.EQ(data(*i).astype("int64"), ex.prim(ignored)), tirx.const(0, dtype), found
+                tirx.EQ(data(*i).astype("int64"), ex.prim(ignored)), tirx.const(0, dtype), value
             )
 
-        return te.compute(data.shape, at, name="weights")
+        return te.compute(data.shape, element, name="weights")
 
     table_of_weights = [] if weight is None else [weight]
     return b.te(compute, classes.value, *table_of_weights, name="weights")
@@ -90,17 +88,19 @@ def _picked(
 ) -> Value:
     zero = tirx.const(0, scores.dtype)
 
-    def compute(data: te.Tensor, place: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        def at(n: Any, i: Any) -> Any:
-            score = data(n, classes.address(_class_of(place(n, i), ignored)), i)
+    def compute(data: te.Tensor, target: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        def loss_at(n: Any, i: Any) -> Any:
+            score = data(n, classes.address(_class_of(target(n, i), ignored)), i)
             loss = zero - score * weight(n, i)
             return (
                 loss
                 if ignored is None
-                else tirx.Select(tirx.EQ(place(n, i).astype("int64"), ex.prim(ignored)), zero, loss)
+                else tirx.Select(
+                    tirx.EQ(target(n, i).astype("int64"), ex.prim(ignored)), zero, loss
+                )
             )
 
-        return te.compute(place.shape, at, name="losses")
+        return te.compute(target.shape, loss_at, name="losses")
 
     return b.te(compute, scores, classes.value, weights, name="losses")
 

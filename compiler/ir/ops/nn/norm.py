@@ -74,9 +74,9 @@ def layer_norm(
 ) -> Value:
     """X normalised over the axes from `axis` on, times scale plus bias, which broadcast to x."""
     axes = list(range(axis, len(x.shape)))
-    given = [value for value in (scale, bias) if value is not None]
+    affine = [value for value in (scale, bias) if value is not None]
     uniform = x.dtype == "float32" and all(
-        value.dtype == x.dtype and _spans(b, value, x, axes) for value in given
+        value.dtype == x.dtype and _spans(b, value, x, axes) for value in affine
     )
     # TVM divides by the number of elements, which then must not be the constant 0.
     empty = b.facts.same(ex.prod(x.shape[axis:]), 0) is True
@@ -211,11 +211,11 @@ def hardmax(b: Builder, x: Value, axis: int) -> Value:
             name="argmax",
         )
 
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             won = tirx.EQ(winner(*i[:axis], *i[axis + 1 :]), i[axis])
             return tirx.Select(won, tirx.const(1, x.dtype), tirx.const(0, x.dtype))
 
-        return te.compute(data.shape, at, name="hardmax")
+        return te.compute(data.shape, element, name="hardmax")
 
     return b.te(compute, x, name="hardmax")
 

@@ -10,13 +10,13 @@ from tvm import te, tirx
 
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
-from compiler.ir.ops.nn.window import guarded
+from compiler.ir.ops.nn.window import read_inside
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
 
 class PadMode(StrEnum):
-    """What stands in the padding."""
+    """The content of the padding."""
 
     CONSTANT = "constant"
     REFLECT = "reflect"
@@ -61,13 +61,13 @@ def pad(
     ]
     for axis in touched:
         _demand_source(b, extents[axis], shape[axis])
-    place = _PLACE[mode]
+    source_index = _SOURCES[mode]
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*position: Any) -> Any:
+        def element(*position: Any) -> Any:
             return data(
                 *(
-                    place(i - ex.prim(ex.maximum(before[axis], 0)), extents[axis])
+                    source_index(i - ex.prim(ex.maximum(before[axis], 0)), extents[axis])
                     + ex.prim(first[axis])
                     if axis in touched
                     else i
@@ -75,7 +75,7 @@ def pad(
                 )
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="pad")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="pad")
 
     return b.te(compute, x, name="pad")
 
@@ -114,20 +114,20 @@ def _constant(
     extents = [x.shape[axis] for axis in touched]
 
     def compute(data: te.Tensor, *extra: te.Tensor) -> te.Tensor:
-        def at(*position: Any) -> Any:
+        def element(*position: Any) -> Any:
             value = extra[0]() if extra else ex.prim(scalar if scalar is not None else 0, x.dtype)
             moved = [i - ex.prim(before[axis]) for axis, i in enumerate(position)]
-            return guarded(
+            return read_inside(
                 lambda *_: data(*moved), [moved[axis] for axis in touched], extents, value
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="pad")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="pad")
 
-    given = [] if fill is None or scalar is not None else [fill]
-    return b.te(compute, x, *given, name="pad")
+    run_time_fill = [] if fill is None or scalar is not None else [fill]
+    return b.te(compute, x, *run_time_fill, name="pad")
 
 
-def reflected(i: Any, extent: Extent) -> Any:
+def reflect(i: Any, extent: Extent) -> Any:
     """Index folded back at both ends as often as it takes, the end elements not repeated."""
     last = ex.prim(extent) - tirx.const(1, "int64")
     period = tirx.max(last * tirx.const(2, "int64"), tirx.const(1, "int64"))
@@ -137,18 +137,18 @@ def reflected(i: Any, extent: Extent) -> Any:
     )
 
 
-def clamped(i: Any, extent: Extent) -> Any:
+def clamp(i: Any, extent: Extent) -> Any:
     """Index limited to the first and last element."""
     return tirx.max(tirx.min(i, ex.prim(extent) - tirx.const(1, "int64")), tirx.const(0, "int64"))
 
 
-def wrapped(i: Any, extent: Extent) -> Any:
+def wrap(i: Any, extent: Extent) -> Any:
     """Index taken around."""
     return tirx.floormod(i, tirx.max(ex.prim(extent), tirx.const(1, "int64")))
 
 
-_PLACE: dict[PadMode, Callable[[Any, Extent], Any]] = {
-    PadMode.REFLECT: reflected,
-    PadMode.EDGE: clamped,
-    PadMode.WRAP: wrapped,
+_SOURCES: dict[PadMode, Callable[[Any, Extent], Any]] = {
+    PadMode.REFLECT: reflect,
+    PadMode.EDGE: clamp,
+    PadMode.WRAP: wrap,
 }

@@ -12,7 +12,7 @@ from compiler.ir.graph.values import Tensor, Value
 from compiler.ir.ops.math import division
 from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.nn.norm import constant
-from compiler.ir.ops.nn.window import Window, guarded
+from compiler.ir.ops.nn.window import Window, read_inside
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -21,9 +21,9 @@ from compiler.ir.shapes.extents import Extent
 def max_pool(b: Builder, x: Value, window: Window, ceil: bool, keep_nan: bool = False) -> Value:
     """The greatest element under each window of x [N, C, *spatial]; padding never wins.
 
-    keep_nan: whether it is NaN where one of the elements is, not any of the others.
+    keep_nan: it is NaN where one of the elements is, not any of the others.
     """
-    shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
+    shape = [*x.shape[:2], *window.pool_extents(b, x.shape[2:], ceil)]
     keep_nan = keep_nan and ew.is_float(x.dtype)
     if not keep_nan and _plain(b, x, window, shape):
         return b.emit(
@@ -39,13 +39,13 @@ def max_pool(b: Builder, x: Value, window: Window, ceil: bool, keep_nan: bool = 
     def compute(data: te.Tensor) -> te.Tensor:
         taps = window.taps()
 
-        def at(n: Any, c: Any, *position: Any) -> Any:
-            place = window.under(position, taps)
+        def element(n: Any, c: Any, *position: Any) -> Any:
+            index = window.under(position, taps)
             return reducer(
-                guarded(lambda *i: data(n, c, *i), place, x.shape[2:], lowest), axis=taps
+                read_inside(lambda *i: data(n, c, *i), index, x.shape[2:], lowest), axis=taps
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="max_pool")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="max_pool")
 
     return ew.cast(b, b.te(compute, work, name="max_pool"), x.dtype)
 
@@ -59,7 +59,7 @@ def max_pool_indices(
     column_major: count the spatial axes with the first one fastest.
     """
     spatial = x.shape[2:]
-    shape = [*x.shape[:2], *window.pooled(b, spatial, ceil)]
+    shape = [*x.shape[:2], *window.pool_extents(b, spatial, ceil)]
     lowest = rd.lowest(x.dtype)
     none = tirx.const(-1, "int64")
 
@@ -81,15 +81,15 @@ def max_pool_indices(
     def compute(data: te.Tensor) -> Sequence[te.Tensor]:
         taps = window.taps()
 
-        def at(n: Any, c: Any, *position: Any) -> Any:
-            place = window.under(position, taps)
-            flat = _flat([n, c, *place], x.shape[:2], spatial, column_major)
-            index = guarded(lambda *_: flat, place, spatial, none)
+        def element(n: Any, c: Any, *position: Any) -> Any:
+            source = window.under(position, taps)
+            flat = _flat([n, c, *source], x.shape[:2], spatial, column_major)
+            index = read_inside(lambda *_: flat, source, spatial, none)
             return reducer(
-                (index, guarded(lambda *i: data(n, c, *i), place, spatial, lowest)), axis=taps
+                (index, read_inside(lambda *i: data(n, c, *i), source, spatial, lowest)), axis=taps
             )
 
-        index, value = te.compute([ex.prim(extent) for extent in shape], at, name="max_pool")
+        index, value = te.compute([ex.prim(extent) for extent in shape], element, name="max_pool")
         return [value, index]
 
     value, index = b.te_many(compute, x, name="max_pool")
@@ -105,12 +105,12 @@ def _flat(
     index: Sequence[Any], outer: Sequence[Extent], spatial: Sequence[Extent], column_major: bool
 ) -> Any:
     """Position in a flattened [N, C, *spatial]."""
-    n, c, *place = index
+    n, c, *point = index
     extents = list(spatial)
     if column_major:
-        place, extents = place[::-1], extents[::-1]
+        point, extents = point[::-1], extents[::-1]
     flat = n * ex.prim(outer[1]) + c
-    for i, extent in zip(place, extents, strict=True):
+    for i, extent in zip(point, extents, strict=True):
         flat = flat * ex.prim(extent) + i
     return flat
 
@@ -126,7 +126,7 @@ def avg_pool(
     """The mean under each window; `count_padding` divides by the elements of padding too, though
     not by those past it. A `divisor` takes the place of their number.
     """
-    shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
+    shape = [*x.shape[:2], *window.pool_extents(b, x.shape[2:], ceil)]
     if divisor is None and _plain(b, x, window, shape):
         geometry = _geometry(window)
         return b.emit(
@@ -141,7 +141,7 @@ def avg_pool(
         return ew.cast(b, division.divide(b, total, constant(divisor, work.dtype)), x.dtype)
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*position: Any) -> Any:
+        def element(*position: Any) -> Any:
             counts = [
                 _count(window, axis, p, x.shape[2 + axis], count_padding)
                 for axis, p in enumerate(position[2:])
@@ -150,7 +150,7 @@ def avg_pool(
                 work.dtype, tirx.max(ex.prim(ex.prod(counts)), tirx.const(1, "int64"))
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="avg_pool")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="avg_pool")
 
     return ew.cast(b, b.te(compute, total, name="avg_pool"), x.dtype)
 
@@ -169,7 +169,7 @@ def _count(window: Window, axis: int, position: Any, extent: Extent, count_paddi
 
 def lp_pool(b: Builder, x: Value, window: Window, ceil: bool, p: int) -> Value:
     """The p-norm under each window."""
-    shape = [*x.shape[:2], *window.pooled(b, x.shape[2:], ceil)]
+    shape = [*x.shape[:2], *window.pool_extents(b, x.shape[2:], ceil)]
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
     total = _window_sum(b, work, window, shape, lambda value: _power(value, p))
     return ew.cast(b, root(b, total, p), x.dtype)
@@ -198,13 +198,13 @@ def _window_sum(b: Builder, x: Value, window: Window, shape: Sequence[Extent], t
     def compute(data: te.Tensor) -> te.Tensor:
         taps = window.taps()
 
-        def at(n: Any, c: Any, *position: Any) -> Any:
-            place = window.under(position, taps)
+        def element(n: Any, c: Any, *position: Any) -> Any:
+            source = window.under(position, taps)
             return te.sum(
-                guarded(lambda *i: term(data(n, c, *i)), place, x.shape[2:], zero), axis=taps
+                read_inside(lambda *i: term(data(n, c, *i)), source, x.shape[2:], zero), axis=taps
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="window_sum")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="window_sum")
 
     return b.te(compute, x, name="window_sum")
 
@@ -228,7 +228,7 @@ def global_lp_pool(b: Builder, x: Value, p: int) -> Value:
 
 
 def _plain(b: Builder, x: Value, window: Window, shape: Sequence[Extent]) -> bool:
-    """Whether Relax's own two-dimensional pool computes this."""
+    """True where Relax's own two-dimensional pool computes this."""
     fixed = all(isinstance(ex.plain(extent), int) for extent in (*window.before, *window.after))
     floored = all(
         b.facts.same(a, e) is True

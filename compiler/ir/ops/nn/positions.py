@@ -1,4 +1,4 @@
-"""Where in the input each position of a resampled axis comes from, by the operators' rules."""
+"""The source position of each position of a resampled axis, by the operators' rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Along:
 
 
 @dataclass(frozen=True)
-class Given:
+class RunTimeInputs:
     """Run-time float32 vectors: a scale for each lane, and regions of interest as all starts, then
     all ends.
     """
@@ -58,8 +58,8 @@ class Given:
         """Those that there are."""
         return [tensor for tensor in (self.scales, self.roi) if tensor is not None]
 
-    def named(self, tensors: Sequence[te.Tensor]) -> dict[str, te.Tensor]:
-        """TE tensors of `tensors` by what they are."""
+    def by_name(self, tensors: Sequence[te.Tensor]) -> dict[str, te.Tensor]:
+        """The TE tensors of `tensors` as `scales` and `roi`."""
         names = [
             name
             for name, tensor in (("scales", self.scales), ("roi", self.roi))
@@ -78,31 +78,35 @@ def number(value: float) -> Any:
     return tirx.const(value, "float32")
 
 
-def scale_of(along: Along, given: dict[str, te.Tensor]) -> Any:
+def scale_of(along: Along, run_time: dict[str, te.Tensor]) -> Any:
     """Result over input along the axis, as float32; 1 where either has no elements: TVM divides
     constants.
     """
     if along.scale is not None or 0 in (ex.plain(along.want), ex.plain(along.have)):
         return number(along.scale or 1)
     return (
-        given["scales"](along.lane)
-        if "scales" in given
+        run_time["scales"](along.lane)
+        if "scales" in run_time
         else as_float(along.want) / as_float(along.have)
     )
 
 
-def _length(along: Along, given: dict[str, te.Tensor]) -> Any:
+def _length(along: Along, run_time: dict[str, te.Tensor]) -> Any:
     """Extent of the result before it was rounded."""
-    exact = along.scale is None and "scales" not in given
-    return as_float(along.want) if exact else scale_of(along, given) * as_float(along.have)
+    exact = along.scale is None and "scales" not in run_time
+    return as_float(along.want) if exact else scale_of(along, run_time) * as_float(along.have)
 
 
 def source(
-    along: Along, given: dict[str, te.Tensor], lanes: int, coordinates: Coordinates, position: Any
+    along: Along,
+    run_time: dict[str, te.Tensor],
+    lanes: int,
+    coordinates: Coordinates,
+    position: Any,
 ) -> Any:
     """Where in the input, as float32, the result's `position` comes from."""
     o, half, one = position.astype("float32"), number(0.5), number(1)
-    have, scale, length = as_float(along.have), scale_of(along, given), _length(along, given)
+    have, scale, length = as_float(along.have), scale_of(along, run_time), _length(along, run_time)
     centred = (o + half) / scale - half
     span = tirx.max(length - one, number(1e-30))
     match coordinates:
@@ -119,6 +123,6 @@ def source(
         case Coordinates.HALF_PIXEL_SYMMETRIC:
             return have / number(2) * (one - as_float(along.want) / length) + centred
         case Coordinates.TF_CROP_AND_RESIZE:
-            start, end = given["roi"](along.lane), given["roi"](along.lane + lanes)
+            start, end = run_time["roi"](along.lane), run_time["roi"](along.lane + lanes)
             many = start * (have - one) + o * (end - start) * (have - one) / span
             return tirx.Select(length > one, many, half * (start + end) * (have - one))

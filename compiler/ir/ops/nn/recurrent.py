@@ -62,7 +62,7 @@ class _Blocks:
         """Units with those that fill up the last block."""
         return ex.mul(self.count, LANES)
 
-    def padded(self, value: Value) -> Value:
+    def pad(self, value: Value) -> Value:
         """[..., H] float32 with zeros up to whole blocks."""
         b, lead = self.builder, value.shape[:-1]
         missing = b.facts.simplify(ex.sub(self.units, self.hidden))
@@ -78,19 +78,19 @@ class _Blocks:
             else b.adopt(b.tensor(joined).expr, [*lead, self.units])
         )
 
-    def packed(self, value: Value) -> Value:
+    def pack(self, value: Value) -> Value:
         """[G * H, C] as [K, G, C, LANES]."""
         b, columns = self.builder, value.shape[1]
         gates = layout.transpose(
             b, layout.reshape(b, value, [self.gates, self.hidden, columns]), [2, 0, 1]
         )
-        blocks = layout.reshape(b, self.padded(gates), [columns, self.gates, self.count, LANES])
+        blocks = layout.reshape(b, self.pad(gates), [columns, self.gates, self.count, LANES])
         return layout.transpose(b, blocks, [2, 1, 0, 3])
 
     def flat(self, value: Value) -> Value:
         """[G * H, C] as [C, K * G * LANES]."""
         b, columns = self.builder, value.shape[1]
-        moved = layout.transpose(b, self.packed(value), [2, 0, 1, 3])
+        moved = layout.transpose(b, self.pack(value), [2, 0, 1, 3])
         return layout.reshape(b, moved, [columns, ex.mul(self.units, self.gates)])
 
 
@@ -113,7 +113,7 @@ def run(
         )
         for d in directions
     ]
-    inputs = [given for d in directions for given in _inputs(b, blocks, x, lengths, d)]
+    inputs = [item for d in directions for item in _inputs(b, blocks, x, lengths, d)]
     kinds = 1 + layers[0].two_states
     results = [(steps, batch, hidden), *[(batch, hidden)] * kinds] * len(layers)
     call = relax.call_tir(
@@ -128,20 +128,20 @@ def run(
 def _inputs(
     b: Builder, blocks: _Blocks, x: Value, lengths: Value | None, d: Direction
 ) -> list[tuple[Value, Sequence[Extent]]]:
-    """What the program takes of one direction, each with its shape."""
+    """The program's inputs of one direction, each with its shape."""
     (steps, batch), hidden, cell = x.shape[:2], blocks.hidden, d.cell
     x, w, r = (ew.cast(b, value, "float32") for value in (x, d.w, d.r))
-    given, extra = _given(b, cell, blocks, linear.matmul(b, x, blocks.flat(w)), d.bias)
+    projected, extra = _add_biases(b, cell, blocks, linear.matmul(b, x, blocks.flat(w)), d.bias)
     rows = ex.mul(blocks.units, cell.gates)
     inputs: list[tuple[Value, Sequence[Extent]]] = [
-        (given, [steps, batch, rows]),
-        (blocks.packed(r), [blocks.count, cell.gates, hidden, LANES]),
+        (projected, [steps, batch, rows]),
+        (blocks.pack(r), [blocks.count, cell.gates, hidden, LANES]),
     ]
     if cell.resets_sum:
         inputs.append((extra, [blocks.units]))
     if d.peepholes is not None:
         peepholes = layout.reshape(b, ew.cast(b, d.peepholes, "float32"), [3, hidden])
-        inputs.append((blocks.padded(peepholes), [3, blocks.units]))
+        inputs.append((blocks.pad(peepholes), [3, blocks.units]))
     states = (d.h, d.c) if cell.kind == "LSTM" else (d.h,)
     inputs += [(_state(b, value, batch, hidden), [batch, hidden]) for value in states]
     if lengths is not None:
@@ -149,8 +149,8 @@ def _inputs(
     return inputs
 
 
-def _given(
-    b: Builder, cell: Cell, blocks: _Blocks, product: Value, bias: Value | None
+def _add_biases(
+    b: Builder, cell: Cell, blocks: _Blocks, projected: Value, bias: Value | None
 ) -> tuple[Value, Value]:
     """The input's part of the sums with all biases in it but the one that a GRU linear before its
     reset adds there, which comes second.
@@ -158,15 +158,15 @@ def _given(
     hidden = blocks.hidden
     none = broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [blocks.units])
     if bias is None:
-        return product, none
+        return projected, none
     both = layout.reshape(b, ew.cast(b, bias, "float32"), [2, ex.mul(hidden, cell.gates)])
     of_input, of_state = (indexing.item(b, both, 0, index) for index in (0, 1))
     if cell.resets_sum:
         gates = layout.split(b, of_state, 0, [ex.mul(hidden, 2), hidden])
         zeros = broadcast.expand(b, Known(np.zeros([1], np.float32), "float32"), [hidden])
-        none, of_state = blocks.padded(gates[1]), layout.concat(b, [gates[0], zeros], 0)
+        none, of_state = blocks.pad(gates[1]), layout.concat(b, [gates[0], zeros], 0)
     total = layout.unsqueeze(b, ew.add(b, of_input, of_state), [1])
-    return ew.add(b, product, blocks.flat(total)), none
+    return ew.add(b, projected, blocks.flat(total)), none
 
 
 def _state(b: Builder, value: Value | None, batch: Extent, hidden: Extent) -> Value:

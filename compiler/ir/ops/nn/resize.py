@@ -14,11 +14,11 @@ from tvm import te, tirx
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.programs import OPAQUE
 from compiler.ir.graph.values import Tensor, Value
-from compiler.ir.ops.nn.pad import clamped
+from compiler.ir.ops.nn.pad import clamp
 from compiler.ir.ops.nn.positions import (
     Along,
     Coordinates,
-    Given,
+    RunTimeInputs,
     as_float,
     number,
     scale_of,
@@ -35,15 +35,15 @@ UNROLLED = 4
 
 
 class Interpolation(StrEnum):
-    """What stands between elements."""
+    """The function between elements."""
 
     NEAREST = "nearest"
     LINEAR = "linear"
     CUBIC = "cubic"
 
 
-class Rounding(StrEnum):
-    """Which element is the nearest; `simple` is floor when growing and ceil when shrinking."""
+class NearestMode(StrEnum):
+    """The choice of the nearest element; `simple` is floor when growing, ceil when shrinking."""
 
     ROUND_PREFER_FLOOR = "round_prefer_floor"
     ROUND_PREFER_CEIL = "round_prefer_ceil"
@@ -58,14 +58,16 @@ class Sampling:
 
     interpolation: Interpolation = Interpolation.NEAREST
     coordinates: Coordinates = Coordinates.HALF_PIXEL
-    rounding: Rounding = Rounding.ROUND_PREFER_FLOOR
+    nearest: NearestMode = NearestMode.ROUND_PREFER_FLOOR
     antialias: bool = False
     exclude_outside: bool = False
     cubic_a: float = -0.75
     extrapolation: float = 0.0
 
 
-def resize(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling) -> Value:
+def resize(
+    b: Builder, x: Value, axes: Sequence[Along], run_time: RunTimeInputs, sampling: Sampling
+) -> Value:
     """x resampled along the axes; integers come back truncated, half precision is computed in
     float32.
     """
@@ -78,10 +80,10 @@ def resize(b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: 
             "an empty axis has no elements to resize",
         )
     if sampling.interpolation is Interpolation.NEAREST:
-        return _nearest(b, x, axes, given, sampling)
+        return _nearest(b, x, axes, run_time, sampling)
     result = ew.cast(b, x, "float64" if x.dtype == "float64" else "float32")
     for along in axes:
-        result = _interpolated(b, result, along, given, sampling)
+        result = _interpolated(b, result, along, run_time, sampling)
     return ew.cast(b, result, x.dtype)
 
 
@@ -105,7 +107,7 @@ def _table(
     return b.te(compute, *values, name=name, attrs={"op_pattern": OPAQUE})
 
 
-def _sources(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tensor:
+def _sources(b: Builder, along: Along, run_time: RunTimeInputs, sampling: Sampling) -> Tensor:
     """`source` of every position.
 
     A table of its own also because TVM fails on float arithmetic of loop indices that it binds to a
@@ -113,10 +115,10 @@ def _sources(b: Builder, along: Along, given: Given, sampling: Sampling) -> Tens
     """
 
     def entry(o: Any, *tensors: te.Tensor) -> Any:
-        position = source(along, given.named(tensors), given.lanes, sampling.coordinates, o)
+        position = source(along, run_time.by_name(tensors), run_time.lanes, sampling.coordinates, o)
         return _finite(position, as_float(along.have)) if tensors else position
 
-    return _table(b, along, "float32", entry, *given.tensors, name="sources")
+    return _table(b, along, "float32", entry, *run_time.tensors, name="sources")
 
 
 def _finite(position: Any, have: Any) -> Any:
@@ -128,7 +130,7 @@ def _finite(position: Any, have: Any) -> Any:
 
 
 def _outside(b: Builder, along: Along, sources: Tensor) -> Tensor:
-    """Whether each position comes from beyond the input."""
+    """True where a position comes from beyond the input."""
     last = as_float(along.have) - number(1)
     return _table(
         b,
@@ -141,13 +143,13 @@ def _outside(b: Builder, along: Along, sources: Tensor) -> Tensor:
 
 
 def _nearest(
-    b: Builder, x: Value, axes: Sequence[Along], given: Given, sampling: Sampling
+    b: Builder, x: Value, axes: Sequence[Along], run_time: RunTimeInputs, sampling: Sampling
 ) -> Value:
     factors = {along.axis: _factor(b, along, sampling) for along in axes}
     looked_up = [along for along in axes if factors[along.axis] is None]
-    sources = [_sources(b, along, given, sampling) for along in looked_up]
+    sources = [_sources(b, along, run_time, sampling) for along in looked_up]
     tables = [
-        _rounded(b, along, given, sampling, table)
+        _nearest_indices(b, along, run_time, sampling, table)
         for along, table in zip(looked_up, sources, strict=True)
     ]
     cropped = looked_up if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE else []
@@ -155,13 +157,13 @@ def _nearest(
     shape = _resized(x, axes)
 
     def compute(data: te.Tensor, *extra: te.Tensor) -> te.Tensor:
-        places = dict(zip((along.axis for along in looked_up), extra, strict=False))
+        indices = dict(zip((along.axis for along in looked_up), extra, strict=False))
 
-        def at(*position: Any) -> Any:
+        def element(*position: Any) -> Any:
             index = list(position)
             for axis, factor in factors.items():
                 index[axis] = (
-                    places[axis](index[axis])
+                    indices[axis](index[axis])
                     if factor is None
                     else tirx.floordiv(index[axis], tirx.const(factor, "int64"))
                 )
@@ -172,7 +174,7 @@ def _nearest(
                 )
             return value
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="resize")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="resize")
 
     return b.te(compute, x, *tables, *masks, name="resize")
 
@@ -186,11 +188,11 @@ def _factor(b: Builder, along: Along, sampling: Sampling) -> int | None:
     """The whole number of times that each element is repeated, None where it is not a plain
     repetition.
     """
-    plain = sampling.coordinates is Coordinates.ASYMMETRIC and sampling.rounding in (
-        Rounding.FLOOR,
-        Rounding.SIMPLE,
+    plain = sampling.coordinates is Coordinates.ASYMMETRIC and sampling.nearest in (
+        NearestMode.FLOOR,
+        NearestMode.SIMPLE,
     )
-    rounds = sampling.rounding in (Rounding.ROUND_PREFER_FLOOR, Rounding.ROUND_PREFER_CEIL)
+    rounds = sampling.nearest in (NearestMode.ROUND_PREFER_FLOOR, NearestMode.ROUND_PREFER_CEIL)
     if not plain and not (
         sampling.coordinates in (Coordinates.HALF_PIXEL, Coordinates.PYTORCH_HALF_PIXEL) and rounds
     ):
@@ -204,30 +206,36 @@ def _factor(b: Builder, along: Along, sampling: Sampling) -> int | None:
     return None
 
 
-def _rounded(b: Builder, along: Along, given: Given, sampling: Sampling, sources: Tensor) -> Tensor:
+def _nearest_indices(
+    b: Builder, along: Along, run_time: RunTimeInputs, sampling: Sampling, sources: Tensor
+) -> Tensor:
     """The element nearest to each source."""
 
     def entry(o: Any, table: te.Tensor, *tensors: te.Tensor) -> Any:
         x = table(o)
-        match sampling.rounding:
-            case Rounding.FLOOR:
+        match sampling.nearest:
+            case NearestMode.FLOOR:
                 near = tirx.floor(x)
-            case Rounding.CEIL:
+            case NearestMode.CEIL:
                 near = tirx.ceil(x)
-            case Rounding.ROUND_PREFER_FLOOR:
+            case NearestMode.ROUND_PREFER_FLOOR:
                 near = tirx.ceil(x - number(0.5))
-            case Rounding.ROUND_PREFER_CEIL:
+            case NearestMode.ROUND_PREFER_CEIL:
                 near = tirx.floor(x + number(0.5))
-            case Rounding.SIMPLE:
+            case NearestMode.SIMPLE:
                 near = tirx.Select(
-                    scale_of(along, given.named(tensors)) < number(1), tirx.ceil(x), tirx.floor(x)
+                    scale_of(along, run_time.by_name(tensors)) < number(1),
+                    tirx.ceil(x),
+                    tirx.floor(x),
                 )
-        return clamped(near.astype("int64"), along.have)
+        return clamp(near.astype("int64"), along.have)
 
-    return _table(b, along, "int64", entry, sources, *given.tensors, name="nearest")
+    return _table(b, along, "int64", entry, sources, *run_time.tensors, name="nearest")
 
 
-def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sampling) -> Value:
+def _interpolated(
+    b: Builder, x: Value, along: Along, run_time: RunTimeInputs, sampling: Sampling
+) -> Value:
     """One axis resampled as weighted sums of its neighbours."""
     reach = 1 if sampling.interpolation is Interpolation.LINEAR else 2
     half: Extent = reach
@@ -238,8 +246,8 @@ def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sa
         spread = ex.ceildiv(ex.mul(along.have, 2 * reach), length)
         half = b.symbol(b.facts.simplify(ex.maximum(spread, reach)), "taps")
     taps = b.facts.simplify(ex.mul(half, 2))
-    sources = _sources(b, along, given, sampling)
-    weights = _weights(b, along, given, sampling, half, taps, sources)
+    sources = _sources(b, along, run_time, sampling)
+    weights = _weights(b, along, run_time, sampling, half, taps, sources)
     masks = (
         [_outside(b, along, sources)]
         if sampling.coordinates is Coordinates.TF_CROP_AND_RESIZE
@@ -248,15 +256,15 @@ def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sa
     shape, axis = _resized(x, [along]), along.axis
 
     def compute(
-        data: te.Tensor, places: te.Tensor, weight: te.Tensor, *mask: te.Tensor
+        data: te.Tensor, positions: te.Tensor, weight: te.Tensor, *mask: te.Tensor
     ) -> te.Tensor:
         def term(position: Sequence[Any], k: Any) -> Any:
-            place = clamped(_tap(places(position[axis]), half, k), along.have)
-            return data(*position[:axis], place, *position[axis + 1 :]) * weight(
+            index = clamp(_tap(positions(position[axis]), half, k), along.have)
+            return data(*position[:axis], index, *position[axis + 1 :]) * weight(
                 position[axis], k
             ).astype(x.dtype)
 
-        def at(*position: Any) -> Any:
+        def element(*position: Any) -> Any:
             value = _sum(lambda k: term(position, k), taps)
             for outside in mask:
                 value = tirx.Select(
@@ -264,14 +272,14 @@ def _interpolated(b: Builder, x: Value, along: Along, given: Given, sampling: Sa
                 )
             return value
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="resize")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="resize")
 
     return b.te(compute, x, sources, weights, *masks, name="resize")
 
 
-def _tap(place: Any, half: Extent, k: Any) -> Any:
+def _tap(position: Any, half: Extent, k: Any) -> Any:
     """Index, before it is clamped, of the k-th of 2 * half elements around a position."""
-    return tirx.floor(place).astype("int64") - ex.prim(half) + tirx.const(1, "int64") + k
+    return tirx.floor(position).astype("int64") - ex.prim(half) + tirx.const(1, "int64") + k
 
 
 def _sum(term: Callable[[Any], Any], taps: Extent) -> Any:
@@ -287,7 +295,7 @@ def _sum(term: Callable[[Any], Any], taps: Extent) -> Any:
 def _weights(
     b: Builder,
     along: Along,
-    given: Given,
+    run_time: RunTimeInputs,
     sampling: Sampling,
     half: Extent,
     taps: Extent,
@@ -295,12 +303,14 @@ def _weights(
 ) -> Tensor:
     """[want, taps] weights of the elements around each position."""
 
-    def compute(places: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
+    def compute(positions: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
         def weight(o: Any, k: Any) -> Any:
-            index = _tap(places(o), half, k)
-            distance = index.astype("float32") - places(o)
+            index = _tap(positions(o), half, k)
+            distance = index.astype("float32") - positions(o)
             if sampling.antialias:
-                distance = distance * tirx.min(scale_of(along, given.named(tensors)), number(1))
+                distance = distance * tirx.min(
+                    scale_of(along, run_time.by_name(tensors)), number(1)
+                )
             value = _kernel(tirx.abs(distance), sampling)
             if sampling.exclude_outside:
                 value = tirx.Select(
@@ -320,7 +330,7 @@ def _weights(
         )
         return te.compute(raw.shape, lambda o, i: raw(o, i) / safe(o), name="normalised")
 
-    return b.te(compute, sources, *given.tensors, name="weights", attrs={"op_pattern": OPAQUE})
+    return b.te(compute, sources, *run_time.tensors, name="weights", attrs={"op_pattern": OPAQUE})
 
 
 def _kernel(d: Any, sampling: Sampling) -> Any:

@@ -77,16 +77,17 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
             for bound, name in zip(bounds, ("sy", "sx"), strict=True)
         ]
 
-        def at(r: Any, c: Any, *bin_: Any) -> Any:
+        def element(r: Any, c: Any, *bin_: Any) -> Any:
             corner = _row(roi, r)
             counts = [spec.count(corner, axis) for axis in (0, 1)]
-            places = [
-                _place(spec, corner, axis, bin_[axis], steps[axis], counts[axis]) for axis in (0, 1)
+            positions = [
+                _sample_position(spec, corner, axis, bin_[axis], steps[axis], counts[axis])
+                for axis in (0, 1)
             ]
             used = tirx.all(*(step < limit for step, limit in zip(steps, counts, strict=True)))
             n = images.address(entry(r))
-            terms = _neighbours(places, x.shape[2:], lambda *i: image(n, c, *i))
-            inside = tirx.all(used, *_near(places, x.shape[2:]))
+            terms = _neighbours(positions, x.shape[2:], lambda *i: image(n, c, *i))
+            inside = tirx.all(used, *_near(positions, x.shape[2:]))
             if spec.maximum:
                 return _greatest(terms, used, inside, steps, dtype)
             total = terms[0] + terms[1] + terms[2] + terms[3]
@@ -96,7 +97,7 @@ def roi_align(b: Builder, x: Value, rois: Value, batch: Value, spec: RoiAlign) -
             )
 
         return te.compute(
-            [ex.prim(e) for e in (count, x.shape[1], *spec.size)], at, name="roi_align"
+            [ex.prim(e) for e in (count, x.shape[1], *spec.size)], element, name="roi_align"
         )
 
     result = b.te(compute, data, scaled, batch, name="roi_align")
@@ -138,7 +139,9 @@ def _bounds(b: Builder, rois: Value, count: Extent, spec: RoiAlign) -> list[Exte
     return counts
 
 
-def _place(spec: RoiAlign, corner: Any, axis: int, bin_: Any, step: Any, count: Any) -> Any:
+def _sample_position(
+    spec: RoiAlign, corner: Any, axis: int, bin_: Any, step: Any, count: Any
+) -> Any:
     """The sample's position on the axis."""
     dtype = corner(0).ty.dtype
     size = spec.length(corner, axis) / tirx.const(spec.size[axis], dtype)
@@ -150,25 +153,25 @@ def _place(spec: RoiAlign, corner: Any, axis: int, bin_: Any, step: Any, count: 
     return spec.start(corner, axis) + bin_.astype(dtype) * size + fraction
 
 
-def _near(places: Sequence[Any], extents: Sequence[Extent]) -> list[Any]:
+def _near(positions: Sequence[Any], extents: Sequence[Extent]) -> list[Any]:
     """Conditions that a sample is on the image or within one element of it."""
     conditions = []
-    for place, extent in zip(places, extents, strict=True):
+    for position, extent in zip(positions, extents, strict=True):
         conditions += [
-            place >= tirx.const(-1, place.ty.dtype),
-            place <= ex.prim(extent, place.ty.dtype),
+            position >= tirx.const(-1, position.ty.dtype),
+            position <= ex.prim(extent, position.ty.dtype),
         ]
     return conditions
 
 
-def _neighbours(places: Sequence[Any], extents: Sequence[Extent], read: Any) -> list[Any]:
+def _neighbours(positions: Sequence[Any], extents: Sequence[Extent], read: Any) -> list[Any]:
     """The four elements around a sample times their bilinear weights."""
     axes = []
-    for place, extent in zip(places, extents, strict=True):
-        dtype, last = place.ty.dtype, ex.prim(extent) - tirx.const(1, "int64")
-        held = tirx.max(tirx.min(place, last.astype(dtype)), tirx.const(0, dtype))
-        low = position_near(place, extent)
-        fraction = held - tirx.floor(held)
+    for position, extent in zip(positions, extents, strict=True):
+        dtype, last = position.ty.dtype, ex.prim(extent) - tirx.const(1, "int64")
+        inside = tirx.max(tirx.min(position, last.astype(dtype)), tirx.const(0, dtype))
+        low = position_near(position, extent)
+        fraction = inside - tirx.floor(inside)
         axes.append(
             [
                 (low, tirx.const(1, dtype) - fraction),
@@ -221,11 +224,11 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale
         ]
         reducer = te.comm_reducer(lambda p, q: tirx.max(p, q), tirx.min_value, name="max")
 
-        def at(r: Any, c: Any, *bin_: Any) -> Any:
+        def element(r: Any, c: Any, *bin_: Any) -> Any:
             inside = []
             for axis in (0, 1):
                 first, last = (
-                    _rounded(roi(r, tirx.const(i, "int64")) * tirx.const(scale, dtype))
+                    _round_away(roi(r, tirx.const(i, "int64")) * tirx.const(scale, dtype))
                     for i in (2 - axis, 4 - axis)
                 )
                 share = tirx.max(
@@ -247,7 +250,7 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale
             )
 
         return te.compute(
-            [ex.prim(e) for e in (rois.shape[0], x.shape[1], *size)], at, name="max_roi_pool"
+            [ex.prim(e) for e in (rois.shape[0], x.shape[1], *size)], element, name="max_roi_pool"
         )
 
     result = b.te(
@@ -256,8 +259,8 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, size: tuple[int, int], scale
     return ew.cast(b, _without_lowest(b, result), x.dtype)
 
 
-def _rounded(value: Any) -> Any:
-    """To the nearest integer, halves away from zero."""
+def _round_away(value: Any) -> Any:
+    """The nearest integer, halves away from zero."""
     half = tirx.const(0.5, value.ty.dtype)
     return tirx.Select(
         value < tirx.const(0, value.ty.dtype), tirx.ceil(value - half), tirx.floor(value + half)

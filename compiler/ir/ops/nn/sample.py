@@ -1,4 +1,4 @@
-"""Sampling images at computed places: grid sampling and deformable convolution."""
+"""Sampling images at computed positions: grid sampling and deformable convolution."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.nn.conv import add_bias
 from compiler.ir.ops.nn.norm import wide
-from compiler.ir.ops.nn.pad import clamped, reflected
+from compiler.ir.ops.nn.pad import clamp, reflect
 from compiler.ir.ops.nn.resize import Interpolation
-from compiler.ir.ops.nn.window import Window, guarded
+from compiler.ir.ops.nn.window import Window, read_inside
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -25,7 +25,7 @@ CUBIC_A = -0.75
 
 
 class Edge(StrEnum):
-    """What stands outside the image."""
+    """The content outside of the image."""
 
     ZEROS = "zeros"
     BORDER = "border"
@@ -51,24 +51,27 @@ class Sampler:
     def _size(self, axis: int) -> Any:
         return ex.prim(self.extents[axis], self.dtype)
 
-    def place(self, axis: int, normal: Any) -> Any:
+    def position(self, axis: int, normal: Any) -> Any:
         """The position on an axis of a coordinate in [-1, 1]."""
         one, two = self._const(1), self._const(2)
         if self.corners:
             return (normal + one) / two * (self._size(axis) - one)
         return ((normal + one) * self._size(axis) - one) / two
 
-    def read(self, pixel: Callable[..., Any], places: Sequence[Any], zero: Any) -> Any:
+    def read(self, pixel: Callable[..., Any], positions: Sequence[Any], zero: Any) -> Any:
         """The image at positions that may be fractional; `pixel` reads an element of it."""
         if self.interpolation is Interpolation.NEAREST:
-            near = [tirx.nearbyint(place) for place in places]
+            near = [tirx.nearbyint(position) for position in positions]
             return self._pixel(
                 pixel,
-                [self._inward(axis, place).astype("int64") for axis, place in enumerate(near)],
+                [
+                    self._inward(axis, position).astype("int64")
+                    for axis, position in enumerate(near)
+                ],
                 zero,
             )
-        inside = [self._inward(axis, place) for axis, place in enumerate(places)]
-        taps = [self._taps(place) for place in inside]
+        inside = [self._inward(axis, position) for axis, position in enumerate(positions)]
+        taps = [self._taps(position) for position in inside]
         total = None
         for combination in product(*taps):
             weight = combination[0][1]
@@ -78,10 +81,10 @@ class Sampler:
             total = term if total is None else total + term
         return total
 
-    def _taps(self, place: Any) -> list[tuple[Any, Any]]:
+    def _taps(self, position: Any) -> list[tuple[Any, Any]]:
         """Elements around a position on one axis, and their weights."""
-        base = tirx.floor(place)
-        low, t = base.astype("int64"), place - base
+        base = tirx.floor(position)
+        low, t = base.astype("int64"), position - base
         one = self._const(1)
         if self.interpolation is Interpolation.LINEAR:
             return [(low, one - t), (low + tirx.const(1, "int64"), t)]
@@ -105,34 +108,34 @@ class Sampler:
             (self._const(a) * d - self._const(5 * a)) * d + self._const(8 * a)
         ) * d - self._const(4 * a)
 
-    def _inward(self, axis: int, place: Any) -> Any:
+    def _inward(self, axis: int, position: Any) -> Any:
         """A position outside the image moved to the border or reflected there, as `edge` says."""
         cubic_border = self.edge is Edge.BORDER and self.interpolation is Interpolation.CUBIC
         if self.edge is Edge.ZEROS or cubic_border:
             # ONNX's reference also moves the centre of a cubic to the border; torch and ONNX
             # Runtime hold its taps there alone.
-            return place
+            return position
         low = self._const(0 if self.corners else -0.5)
         span = self._size(axis) - self._const(1) if self.corners else self._size(axis)
-        outside = tirx.Or(place < low, place > low + span)
+        outside = tirx.Or(position < low, position > low + span)
         if self.edge is Edge.BORDER:
-            held = tirx.max(tirx.min(place, self._size(axis) - self._const(1)), self._const(0))
-            return tirx.Select(outside, held, place)
+            border = tirx.max(tirx.min(position, self._size(axis) - self._const(1)), self._const(0))
+            return tirx.Select(outside, border, position)
         period = tirx.max(span * self._const(2), self._const(1e-30))
-        distance = tirx.abs(place - low)
+        distance = tirx.abs(position - low)
         rest = distance - tirx.floor(distance / period) * period
         folded = low + tirx.min(rest, span * self._const(2) - rest)
-        return tirx.Select(outside, tirx.Select(span > self._const(0), folded, low), place)
+        return tirx.Select(outside, tirx.Select(span > self._const(0), folded, low), position)
 
     def _pixel(self, pixel: Callable[..., Any], index: Sequence[Any], zero: Any) -> Any:
         if self.edge is Edge.ZEROS:
-            return guarded(pixel, index, self.extents, zero)
+            return read_inside(pixel, index, self.extents, zero)
         if self.edge is Edge.REFLECTION:
             index = [
-                reflected(i, n) if self.corners else _mirrored(i, n)
+                reflect(i, n) if self.corners else _mirrored(i, n)
                 for i, n in zip(index, self.extents, strict=True)
             ]
-        return pixel(*(clamped(i, extent) for i, extent in zip(index, self.extents, strict=True)))
+        return pixel(*(clamp(i, extent) for i, extent in zip(index, self.extents, strict=True)))
 
 
 def _mirrored(i: Any, extent: Extent) -> Any:
@@ -163,20 +166,20 @@ def grid_sample(
     shape = [batch, x.shape[1], *grid.shape[1:-1]]
 
     def compute(data: te.Tensor, points: te.Tensor) -> te.Tensor:
-        def at(n: Any, c: Any, *out: Any) -> Any:
-            places = [
-                sampler.place(axis, points(n, *out, tirx.const(rank - 1 - axis, "int64")))
+        def element(n: Any, c: Any, *out: Any) -> Any:
+            positions = [
+                sampler.position(axis, points(n, *out, tirx.const(rank - 1 - axis, "int64")))
                 for axis in range(rank)
             ]
             return sampler.read(
                 _reader(data, n, c, source.dtype if nearest else dtype),
-                places,
+                positions,
                 tirx.const(0, source.dtype if nearest else dtype),
             )
 
         return te.compute(
             [ex.prim(extent) for extent in shape],
-            lambda *i: at(*i).astype(source.dtype),
+            lambda *i: element(*i).astype(source.dtype),
             name="grid_sample",
         )
 
@@ -214,25 +217,25 @@ def deform_conv(
         taps = window.taps()
         k = te.reduce_axis((tirx.const(0, "int64"), ex.prim(depth)), name="c")
 
-        def at(n: Any, o: Any, *position: Any) -> Any:
+        def element(n: Any, o: Any, *index: Any) -> Any:
             channel = tirx.floordiv(o, ex.prim(per_group)) * ex.prim(depth) + k
             flat = tirx.floordiv(channel, ex.prim(per_offset))
             for tap, extent in zip(taps, window.kernel, strict=True):
                 flat = flat * ex.prim(extent) + tap
-            places = [
-                place.astype(dtype)
-                + moves(n, flat * tirx.const(rank, "int64") + tirx.const(axis, "int64"), *position)
-                for axis, place in enumerate(window.under(position, taps))
+            positions = [
+                position.astype(dtype)
+                + moves(n, flat * tirx.const(rank, "int64") + tirx.const(axis, "int64"), *index)
+                for axis, position in enumerate(window.under(index, taps))
             ]
-            value = sampler.read(lambda *i: data(n, channel, *i), places, tirx.const(0, dtype)) * w(
-                o, k, *taps
-            )
-            return te.sum(value * masks[0](n, flat, *position) if masks else value, axis=[k, *taps])
+            value = sampler.read(
+                lambda *i: data(n, channel, *i), positions, tirx.const(0, dtype)
+            ) * w(o, k, *taps)
+            return te.sum(value * masks[0](n, flat, *index) if masks else value, axis=[k, *taps])
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="deform_conv")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="deform_conv")
 
-    given = [ew.cast(b, value, dtype) for value in (x, weight, offset, mask) if value is not None]
-    result = b.te(compute, *given, name="deform_conv")
+    inputs = [ew.cast(b, value, dtype) for value in (x, weight, offset, mask) if value is not None]
+    result = b.te(compute, *inputs, name="deform_conv")
     return add_bias(b, ew.cast(b, result, x.dtype), bias)
 
 
@@ -290,7 +293,7 @@ def affine_grid(b: Builder, theta: Value, spatial: Sequence[Extent], corners: bo
         return tirx.Select(extent > one, spread, tirx.const(0, dtype))
 
     def compute(matrix: te.Tensor) -> te.Tensor:
-        def at(n: Any, *index: Any) -> Any:
+        def element(n: Any, *index: Any) -> Any:
             *position, row = index
             total = matrix(n, row, tirx.const(rank, "int64"))
             for axis, i in enumerate(position):
@@ -299,6 +302,6 @@ def affine_grid(b: Builder, theta: Value, spatial: Sequence[Extent], corners: bo
                 )
             return total
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="affine_grid")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="affine_grid")
 
     return ew.cast(b, b.te(compute, ew.cast(b, theta, dtype), name="affine_grid"), theta.dtype)

@@ -38,16 +38,16 @@ def suppress(
         boxes.shape[1], scores.shape[2], "NonMaxSuppression: boxes and scores differ in number"
     )
     classes = scores.shape[1]
-    kept, counts = _select(
+    selected, counts = _select(
         b, (batch, classes, count), (boxes, scores, most, overlap, least), centred
     )
-    return _compact(b, (batch, classes, count), kept, counts)
+    return _compact(b, (batch, classes, count), selected, counts)
 
 
 def _select(
     b: Builder, extents: tuple[Extent, Extent, Extent], values: tuple[Any, ...], centred: bool
 ) -> tuple[Tensor, Tensor]:
-    """Kept boxes by batch and class, in the head of each row of n, and how many."""
+    """Selected boxes by batch and class, in the head of each row of n, and how many."""
     batch, classes, count = extents
     boxes, scores, most, overlap, least = values
     scalars = [
@@ -59,11 +59,15 @@ def _select(
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         corner, score, limit, above = inputs[:4]
-        kept, counts, order, spare = outputs
+        selected, counts, order, spare = outputs
 
         def row(r: Any) -> None:
             entry, group = tirx.floordiv(r, ex.prim(classes)), tirx.floormod(r, ex.prim(classes))
-            base, found, chosen = r * ex.prim(count), loop_programs.cell(), loop_programs.cell()
+            base, candidates, chosen = (
+                r * ex.prim(count),
+                loop_programs.cell(),
+                loop_programs.cell(),
+            )
 
             def passes(i: Any) -> Any:
                 return (
@@ -73,10 +77,10 @@ def _select(
                 )
 
             with loop_programs.serial(count) as i, loop_programs.when(passes(i)):
-                order[base + found[0]] = i
-                found[0] = found[0] + 1
+                order[base + candidates[0]] = i
+                candidates[0] = candidates[0] + 1
             merge_sort(
-                found[0],
+                candidates[0],
                 order,
                 spare,
                 base,
@@ -85,27 +89,27 @@ def _select(
                 ),
             )
             with (
-                loop_programs.serial(found[0]) as i,
+                loop_programs.serial(candidates[0]) as i,
                 loop_programs.when(chosen[0] < limit[0].astype("int64")),
             ):
                 box, free = order[base + i], loop_programs.cell("bool", True)
                 with loop_programs.serial(chosen[0]) as j:
-                    other = kept[base + j]
+                    other = selected[base + j]
                     free[0] = tirx.And(
                         free[0], tirx.Not(_overlaps(corner, entry, box, other, above[0], centred))
                     )
                 with loop_programs.when(free[0]):
-                    kept[base + chosen[0]] = box
+                    selected[base + chosen[0]] = box
                     chosen[0] = chosen[0] + 1
             counts[r] = chosen[0]
 
         loop_programs.spread(rows, row, ex.mul(count, 64))
 
     forms = [((size,), "int64"), ((rows,), "int64"), ((size,), "int64"), ((size,), "int64")]
-    kept, counts, _, _ = loop_programs.program(
+    selected, counts, _, _ = loop_programs.program(
         b, body, forms, boxes, scores, *scalars, name="suppress"
     )
-    return kept, counts
+    return selected, counts
 
 
 def _edges(boxes: Any, entry: Any, box: Any, axis: int, centred: bool) -> tuple[Any, Any]:
@@ -115,7 +119,7 @@ def _edges(boxes: Any, entry: Any, box: Any, axis: int, centred: bool) -> tuple[
 
 
 def _overlaps(boxes: Any, entry: Any, p: Any, q: Any, limit: Any, centred: bool) -> Any:
-    """Whether intersection over union is above the limit; boxes without area overlap nothing."""
+    """True where intersection over union is above the limit; boxes without area overlap nothing."""
     zero = tirx.const(0.0, "float32")
     common, first, second = (
         tirx.const(1.0, "float32"),
@@ -137,7 +141,7 @@ def _overlaps(boxes: Any, entry: Any, p: Any, q: Any, limit: Any, centred: bool)
 
 
 def _compact(
-    b: Builder, extents: tuple[Extent, Extent, Extent], kept: Tensor, counts: Tensor
+    b: Builder, extents: tuple[Extent, Extent, Extent], selected: Tensor, counts: Tensor
 ) -> Value:
     """The heads of all rows below one another, with their batch and class."""
     batch, classes, count = extents
@@ -150,7 +154,7 @@ def _compact(
         outputs[0][0] = total[0]
 
     def fill(inputs: list[Any], outputs: list[Any]) -> None:
-        place = loop_programs.cell()
+        row = loop_programs.cell()
         with loop_programs.serial(rows) as r, loop_programs.serial(inputs[1][r]) as i:
             triple = (
                 tirx.floordiv(r, ex.prim(classes)),
@@ -158,9 +162,11 @@ def _compact(
                 inputs[0][r * ex.prim(count) + i],
             )
             for column, value in enumerate(triple):
-                outputs[0][place[0], ex.prim(column)] = value
-            place[0] = place[0] + 1
+                outputs[0][row[0], ex.prim(column)] = value
+            row[0] = row[0] + 1
 
     (total,) = loop_programs.program(b, add, [((1,), "int64")], counts, name="count_boxes")
     number: Extent = b.known_counts(total, "boxes").scalars()[0]
-    return loop_programs.program(b, fill, [((number, 3), "int64")], kept, counts, name="boxes")[0]
+    return loop_programs.program(b, fill, [((number, 3), "int64")], selected, counts, name="boxes")[
+        0
+    ]

@@ -19,7 +19,7 @@ from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
 
-def unpooled(b: Builder, window: Window, extents: Sequence[Extent]) -> tuple[Extent, ...]:
+def unpool_extents(b: Builder, window: Window, extents: Sequence[Extent]) -> tuple[Extent, ...]:
     """The least spatial extents that the window pools to `extents`."""
     grown = [
         ex.add(ex.mul(ex.sub(extent, 1), stride), k)
@@ -41,7 +41,7 @@ def max_unpool(
 
     shape: that of the result where it is larger.
     """
-    natural = [*x.shape[:2], *unpooled(b, window, x.shape[2:])]
+    natural = [*x.shape[:2], *unpool_extents(b, window, x.shape[2:])]
     for extent in natural[2:]:
         b.require(ex.greater_equal(extent, 0), "the padding is larger than what the windows cover")
     size, count = (b.facts.simplify(ex.prod(extents)) for extents in (natural, x.shape))
@@ -83,20 +83,20 @@ def col2im(b: Builder, x: Value, image: Sequence[Extent], window: Window) -> Val
     def compute(data: te.Tensor) -> te.Tensor:
         steps = window.taps()
 
-        def at(n: Any, c: Any, *position: Any) -> Any:
+        def element(n: Any, c: Any, *position: Any) -> Any:
             row, column, valid = c, zero, []
             for axis, p in enumerate(position):
                 stride = tirx.const(window.strides[axis], "int64")
-                place = (
+                moved = (
                     p
                     + ex.prim(window.before[axis])
                     - steps[axis] * tirx.const(window.dilations[axis], "int64")
                 )
-                block = tirx.floordiv(place, stride)
+                block = tirx.floordiv(moved, stride)
                 valid += [
-                    place >= zero,
+                    moved >= zero,
                     block < ex.prim(blocks[axis]),
-                    tirx.EQ(tirx.floormod(place, stride), zero),
+                    tirx.EQ(tirx.floormod(moved, stride), zero),
                 ]
                 row = row * ex.prim(window.kernel[axis]) + steps[axis]
                 column = column * ex.prim(blocks[axis]) + block
@@ -105,6 +105,6 @@ def col2im(b: Builder, x: Value, image: Sequence[Extent], window: Window) -> Val
                 axis=steps,
             )
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="col2im")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="col2im")
 
     return b.te(compute, x, name="col2im")

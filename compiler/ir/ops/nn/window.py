@@ -76,7 +76,7 @@ class Window:
 
     @property
     def padded(self) -> bool:
-        """Whether any padding is not known to be zero."""
+        """True if any padding is not known to be zero."""
         return any(
             ex.plain(pad) != 0 if isinstance(ex.plain(pad), int) else True
             for pad in (*self.before, *self.after)
@@ -86,7 +86,7 @@ class Window:
         """Distance from the first element under the window to the one after its last."""
         return ex.add(ex.mul(ex.sub(self.kernel[axis], 1), self.dilations[axis]), 1)
 
-    def unpadded(self) -> Window:
+    def without_padding(self) -> Window:
         """The same window over an input that has been padded already."""
         return replace(self, before=(0,) * self.rank, after=(0,) * self.rank)
 
@@ -105,7 +105,7 @@ class Window:
         if mode is AutoPad.NOTSET:
             return self
         if mode is AutoPad.VALID:
-            return self.unpadded()
+            return self.without_padding()
         before, after = [], []
         for axis, extent in enumerate(extents):
             steps = ex.sub(ex.ceildiv(extent, self.strides[axis]), 1)
@@ -125,11 +125,11 @@ class Window:
         """
         return tuple(self._out(b, axis, extent, ceil) for axis, extent in enumerate(extents))
 
-    def pooled(
+    def pool_extents(
         self, b: Builder, extents: Sequence[Extent], ceil: bool = False
     ) -> tuple[Extent, ...]:
-        """As `out`, for pools: an axis shorter than the window by less than a stride has one
-        partial window, as in ONNX Runtime.
+        """The extents of a pool: as `out`, but an axis shorter than the window by less than a
+        stride has one partial window, as in ONNX Runtime.
         """
         return tuple(self._pooled(b, axis, extent, ceil) for axis, extent in enumerate(extents))
 
@@ -179,7 +179,7 @@ class Window:
         ]
 
 
-def guarded(read: Any, index: Sequence[Any], extents: Sequence[Extent], fill: Any) -> Any:
+def read_inside(read: Any, index: Sequence[Any], extents: Sequence[Extent], fill: Any) -> Any:
     """`read(*index)` inside the extents, `fill` elsewhere, where nothing is read."""
     zero = tirx.const(0, "int64")
     inside = [

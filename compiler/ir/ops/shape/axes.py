@@ -18,20 +18,20 @@ from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent, Scalar
 
 
-def places_of(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
+def normalize_axes(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
     """The axes counted from the first, which must be in range and differ."""
     within: Scalar = True
     for axis in axes:
         within = ex.both(within, ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)))
     b.require(within, f"an axis is out of range for rank {rank}")
-    places = _named(
+    positions = _named(
         b, [ex.select(ex.less(axis, 0), ex.add(axis, rank), axis) for axis in axes], "axis"
     )
     differ: Scalar = True
-    for one, other in combinations(places, 2):
+    for one, other in combinations(positions, 2):
         differ = ex.both(differ, ex.not_equal(one, other))
     b.require(differ, "axes repeat")
-    return places
+    return positions
 
 
 def _named(b: Builder, values: Sequence[Extent], what: str, signed: bool = False) -> list[Extent]:
@@ -49,11 +49,11 @@ def _named(b: Builder, values: Sequence[Extent], what: str, signed: bool = False
 
 def _flags(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
     """For each axis of a rank 1 where it is among `axes`, else 0."""
-    places = places_of(b, axes, rank)
+    positions = normalize_axes(b, axes, rank)
     return _named(
         b,
         [
-            ex.total(ex.select(ex.equal(place, axis), 1, 0) for place in places)
+            ex.total(ex.select(ex.equal(position, axis), 1, 0) for position in positions)
             for axis in range(rank)
         ],
         "flag",
@@ -72,10 +72,10 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
     """Axes of extent 1 inserted so that they are the result's `axes`."""
     rank = len(x.shape) + len(axes)
     flags = _flags(b, axes, rank)
-    # Which of x's axes comes at each place, -1 where a new one does.
+    # Which of x's axes comes at each position, -1 where a new one does.
     sources = [
-        ex.select(ex.equal(flag, 1), -1, ex.sub(place, ex.total(flags[:place])))
-        for place, flag in enumerate(flags)
+        ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis])))
+        for axis, flag in enumerate(flags)
     ]
     sources = _named(b, sources, "source", signed=True)
     return layout.reshape(
@@ -105,7 +105,9 @@ def squeeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
         b,
         x,
         _named(
-            b, [_chosen(place, targets, x.shape) for place in range(rank - len(axes))], "squeezed"
+            b,
+            [_chosen(position, targets, x.shape) for position in range(rank - len(axes))],
+            "squeezed",
         ),
     )
 
@@ -124,15 +126,15 @@ def slice_along(
     rank = len(x.shape)
     if not len(axes) == len(starts) == len(stops) == len(steps):
         raise ImportFailed("starts, ends, axes and steps differ in number", reason="shape")
-    places = places_of(b, axes, rank)
+    positions = normalize_axes(b, axes, rank)
     for step in steps:
         b.require(ex.not_equal(step, 0), "a slice's step is zero")
     firsts, strides, counts = [], [], []
     for axis, extent in enumerate(x.shape):
         bounds: list[Extent] = [0, layout.INT64_MAX, 1]
-        for place, *mine in zip(places, starts, stops, steps, strict=True):
+        for position, *mine in zip(positions, starts, stops, steps, strict=True):
             bounds = [
-                ex.select(ex.equal(place, axis), one, other)
+                ex.select(ex.equal(position, axis), one, other)
                 for one, other in zip(mine, bounds, strict=True)
             ]
         start, stop, step = _named(b, bounds, "bound", signed=True)
@@ -144,15 +146,15 @@ def slice_along(
     shape = _named(b, counts, "slice")
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             return data(
                 *(
-                    ex.prim(first) + place * ex.prim(stride)
-                    for first, place, stride in zip(firsts, i, strides, strict=True)
+                    ex.prim(first) + position * ex.prim(stride)
+                    for first, position, stride in zip(firsts, i, strides, strict=True)
                 )
             )
 
-        return te.compute([ex.prim(e) for e in shape], at, name="slice")
+        return te.compute([ex.prim(e) for e in shape], element, name="slice")
 
     return b.te(compute, x, name="slice")
 

@@ -20,10 +20,10 @@ from compiler.ir.shapes.extents import Extent
 from compiler.tir import byte_rows
 
 WIDENED = "widened"
-"""The name of the programs that read rows of few bits as the model's dtype."""
+"""The name of the programs that read quantized rows as the model's dtype."""
 
 
-def appended(b: Builder, past: Value | None, now: Value, lengths: Value, columns: Extent) -> Value:
+def append(b: Builder, past: Value | None, now: Value, lengths: Value, columns: Extent) -> Value:
     """[batch, groups, columns, size]: the past with the new rows [batch, groups, rows, size] put
     before each entry's end, zeros where nothing is; lengths: int64 [batch], the ends.
 
@@ -35,11 +35,11 @@ def appended(b: Builder, past: Value | None, now: Value, lengths: Value, columns
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         (new, ends, *old), (cache,) = inputs, outputs
 
-        def one(task: Any) -> None:
+        def copy_head(task: Any) -> None:
             n, g = tirx.truncdiv(task, ex.prim(groups)), tirx.truncmod(task, ex.prim(groups))
             end = loop_programs.cell("int64", ends[n])
             start = loop_programs.cell("int64", end[0] - ex.prim(rows))
-            kept = loop_programs.cell("int64", tirx.min(start[0], ex.prim(room)))
+            copied = loop_programs.cell("int64", tirx.min(start[0], ex.prim(room)))
             nothing = tirx.const(0, now.dtype)
 
             def fill(first: Any, last: Any, value: Any) -> None:
@@ -47,20 +47,20 @@ def appended(b: Builder, past: Value | None, now: Value, lengths: Value, columns
                     cache[n, g, j, d] = value(j, d)
 
             if old:
-                fill(0, kept[0], lambda j, d: old[0][n, g, j, d])
-            fill(kept[0] if old else 0, start[0], lambda j, d: nothing)
+                fill(0, copied[0], lambda j, d: old[0][n, g, j, d])
+            fill(copied[0] if old else 0, start[0], lambda j, d: nothing)
             fill(start[0], end[0], lambda j, d: new[n, g, j - start[0], d])
             fill(end[0], columns, lambda j, d: nothing)
 
-        loop_programs.spread(ex.mul(batch, groups), one, ex.mul(columns, size))
+        loop_programs.spread(ex.mul(batch, groups), copy_head, ex.mul(columns, size))
 
-    given = [now, lengths, *([] if past is None else [past])]
+    tensors = [now, lengths, *([] if past is None else [past])]
     form = ((batch, groups, columns, size), now.dtype)
-    (cache,) = loop_programs.program(b, body, [form], *given, name="appended")
+    (cache,) = loop_programs.program(b, body, [form], *tensors, name="appended")
     return cache
 
 
-def written(b: Builder, buffer: Buffer, now: Value, lengths: Value, total: Extent) -> Value:
+def write_rows(b: Builder, buffer: Buffer, now: Value, lengths: Value, total: Extent) -> Value:
     """[batch, groups, total, size]: a view of the caller's buffer, in which the new rows
     [batch, groups, rows, size] are put before each entry's end; lengths: int64 [batch], the ends.
 
@@ -87,21 +87,21 @@ def _put(
     buffer: Buffer,
     now: Value,
     total: Extent,
-    places: Value,
+    ends: Value,
     first: Callable[[Any, Any], Any],
 ) -> Value:
     """The buffer's first `total` rows once the new ones are in it, those of entry n from
-    `first(places, n)` on, as the model's dtype; new rows are rounded to what the buffer holds.
+    `first(ends, n)` on, as the model's dtype; new rows are cast or quantized to the buffer's.
     """
     batch, groups, rows, size = now.shape
-    held = buffer.storage.shape[AXIS]
-    b.require_once(ex.less_equal(total, held), "the caches have no room for the new tokens")
-    inputs = [b.tensor(now), b.tensor(places), buffer.storage]
+    room = buffer.storage.shape[AXIS]
+    b.require_once(ex.less_equal(total, room), "the caches have no room for the new tokens")
+    inputs = [b.tensor(now), b.tensor(ends), buffer.storage]
     dtype = buffer.storage.dtype
     plain = dtype == now.dtype
 
     def body(new: Any, starts: Any, cache: Any) -> None:
-        def one(task: Any) -> None:
+        def put_head(task: Any) -> None:
             n, g = tirx.truncdiv(task, ex.prim(groups)), tirx.truncmod(task, ex.prim(groups))
             start = loop_programs.cell("int64", first(starts, n))
             with loop_programs.serial(rows) as j:
@@ -118,9 +118,9 @@ def _put(
                     with loop_programs.serial(size) as d:
                         put(d, read(d) if plain else read(d).astype(dtype))
 
-        loop_programs.spread(ex.mul(batch, groups), one, ex.mul(rows, size))
+        loop_programs.spread(ex.mul(batch, groups), put_head, ex.mul(rows, size))
 
-    program = b.bb.add_func(_in_place(inputs, body), "written")
+    program = b.bb.add_func(_updating_program(inputs, body), "written")
     extents = [ex.prim(extent) for extent in buffer.storage.shape]
     call = relax.op.call_tir_inplace(
         program,
@@ -142,11 +142,11 @@ def _widened(b: Builder, buffer: Buffer, rows: Tensor, shape: Sequence[Extent]) 
     """The rows as the model's dtype: a program of its own, which fused attention reads through."""
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def element(*at: Any) -> Any:
+        def element(*index: Any) -> Any:
             if not buffer.bytes:
-                return data(*at).astype(buffer.dtype)
-            *outer, last = at
-            return byte_rows.real(lambda place: data(*outer, place), last, shape[-1])
+                return data(*index).astype(buffer.dtype)
+            *outer, last = index
+            return byte_rows.real(lambda byte: data(*outer, byte), last, shape[-1])
 
         return te.compute([ex.prim(extent) for extent in shape], element, name=WIDENED)
 
@@ -154,12 +154,12 @@ def _widened(b: Builder, buffer: Buffer, rows: Tensor, shape: Sequence[Extent]) 
     return b.tensor(b.te(compute, rows, name=WIDENED, attrs={"op_pattern": OPAQUE}))
 
 
-def _in_place(inputs: list[Tensor], body: Callable[..., None]) -> tirx.PrimFunc:
-    """A program without outputs, that writes into what it is given."""
+def _updating_program(inputs: list[Tensor], body: Callable[..., None]) -> tirx.PrimFunc:
+    """A program without outputs, that writes into its inputs."""
     with IRBuilder() as ib:
         with T.prim_func(is_private=True, s_tir=True):
             T.func_name("written")
-            given = [
+            buffers = [
                 T.arg(
                     f"p{index}",
                     tirx.decl_buffer(
@@ -174,7 +174,7 @@ def _in_place(inputs: list[Tensor], body: Callable[..., None]) -> tirx.PrimFunc:
             with T.sblock("written"):
                 T.reads()
                 T.writes()
-                body(*(T.buffer_proxy(buffer) for buffer in given))
+                body(*(T.buffer_proxy(buffer) for buffer in buffers))
         function = ib.get()
     function = s_tir.renew_defs(function).without_attr("global_symbol")
     return function.with_attr("op_pattern", OPAQUE)

@@ -23,7 +23,7 @@ Body = Callable[[Value, Sequence[Value]], tuple[Value, Sequence[Value]]]
 """Of the iteration number and the state: whether to go on (bool scalar), and the next state."""
 
 
-def decided(b: Builder, condition: Value) -> bool | None:
+def decide(b: Builder, condition: Value) -> bool | None:
     """The truth of a condition of one element where the facts decide it."""
     if not isinstance(condition, Known):
         return None
@@ -32,8 +32,8 @@ def decided(b: Builder, condition: Value) -> bool | None:
 
 def demand(b: Builder, condition: Value, truth: bool, label: str) -> None:
     """Check at every run that the branch called `label` goes the way of this truth."""
-    held = b.known_integers(condition, "condition").scalars()[0]
-    wanted = b.facts.simplify(held if truth else ex.negate(held))
+    truth_of_run = b.known_integers(condition, "condition").scalars()[0]
+    wanted = b.facts.simplify(truth_of_run if truth else ex.negate(truth_of_run))
     way = "then" if truth else "else"
     b.require(
         wanted,
@@ -47,17 +47,17 @@ def scalar_condition(b: Builder, condition: Value) -> Tensor:
     return b.tensor(layout.reshape(b, b.tensor(condition), []))
 
 
-def branch(b: Builder, condition: Value, then: Branch, other: Branch) -> list[Value]:
+def branch(b: Builder, condition: Value, then: Branch, otherwise: Branch) -> list[Value]:
     """The results of the branch that the condition takes; both must agree on dtypes and ranks.
 
     A decidable condition imports its branch alone. Extents in which the branches differ become
     fresh dims.
     """
-    known = decided(b, condition)
+    known = decide(b, condition)
     if known is not None:
-        return list(then() if known else other())
+        return list(then() if known else otherwise())
     test = scalar_condition(b, condition)
-    yes, no = outline(b, "then", (), then), outline(b, "else", (), other)
+    yes, no = outline(b, "then", (), then), outline(b, "else", (), otherwise)
     shapes = [_joined(b, p, q) for p, q in zip(yes.results, no.results, strict=True)]
     result = b.bind(relax.If(test.expr, _sequence(b, yes.call), _sequence(b, no.call)))
     return [_field(b, result, index, shape) for index, shape in enumerate(shapes)]
@@ -133,10 +133,10 @@ def _joined(b: Builder, p: Tensor, q: Tensor) -> list[Extent | None]:
     ]
 
 
-def refuse_ranks(one: int, other: int) -> NoReturn:
+def refuse_ranks(then: int, otherwise: int) -> NoReturn:
     """Raise ImportFailed for branches that give tensors of these ranks."""
     raise ImportFailed(
-        f"the branches of an If give ranks {one} and {other}",
+        f"the branches of an If give ranks {then} and {otherwise}",
         reason=RANKS,
         hint="fix the input that decides it with --const, or narrow the dims that do with --dim",
     )
@@ -204,8 +204,8 @@ def loop(
 
 
 def _settle(b: Builder, initial: Sequence[Tensor], body: Body) -> _Frame:
-    """Which extents of the state every iteration keeps: the body is imported on trial until none
-    changes that was kept.
+    """The extents of the state that no iteration changes: the body is imported on trial until they
+    stay.
     """
     shapes: list[tuple[Extent | None, ...]] = [t.shape for t in initial]
     while True:
@@ -214,19 +214,19 @@ def _settle(b: Builder, initial: Sequence[Tensor], body: Body) -> _Frame:
                 _parameter(b, t.dtype, shape) for t, shape in zip(initial, shapes, strict=True)
             ]
             _, after = body(_parameter(b, "int64", ()), before)
-            kept = [
-                _kept(b, p, b.tensor(q), shape)
+            stable = [
+                _stable_extents(b, p, b.tensor(q), shape)
                 for p, q, shape in zip(before, after, shapes, strict=True)
             ]
         if all(
             len([e for e in new if e is None]) == len([e for e in old if e is None])
-            for new, old in zip(kept, shapes, strict=True)
+            for new, old in zip(stable, shapes, strict=True)
         ):
-            return _Frame(tuple(t.dtype for t in initial), tuple(kept))
-        shapes = kept
+            return _Frame(tuple(t.dtype for t in initial), tuple(stable))
+        shapes = stable
 
 
-def _kept(
+def _stable_extents(
     b: Builder, before: Tensor, after: Tensor, shape: Sequence[Extent | None]
 ) -> tuple[Extent | None, ...]:
     if before.dtype != after.dtype or len(before.shape) != len(after.shape):
@@ -273,19 +273,21 @@ def _function(b: Builder, frame: _Frame, body: Body) -> Outlined:
     handle = b.bb.add_func(relax.Function.create_empty(parameters, _erased(state), True), "loop")
 
     def again() -> relax.Expr:
-        made = b.bind(step.call(index.expr, *(t.expr for t in state)))
-        after = [b.bind(relax.TupleGetItem(made, position)) for position in range(len(state) + 1)]
+        results = b.bind(step.call(index.expr, *(t.expr for t in state)))
+        after = [
+            b.bind(relax.TupleGetItem(results, position)) for position in range(len(state) + 1)
+        ]
         following = b.bind(relax.op.add(index.expr, relax.const(np.asarray(1, np.int64), "int64")))
         return relax.Call(handle, [following, limit.expr, *after, *outer, dims])
 
-    with b.block() as whole:
+    with b.block() as block_of_body:
         proceed = b.emit(
             relax.op.logical_and(b.emit(relax.op.less(index.expr, limit.expr)).expr, go.expr)
         )
         stop = _sequence(b, lambda: relax.Tuple([t.expr for t in state]))
         chosen = b.bind(relax.If(proceed.expr, _sequence(b, again), stop))
     function = relax.Function(
-        parameters, relax.SeqExpr([whole.block], chosen), _erased(state), True
+        parameters, relax.SeqExpr([block_of_body.block], chosen), _erased(state), True
     )
     b.bb.update_func(handle, relax.utils.copy_with_new_vars(function))
     return Outlined(handle, step.captured, step.results)

@@ -18,16 +18,16 @@ from compiler.ir.shapes import extents as ex
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
-def fitted(b: Builder, x: Value, width: int) -> Value:
+def fit_columns(b: Builder, x: Value, width: int) -> Value:
     """x [n, columns] with `width` columns: the first ones, and zeros behind them."""
     rows, columns = x.shape
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(n: Any, c: Any) -> Any:
+        def element(n: Any, c: Any) -> Any:
             zero = tirx.const(0, x.dtype)
             return tirx.if_then_else(c < ex.prim(columns), data(n, c), zero)
 
-        return te.compute([ex.prim(rows), ex.prim(width)], at, name="fitted")
+        return te.compute([ex.prim(rows), ex.prim(width)], element, name="fitted")
 
     return b.te(compute, x, name="fitted")
 
@@ -37,23 +37,23 @@ def one_hot(b: Builder, x: Value, categories: Array, lenient: bool) -> Value:
     ones; unknown elements fail the run unless `lenient`.
     """
     count, missing = len(categories), len(categories)
-    places = mapped(b, ew.cast(b, x, "int64"), categories, np.arange(count), np.int64(missing))
+    columns = map_values(b, ew.cast(b, x, "int64"), categories, np.arange(count), np.int64(missing))
     if not lenient:
-        _require_known(b, places, missing)
+        _require_known(b, columns, missing)
 
-    def compute(place: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
-            return tirx.EQ(place(*i[:-1]), i[-1]).astype("float32")
+    def compute(column: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            return tirx.EQ(column(*i[:-1]), i[-1]).astype("float32")
 
-        return te.compute([ex.prim(e) for e in (*x.shape, count)], at, name="one_hot")
+        return te.compute([ex.prim(e) for e in (*x.shape, count)], element, name="one_hot")
 
-    return b.te(compute, places, name="one_hot")
+    return b.te(compute, columns, name="one_hot")
 
 
-def _require_known(b: Builder, places: Value, missing: int) -> None:
+def _require_known(b: Builder, columns: Value, missing: int) -> None:
     message = "OneHotEncoder: an element is none of the categories, and zeros is 0"
-    total = b.facts.simplify(ex.prod(places.shape))
-    flat = layout.reshape(b, places, [total])
+    total = b.facts.simplify(ex.prod(columns.shape))
+    flat = layout.reshape(b, columns, [total])
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         number = ex.prim(b.checks.number(message))
@@ -69,25 +69,25 @@ def _require_known(b: Builder, places: Value, missing: int) -> None:
     )
 
 
-def mapped(b: Builder, x: Value, keys: Array, values: Array, default: Any) -> Value:
+def map_values(b: Builder, x: Value, keys: Array, values: Array, default: Any) -> Value:
     """Each element's value, by a search in the sorted keys; the last of equal keys counts, and NaN
     is equal to NaN.
     """
     table = dict(zip(keys.astype(np.dtype(x.dtype)).tolist(), range(len(keys)), strict=True))
     nan = next((i for i in reversed(range(len(keys))) if keys[i] != keys[i]), None)
     known = sorted(key for key in table if key == key)
-    found = np.asarray([table[key] for key in known], np.int64)
+    indices = np.asarray([table[key] for key in known], np.int64)
     dtype = values.dtype.name
     total, count = b.facts.simplify(ex.prod(x.shape)), len(known)
     constants = [
         Known.of(np.asarray([*known, 0]), x.dtype),
-        Known.of(np.append(values[found], default), dtype),
+        Known.of(np.append(values[indices], default), dtype),
     ]
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         elements, sorted_keys, results = inputs
 
-        def one(i: Any) -> None:
+        def search(i: Any) -> None:
             value, low = elements[i], loop_programs.cell("int64", 0)
             high = loop_programs.cell("int64", count)
             with loop_programs.serial(count.bit_length()), loop_programs.when(low[0] < high[0]):
@@ -103,8 +103,8 @@ def mapped(b: Builder, x: Value, keys: Array, values: Array, default: Any) -> Va
                 chosen = tirx.Select(tirx.isnan(value), like(chosen, values[nan].item()), chosen)
             outputs[0][i] = chosen
 
-        loop_programs.spread(total, one, work=8 * max(count.bit_length(), 1))
+        loop_programs.spread(total, search, work=8 * max(count.bit_length(), 1))
 
     flat = layout.reshape(b, x, [total])
-    made = loop_programs.program(b, body, [((total,), dtype)], flat, *constants, name="mapped")[0]
-    return layout.reshape(b, made, x.shape)
+    mapped = loop_programs.program(b, body, [((total,), dtype)], flat, *constants, name="mapped")[0]
+    return layout.reshape(b, mapped, x.shape)

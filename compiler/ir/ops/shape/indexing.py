@@ -1,4 +1,4 @@
-"""Reading at computed places: gathers by element, by coordinates, diagonals and one-hot rows;
+"""Reading at computed positions: gathers by element, by coordinates, diagonals and one-hot rows;
 indices are checked at run time.
 """
 
@@ -47,8 +47,8 @@ def check_within(b: Builder, values: Value, least: Extent, limit: Extent, messag
             bad[0] = tirx.Or(bad[0], tirx.Or(index >= ex.prim(limit), index < ex.prim(least)))
         outputs[0][0] = tirx.Select(bad[0], ex.prim(0), ex.prim(b.checks.number(message)))
 
-    (held,) = loop_programs.program(b, body, [((1,), "int64")], flat, name="check_indices")
-    b.verify(held, message)
+    (verdict,) = loop_programs.program(b, body, [((1,), "int64")], flat, name="check_indices")
+    b.verify(verdict, message)
 
 
 def check_scales(b: Builder, values: Value, most: float, message: str) -> None:
@@ -67,8 +67,8 @@ def check_scales(b: Builder, values: Value, most: float, message: str) -> None:
             good[0] = tirx.all(good[0], inputs[0][i] > zero, inputs[0][i] <= limit)
         outputs[0][0] = tirx.Select(good[0], ex.prim(b.checks.number(message)), ex.prim(0))
 
-    (held,) = loop_programs.program(b, body, [((1,), "int64")], flat, name="check_scales")
-    b.verify(held, message)
+    (verdict,) = loop_programs.program(b, body, [((1,), "int64")], flat, name="check_scales")
+    b.verify(verdict, message)
 
 
 def item(b: Builder, x: Value, axis: int, position: int) -> Value:
@@ -101,14 +101,14 @@ def gather_elements(b: Builder, x: Value, indices: Value, axis: int) -> Value:
 
 
 def _fits(
-    b: Builder, inner: Sequence[Extent], outer: Sequence[Extent], axis: int, what: str
+    b: Builder, inner: Sequence[Extent], outer: Sequence[Extent], free_axis: int, what: str
 ) -> None:
     if len(inner) != len(outer):
         raise ImportFailed(f"{what}: the indices' rank differs from the data's", reason="shape")
-    for place, (small, large) in enumerate(zip(inner, outer, strict=True)):
-        if place != axis:
+    for axis, (small, large) in enumerate(zip(inner, outer, strict=True)):
+        if axis != free_axis:
             b.require(
-                ex.less_equal(small, large), f"{what}: the indices exceed the data on axis {place}"
+                ex.less_equal(small, large), f"{what}: the indices exceed the data on axis {axis}"
             )
 
 
@@ -118,10 +118,10 @@ def check_coordinates(b: Builder, indices: Value, extents: Sequence[Extent]) -> 
     """
     rank = len(indices.shape)
     parts = [
-        layout.strided_slice(b, indices, rank - 1, place, place + 1, 1)
+        layout.strided_slice(b, indices, rank - 1, axis, axis + 1, 1)
         if len(extents) > 1
         else indices
-        for place in range(len(extents))
+        for axis in range(len(extents))
     ]
     return [check(b, part, extent) for part, extent in zip(parts, extents, strict=True)]
 
@@ -137,17 +137,17 @@ def gather_nd(b: Builder, x: Value, indices: Value, depth: int, batch: int) -> V
     shape = [*indices.shape[:-1], *x.shape[batch + depth :]]
 
     def compute(data: te.Tensor, index: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
-            place = [c.address(index(*i[:outer], ex.prim(d))) for d, c in enumerate(coordinates)]
-            return data(*i[:batch], *place, *i[outer:])
+        def element(*i: Any) -> Any:
+            point = [c.address(index(*i[:outer], ex.prim(d))) for d, c in enumerate(coordinates)]
+            return data(*i[:batch], *point, *i[outer:])
 
-        return te.compute([ex.prim(e) for e in shape], at, name="gather_nd")
+        return te.compute([ex.prim(e) for e in shape], element, name="gather_nd")
 
     return b.te(compute, x, indices, name="gather_nd")
 
 
 def one_hot(b: Builder, indices: Value, depth: Extent, values: Value, axis: int) -> Value:
-    """values[1] where the index equals the place on the new axis, values[0] elsewhere; indices
+    """values[1] where the index equals the position on the new axis, values[0] elsewhere; indices
     beyond the depth give none.
 
     Negative indices count from the end. Non-integer indices are truncated.
@@ -157,12 +157,12 @@ def one_hot(b: Builder, indices: Value, depth: Extent, values: Value, axis: int)
     shape = [*indices.shape[:axis], depth, *indices.shape[axis:]]
 
     def compute(index: te.Tensor, pair: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             # No address, so that nothing is checked: indices beyond the depth are in no column.
             hot = tirx.EQ(wrap(index(*i[:axis], *i[axis + 1 :]), depth), i[axis])
             return tirx.Select(hot, pair(ex.prim(1)), pair(ex.prim(0)))
 
-        return te.compute([ex.prim(e) for e in shape], at, name="one_hot")
+        return te.compute([ex.prim(e) for e in shape], element, name="one_hot")
 
     return b.te(compute, indices, values, name="one_hot")
 
@@ -172,12 +172,12 @@ def triangle(b: Builder, x: Value, upper: bool, k: Extent) -> Value:
     zero = tirx.const(0, x.dtype)
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             across = i[-1] - i[-2]
             keep = across >= ex.prim(k) if upper else across <= ex.prim(k)
             return tirx.Select(keep, data(*i), zero)
 
-        return te.compute(data.shape, at, name="triangle")
+        return te.compute(data.shape, element, name="triangle")
 
     return b.te(compute, x, name="triangle")
 
@@ -208,12 +208,12 @@ def reverse_sequence(b: Builder, x: Value, lengths: Value, batch: int, time: int
     check_lengths(b, lengths, x.shape[time])
 
     def compute(data: te.Tensor, count: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             length = count(i[batch]).astype("int64")
-            place = tirx.Select(i[time] < length, length - ex.prim(1) - i[time], i[time])
-            return data(*(place if axis == time else step for axis, step in enumerate(i)))
+            source = tirx.Select(i[time] < length, length - ex.prim(1) - i[time], i[time])
+            return data(*(source if axis == time else step for axis, step in enumerate(i)))
 
-        return te.compute(data.shape, at, name="reverse_sequence")
+        return te.compute(data.shape, element, name="reverse_sequence")
 
     return b.te(compute, x, lengths, name="reverse_sequence")
 

@@ -77,11 +77,11 @@ def transpose(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 def unsqueeze(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """Axes of extent 1 inserted at the positions they have in the result."""
     rank = len(x.shape) + len(axes)
-    places = {axis_of(axis, rank) for axis in axes}
-    if len(places) != len(axes):
+    positions = {axis_of(axis, rank) for axis in axes}
+    if len(positions) != len(axes):
         raise ImportFailed(f"axes {list(axes)} repeat", reason="axis")
     rest = iter(x.shape)
-    return reshape(b, x, [1 if axis in places else next(rest) for axis in range(rank)])
+    return reshape(b, x, [1 if axis in positions else next(rest) for axis in range(rank)])
 
 
 def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
@@ -94,16 +94,16 @@ def squeeze(b: Builder, x: Value, axes: Sequence[int] | None) -> Value:
         for axis in range(rank):
             if axis not in axes:
                 _stays(b, x, axis)
-    places = {axis_of(axis, rank) for axis in axes}
-    for axis in places:
+    positions = {axis_of(axis, rank) for axis in axes}
+    for axis in positions:
         b.require(
             ex.equal(x.shape[axis], 1), f"axis {axis} of {_show(x.shape)} is squeezed but is not 1"
         )
-    return reshape(b, x, [extent for axis, extent in enumerate(x.shape) if axis not in places])
+    return reshape(b, x, [extent for axis, extent in enumerate(x.shape) if axis not in positions])
 
 
 def _never_one(extent: Extent) -> str:
-    """What to change where an extent may be 1 or not."""
+    """The hint where an extent may be 1 or not."""
     axes = "give Squeeze its axes when exporting, or declare that"
     if isinstance(extent, tirx.Var):
         return f"{axes} {extent} is never 1 (--dim {extent}=2:64) or always (--dim {extent}=1)"
@@ -177,22 +177,22 @@ def take(b: Builder, x: Value, positions: Indices, axis: int) -> Value:
         return Known.of(np.take(x.data, indices.data, axis), x.dtype)
     extent = x.shape[axis]
     if isinstance(indices, Known) and not indices.symbolic and not indices.shape:
-        place = b.facts.simplify(ex.add(int(indices.data), extent if indices.data < 0 else 0))
-        if b.facts.decide(ex.both(ex.less(place, extent), ex.greater_equal(place, 0))) is True:
+        first = b.facts.simplify(ex.add(int(indices.data), extent if indices.data < 0 else 0))
+        if b.facts.decide(ex.both(ex.less(first, extent), ex.greater_equal(first, 0))) is True:
             return squeeze(
-                b, strided_slice(b, x, axis, place, b.facts.simplify(ex.add(place, 1)), 1), [axis]
+                b, strided_slice(b, x, axis, first, b.facts.simplify(ex.add(first, 1)), 1), [axis]
             )
     shape = [*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]]
     rank = len(indices.shape)
 
     def gather(data: te.Tensor, index: te.Tensor) -> te.Tensor:
-        def at(*position: Any) -> Any:
+        def element(*position: Any) -> Any:
             i = positions.address(index(*position[axis : axis + rank]))
             return data(*position[:axis], i, *position[axis + rank :])
 
-        return te.compute([ex.prim(e) for e in shape], at, name="take")
+        return te.compute([ex.prim(e) for e in shape], element, name="take")
 
-    # TVM calls what reads at computed places opaque. Of a row it reads an element once, as any
+    # TVM calls what reads at computed positions opaque. Of a row it reads an element once, as any
     # copy, so that what copies or changes the rows need not write them down first.
     return b.te(gather, x, indices, name="take", attrs={"op_pattern": INJECTIVE})
 
@@ -206,8 +206,8 @@ def strided_slice(
     axis = axis_of(axis, len(x.shape))
     extent = x.shape[axis]
     if isinstance(x, Known) and all(isinstance(v, int) for v in (start, stop, step)):
-        place = (slice(None),) * axis + (slice(*_python_slice(int(start), int(stop), int(step))),)  # type: ignore[arg-type]
-        return Known.of(x.data[place], x.dtype)
+        slices = (slice(None),) * axis + (slice(*_python_slice(int(start), int(stop), int(step))),)  # type: ignore[arg-type]
+        return Known.of(x.data[slices], x.dtype)
     first, count = slice_bounds(b, extent, start, stop, step)
     (count,) = b.extents([count], "slice")
     if b.facts.same(count, extent) is True and b.facts.same(first, 0) is True:
@@ -215,11 +215,11 @@ def strided_slice(
     shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
 
     def cut(data: te.Tensor) -> te.Tensor:
-        def at(*position: Any) -> Any:
+        def element(*position: Any) -> Any:
             inner = ex.prim(first) + position[axis] * ex.prim(step)
             return data(*position[:axis], inner, *position[axis + 1 :])
 
-        return te.compute([ex.prim(e) for e in shape], at, name="slice")
+        return te.compute([ex.prim(e) for e in shape], element, name="slice")
 
     return b.te(cut, x, name="slice")
 
@@ -247,8 +247,8 @@ def slice_bounds(
         )
 
     def far(value: Extent) -> bool:
-        """Whether a bound says 'as far as the axis goes': ONNX recommends INT_MAX and INT_MIN for
-        an axis of unknown extent.
+        """True for a bound that means the axis's end: ONNX recommends INT_MAX and INT_MIN for an
+        axis of unknown extent.
         """
         value = ex.plain(value)
         beyond = isinstance(value, int) and abs(value) >= INT_MAX

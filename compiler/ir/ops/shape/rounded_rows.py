@@ -19,7 +19,7 @@ _INFINITY = 0x7F800000
 
 
 def write(read: Callable[[Any], Any], put: Callable[[Any, Any], None], size: Extent) -> None:
-    """Emit the row of the float32 that `read` gives for each place; put: stores a byte."""
+    """Emit the row of the float32 that `read` gives for each position; put: stores a byte."""
     # Magnitudes are in the order of their bits, with NaN beyond infinity: a maximum of integers is
     # the same in any order, so that LLVM finds it in vectors.
     most = loop_programs.cell(_BITS, tirx.const(0, _BITS))
@@ -28,16 +28,16 @@ def write(read: Callable[[Any], Any], put: Callable[[Any, Any], None], size: Ext
         most[0] = tirx.max(most[0], magnitude)
     greatest = tirx.reinterpret("float32", most[0])
     known = most[0] < tirx.const(_INFINITY, _BITS)
-    held = tirx.all(known, greatest >= _real(LEAST))
-    factor = loop_programs.cell("float32", tirx.Select(held, _real(MOST) / greatest, _real(0)))
-    scale = tirx.Select(held, greatest / _real(MOST), _real(0))
+    scalable = tirx.all(known, greatest >= _real(LEAST))
+    factor = loop_programs.cell("float32", tirx.Select(scalable, _real(MOST) / greatest, _real(0)))
+    scale = tirx.Select(scalable, greatest / _real(MOST), _real(0))
     scale = loop_programs.cell("float32", tirx.Select(known, scale, _real(float("nan"))))
     with loop_programs.serial(size) as d:
-        # What is not held is read as 0: an infinity times 0 has no byte.
+        # A row that has no scale is read as 0: an infinity times 0 has no byte.
         number = tirx.Select(factor[0] > _real(0), read(d), _real(0)) * factor[0]
         put(d, tirx.nearbyint(number).astype("int8"))
-    for place, byte in enumerate(bytes_of(scale[0])):
-        put(ex.prim(ex.add(size, place)), byte)
+    for i, byte in enumerate(bytes_of(scale[0])):
+        put(ex.prim(ex.add(size, i)), byte)
 
 
 def _real(value: float) -> Any:

@@ -1,4 +1,4 @@
-"""Writing at computed places: every scatter keeps its writes to one element in order, so that
+"""Writing at computed positions: every scatter keeps its writes to one element in order, so that
 repeated indices give one answer.
 """
 
@@ -72,8 +72,8 @@ def scatter_elements(
         loop_programs.copy(data, out, size)
 
         def write(*i: Any) -> None:
-            place = [positions.address(index[i]) if d == axis else step for d, step in enumerate(i)]
-            offset = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=True)), ex.prim(0))
+            point = [positions.address(index[i]) if d == axis else step for d, step in enumerate(i)]
+            offset = sum((p * ex.prim(s) for p, s in zip(point, strides, strict=True)), ex.prim(0))
             out[offset] = reduction.combine(out[offset], update[i])
 
         _walk(extents, axis, write)
@@ -116,12 +116,12 @@ _COLUMNS = 32
 def _scatter_rows(
     b: Builder, x: Value, indices: Indices, updates: Value, reduction: Reduction
 ) -> Value:
-    """As `scatter_elements` at an index for each row, which is the axes behind the indices'."""
+    """`scatter_elements` at an index for each row, which is the axes behind the indices'."""
     f, extents = b.facts, indices.shape
     axis = len(extents) - 1
     size, width = (f.simplify(ex.prod(shape)) for shape in (x.shape, x.shape[axis + 1 :]))
     count, strides = f.simplify(ex.prod(extents)), strides_of(x.shape)
-    whole = isinstance(width, int) and width % _COLUMNS == 0
+    full = isinstance(width, int) and width % _COLUMNS == 0
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         data, index, update = inputs
@@ -130,11 +130,11 @@ def _scatter_rows(
 
         def columns(part: Any) -> None:
             first = part * ex.prim(_COLUMNS)
-            left = _COLUMNS if whole else tirx.min(ex.prim(width) - first, ex.prim(_COLUMNS))
+            left = _COLUMNS if full else tirx.min(ex.prim(width) - first, ex.prim(_COLUMNS))
 
             def row(*i: Any) -> None:
-                place = [*i[:-1], indices.address(index[i])]
-                start = sum((p * ex.prim(s) for p, s in zip(place, strides, strict=False)), first)
+                point = [*i[:-1], indices.address(index[i])]
+                start = sum((p * ex.prim(s) for p, s in zip(point, strides, strict=False)), first)
                 with loop_programs.serial(left) as j:
                     out[start + j] = reduction.combine(out[start + j], update[(*i, first + j)])
 
@@ -159,18 +159,18 @@ def _same_shapes(
     indices: Sequence[Extent],
     updates: Sequence[Extent],
     data: Sequence[Extent],
-    axis: int,
+    free_axis: int,
 ) -> None:
     if not len(indices) == len(updates) == len(data):
         raise ImportFailed(
             "ScatterElements: data, indices and updates have different ranks", reason="shape"
         )
-    for place, (one, other) in enumerate(zip(indices, updates, strict=True)):
-        b.same(one, other, f"ScatterElements: indices and updates differ on axis {place}")
-        if place != axis:
+    for axis, (one, other) in enumerate(zip(indices, updates, strict=True)):
+        b.same(one, other, f"ScatterElements: indices and updates differ on axis {axis}")
+        if axis != free_axis:
             b.require(
-                ex.less_equal(one, data[place]),
-                f"ScatterElements: the indices exceed the data on axis {place}",
+                ex.less_equal(one, data[axis]),
+                f"ScatterElements: the indices exceed the data on axis {axis}",
             )
 
 
@@ -261,9 +261,9 @@ def tensor_scatter(
     """
     axis = layout.axis_of(axis, len(past.shape))
     length, steps = past.shape[axis], update.shape[axis]
-    for place, (one, other) in enumerate(zip(past.shape, update.shape, strict=True)):
-        if place != axis:
-            b.same(one, other, f"TensorScatter: cache and update differ on axis {place}")
+    for d, (one, other) in enumerate(zip(past.shape, update.shape, strict=True)):
+        if d != axis:
+            b.same(one, other, f"TensorScatter: cache and update differ on axis {d}")
     b.require(ex.less_equal(steps, length), "TensorScatter: the update is longer than the cache")
 
     if start is not None:
@@ -272,7 +272,7 @@ def tensor_scatter(
         check_within(b, start, 0, limit, message)
 
     def compute(cache: te.Tensor, new: te.Tensor, *starts: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             first = starts[0](i[0]).astype("int64") if starts else ex.prim(0)
             step = i[axis] - first
             if circular:
@@ -281,6 +281,6 @@ def tensor_scatter(
             near = tirx.max(tirx.min(step, ex.prim(ex.sub(steps, 1))), ex.prim(0))
             return tirx.if_then_else(inside, new(*i[:axis], near, *i[axis + 1 :]), cache(*i))
 
-        return te.compute(cache.shape, at, name="tensor_scatter")
+        return te.compute(cache.shape, element, name="tensor_scatter")
 
     return b.te(compute, past, update, *([] if start is None else [start]), name="tensor_scatter")

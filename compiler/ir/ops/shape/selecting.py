@@ -17,21 +17,21 @@ from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
 
-def places(b: Builder, flags: Value, hint: str) -> Tensor:
+def true_indices(b: Builder, flags: Value, hint: str) -> Tensor:
     """The indices, ascending, at which a bool vector holds; their number is a new dim."""
     extent = flags.shape[0]
 
     def count(inputs: list[Any], outputs: list[Any]) -> None:
-        found = loop_programs.cell()
+        hits = loop_programs.cell()
         with loop_programs.serial(extent) as i:
-            found[0] = found[0] + inputs[0][i].astype("int64")
-        outputs[0][0] = found[0]
+            hits[0] = hits[0] + inputs[0][i].astype("int64")
+        outputs[0][0] = hits[0]
 
     def fill(inputs: list[Any], outputs: list[Any]) -> None:
-        found = loop_programs.cell()
+        position = loop_programs.cell()
         with loop_programs.serial(extent) as i, loop_programs.when(inputs[0][i]):
-            outputs[0][found[0]] = i
-            found[0] = found[0] + 1
+            outputs[0][position[0]] = i
+            position[0] = position[0] + 1
 
     (total,) = loop_programs.program(b, count, [((1,), "int64")], flags, name="count")
     number: Extent = b.known_counts(total, hint).scalars()[0]
@@ -46,23 +46,23 @@ def nonzero(b: Builder, x: Value) -> Value:
             "int64",
         )
     flat = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))])
-    found = places(b, ew.cast(b, flat, "bool"), "nonzero")
+    indices = true_indices(b, ew.cast(b, flat, "bool"), "nonzero")
     rank = len(x.shape)
     strides = [ex.divisor(ex.prod(x.shape[axis + 1 :])) for axis in range(rank)]
 
     def compute(index: te.Tensor) -> te.Tensor:
-        def at(axis: Any, column: Any) -> Any:
+        def element(axis: Any, column: Any) -> Any:
             result = ex.prim(0)
-            for place in reversed(range(rank)):
+            for d in reversed(range(rank)):
                 coordinate = tirx.floormod(
-                    tirx.floordiv(index(column), strides[place]), ex.divisor(x.shape[place])
+                    tirx.floordiv(index(column), strides[d]), ex.divisor(x.shape[d])
                 )
-                result = tirx.Select(tirx.EQ(axis, ex.prim(place)), coordinate, result)
+                result = tirx.Select(tirx.EQ(axis, ex.prim(d)), coordinate, result)
             return result
 
-        return te.compute([ex.prim(rank), ex.prim(found.shape[0])], at, name="coordinates")
+        return te.compute([ex.prim(rank), ex.prim(indices.shape[0])], element, name="coordinates")
 
-    return b.te(compute, found, name="coordinates")
+    return b.te(compute, indices, name="coordinates")
 
 
 def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
@@ -70,13 +70,13 @@ def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
     vector, holds.
     """
     data = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))]) if axis is None else x
-    place = 0 if axis is None else layout.axis_of(axis, len(x.shape))
+    position = 0 if axis is None else layout.axis_of(axis, len(x.shape))
     b.require(
-        ex.less_equal(condition.shape[0], data.shape[place]),
+        ex.less_equal(condition.shape[0], data.shape[position]),
         "Compress: the condition is longer than the axis",
     )
     if isinstance(condition, Known) and not condition.symbolic:
-        found: Value = Known(np.flatnonzero(condition.data).astype(np.int64), "int64")
+        indices: Value = Known(np.flatnonzero(condition.data).astype(np.int64), "int64")
     else:
-        found = places(b, condition, "selected")
-    return layout.take(b, data, Indices.from_program(found, data.shape[place]), place)
+        indices = true_indices(b, condition, "selected")
+    return layout.take(b, data, Indices.from_program(indices, data.shape[position]), position)

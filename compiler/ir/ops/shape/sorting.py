@@ -59,7 +59,7 @@ def _merge(
 
 
 def precedes(p: Any, q: Any, dtype: str, descending: bool) -> Any:
-    """Whether element p sorts strictly before q; a NaN is the greatest."""
+    """True where element p sorts strictly before q; a NaN is the greatest."""
     if not ew.is_float(dtype):
         return p > q if descending else p < q
     if dtype != "float64":
@@ -104,13 +104,13 @@ def top_k(b: Builder, x: Value, k: Extent, axis: int, largest: bool) -> tuple[Va
     rank = len(x.shape)
     axis = layout.axis_of(axis, rank)
     b.require(ex.less_equal(k, x.shape[axis]), f"TopK: k is {k}, the axis has {x.shape[axis]}")
-    forth = [*(place for place in range(rank) if place != axis), axis]
+    forth = [*(i for i in range(rank) if i != axis), axis]
     moved = layout.transpose(b, x, forth)
     rows = b.facts.simplify(ex.prod(moved.shape[:-1]))
     matrix = layout.reshape(b, moved, [rows, moved.shape[-1]])
     indices = layout.strided_slice(b, sorted_order(b, matrix, largest), 1, 0, k, 1)
     values = _rows_at(b, matrix, indices)
-    back = [forth.index(place) for place in range(rank)]
+    back = [forth.index(i) for i in range(rank)]
     shape = [*moved.shape[:-1], k]
     return layout.transpose(b, layout.reshape(b, values, shape), back), layout.transpose(
         b, layout.reshape(b, indices, shape), back
@@ -138,7 +138,7 @@ def unique(
     front = (
         x
         if axis is None
-        else layout.transpose(b, x, [axis, *(place for place in range(rank) if place != axis)])
+        else layout.transpose(b, x, [axis, *(i for i in range(rank) if i != axis)])
     )
     count = b.facts.simplify(ex.prod(x.shape)) if axis is None else front.shape[0]
     width = 1 if axis is None else b.facts.simplify(ex.prod(front.shape[1:]))
@@ -150,7 +150,7 @@ def unique(
     if axis is None:
         return layout.reshape(b, taken, [distinct]), first, inverse, counts
     shaped = layout.reshape(b, taken, [distinct, *front.shape[1:]])
-    back = [place + 1 if place < axis else 0 if place == axis else place for place in range(rank)]
+    back = [i + 1 if i < axis else 0 if i == axis else i for i in range(rank)]
     return layout.transpose(b, shaped, back), first, inverse, counts
 
 
@@ -211,14 +211,14 @@ def _renumber(count: Extent, first: Any, inverse: Any, counts: Any, rank: Any, s
     """Number the groups anew by first occurrence: `rank` by group, then everything in place by way
     of `spare`.
     """
-    found = loop_programs.cell("int64", 0)
+    number = loop_programs.cell("int64", 0)
     with loop_programs.serial(count) as i, loop_programs.when(tirx.EQ(first[inverse[i]], i)):
-        rank[inverse[i]] = found[0]
-        found[0] = found[0] + 1
+        rank[inverse[i]] = number[0]
+        number[0] = number[0] + 1
     for values in (first, counts):
-        with loop_programs.serial(found[0]) as group:
+        with loop_programs.serial(number[0]) as group:
             spare[rank[group]] = values[group]
-        with loop_programs.serial(found[0]) as group:
+        with loop_programs.serial(number[0]) as group:
             values[group] = spare[group]
     with loop_programs.serial(count) as i:
         inverse[i] = rank[inverse[i]]
@@ -228,7 +228,7 @@ def arg_extreme(
     b: Builder, x: Value, axis: int, greatest: bool, last: bool, nan: bool = False
 ) -> Value:
     """The index of the extreme element along an axis, which stays with extent 1; of equal ones the
-    first or the last. nan: whether it is that of the first NaN, where there is one.
+    first or the last. nan: it is that of the first NaN, where there is one.
     """
     axis = layout.axis_of(axis, len(x.shape))
     extent = x.shape[axis]
@@ -249,9 +249,9 @@ def arg_extreme(
         return tirx.Or(wins, tirx.And(tirx.isnan(new), tirx.Not(tirx.isnan(old))))
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
-        def one(i: Any) -> None:
+        def search(i: Any) -> None:
             row, column = tirx.floordiv(i, ex.divisor(inner)), tirx.floormod(i, ex.divisor(inner))
-            place, value = (
+            best, value = (
                 loop_programs.cell("int64", 0),
                 loop_programs.cell(x.dtype, inputs[0][row, ex.prim(0), column]),
             )
@@ -259,18 +259,18 @@ def arg_extreme(
                 loop_programs.serial(extent, 1) as step,
                 loop_programs.when(better(inputs[0][row, step, column], value[0])),
             ):
-                place[0] = step
+                best[0] = step
                 value[0] = inputs[0][row, step, column]
-            outputs[0][i] = place[0]
+            outputs[0][i] = best[0]
 
-        loop_programs.spread(ex.mul(outer, inner), one, extent)
+        loop_programs.spread(ex.mul(outer, inner), search, extent)
 
     size = b.facts.simplify(ex.mul(outer, inner))
-    (found,) = loop_programs.program(
+    (indices,) = loop_programs.program(
         b,
         body,
         [((size,), "int64")],
         layout.reshape(b, x, [outer, extent, inner]),
         name="arg_extreme",
     )
-    return layout.reshape(b, found, [*x.shape[:axis], 1, *x.shape[axis + 1 :]])
+    return layout.reshape(b, indices, [*x.shape[:axis], 1, *x.shape[axis + 1 :]])

@@ -95,7 +95,7 @@ def floor_division(b: Builder, x: Value, y: Value) -> Value:
     an integer.
     """
     if not ew.is_float(x.dtype):
-        return division.quotient(b, x, y, division.Rounding.DOWN)
+        return division.quotient(b, x, y, division.Direction.DOWN)
     return pw.in_float(b, _floor_quotient, x, y, name="floor_divide")
 
 
@@ -123,7 +123,7 @@ def _fmod(p: Any, q: Any) -> Any:
 
 def _truncated(b: Builder, x: Value, y: Value) -> Value:
     if not ew.is_float(x.dtype):
-        return division.quotient(b, x, y, division.Rounding.TO_ZERO)
+        return division.quotient(b, x, y, division.Direction.TO_ZERO)
     return ew.unary(b, ew.divide(b, x, y), relax.op.trunc, numpy=np.trunc)
 
 
@@ -132,7 +132,7 @@ def remainder(b: Builder, node: Node) -> Value:
     """The remainder of a division rounded down: it has the sign of `other`."""
     x, y = _dividing(b, node)
     if not ew.is_float(x.dtype):
-        return division.remainder(b, x, y, division.Rounding.DOWN)
+        return division.remainder(b, x, y, division.Direction.DOWN)
     return pw.in_float(b, _floor_rest, x, y, name="remainder")
 
 
@@ -148,7 +148,7 @@ def fmod(b: Builder, node: Node) -> Value:
     x, y = _dividing(b, node)
     if ew.is_float(x.dtype):
         return pw.in_float(b, _fmod, x, y, name="fmod")
-    return division.remainder(b, x, y, division.Rounding.TO_ZERO)
+    return division.remainder(b, x, y, division.Direction.TO_ZERO)
 
 
 @op("pow", "float_power")

@@ -14,7 +14,7 @@ from tvm.ir import Expr as PrimExpr
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known
 from compiler.ir.ops.math import division
-from compiler.ir.ops.math.division import Rounding
+from compiler.ir.ops.math.division import Direction
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.shapes import extents as ex
@@ -81,7 +81,7 @@ def _division(
     on_numbers: Callable[..., Any],
     on_floats: Callable[..., Any],
     on_extents: Callable[..., Any],
-    mode: Rounding,
+    mode: Direction,
 ) -> None:
     @plain(*names)
     def handler(b: Builder, node: Node) -> Any:
@@ -100,10 +100,10 @@ _division(
     operator.floordiv,
     ex.floordiv,
     division.quotient_of_extents,
-    Rounding.DOWN,
+    Direction.DOWN,
 )
-_division(("remainder",), operator.mod, ex.floormod, division.remainder_of_extents, Rounding.DOWN)
-_division(("fmod",), math.fmod, ex.truncmod, division.remainder_of_extents, Rounding.TO_ZERO)
+_division(("remainder",), operator.mod, ex.floormod, division.remainder_of_extents, Direction.DOWN)
+_division(("fmod",), math.fmod, ex.truncmod, division.remainder_of_extents, Direction.TO_ZERO)
 
 
 def _of_either(name: str, on_numbers: Callable[..., Any], on_exprs: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ from tvm import te, tirx
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.nn import unpool
-from compiler.ir.ops.nn.window import Window, guarded
+from compiler.ir.ops.nn.window import Window, read_inside
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -51,7 +51,7 @@ def _columns(
     data: te.Tensor, window: Window, image: Sequence[Extent], shape: Sequence[Extent]
 ) -> te.Tensor:
     def element(n: Any, c: Any, *index: Any) -> Any:
-        return guarded(
+        return read_inside(
             lambda *i: data(n, c, *i),
             window.under(index[2:], index[:2]),
             image,

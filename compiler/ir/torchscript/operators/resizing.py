@@ -11,8 +11,8 @@ from tvm import tirx
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.nn import sample
-from compiler.ir.ops.nn.positions import Along, Coordinates, Given
-from compiler.ir.ops.nn.resize import Interpolation, Rounding, Sampling, resize
+from compiler.ir.ops.nn.positions import Along, Coordinates, RunTimeInputs
+from compiler.ir.ops.nn.resize import Interpolation, NearestMode, Sampling, resize
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node
@@ -56,7 +56,7 @@ def upsample(b: Builder, node: Node) -> Value:
         )
         for axis, want, scale in zip(spatial, b.extents(wanted, "resized"), scales, strict=True)
     ]
-    return resize(b, x, plan, Given(None, None, len(plan)), sampling)
+    return resize(b, x, plan, RunTimeInputs(None, None, len(plan)), sampling)
 
 
 def _sampling(node: Node) -> Sampling:
@@ -66,7 +66,7 @@ def _sampling(node: Node) -> Sampling:
         return Sampling(
             kind,
             Coordinates.HALF_PIXEL if exact else Coordinates.ASYMMETRIC,
-            Rounding.ROUND_PREFER_CEIL if exact else Rounding.FLOOR,
+            NearestMode.ROUND_PREFER_CEIL if exact else NearestMode.FLOOR,
         )
     corners = node.bool("align_corners")
     antialias = node.kind.endswith("_aa")

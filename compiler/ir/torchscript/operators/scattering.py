@@ -153,7 +153,7 @@ def _mean(b: Builder, total: Value, index: Value, axis: int, alone: bool) -> Val
     counts = sc.scatter_elements(b, counts, index, full(index.shape, 1), axis, sc.Reduction.ADD)
     if ew.is_float(total.dtype):
         return ew.divide(b, total, counts)
-    return division.quotient(b, total, counts, division.Rounding.DOWN, checked=False)
+    return division.quotient(b, total, counts, division.Direction.DOWN, checked=False)
 
 
 @op("index_add", "index_copy", "index_fill")
@@ -187,7 +187,7 @@ def masked_scatter(b: Builder, node: Node) -> Value:
     x, source = node.value("self"), node.value("source")
     mask = broadcast.expand(b, ew.cast(b, node.value("mask"), "bool"), x.shape)
     size = b.facts.simplify(ex.prod(x.shape))
-    chosen = selecting.places(b, layout.reshape(b, mask, [size]), "selected")
+    chosen = selecting.true_indices(b, layout.reshape(b, mask, [size]), "selected")
     count = chosen.shape[0]
     flat = layout.reshape(b, source, [b.facts.simplify(ex.prod(source.shape))])
     b.require(

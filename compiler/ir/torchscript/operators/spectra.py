@@ -58,7 +58,7 @@ def imaginary(b: Builder, node: Node) -> Value:
 def view_as_real(b: Builder, node: Node) -> Value:
     """Both parts in a new last axis."""
     spectrum = _spectrum(node)
-    return fourier.joined(b, spectrum.real, spectrum.imaginary)
+    return fourier.join_parts(b, spectrum.real, spectrum.imaginary)
 
 
 @op("stft")
@@ -89,7 +89,7 @@ def stft(b: Builder, node: Node) -> Any:
     )
     factor = 1 / math.sqrt(length) if node.bool("normalized") else 1.0
     parts = [_part(b, frames, component, factor, single) for component in (0, 1)]
-    return Spectrum(*parts) if node.bool("return_complex", False) else fourier.joined(b, *parts)
+    return Spectrum(*parts) if node.bool("return_complex", False) else fourier.join_parts(b, *parts)
 
 
 def _part(b: Builder, frames: Value, component: int, factor: float, single: bool) -> Value:
