@@ -16,7 +16,7 @@ from benchmarks.kernels.case import (
     copies_for,
     floats,
 )
-from compiler.ir.ops.quantized.block_matmul import PRODUCTS, Blocks, real_at
+from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, Blocks, real_at
 from tests.compiler.passes import families
 
 op = relax.op
@@ -127,7 +127,7 @@ def block_matmul(
         )
 
     def graph(builder: Any, x: Any) -> Any:
-        name = PRODUCTS[bits, quantized_rows]
+        name = KERNEL_NAMES[bits, quantized_rows]
         return relax.Tuple(
             [
                 builder.emit_te(

@@ -13,7 +13,7 @@ from onnx import defs
 from compiler.ir.graph.values import Known, Tensor
 from compiler.ir.onnx.model.dtypes import CARRIED
 from compiler.ir.onnx.node import Node
-from compiler.ir.ops.quantized.small_types import is_narrow
+from compiler.ir.ops.quantized.small_types import is_small
 
 _DOMAINS = ("", "ai.onnx")
 _CODES: dict[str, int] = dict(onnx.TensorProto.DataType.items())
@@ -33,7 +33,7 @@ def check(node: Node) -> None:
             continue
         name, variable, dtypes = taken
         dtype = _dtype(node, value)
-        if is_narrow(dtype):
+        if is_small(dtype):
             # Those are moved where the schemas do not know them yet.
             continue
         if dtype not in dtypes:

@@ -41,21 +41,21 @@ _MOVE = frozenset(
 def run(handler: Handler, b: Builder, node: Node) -> Sequence[Content | None]:
     """The handler's outputs; fails for an operator that would take bits for numbers."""
     tensors = [value for value in node.inputs if isinstance(value, Known | Tensor)]
-    small = next((value for value in tensors if small_types.is_narrow(value.dtype)), None)
+    small = next((value for value in tensors if small_types.is_small(value.dtype)), None)
     name = node.proto.op_type
     if name in _CONVERT or (small is None and not _bodies(node)):
         return _listed(handler(b, node))
     if small is not None and name in _COMPARE:
-        return _listed(handler(b, _with(node, lambda value: small_types.widened(b, value))))
+        return _listed(handler(b, _with(node, lambda value: small_types.widen(b, value))))
     if small is not None and not _moves(node, small):
         node.fail(
             f"{node.op} of {small.dtype} is not supported",
             reason="dtype",
             hint="cast it to float32 first, or dequantize it",
         )
-    outputs = _listed(handler(b, _with(node, small_types.stored)))
+    outputs = _listed(handler(b, _with(node, small_types.to_storage)))
     return [
-        small_types.typed(value, dtype or value.dtype)
+        small_types.from_storage(value, dtype or value.dtype)
         if isinstance(value, Known | Tensor)
         else value
         for value, dtype in zip(outputs, _dtypes(node, len(outputs)), strict=True)
@@ -65,14 +65,14 @@ def run(handler: Handler, b: Builder, node: Node) -> Sequence[Content | None]:
 def entering(formal: onnx.ValueInfoProto, value: Content | None) -> Content | None:
     """The value of a subgraph's input: bytes, where the subgraph declares what they hold."""
     dtype = CARRIED.get(formal.type.tensor_type.elem_type, "")
-    if not isinstance(value, Known | Tensor) or not small_types.is_narrow(dtype):
+    if not isinstance(value, Known | Tensor) or not small_types.is_small(dtype):
         return value
     if value.dtype != storage_of(dtype):
         raise ImportFailed(
             f"{value.dtype} is given for the subgraph's input {formal.name!r} of {dtype}",
             reason="dtype",
         )
-    return small_types.typed(value, dtype)
+    return small_types.from_storage(value, dtype)
 
 
 def leaving(output: onnx.ValueInfoProto, value: Content | None) -> Content | None:
@@ -80,16 +80,14 @@ def leaving(output: onnx.ValueInfoProto, value: Content | None) -> Content | Non
     if not isinstance(value, Known | Tensor):
         return value
     dtype = CARRIED.get(output.type.tensor_type.elem_type, "")
-    if value.dtype != dtype and (
-        small_types.is_narrow(value.dtype) or small_types.is_narrow(dtype)
-    ):
+    if value.dtype != dtype and (small_types.is_small(value.dtype) or small_types.is_small(dtype)):
         raise ImportFailed(
             f"the subgraph's output {output.name!r} is {value.dtype}, declared as "
             f"{dtype or 'nothing'}",
             reason="dtype",
             hint="declare the element types of the subgraph's outputs",
         )
-    return small_types.stored(value)
+    return small_types.to_storage(value)
 
 
 def _moves(node: Node, small: Value) -> bool:

@@ -95,7 +95,7 @@ def forest_of(node: Node, kind: str) -> Forest:
         missing=_missing(node, len(trees))[inner],
         members=np.zeros(0),
         first=np.zeros(len(inner) + 1, np.int64),
-        places=starts,
+        starts=starts,
         targets=targets,
         weights=weights,
         owners=np.searchsorted(index.trees, trees[leaves]),

@@ -17,12 +17,12 @@ def main() -> int:
         "--write", type=Path, metavar="FILE", help="replace what follows the marker line in FILE"
     )
     options = parser.parse_args()
-    made = f"{HEAD}\n\n{table()}"
+    page = f"{HEAD}\n\n{table()}"
     if options.write is None:
-        print(made)
+        print(page)
         return 0
     before = options.write.read_text().partition(HEAD)[0]
-    options.write.write_text(f"{before}{made}\n")
+    options.write.write_text(f"{before}{page}\n")
     return 0
 
 

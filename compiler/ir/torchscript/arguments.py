@@ -1,5 +1,5 @@
-"""What forward takes and what it keeps between calls, by name; without TVM, for the importer and
-for torch as a reference.
+"""Arguments of forward and attributes that it keeps between calls, by name; without TVM, for the
+importer and for torch as a reference.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Argument:
 
 def arguments_of(program: Program) -> list[Argument]:
     """The arguments of forward without self."""
-    found = []
+    arguments = []
     for argument in program.schema.arguments[1:]:
         default = argument.has_default_value()
-        found.append(
+        arguments.append(
             Argument(
                 argument.name,
                 str(argument.type),
@@ -35,7 +35,7 @@ def arguments_of(program: Program) -> list[Argument]:
                 argument.default_value if default else None,
             )
         )
-    return found
+    return arguments
 
 
 def names_in(argument: Argument) -> list[str]:
@@ -58,7 +58,7 @@ def written_attributes(program: Program) -> list[str]:
     """Attributes, by their dotted path, that forward reads or writes: what freezing leaves in the
     module.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
 
     def walk(block: Any) -> None:
         for raw in block.nodes():
@@ -66,12 +66,12 @@ def written_attributes(program: Program) -> list[str]:
                 raw.kind() in ("prim::GetAttr", "prim::SetAttr")
                 and (path := path_of(raw)) is not None
             ):
-                found[path] = None
+                paths[path] = None
             for inner in raw.blocks():
                 walk(inner)
 
     walk(program.graph)
-    return [path for path in found if not _is_module(program, path)]
+    return [path for path in paths if not _is_module(program, path)]
 
 
 def path_of(raw: Any) -> str | None:
@@ -86,11 +86,11 @@ def path_of(raw: Any) -> str | None:
 
 
 def attribute(program: Program, path: str) -> Any:
-    """What the saved module holds under a dotted path."""
-    found = program.module._c
+    """The saved module's attribute of a dotted path."""
+    value = program.module._c
     for part in path.split("."):
-        found = found.getattr(part)
-    return found
+        value = value.getattr(part)
+    return value
 
 
 def _is_module(program: Program, path: str) -> bool:

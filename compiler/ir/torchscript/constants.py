@@ -20,8 +20,8 @@ def constant(raw: Any) -> Any:
 
 
 def was_number(raw: Any) -> bool:
-    """Whether a constant tensor stands for a plain number of the traced program, which promotes as
-    numbers do.
+    """True for a constant tensor that stands for a plain number of the traced program, which
+    promotes as numbers do.
 
     torch's interpreter takes the tensors without axes among a saved program's constants for
     numbers; those that freezing makes of attributes or of whole expressions have a dtype in their

@@ -47,19 +47,19 @@ def category(dtype: str) -> int:
     return 0 if dtype == "bool" else 1 if dtype.startswith(("int", "uint")) else 2
 
 
-def promote(one: str, other: str) -> str:
+def promote(left: str, right: str) -> str:
     """torch.promote_types."""
-    if one == other:
-        return one
-    if {one, other} == {"float16", "bfloat16"}:
+    if left == right:
+        return left
+    if {left, right} == {"float16", "bfloat16"}:
         return "float32"
-    if category(one) == category(other) == 1 and one.startswith("u") != other.startswith("u"):
-        return _mixed(*((one, other) if one.startswith("u") else (other, one)))
-    if "uint" in one[:4] and "uint" in other[:4]:
-        return max(one, other, key=lambda name: int(name.removeprefix("uint")))
-    if category(one) != category(other):
-        return one if category(one) > category(other) else other
-    return max(one, other, key=_ORDER.index)
+    if category(left) == category(right) == 1 and left.startswith("u") != right.startswith("u"):
+        return _mixed(*((left, right) if left.startswith("u") else (right, left)))
+    if "uint" in left[:4] and "uint" in right[:4]:
+        return max(left, right, key=lambda name: int(name.removeprefix("uint")))
+    if category(left) != category(right):
+        return left if category(left) > category(right) else right
+    return max(left, right, key=_ORDER.index)
 
 
 def _mixed(unsigned: str, signed: str) -> str:

@@ -33,7 +33,7 @@ def uses(
         raw.debugName(): argument.name
         for raw, argument in zip(program.graph.inputs(), program.schema.arguments, strict=True)
     }
-    for raw, limit in ((part, limit) for whole, limit in indexed for part in _parts(whole)):
+    for raw, limit in ((part, limit) for index, limit in indexed for part in _parts(index)):
         yield names.get(_source(raw).debugName()), without_coordinates(limit)
 
 

@@ -107,7 +107,7 @@ def _wanted(argument: Argument, consts: Mapping[str, Any], declared: set[str]) -
 
 
 def argument_value(b: Builder, argument: Argument, inputs: Inputs) -> Any:
-    """What an argument stands for in the graph."""
+    """The value of an argument in the graph."""
     if argument.name in inputs.consts:
         return _fixed(argument, inputs.consts[argument.name])
     kind = bare(argument).kind()
@@ -147,13 +147,13 @@ def _fixed(argument: Argument, value: Any) -> Any:
             reason="const",
             field=f"consts.{argument.name}",
         )
-    made = wanted(value)
-    if made != value or (
-        wanted is not float and type(made) is not type(value) and wanted is not bool
+    number = wanted(value)
+    if number != value or (
+        wanted is not float and type(number) is not type(value) and wanted is not bool
     ):
         raise ImportFailed(
             f"const {argument.name!r} cannot be {value!r}: the argument is {kind}",
             reason="const",
             field=f"consts.{argument.name}",
         )
-    return made
+    return number

@@ -1,5 +1,5 @@
-"""What an import would find, node by node, without compiling: the answer of `relaxd inspect` for a
-TorchScript model.
+"""The nodes of a TorchScript model as an import would read them, without compiling: for
+`relaxd inspect`.
 """
 
 from __future__ import annotations

@@ -99,11 +99,11 @@ def _read(torch: Any, source: Path | bytes) -> Any:
 
 
 def _hint(message: str) -> str:
-    found = re.search(r"Unknown builtin op: (\w+::\w+)", message)
-    if found is None:
+    match = re.search(r"Unknown builtin op: (\w+::\w+)", message)
+    if match is None:
         return "save it with torch.jit.save"
     return (
-        f"the model calls {found[1]}, which torch alone does not have: write that part in torch's "
+        f"the model calls {match[1]}, which torch alone does not have: write that part in torch's "
         "own operators and save it again"
     )
 

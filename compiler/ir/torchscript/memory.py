@@ -1,5 +1,5 @@
-"""What a TorchScript program can change in place: cells with a journal of writes, and tensors as
-views of cells.
+"""Values that a TorchScript program can change in place: cells with a journal of writes, and
+tensors as views of cells.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Unsure:
 class Cell:
     """A place that holds a tensor, the items of a list or of a dict, or a module's attribute.
 
-    serial: orders by creation; held: a stack has a copy of it where the program's list has the
+    serial: orders by creation; copied: a stack has a copy of it where the program's list has the
     tensor itself.
     """
 
@@ -40,7 +40,7 @@ class Cell:
     serial: int
     version: int = 0
     twins: list[Cell] = field(default_factory=list)
-    held: bool = False
+    copied: bool = False
 
 
 class ListBox(Cell):
@@ -109,13 +109,13 @@ class Memory:
             (source.cell.version, value),
         )
 
-    def related(self, source: Ref, value: Value) -> Ref:
+    def relate(self, source: Ref, value: Value) -> Ref:
         """A tensor that may be a view of `source` or a copy: writing to either makes the other
         unreadable.
         """
-        made = self.ref(value)
-        link(made.cell, source.cell)
-        return made
+        copy = self.ref(value)
+        link(copy.cell, source.cell)
+        return copy
 
     def item(self, value: Value) -> Ref:
         """A tensor read from a stack: where the program would change the list's item, there is only
@@ -125,7 +125,7 @@ class Memory:
 
     def hold(self, ref: Ref) -> Value:
         """The tensor as it is now, for a stack; changing it in place from here on is an error."""
-        ref.cell.held = True
+        ref.cell.copied = True
         self.pushed.append(ref.cell)
         return self.read(ref)
 
@@ -142,7 +142,7 @@ class Memory:
 
     @staticmethod
     def content(cell: Cell) -> Any:
-        """What a cell holds; raises ImportFailed where that cannot be told."""
+        """The content of a cell; raises ImportFailed where that cannot be told."""
         if isinstance(cell.value, Unsure):
             raise ImportFailed(
                 cell.value.why,
@@ -153,7 +153,7 @@ class Memory:
 
     def write(self, cell: Cell, value: Any) -> None:
         """Replace what a cell holds."""
-        if cell.held or any(twin.held for twin in cell.twins):
+        if cell.copied or any(twin.copied for twin in cell.twins):
             raise ImportFailed(
                 "a tensor changes in place that is also in a list whose length only run time knows",
                 reason="unsupported_mutation",
@@ -192,10 +192,10 @@ class Memory:
             self.write(ref.cell, value)
             return
         base = self.content(ref.cell)
-        places = positions.of(self.builder, base)
+        indices = positions.of(self.builder, base)
         for step in ref.steps:
-            places = step(self.builder, places)
-        self.write(ref.cell, positions.put(self.builder, base, places, value))
+            indices = step(self.builder, indices)
+        self.write(ref.cell, positions.put(self.builder, base, indices, value))
 
     @contextmanager
     def trial(self) -> Iterator[dict[Cell, Any]]:
@@ -211,10 +211,10 @@ class Memory:
                 cell.version += 1
 
 
-def link(one: Cell, other: Cell) -> None:
+def link(left: Cell, right: Cell) -> None:
     """Note that two cells may be one piece of memory."""
-    if one is not other and one not in other.twins:
-        group = [one, *one.twins], [other, *other.twins]
+    if left is not right and left not in right.twins:
+        group = [left, *left.twins], [right, *right.twins]
         for a in group[0]:
             for b in group[1]:
                 a.twins.append(b)

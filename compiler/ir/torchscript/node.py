@@ -63,7 +63,7 @@ class Node(NodeErrors):
 
     @property
     def builder(self) -> Builder:
-        """Of the function under construction."""
+        """The builder of the function under construction."""
         return self.scope.builder
 
     @property
@@ -87,7 +87,7 @@ class Node(NodeErrors):
         return self.kind
 
     def has(self, name: str) -> bool:
-        """Whether the argument exists and is not None."""
+        """True if the argument exists and is not None."""
         return name in self.names and self.args[self.names.index(name)] is not None
 
     def get(self, name: str, default: Any = _MISSING) -> Any:
@@ -102,10 +102,10 @@ class Node(NodeErrors):
 
     def ref(self, name: str) -> Ref:
         """A tensor argument as the program holds it."""
-        found = self.get(name)
-        if not isinstance(found, Ref):
-            self.fail(f"{name!r} is {_shown(found)}, not a tensor", reason="unsupported_form")
-        return found
+        item = self.get(name)
+        if not isinstance(item, Ref):
+            self.fail(f"{name!r} is {_shown(item)}, not a tensor", reason="unsupported_form")
+        return item
 
     def value(self, name: str) -> Value:
         """A tensor argument."""
@@ -121,14 +121,14 @@ class Node(NodeErrors):
 
     def items(self, name: str) -> tuple[Any, ...]:
         """A list or tuple argument as the values in it."""
-        found = self.get(name)
-        content = self.memory.content(found) if isinstance(found, ListBox) else found
+        item = self.get(name)
+        content = self.memory.content(item) if isinstance(item, ListBox) else item
         if isinstance(content, Stack):
             self.fail(
                 f"{name!r} is a list whose length only run time knows", reason="data_dependent"
             )
         if not isinstance(content, tuple):
-            self.fail(f"{name!r} is {_shown(found)}, not a list", reason="unsupported_form")
+            self.fail(f"{name!r} is {_shown(item)}, not a list", reason="unsupported_form")
         return content
 
     def values(self, name: str) -> list[Value]:
@@ -139,20 +139,20 @@ class Node(NodeErrors):
         """An integer argument, symbolic or not."""
         return self.as_extent(self.get(name, default), name)
 
-    def as_extent(self, found: Any, name: str) -> Extent:
+    def as_extent(self, item: Any, name: str) -> Extent:
         """An integer, also one that stands in a tensor of one element."""
-        if isinstance(found, Ref):
-            return self.builder.known_integers(self.memory.read(found), name).scalars()[0]  # type: ignore[return-value]
-        found = ex.plain(found) if isinstance(found, PrimExpr) else found
-        if not isinstance(found, (int, PrimExpr)):
-            self.fail(f"{name!r} is {_shown(found)}, not an integer", reason="unsupported_form")
-        return found
+        if isinstance(item, Ref):
+            return self.builder.known_integers(self.memory.read(item), name).scalars()[0]  # type: ignore[return-value]
+        item = ex.plain(item) if isinstance(item, PrimExpr) else item
+        if not isinstance(item, (int, PrimExpr)):
+            self.fail(f"{name!r} is {_shown(item)}, not an integer", reason="unsupported_form")
+        return item
 
     def extents(self, name: str) -> list[Extent]:
         """A list of integers, symbolic or not; a single integer counts as a list of one."""
-        found = self.get(name)
-        if isinstance(found, (int, PrimExpr)):
-            return [found]
+        size = self.get(name)
+        if isinstance(size, (int, PrimExpr)):
+            return [size]
         return [self.as_extent(item, name) for item in self.items(name)]
 
     def size(self, name: str, default: Any = _MISSING) -> Extent:
@@ -165,9 +165,9 @@ class Node(NodeErrors):
         they are, such as a -1 that has a meaning.
         """
         self.limit(name, 0)
-        found = self.get(name)
-        if isinstance(found, (int, PrimExpr)):
-            return [self.as_size(found, name)]
+        size = self.get(name)
+        if isinstance(size, (int, PrimExpr)):
+            return [self.as_size(size, name)]
         return [self.as_size(item, name) for item in self.items(name)]
 
     def position(self, name: str, default: Any = _MISSING) -> Extent:
@@ -183,12 +183,12 @@ class Node(NodeErrors):
             raw = list(self.raw.inputs())[self.names.index(name)]
             self.scope.model.indexed.append((raw, Limit(least, USUAL, usual=True)))
 
-    def as_size(self, found: Any, name: str) -> Extent:
+    def as_size(self, item: Any, name: str) -> Extent:
         """An extent that is a value of the scope."""
-        if isinstance(found, Ref):
-            known = self.builder.known_extents(self.memory.read(found), name)
+        if isinstance(item, Ref):
+            known = self.builder.known_extents(self.memory.read(item), name)
             return known.scalars()[0]  # type: ignore[return-value]
-        extent = self.as_extent(found, name)
+        extent = self.as_extent(item, name)
         if isinstance(extent, PrimExpr):
             (extent,) = self.builder.extents([extent], name)
             self.builder.require_extent(extent, name)
@@ -196,37 +196,37 @@ class Node(NodeErrors):
 
     def int(self, name: str, default: Any = _MISSING) -> int:
         """An integer argument that import must know, such as an axis."""
-        found = self.builder.facts.simplify(self.extent(name, default))
-        if not isinstance(found, int):
+        number = self.builder.facts.simplify(self.extent(name, default))
+        if not isinstance(number, int):
             self.fail(
                 f"{name!r} is known only at run time",
                 reason="data_dependent",
                 hint="fix the argument that it comes from with --const",
             )
-        return int(found)
+        return int(number)
 
     def ints(self, name: str) -> list[builtins.int]:
         """A list of integers that import must know."""
-        found = [self.builder.facts.simplify(item) for item in self.extents(name)]
-        if not all(isinstance(item, int) for item in found):
+        numbers = [self.builder.facts.simplify(item) for item in self.extents(name)]
+        if not all(isinstance(item, int) for item in numbers):
             self.fail(
                 f"{name!r} is known only at run time",
                 reason="data_dependent",
                 hint="fix the argument that it comes from with --const",
             )
-        return [int(item) for item in found]
+        return [int(item) for item in numbers]
 
     def float(self, name: str, default: Any = _MISSING) -> float:
         """A number that import must know."""
-        found = self.get(name, default)
-        if not isinstance(found, (int, float)):
+        number = self.get(name, default)
+        if not isinstance(number, (int, float)):
             self.fail(f"{name!r} is known only at run time", reason="data_dependent")
-        return float(found)
+        return float(number)
 
     def bool(self, name: str, default: Any = _MISSING) -> bool:
         """A flag that import must know; None counts as false."""
-        found = self.get(name, default)
-        decided = self.builder.facts.decide(found) if isinstance(found, PrimExpr) else bool(found)
+        flag = self.get(name, default)
+        decided = self.builder.facts.decide(flag) if isinstance(flag, PrimExpr) else bool(flag)
         if decided is None:
             self.fail(
                 f"{name!r} is known only at run time",
@@ -249,7 +249,7 @@ class Node(NodeErrors):
         return self.as_axis(self.int(name, default), rank)
 
     def as_axis(self, axis: builtins.int, rank: builtins.int) -> builtins.int:
-        """As `axis`, of a number."""
+        """A number as a non-negative axis."""
         limit = max(rank, 1)
         if not -limit <= axis < limit:
             self.fail(f"axis {axis} is out of range for rank {rank}", reason="axis")
@@ -259,11 +259,11 @@ class Node(NodeErrors):
         """A list of axes as non-negative numbers, None where it is None or empty."""
         if not self.has(name):
             return None
-        found = [self.as_axis(axis, rank) for axis in self.ints(name)]
-        return found or None
+        axes = [self.as_axis(axis, rank) for axis in self.ints(name)]
+        return axes or None
 
     def describe_inputs(self) -> list[str]:
-        """As in NodeErrors, of every argument."""
+        """Describe every argument, for errors (see NodeErrors)."""
         return [describe(item) for item in self.args]
 
 

@@ -57,16 +57,16 @@ def common(node: Node, *items: Any) -> str:
 
 
 def pair(
-    b: Builder, node: Node, one: str = "self", other: str = "other", *, floating: bool = False
+    b: Builder, node: Node, first: str = "self", second: str = "other", *, floating: bool = False
 ) -> tuple[Value, Value]:
     """Two operands in their common dtype; `floating` turns integers into the default float."""
-    items = node.get(one), node.get(other)
+    items = node.get(first), node.get(second)
     dtype = common(node, *items)
     if floating and category(dtype) < 2:
         dtype = DEFAULT_FLOAT
     return operand(b, node, items[0], dtype), operand(b, node, items[1], dtype)
 
 
-def floated(b: Builder, x: Value) -> Value:
+def to_float(b: Builder, x: Value) -> Value:
     """Integers and bool as the default float, floats as they are."""
     return x if ew.is_float(x.dtype) else ew.cast(b, x, DEFAULT_FLOAT)

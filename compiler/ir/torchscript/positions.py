@@ -15,14 +15,14 @@ from compiler.ir.shapes import extents as ex
 
 
 def of(b: Builder, x: Value) -> Value:
-    """int64 of x's shape: each element's place in the flattened tensor."""
+    """int64 of x's shape: each element's position in the flattened tensor."""
     extents = [ex.prim(extent) for extent in x.shape]
 
     def flat(*index: Any) -> Any:
-        place = ex.prim(0)
+        position = ex.prim(0)
         for i, extent in zip(index, extents, strict=True):
-            place = place * extent + i
-        return place
+            position = position * extent + i
+        return position
 
     if all(isinstance(extent, int) for extent in x.shape) and ex.prod(x.shape) <= 64:  # type: ignore[operator]
         return Known(
@@ -32,30 +32,30 @@ def of(b: Builder, x: Value) -> Value:
     return b.te(lambda: te.compute(extents, flat, name="positions"), name="positions")
 
 
-def put(b: Builder, base: Value, places: Value, values: Value) -> Value:
-    """`base` with its elements at `places`, which differ, replaced by `values` of the same shape as
-    `places`.
+def put(b: Builder, base: Value, positions: Value, values: Value) -> Value:
+    """`base` with its elements at `positions`, which differ, replaced by `values` of the same shape
+    as `positions`.
     """
-    if isinstance(base, Known) and isinstance(places, Known) and isinstance(values, Known):
+    if isinstance(base, Known) and isinstance(positions, Known) and isinstance(values, Known):
         symbolic = base.symbolic or values.symbolic
         data = base.data.astype(object) if symbolic else base.data.copy()
-        data.reshape(-1)[places.data.reshape(-1)] = values.data.reshape(-1)
+        data.reshape(-1)[positions.data.reshape(-1)] = values.data.reshape(-1)
         return Known.of(data, base.dtype)
-    size, count = (b.facts.simplify(ex.prod(value.shape)) for value in (base, places))
+    size, count = (b.facts.simplify(ex.prod(value.shape)) for value in (base, positions))
     flat = [
         layout.reshape(b, b.tensor(value), [n])
-        for value, n in ((base, size), (places, count), (values, count))
+        for value, n in ((base, size), (positions, count), (values, count))
     ]
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
-        old, place, new = inputs
+        old, index, new = inputs
         (out,) = outputs
         loop_programs.copy(old, out, size)
 
-        def one(i: Any) -> None:
-            out[place[i]] = new[i]
+        def write(i: Any) -> None:
+            out[index[i]] = new[i]
 
-        loop_programs.spread(count, one)
+        loop_programs.spread(count, write)
 
-    (made,) = loop_programs.program(b, body, [((size,), base.dtype)], *flat, name="put")
-    return layout.reshape(b, made, base.shape)
+    (result,) = loop_programs.program(b, body, [((size,), base.dtype)], *flat, name="put")
+    return layout.reshape(b, result, base.shape)

@@ -81,10 +81,10 @@ def _read(
             for value in results
             for suffix, value in _flattened(scope, value, "")
         ]
-        kept = [(name, slot.value) for name, slot in slots.items() if name in inputs.tensors]
-        _refuse_repeats([name for name, _ in [*named, *kept]])
+        states = [(name, slot.value) for name, slot in slots.items() if name in inputs.tensors]
+        _refuse_repeats([name for name, _ in [*named, *states]])
         outputs = close(
-            builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *kept]]
+            builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *states]]
         )
     uses = indices.uses(program, scope.model.indexed)
     bounds = collect(uses, {spec.name for spec in inputs.specs})
@@ -132,8 +132,8 @@ def _bind_attributes(scope: Scope, program: Program, inputs: Inputs) -> dict[str
                 value,
                 Number({bool: "bool", int: "int64", float: "float64"}[type(saved)]),
             )
-        given = inputs.consts.get(path, saved) if value is None else value
-        slots[path] = scope.memory.cell(scope.wrap(given), Slot)
+        initial = inputs.consts.get(path, saved) if value is None else value
+        slots[path] = scope.memory.cell(scope.wrap(initial), Slot)
     scope.model.slots = slots
     return slots
 
@@ -155,7 +155,7 @@ def _flattened(scope: Scope, value: Any, suffix: str) -> list[tuple[str, Any]]:
         )
     else:
         return [] if value is None else [(suffix, value)]
-    return [found for name, item in items for found in _flattened(scope, item, name)]
+    return [pair for name, item in items for pair in _flattened(scope, item, name)]
 
 
 def _tensor(scope: Scope, name: str, value: Any) -> Value:

@@ -28,7 +28,7 @@ CONTROL: dict[str, Handler] = {}
 """Branches, loops and attributes: they read blocks and write outputs themselves."""
 OVERLAPPING = frozenset({"aten::expand", "aten::expand_as", "aten::unfold", "aten::broadcast_to"})
 """Views whose elements may be one in memory."""
-IN_PLACE_BITS = frozenset(f"aten::__i{name}__" for name in ("and", "or", "xor", "lshift", "rshift"))
+INPLACE_BITS = frozenset(f"aten::__i{name}__" for name in ("and", "or", "xor", "lshift", "rshift"))
 """Those in-place operators that no underscore tells."""
 REFUSED: dict[str, str] = {}
 """Operators refused by name, with the reason."""
@@ -43,7 +43,7 @@ def view(*names: str) -> Callable[[Viewer], Viewer]:
     """Register an operator whose result is a view of its first argument."""
 
     def register(viewer: Viewer) -> Viewer:
-        VIEW.update(dict.fromkeys((qualified(name) for name in names), viewer))
+        VIEW.update(dict.fromkeys((qualify(name) for name in names), viewer))
         return viewer
 
     return register
@@ -61,32 +61,32 @@ def control(*names: str) -> Callable[[Handler], Handler]:
 
 def refuse(*names: str, why: str) -> None:
     """Register operators that are refused, with a reason a user understands."""
-    REFUSED.update(dict.fromkeys((qualified(name) for name in names), why))
+    REFUSED.update(dict.fromkeys((qualify(name) for name in names), why))
 
 
 def _into(table: dict[str, Handler], names: Sequence[str]) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
-        table.update(dict.fromkeys((qualified(name) for name in names), handler))
+        table.update(dict.fromkeys((qualify(name) for name in names), handler))
         return handler
 
     return register
 
 
-def qualified(name: str) -> str:
+def qualify(name: str) -> str:
     """`aten::name` for a bare name."""
     return name if "::" in name else f"aten::{name}"
 
 
-def out_of_place(kind: str) -> str | None:
+def functional_form(kind: str) -> str | None:
     """`aten::add` for `aten::add_`, None where the kind is not an in-place operator."""
-    if kind in IN_PLACE_BITS:
+    if kind in INPLACE_BITS:
         return kind.replace("__i", "__")
     return kind[:-1] if kind.endswith("_") and not kind.endswith("__") else None
 
 
-def covered(kind: str) -> bool:
-    """Whether any table serves an operator."""
-    base = out_of_place(kind)
+def is_covered(kind: str) -> bool:
+    """True if any table serves an operator."""
+    base = functional_form(kind)
     return any(kind in table for table in (TENSOR, VIEW, PLAIN, CONTROL)) or (
         base is not None and base in {**TENSOR, **VIEW}
     )

@@ -25,8 +25,8 @@ from compiler.ir.torchscript.structure import Number, kind_of
 
 @dataclass
 class Model:
-    """What every scope of one model shares: graph, names for shapes, what indexes something, a
-    trace of nodes, attributes by path.
+    """Graph, names for shapes, indices and their limits, a trace of nodes and attributes by path,
+    which all scopes of a model share.
 
     assumed: which way a prim::If goes, by label, where its blocks cannot be joined (see `forks`).
     """
@@ -50,7 +50,7 @@ class Scope:
     values: dict[str, Any] = field(default_factory=dict)
 
     def lookup(self, raw: Any) -> Any:
-        """What a torch value stands for."""
+        """The value that stands for one of torch."""
         name = raw.debugName()
         scope: Scope | None = self
         while scope is not None:
@@ -87,10 +87,10 @@ class Scope:
     def _node(self, raw: Any) -> None:
         kind = raw.kind()
         if kind == "prim::Constant":
-            made = self.wrap(constant(raw))
-            if isinstance(made, Ref):
-                made.number = was_number(raw)
-            self.bind(raw.output(), made)
+            value = self.wrap(constant(raw))
+            if isinstance(value, Ref):
+                value.number = was_number(raw)
+            self.bind(raw.output(), value)
             return
         args = tuple(self.lookup(item) for item in raw.inputs())
         node = Node(raw, kind, args, argument_names(raw.schema()), self)
@@ -107,16 +107,16 @@ class Scope:
             )
         if kind in registry.CONTROL:
             return registry.CONTROL[kind](self.builder, node)
-        base = registry.out_of_place(kind)
+        base = registry.functional_form(kind)
         of_tensors = any(isinstance(item, (Ref, Spectrum)) for item in node.args)
         if kind in registry.PLAIN and not (of_tensors and self._of_tensors(kind)):
-            return typed(node, registry.PLAIN[kind](self.builder, node))
+            return to_schema_type(node, registry.PLAIN[kind](self.builder, node))
         if kind in registry.VIEW:
             return self._view(node)
         if kind in registry.TENSOR:
             return registry.TENSOR[kind](self.builder, node)
         if base in registry.TENSOR:
-            return self._in_place(node, registry.TENSOR[base](self.builder, node))
+            return self._write_inplace(node, registry.TENSOR[base](self.builder, node))
         if base in registry.VIEW:
             node.fail(
                 "changing a tensor's shape in place is not supported",
@@ -127,8 +127,8 @@ class Scope:
 
     @staticmethod
     def _of_tensors(kind: str) -> bool:
-        """Whether an operator also has a form for tensors."""
-        base = registry.out_of_place(kind)
+        """True if an operator also has a form for tensors."""
+        base = registry.functional_form(kind)
         return any(
             name in table for name in (kind, base) for table in (registry.VIEW, registry.TENSOR)
         )
@@ -143,26 +143,26 @@ class Scope:
             node.kind in registry.OVERLAPPING,
         )
 
-    def _in_place(self, node: Node, made: Any) -> Ref:
+    def _write_inplace(self, node: Node, result: Any) -> Ref:
         """The result of the operator without the underscore, written over its first argument in
         that one's dtype.
         """
         target = node.ref(node.names[0])
-        self.overwrite(target, self.memory.read(made) if isinstance(made, Ref) else made)
+        self.overwrite(target, self.memory.read(result) if isinstance(result, Ref) else result)
         return target
 
-    def overwrite(self, target: Ref, made: Value) -> None:
+    def overwrite(self, target: Ref, value: Value) -> None:
         """Write a value over a tensor, broadcast to its shape and cast to its dtype."""
         old = self.memory.read(target)
-        shaped = broadcast.expand(self.builder, ew.cast(self.builder, made, old.dtype), old.shape)
+        shaped = broadcast.expand(self.builder, ew.cast(self.builder, value, old.dtype), old.shape)
         self.memory.store(target, shaped)
 
-    def _results(self, raw: Any, made: Any) -> None:
+    def _results(self, raw: Any, returned: Any) -> None:
         outputs = list(raw.outputs())
         if not outputs:
             return
-        results = [made] if len(outputs) == 1 else list(made)
-        for output, result in zip(outputs, results, strict=True):
+        values = [returned] if len(outputs) == 1 else list(returned)
+        for output, result in zip(outputs, values, strict=True):
             self.bind(output, self.wrap(result))
         if self.model.trace is not None:
             self.model.trace.append(
@@ -190,7 +190,7 @@ class Scope:
         return result
 
 
-def typed(node: Node, made: Any) -> Any:
+def to_schema_type(node: Node, number: Any) -> Any:
     """A number of the type that the node's schema gives it: a power of integers, say, is
     a float.
     """
@@ -198,10 +198,10 @@ def typed(node: Node, made: Any) -> Any:
     if (
         len(outputs) != 1
         or outputs[0].type().kind() != "FloatType"
-        or kind_of(made) is not Number.INT
+        or kind_of(number) is not Number.INT
     ):
-        return made
-    return ex.prim(made, "float64") if isinstance(made, PrimExpr) else float(made)
+        return number
+    return ex.prim(number, "float64") if isinstance(number, PrimExpr) else float(number)
 
 
 @lru_cache(maxsize=4096)
@@ -219,5 +219,5 @@ def argument_names(schema: str) -> tuple[str, ...]:
 
 
 def fills(schema: str) -> bool:
-    """Whether an operator writes its result into an argument `out`."""
+    """True if an operator writes its result into an argument `out`."""
     return any(argument.is_out for argument in _arguments(schema))

@@ -26,7 +26,7 @@ from compiler.ir.torchscript.node import Measured, describe
 
 
 class Uninitialized:
-    """What stands where a program leaves a value unset, on a way that raises or returns early."""
+    """A value that a program leaves unset, on a way that raises or returns early."""
 
 
 UNSET = Uninitialized()
@@ -108,34 +108,34 @@ def _listed(memory: Memory, content: Any) -> Form:
     return Group(tuple(form_of(memory, item) for item in content), True)
 
 
-def join(b: Builder, one: Form, other: Form) -> Form:
+def join(b: Builder, left: Form, right: Form) -> Form:
     """The form that serves both; raises ImportFailed where there is none."""
-    if isinstance(one, Constant) and isinstance(other, Constant):
-        return _constants(b, one, other)
-    for unset, given in ((one, other), (other, one)):
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return _constants(b, left, right)
+    for unset, known in ((left, right), (right, left)):
         if isinstance(unset, Constant) and unset.value is UNSET:
-            return given
+            return known
         if (
             isinstance(unset, Constant)
-            and isinstance(given, Scalar)
-            and kind_of(unset.value) is given.number
+            and isinstance(known, Scalar)
+            and kind_of(unset.value) is known.number
         ):
-            return given
-    if one == other:
-        return one
-    if isinstance(one, Group) and isinstance(other, Group) and one.listed == other.listed:
-        if len(one.items) == len(other.items):
+            return known
+    if left == right:
+        return left
+    if isinstance(left, Group) and isinstance(right, Group) and left.listed == right.listed:
+        if len(left.items) == len(right.items):
             return Group(
-                tuple(join(b, p, q) for p, q in zip(one.items, other.items, strict=True)),
-                one.listed,
+                tuple(join(b, p, q) for p, q in zip(left.items, right.items, strict=True)),
+                left.listed,
             )
-        if one.listed:
-            return _growing(b, [*one.items, *other.items])
-    for stack, group in ((one, other), (other, one)):
+        if left.listed:
+            return _growing(b, [*left.items, *right.items])
+    for stack, group in ((left, right), (right, left)):
         if isinstance(stack, Growing) and isinstance(group, Group) and group.listed:
             return _growing(b, [stack.item, *group.items])
     raise ImportFailed(
-        f"a value is {_told(one)} on one way and {_told(other)} on another, and only run time "
+        f"a value is {_shown(left)} on one way and {_shown(right)} on another, and only run time "
         "knows which is taken",
         reason="unsupported_control",
         hint="fix the argument that decides it with --const",
@@ -148,17 +148,17 @@ def _growing(b: Builder, items: Sequence[Form]) -> Form:
         joined = join(b, joined, item)
     if not isinstance(joined, Array):
         raise ImportFailed(
-            f"a list that grows holds {_told(joined)}, only tensors are supported",
+            f"a list that grows holds {_shown(joined)}, only tensors are supported",
             reason="unsupported_control",
         )
     return Growing(joined)
 
 
-def _constants(b: Builder, one: Constant, other: Constant) -> Form:
-    p, q = one.value, other.value
+def _constants(b: Builder, left: Constant, right: Constant) -> Form:
+    p, q = left.value, right.value
     if p is UNSET or q is UNSET:
-        given = q if p is UNSET else p
-        return Scalar(kind_of(given)) if isinstance(given, PrimExpr) else Constant(given)
+        known = q if p is UNSET else p
+        return Scalar(kind_of(known)) if isinstance(known, PrimExpr) else Constant(known)
     numbers = kind_of(p), kind_of(q)
     if numbers[0] is not None and numbers[0] is numbers[1]:
         equal = (
@@ -166,9 +166,9 @@ def _constants(b: Builder, one: Constant, other: Constant) -> Form:
             if numbers[0] is Number.INT
             else not isinstance(p, PrimExpr) and not isinstance(q, PrimExpr) and p == q
         )
-        return one if equal else Scalar(numbers[0])
+        return left if equal else Scalar(numbers[0])
     if type(p) is type(q) and p == q:
-        return one
+        return left
     raise ImportFailed(
         f"a value is {describe(p)} on one way and {describe(q)} on another, and only run time "
         "knows which is taken",
@@ -193,7 +193,7 @@ def kind_of(value: Any) -> Any:
     return {bool: Number.BOOL, int: Number.INT, float: Number.FLOAT}.get(type(value))
 
 
-def _told(form: Form) -> str:
+def _shown(form: Form) -> str:
     match form:
         case Constant(value):
             return describe(value)
@@ -218,7 +218,7 @@ def leaves(memory: Memory, form: Form, value: Any) -> list[Value]:
         case Scalar(number):
             return [scalar_tensor(b, value, number)]
         case Growing(item):
-            return [stacked(memory, value, item)]
+            return [stack_items(memory, value, item)]
         case Group(items, _):
             content = (
                 (UNSET,) * len(items)
@@ -270,7 +270,7 @@ def scalar_tensor(b: Builder, value: Any, number: Number) -> Value:
     return b.tensor(Known.of(value, number.value))
 
 
-def stacked(memory: Memory, value: Any, item: Array) -> Value:
+def stack_items(memory: Memory, value: Any, item: Array) -> Value:
     """A list as the stack of its items."""
     b = memory.builder
     content = () if value is UNSET else memory.content(value)
@@ -294,8 +294,8 @@ def rebuild(memory: Memory, form: Form, tensors: Iterator[Value]) -> Any:
         case Growing(_):
             return memory.cell(Stack(next(tensors)), ListBox)
         case Group(items, listed):
-            made = tuple(rebuild(memory, item, tensors) for item in items)
-            return memory.cell(made, ListBox) if listed else made
+            rebuilt = tuple(rebuild(memory, item, tensors) for item in items)
+            return memory.cell(rebuilt, ListBox) if listed else rebuilt
 
 
 def number_of(b: Builder, tensor: Value, number: Number) -> Any:
@@ -307,10 +307,10 @@ def number_of(b: Builder, tensor: Value, number: Number) -> Any:
 
 def restore(memory: Memory, form: Form, cell: Cell, tensors: Iterator[Value]) -> None:
     """Write into a cell what a branch or loop left in it."""
-    made = rebuild(memory, form, tensors)
+    rebuilt = rebuild(memory, form, tensors)
     if not isinstance(cell, Slot):
-        made = memory.read(made) if isinstance(made, Ref) else made.value
-    memory.write(cell, made)
+        rebuilt = memory.read(rebuilt) if isinstance(rebuilt, Ref) else rebuilt.value
+    memory.write(cell, rebuilt)
 
 
 def content_form(memory: Memory, cell: Cell) -> Form:

@@ -23,9 +23,9 @@ def walk(block: Any) -> Iterator[Any]:
 
 def why_not(kind: str) -> str | None:
     """Why an operator cannot be imported, None where it can."""
-    if kind == "prim::Constant" or registry.covered(kind):
+    if kind == "prim::Constant" or registry.is_covered(kind):
         return None
-    base = registry.out_of_place(kind)
+    base = registry.functional_form(kind)
     return (
         registry.REFUSED.get(kind)
         or (registry.REFUSED.get(base) if base else None)
@@ -35,8 +35,10 @@ def why_not(kind: str) -> str | None:
 
 def lacks(graph: Any) -> list[dict[str, str]]:
     """Every node that no handler serves: its node, op and why."""
-    found = [(label_of(raw), raw.kind(), why_not(raw.kind())) for raw in walk(graph)]
-    return [{"node": node, "op": kind, "why": why} for node, kind, why in found if why is not None]
+    reasons = [(label_of(raw), raw.kind(), why_not(raw.kind())) for raw in walk(graph)]
+    return [
+        {"node": node, "op": kind, "why": why} for node, kind, why in reasons if why is not None
+    ]
 
 
 def check(graph: Any) -> None:

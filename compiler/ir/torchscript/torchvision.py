@@ -19,7 +19,7 @@ def define(torch: Any) -> bool:
         return False
     library = torch.library.Library(NAMESPACE, "DEF")
     library.define(NMS)
-    library.impl("nms", lambda *given: _suppress(torch, *given), "CPU")
+    library.impl("nms", lambda *arguments: _suppress(torch, *arguments), "CPU")
     _defined.append(library)
     return True
 
@@ -29,12 +29,12 @@ def _suppress(torch: Any, boxes: Any, scores: Any, limit: float) -> Any:
     build's verification.
     """
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    left, kept = torch.argsort(scores, descending=True, stable=True), []
+    left, selected = torch.argsort(scores, descending=True, stable=True), []
     while len(left):
         best, left = left[0], left[1:]
-        kept.append(int(best))
+        selected.append(int(best))
         low = torch.maximum(boxes[best, :2], boxes[left, :2])
         high = torch.minimum(boxes[best, 2:], boxes[left, 2:])
         common = (high - low).clamp(min=0).prod(1)
         left = left[~(common / (area[best] + area[left] - common) > limit)]
-    return torch.tensor(kept, dtype=torch.int64)
+    return torch.tensor(selected, dtype=torch.int64)

@@ -7,7 +7,7 @@ import tvm
 from tvm import relax, te
 
 from compiler.ir.graph.indices import wrap
-from compiler.ir.ops.quantized.block_matmul import reals
+from compiler.ir.ops.quantized.block_matmul import dequantize
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.block_matmuls import read_blockwise_call
 from compiler.passes.match.rewriting import rewrite_functions
@@ -34,7 +34,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         match = read_blockwise_call(self, call)
         if match is None:
             return call
-        table = reals(match.table)
+        table = dequantize(match.table)
         if match.quantized is not None:
             return relax.op.matmul(match.data, relax.const(table.T.copy()))
         return self.builder_.call_te(

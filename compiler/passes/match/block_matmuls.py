@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ir.ops.quantized.block_matmul import PRODUCTS, ROWS, Blocks
+from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, ROWS, Blocks
 from compiler.passes.match.rewriting import constant_of
 from compiler.tir.exprs import as_int, op_name, require_int
 
-_MATMULS: Mapping[str, tuple[int, bool]] = {name: form for form, name in PRODUCTS.items()}
+_MATMULS: Mapping[str, tuple[int, bool]] = {name: form for form, name in KERNEL_NAMES.items()}
 _ROWS: Mapping[str, int] = {name: bits for bits, name in ROWS.items()}
 
 

@@ -9,7 +9,13 @@ import tvm
 from tvm import relax
 
 from compiler.ir.ops.quantized.block_matmul import HALF
-from compiler.ir.ops.quantized.quantize_weights import BITS, BLOCK, bytes_of, made_of, objection
+from compiler.ir.ops.quantized.quantize_weights import (
+    BITS,
+    BLOCK,
+    apply_quantization,
+    bytes_of,
+    objection,
+)
 from compiler.ir.weights import LEAST, FileWeight, QuantizedWeights, WeightQuantization, digest_of
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import constant_of, is_weight, rewrite_functions
@@ -156,8 +162,8 @@ def _quantize(array: Array, axis: int, quantization: WeightQuantization) -> Arra
     weight that it is.
     """
     if axis == quantization.axis:
-        return made_of(array, quantization)
-    return np.ascontiguousarray(made_of(array.T, quantization).T)
+        return apply_quantization(array, quantization)
+    return np.ascontiguousarray(apply_quantization(array.T, quantization).T)
 
 
 def _flat(arguments: Any) -> Iterator[Any]:

@@ -8,14 +8,14 @@ import tvm
 from tvm import relax
 
 from compiler.ir.ops.quantized.block_matmul import (
-    PRODUCTS,
+    KERNEL_NAMES,
     ROWS,
     Blocks,
-    product_program,
-    reals,
+    dequantize,
+    matmul_program,
     rows_program,
 )
-from compiler.ir.ops.quantized.quantize_weights import BITS, found_table, objection, round_table
+from compiler.ir.ops.quantized.quantize_weights import BITS, objection, recover_table, round_table
 from compiler.ir.weights import LEAST
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
@@ -73,10 +73,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if table is None:
             return call
         return self.builder_.call_te(
-            lambda x, *tensors: product_program(table, x.shape[:-1])(x, *tensors),
+            lambda x, *tensors: matmul_program(table, x.shape[:-1])(x, *tensors),
             left,
             *(relax.const(tensor.data) for tensor in table.tensors),
-            primfunc_name_hint=PRODUCTS[self.bits, False],
+            primfunc_name_hint=KERNEL_NAMES[self.bits, False],
             primfunc_attrs=FUSABLE,
         )
 
@@ -108,6 +108,6 @@ def exact_table(table: Array, options: StoreWeights) -> Blocks | None:
         return None
     bits = BITS[options.form]
     if options.calibrated:
-        return found_table(table, bits, _EXACT)
+        return recover_table(table, bits, _EXACT)
     blocks = round_table(table, bits)
-    return blocks if np.allclose(reals(blocks), table, rtol=_EXACT, atol=0) else None
+    return blocks if np.allclose(dequantize(blocks), table, rtol=_EXACT, atol=0) else None

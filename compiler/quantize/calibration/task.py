@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.graph.draws import Draw
 from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
-from compiler.ir.ops.quantized.quantize_weights import BITS, made_of, rounded
+from compiler.ir.ops.quantized.quantize_weights import BITS, apply_quantization, quantize_matrix
 from compiler.ir.weights import WeightQuantization
 from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.gptq import calibrate_table, moments_of
@@ -71,7 +71,7 @@ def _calibrated(
         tensors.setdefault(key, []).append(graph.constants[name])
     for key, why in sites.nearest.items():
         for tensor in tensors.get(key, []):
-            _put(tensor, made_of(numpy_helper.to_array(tensor), roundings[key]))
+            _put(tensor, apply_quantization(numpy_helper.to_array(tensor), roundings[key]))
         yield key.hex(), {"nearest": why}
     pieces = Pieces(graph, tuple(sites.taps), feeds, folder)
     for keys in sites.taps.values():
@@ -80,7 +80,7 @@ def _calibrated(
         for key in keys:
             array, quantization = numpy_helper.to_array(tensors[key][0]), roundings[key]
             if moments is None or not moments.any():
-                weight = rounded(array, quantization.form, quantization.axis)
+                weight = quantize_matrix(array, quantization.form, quantization.axis)
                 outcome = {"nearest": UNTYPED if moments is None else UNSEEN}
             else:
                 weight = _quantize(array, quantization, moments)

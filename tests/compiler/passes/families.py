@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from compiler.ir.ops.quantized.block_matmul import PRODUCTS, Blocks, real_at, reals
+from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, Blocks, dequantize, real_at
 from compiler.passes.cpu.families.attention.decode import QUERIES
 from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
 from compiler.passes.cpu.families.matmul.panel import FEW_TILES
@@ -105,7 +105,7 @@ def blockwise(bits: int, block: int, depth: int, columns: int) -> Family:
     numbers = random.integers(0, 256, (columns, blocks, block * bits // 8)).astype("uint8")
     scales, zeros = (random.random((columns, blocks)).astype("float32") for _ in range(2))
     table = Blocks(bits, block, depth, numbers, scales * 0.1, zeros * (1 << bits))
-    weight = reals(table).astype("float64").T
+    weight = dequantize(table).astype("float64").T
 
     def graph(builder: Any, x: Any, residual: Any) -> Any:
         def matmul(x: Any, *tensors: Any) -> Any:
@@ -116,7 +116,7 @@ def blockwise(bits: int, block: int, depth: int, columns: int) -> Family:
             )
 
         constants = [relax.const(tensor.data) for tensor in table.tensors]
-        result = builder.emit_te(matmul, x, *constants, primfunc_name_hint=PRODUCTS[bits, False])
+        result = builder.emit_te(matmul, x, *constants, primfunc_name_hint=KERNEL_NAMES[bits, False])
         return op.add(result, residual)
 
     return Family(

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from compiler.ir.onnx.model.walking import walk
-from compiler.ir.ops.quantized.quantize_weights import made_of
+from compiler.ir.ops.quantized.quantize_weights import apply_quantization
 from compiler.ir.weights import LEAST, FileWeight, WeightQuantization, digest_of
 
 
@@ -29,7 +29,7 @@ def round_weights(model: onnx.ModelProto, roundings: Mapping[bytes, WeightQuanti
         array = numpy_helper.to_array(tensor)
         form = roundings.get(digest_of(array))
         if form is not None:
-            tensor.CopyFrom(numpy_helper.from_array(made_of(array, form), tensor.name))
+            tensor.CopyFrom(numpy_helper.from_array(apply_quantization(array, form), tensor.name))
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, TensorProto]]:

@@ -68,7 +68,7 @@ def swish(b: Builder, node: Node) -> Value:
 @op("ThresholdedRelu")
 def thresholded_relu(b: Builder, node: Node) -> Value:
     """x above alpha, 0 elsewhere."""
-    return _apply(b, node, lambda x: fn.thresholded(x, node.attr("alpha", 1.0)))
+    return _apply(b, node, lambda x: fn.threshold(x, node.attr("alpha", 1.0)))
 
 
 @op("Shrink", since=9)

@@ -41,7 +41,7 @@ def attention(b: Builder, node: Node) -> list[Value | None]:
     stages, seen = _scores(b, node, heads)
     weights = at.weights(b, stages[2], None, _precision(node, stages[2].dtype))
     values = at.share_heads(b, ew.cast(b, heads.value, weights.dtype), weights.shape[1])
-    result = at.emptied(b, linear.matmul(b, weights, values), seen)
+    result = at.zero_unseen(b, linear.matmul(b, weights, values), seen)
     result = ew.cast(b, result, heads.query.dtype)
     joined = at.join_heads(b, result) if len(node.value(0).shape) == 3 else result
     return [
@@ -60,7 +60,7 @@ def _stage(
     mode = node.attr("qk_matmul_output_mode", 0)
     if mode not in range(4):
         node.fail(f"qk_matmul_output_mode is {mode}, it must be 0 to 3", reason="attribute")
-    return ew.cast(b, at.emptied(b, stages[mode], seen if mode == 3 else None), dtype)
+    return ew.cast(b, at.zero_unseen(b, stages[mode], seen if mode == 3 else None), dtype)
 
 
 def _heads(b: Builder, node: Node) -> Heads:
@@ -96,9 +96,9 @@ def _extended(b: Builder, past: Value, now: Value, length: Extent) -> Value:
 def _scores(b: Builder, node: Node, heads: Heads) -> tuple[list[Value], Value | None]:
     """The scores as they are, capped, and biased; and which rows see any key."""
     dtype = wide(heads.query.dtype)
-    query = at.scaled(b, ew.cast(b, heads.query, dtype), node.attr("scale", None))
+    query = at.scale_query(b, ew.cast(b, heads.query, dtype), node.attr("scale", None))
     key = at.share_heads(b, ew.cast(b, heads.key, dtype), query.shape[1])
-    raw = at.product(b, query, key)
+    raw = at.query_times_key(b, query, key)
     capped = at.soft_capped(b, raw, node.attr("softcap", 0.0))
     mask, sight = node.optional(3), _sight(node, heads)
     limit_values(b, node, 6, 1, heads.key.shape[2])
@@ -130,14 +130,14 @@ def flex_attention(b: Builder, node: Node) -> Value:
     """prob_mod(softmax(score_mod(Q K^T * scale))) V, the mods being subgraphs of one tensor."""
     heads = _heads(b, node)
     dtype = wide(heads.query.dtype)
-    query = at.scaled(b, ew.cast(b, heads.query, dtype), node.attr("scale", None))
+    query = at.scale_query(b, ew.cast(b, heads.query, dtype), node.attr("scale", None))
     key, value = (
         at.share_heads(b, ew.cast(b, x, dtype), query.shape[1]) for x in (heads.key, heads.value)
     )
     precision = (
         DTYPES[node.attr("softmax_precision")] if "softmax_precision" in node.attributes else dtype
     )
-    scores = _modified(b, node, "score_mod", at.product(b, query, key), precision)
+    scores = _modified(b, node, "score_mod", at.query_times_key(b, query, key), precision)
     weights = _modified(
         b, node, "prob_mod", at.weights(b, scores, None, wide(precision)), precision
     )

@@ -48,7 +48,7 @@ def bit_shift(b: Builder, node: Node) -> Value:
 
 
 def _width(dtype: str) -> int:
-    return width_of(dtype) if small_types.is_narrow(dtype) else np.dtype(dtype).itemsize * 8
+    return width_of(dtype) if small_types.is_small(dtype) else np.dtype(dtype).itemsize * 8
 
 
 @op("BitCast", since=26)
@@ -60,7 +60,7 @@ def bit_cast(b: Builder, node: Node) -> Value:
     dtype = CARRIED[code]
     if _width(dtype) != _width(x.dtype):
         node.fail(f"{x.dtype} and {dtype} differ in width", reason="dtype")
-    if small_types.is_narrow(dtype) or small_types.is_narrow(x.dtype):
+    if small_types.is_small(dtype) or small_types.is_small(x.dtype):
         return small_types.bit_cast(b, x, dtype)
     if isinstance(x, Known) and not x.symbolic:
         return Known(x.data.view(np.dtype(dtype)), dtype)

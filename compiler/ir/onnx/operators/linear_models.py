@@ -30,7 +30,7 @@ def _scores(b: Builder, node: Node, count: int) -> Value:
 @op("LinearRegressor", domain=DOMAIN)
 def linear_regressor(b: Builder, node: Node) -> Value:
     """x [n, features] to float32 [n, targets]."""
-    return sc.transformed(b, _scores(b, node, node.attr("targets", 1)), post_transform(node))
+    return sc.transform(b, _scores(b, node, node.attr("targets", 1)), post_transform(node))
 
 
 @op("LinearClassifier", domain=DOMAIN)
@@ -53,4 +53,4 @@ def linear_classifier(b: Builder, node: Node) -> list[Value | None]:
     if len(labels) < count:
         node.fail(f"{len(labels)} labels are given for {count} classes", reason="attribute")
     label = sc.best(b, values, labels.numbers[:count])
-    return [labels.output(node, label), sc.transformed(b, values, post)]
+    return [labels.output(node, label), sc.transform(b, values, post)]

@@ -260,8 +260,8 @@ def attend_biased(
     )
     value = at.restate(b, parts.value, [*key.shape[:3], parts.value.shape[3]], "attention's values")
     key, value = (at.share_heads(b, ew.cast(b, x, dtype), heads) for x in (key, value))
-    scores = at.product(
-        b, at.scaled(b, ew.cast(b, parts.query, dtype), node.attr("scale", 0.0) or None), key
+    scores = at.query_times_key(
+        b, at.scale_query(b, ew.cast(b, parts.query, dtype), node.attr("scale", 0.0) or None), key
     )
     scores = at.soft_capped(b, scores, node.attr("softcap", 0.0))
     for addend in (padding, bias(b, scores, added, sight)):

@@ -42,12 +42,12 @@ def matmul_blocks(b: Builder, node: Node) -> Value:
         )
     table = _weights(node)
     if table.bits == 2:
-        weight = block_matmul.reals(table).astype(np.dtype(x.dtype))
+        weight = block_matmul.dequantize(table).astype(np.dtype(x.dtype))
         result = linear.matmul(b, x, Known(np.ascontiguousarray(weight.T), x.dtype))
     else:
         quantizes = node.attr(LEVEL, 0) == INT8_LEVEL
         b.quantizes_blocks |= quantizes
-        result = block_matmul.product(b, x, table, quantizes)
+        result = block_matmul.matmul(b, x, table, quantizes)
     return ew.add(b, result, node.value(5)) if node.has(5) else result
 
 

@@ -72,7 +72,7 @@ def _cast(b: Builder, node: Node, dtype: str) -> Value:
     if mode not in ("up", "down", "nearest"):
         node.fail(f"there is no rounding {mode!r}", reason="attribute")
     saturate = bool(node.attr("saturate", 1))
-    return small_types.cast(b, node.value(0), dtype, saturate=saturate, rounding=mode)
+    return small_types.cast(b, node.value(0), dtype, saturate=saturate, round_mode=mode)
 
 
 @op("Shape")
@@ -297,8 +297,8 @@ def constant_of_shape(b: Builder, node: Node) -> Value:
         else Known(np.zeros(1, np.float32), "float32")
     )
     extents = node.known_extents(0, "extent").scalars()
-    element = small_types.stored(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
-    return small_types.typed(broadcast.expand(b, element, extents, "fill"), fill.dtype)
+    element = small_types.to_storage(Known(fill.data.reshape([1] * len(extents)), fill.dtype))
+    return small_types.from_storage(broadcast.expand(b, element, extents, "fill"), fill.dtype)
 
 
 @op("Range", since=11)

@@ -111,7 +111,7 @@ def _by_coefficients(b: Builder, node: Node, labels: Labels) -> tuple[Value, Val
         second = ew.compare(b, top, Known.of(np.full((), least, np.float32)), "greater")
         other = Known.of(np.asarray(labels.numbers[1], np.int64))
         label = ew.where(b, squeeze(b, second, [1]), other, label)
-    return label, sc.transformed(b, values, post_transform(node))
+    return label, sc.transform(b, values, post_transform(node))
 
 
 def _by_vectors(
@@ -133,9 +133,9 @@ def _by_vectors(
     if len(slopes):
         platt = [_required(node, name, pairs)[:pairs] for name in ("prob_a", "prob_b")]
         values = support_vectors.probabilities(b, duels, platt[0], platt[1], count)
-        return label, sc.transformed(b, values, post)
+        return label, sc.transform(b, values, post)
     if count > 2:
-        return label, sc.transformed(b, duels, post)
+        return label, sc.transform(b, duels, post)
     if post is PostTransform.PROBIT:
         node.fail(
             "PROBIT of two classes with one score is not defined for the second class",

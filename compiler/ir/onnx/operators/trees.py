@@ -49,7 +49,7 @@ def tree_ensemble(b: Builder, node: Node) -> Value:
         )
     x = rows(b, node)
     votes = trees.ensemble(b, x, _forest(node), node.attr("n_targets", 1), Aggregate(aggregate))
-    return ew.cast(b, sc.transformed(b, votes.values, codes[post]), node.value(0).dtype)
+    return ew.cast(b, sc.transform(b, votes.values, codes[post]), node.value(0).dtype)
 
 
 @op("TreeEnsembleRegressor", domain=DOMAIN)
@@ -64,7 +64,7 @@ def tree_ensemble_regressor(b: Builder, node: Node) -> Value:
     x = rows(b, node)
     added = Known.of(base, x.dtype) if len(base) else None
     votes = trees.ensemble(b, x, forest_of(node, "target"), targets, Aggregate[name], added)
-    return sc.transformed(b, ew.cast(b, votes.values, "float32"), post_transform(node))
+    return sc.transform(b, ew.cast(b, votes.values, "float32"), post_transform(node))
 
 
 @op("TreeEnsembleClassifier", domain=DOMAIN)
@@ -113,7 +113,7 @@ def _forest(node: Node) -> Forest:
         missing=np.asarray(missing, bool),
         members=members,
         first=np.asarray(first),
-        places=np.arange(leaves + 1),
+        starts=np.arange(leaves + 1),
         targets=integers(node, "leaf_targetids"),
         weights=weights,
     )

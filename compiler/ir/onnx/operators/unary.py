@@ -33,7 +33,7 @@ def _register(
         x = node.value(0)
         if x.dtype == "bfloat16" and not isinstance(x, Known) and symbolic is None:
             return pw.in_float(b, getattr(tirx, name.lower()), x, name=name.lower())
-        if x.dtype in pw.NARROW and not isinstance(x, Known):
+        if x.dtype in pw.HALF_PRECISION and not isinstance(x, Known):
             return ew.cast(b, ew.unary(b, ew.cast(b, x, "float32"), emit), x.dtype)
         return ew.unary(b, x, emit, numpy=fold, symbolic=symbolic)
 
@@ -241,7 +241,7 @@ def gelu(b: Builder, node: Node) -> Value:
     """x * Phi(x), exact by erf or approximate by tanh."""
     x = node.value(0)
     by_tanh = node.attr("approximate", "none") == "tanh"
-    if x.dtype in pw.NARROW:
+    if x.dtype in pw.HALF_PRECISION:
         return pw.in_float(b, lambda item: fn.gelu(item, by_tanh), x, name="gelu")
     emit = relax.op.nn.gelu_tanh if by_tanh else relax.op.nn.gelu
     return b.emit(emit(b.tensor(x).expr), x.shape)

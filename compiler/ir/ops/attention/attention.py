@@ -29,8 +29,8 @@ def restate(b: Builder, x: Value, shape: Sequence[Extent], what: str) -> Value:
     if buffer is None or not buffer.bytes or x is buffer.storage:
         return b.adopt(b.tensor(x).expr, shape)
     # The model's rows are shorter than what holds them.
-    held = b.adopt(b.tensor(x).expr, buffer.storage_shape(shape))
-    return replace(held, shape=(*held.shape[:-1], b.facts.simplify(shape[-1])))
+    stored = b.adopt(b.tensor(x).expr, buffer.storage_shape(shape))
+    return replace(stored, shape=(*stored.shape[:-1], b.facts.simplify(shape[-1])))
 
 
 def split_heads(b: Builder, x: Value, heads: int) -> Value:
@@ -88,7 +88,7 @@ def share_heads(b: Builder, x: Value, heads: Extent) -> Value:
     return b.te(compute, x, name="share_heads")
 
 
-def scaled(b: Builder, query: Value, scale: float | None) -> Value:
+def scale_query(b: Builder, query: Value, scale: float | None) -> Value:
     """The query times `scale`, by default one over the root of the head size."""
     size = b.facts.simplify(query.shape[-1])
     if scale is None and not isinstance(size, int):
@@ -98,7 +98,7 @@ def scaled(b: Builder, query: Value, scale: float | None) -> Value:
     return ew.multiply(b, query, norm.constant(scale, query.dtype))
 
 
-def product(b: Builder, query: Value, key: Value) -> Value:
+def query_times_key(b: Builder, query: Value, key: Value) -> Value:
     """query @ key^T of [batch, heads, length, size] each."""
     return linear.matmul(b, query, layout.transpose(b, key, [0, 1, 3, 2]))
 
@@ -116,9 +116,9 @@ def weights(b: Builder, scores: Value, seeing: Value | None, precision: str) -> 
     zeros.
     """
     result = ew.cast(b, norm.softmax(b, ew.cast(b, scores, precision), 3), scores.dtype)
-    return emptied(b, result, seeing)
+    return zero_unseen(b, result, seeing)
 
 
-def emptied(b: Builder, x: Value, seeing: Value | None) -> Value:
+def zero_unseen(b: Builder, x: Value, seeing: Value | None) -> Value:
     """The rows of x where `seeing` bool[.., rows, 1] holds, zeros elsewhere."""
     return x if seeing is None else ew.where(b, seeing, x, norm.constant(0, x.dtype))

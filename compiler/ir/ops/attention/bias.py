@@ -1,4 +1,4 @@
-"""What attention adds to its scores: masks, causality, windows and padding as one tensor of zeros,
+"""The bias of attention's scores: masks, causality, windows and padding as one tensor of zeros,
 biases and -inf.
 """
 
@@ -33,8 +33,8 @@ class Sight:
     ends: Value | None = None
 
     @property
-    def whole(self) -> bool:
-        """Whether every query sees every key."""
+    def unlimited(self) -> bool:
+        """True if every query sees every key."""
         return self.left is None and self.right is None and self.ends is None
 
 
@@ -45,13 +45,13 @@ def bias(b: Builder, scores: Value, mask: Value | None, sight: Sight) -> Value |
     A bool mask lets pass where it holds, a float one is added; it broadcasts to the scores but for
     its last axis: keys beyond that are not seen.
     """
-    if mask is None and sight.whole:
+    if mask is None and sight.unlimited:
         return None
     shape = _shape(b, scores, mask, sight)
     if (
         mask is not None
         and mask.dtype != "bool"
-        and sight.whole
+        and sight.unlimited
         and b.facts.same(mask.shape[-1], shape[-1]) is True
     ):
         rows = len(mask.shape) < 2 or b.facts.same(mask.shape[-2], shape[-2]) is True
@@ -61,10 +61,10 @@ def bias(b: Builder, scores: Value, mask: Value | None, sight: Sight) -> Value |
             and all(map(_decided(b), mask.shape[:-2], shape[len(shape) - len(mask.shape) :]))
         ):
             return mask
-    given = [value for value in (mask, sight.ends) if value is not None]
+    tensors_in = [value for value in (mask, sight.ends) if value is not None]
 
     def compute(*tensors: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
+        def element(*i: Any) -> Any:
             added: Any = tirx.const(0, scores.dtype)
             if mask is not None:
                 added = _masked(b, tensors[0], mask, shape, i, scores.dtype)
@@ -73,9 +73,9 @@ def bias(b: Builder, scores: Value, mask: Value | None, sight: Sight) -> Value |
                 added = tirx.Select(seen, added, tirx.const(float("-inf"), scores.dtype))
             return added
 
-        return te.compute([ex.prim(extent) for extent in shape], at, name="attention_bias")
+        return te.compute([ex.prim(extent) for extent in shape], element, name="attention_bias")
 
-    return b.te(compute, *given, name="attention_bias")
+    return b.te(compute, *tensors_in, name="attention_bias")
 
 
 def _decided(b: Builder) -> Any:
@@ -88,14 +88,14 @@ def _shape(b: Builder, scores: Value, mask: Value | None, sight: Sight) -> list[
     rank = _REST if sight.ends is not None else max(2, len(own))
     shape: list[Extent] = [1] * (rank - 2) + list(scores.shape[-2:])
     for axis in range(len(own) - 1):
-        place = axis - len(own)
-        want = scores.shape[place]
+        target = axis - len(own)
+        want = scores.shape[target]
         b.require(
             ex.either(ex.equal(own[axis], 1), ex.equal(own[axis], want)),
             f"a mask's axis of {own[axis]} does not broadcast to {want}",
         )
-        if place < -2 and b.facts.same(own[axis], 1) is not True:
-            shape[place] = want
+        if target < -2 and b.facts.same(own[axis], 1) is not True:
+            shape[target] = want
     if own:
         b.require(
             ex.less_equal(own[-1], scores.shape[-1]),
@@ -122,11 +122,11 @@ def _masked(
     """The mask's share at an index of `shape`: 0 or a bias where it lets pass, else -inf."""
     nothing = tirx.const(float("-inf"), dtype)
     tail, targets = index[len(index) - len(mask.shape) :], shape[len(shape) - len(mask.shape) :]
-    place = [
-        _place(b, have, want, i)
+    point = [
+        _position(b, have, want, i)
         for have, want, i in zip(mask.shape[:-1], targets[:-1], tail[:-1], strict=True)
     ]
-    item = data(*place, tail[-1])
+    item = data(*point, tail[-1])
     value = (
         tirx.Select(item, tirx.const(0, dtype), nothing)
         if mask.dtype == "bool"
@@ -137,7 +137,7 @@ def _masked(
     return tirx.if_then_else(tail[-1] < ex.prim(mask.shape[-1]), value, nothing)
 
 
-def _place(b: Builder, have: Extent, want: Extent, index: Any) -> Any:
+def _position(b: Builder, have: Extent, want: Extent, index: Any) -> Any:
     """Where an axis is read that is 1 or `want`."""
     if b.facts.same(have, 1) is True:
         return ex.prim(0)
@@ -147,14 +147,14 @@ def _place(b: Builder, have: Extent, want: Extent, index: Any) -> Any:
 
 
 def _conditions(sight: Sight, row: Any, key: Any, end: Any, rows: Extent) -> list[Any]:
-    """What must hold for a query to see a key."""
+    """The conditions under which a query sees a key."""
     position = row + (ex.prim(sight.offset) if end is None else end - ex.prim(rows))
-    found = [] if end is None else [key < end]
+    conditions = [] if end is None else [key < end]
     if sight.left is not None:
-        found.append(position - key <= ex.prim(sight.left))
+        conditions.append(position - key <= ex.prim(sight.left))
     if sight.right is not None:
-        found.append(key - position <= ex.prim(sight.right))
-    return found
+        conditions.append(key - position <= ex.prim(sight.right))
+    return conditions
 
 
 def seeing(b: Builder, added: Value, mask: Value | None, sight: Sight) -> Value | None:
@@ -178,9 +178,9 @@ def seeing(b: Builder, added: Value, mask: Value | None, sight: Sight) -> Value 
                 tirx.Select(visible, tirx.const(1, "int32"), tirx.const(0, "int32")), axis=[key]
             )
 
-        found = te.compute([*map(ex.prim, leading), ex.prim(1)], count, name="most")
+        most = te.compute([*map(ex.prim, leading), ex.prim(1)], count, name="most")
         return te.compute(
-            [*map(ex.prim, leading), ex.prim(1)], lambda *i: found(*i) > 0, name="seeing"
+            [*map(ex.prim, leading), ex.prim(1)], lambda *i: most(*i) > 0, name="seeing"
         )
 
     return b.te(compute, added, name="seeing")

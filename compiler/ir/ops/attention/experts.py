@@ -87,16 +87,18 @@ class Layer:
 
     @property
     def tensors(self) -> list[Known]:
-        """What the product takes beside its rows."""
-        return [held for held in (self.numbers, self.scales, self.zeros) if held is not None]
+        """The weights of the layer's matmul."""
+        return [
+            weights for weights in (self.numbers, self.scales, self.zeros) if weights is not None
+        ]
 
 
 def real_layer(weights: Array, bias: Array | None, parts: int) -> Layer:
-    """Of floats [experts, parts * columns, depth] and [experts, parts * columns]."""
+    """A layer of floats [experts, parts * columns, depth] and [experts, parts * columns]."""
     _, rows, depth = weights.shape
     numbers = _panels(weights.astype(np.float32, copy=False), parts, _PANEL)
-    held = None if bias is None else _bias(bias, parts, _PANEL)
-    return Layer(REAL, parts, rows // parts, depth, depth, numbers, None, None, held)
+    offsets = None if bias is None else _bias(bias, parts, _PANEL)
+    return Layer(REAL, parts, rows // parts, depth, depth, numbers, None, None, offsets)
 
 
 def packed_layer(
@@ -107,8 +109,8 @@ def packed_layer(
     bias: Array | None,
     parts: int,
 ) -> Layer:
-    """Of uint8 [experts, parts * columns, depth * bits / 8], floats and uint8 [.., blocks], and
-    floats [experts, parts * columns].
+    """A layer of uint8 [experts, parts * columns, depth * bits / 8], floats and uint8 [.., blocks],
+    and floats [experts, parts * columns].
     """
     depth, blocks = numbers.shape[2] * 8 // bits, scales.shape[2]
     return Layer(
@@ -138,8 +140,8 @@ def _panels(values: Array, parts: int, width: int) -> Known:
 
 
 def _bias(values: Array, parts: int, width: int) -> Known:
-    found = _panels(values.astype(np.float32)[:, :, None], parts, width)
-    return Known.of(np.ascontiguousarray(found.data[:, :, 0]))
+    panels = _panels(values.astype(np.float32)[:, :, None], parts, width)
+    return Known.of(np.ascontiguousarray(panels.data[:, :, 0]))
 
 
 def mixture(
@@ -153,40 +155,40 @@ def mixture(
     """
     groups = group(b, routes, first.numbers.shape[0], first.rows)
     token = groups.token
-    made = _product(b, x, first, groups, lambda index, n, m: (index(n, m),), token)
-    hidden = _activated(b, made, first, groups, activation)
+    projected = _matmul(b, x, first, groups, lambda index, n, m: (index(n, m),), token)
+    hidden = _activated(b, projected, first, groups, activation)
     blocks, rows = token.shape
     wide = layout.reshape(b, hidden, [blocks, rows, first.panels * first.width])
-    result = _product(b, wide, second, groups, lambda _, n, m: (n, m), token)
+    result = _matmul(b, wide, second, groups, lambda _, n, m: (n, m), token)
     return _shared_out(b, result, second, groups, routes)
 
 
-def _product(
-    b: Builder, x: Value, layer: Layer, groups: Groups, place: Callable[..., Any], token: Value
+def _matmul(
+    b: Builder, x: Value, layer: Layer, groups: Groups, position: Callable[..., Any], token: Value
 ) -> Value:
     """float32 [parts * panels, blocks, rows, width]: rows of x times the weights of their blocks'
     experts.
 
-    place: from the groups' tokens, a block and a row in it, the place in x of what to multiply.
+    position: from the groups' tokens, a block and a row in it, the index in x of what to multiply.
     """
     blocks, rows = groups.token.shape
     panels = layer.parts * layer.panels
     # One axis, which both sides depend on: kernels take it for that of a batch of matmuls.
     shape = [ex.mul(panels, blocks), rows, layer.width]
 
-    def compute(data: te.Tensor, expert: te.Tensor, index: te.Tensor, *held: te.Tensor) -> Any:
+    def compute(data: te.Tensor, expert: te.Tensor, index: te.Tensor, *weights: te.Tensor) -> Any:
         axes = _depth(layer)
 
-        def at(q: Any, m: Any, c: Any) -> Any:
+        def element(q: Any, m: Any, c: Any) -> Any:
             p, n = tirx.floordiv(q, ex.prim(blocks)), tirx.floormod(q, ex.prim(blocks))
-            row, weight = place(index, n, m), (expert(n), p, c)
-            return te.sum(_term(layer, held, weight, axes, lambda k: data(*row, k)), axis=axes)
+            row, weight = position(index, n, m), (expert(n), p, c)
+            return te.sum(_term(layer, weights, weight, axes, lambda k: data(*row, k)), axis=axes)
 
-        return te.compute([ex.prim(e) for e in shape], at, name="experts")
+        return te.compute([ex.prim(e) for e in shape], element, name="experts")
 
     name = "experts_product" if layer.bits == REAL else "packed_experts_product"
-    made = b.te(compute, x, groups.expert, token, *layer.tensors, name=name)
-    return layout.reshape(b, made, [panels, blocks, rows, layer.width])
+    result = b.te(compute, x, groups.expert, token, *layer.tensors, name=name)
+    return layout.reshape(b, result, [panels, blocks, rows, layer.width])
 
 
 def _depth(layer: Layer) -> list[Any]:
@@ -205,61 +207,61 @@ def _depth(layer: Layer) -> list[Any]:
 
 def _term(
     layer: Layer,
-    held: tuple[te.Tensor, ...],
+    weights: tuple[te.Tensor, ...],
     where: tuple[Any, Any, Any],
     axes: list[Any],
     left: Callable[[Any], Any],
 ) -> Any:
-    """What the product adds at a place of the axes for (expert, panel, column); left: of a place
-    along the depth.
+    """One step's term of the matmul for (expert, panel, column); left: the rows' number at a
+    position along the depth.
 
     The numbers of a step share a scale, by which their sum is multiplied: one operation for all of
     them, and one that waits for the step before.
     """
     e, p, c = where
     if layer.bits == REAL:
-        return left(axes[0]) * held[0](e, p, axes[0], c)
+        return left(axes[0]) * weights[0](e, p, axes[0], c)
     block, step = axes
     zero: Any = tirx.const(1 << (layer.bits - 1), "float32")
     if layer.zeros is not None:
-        zero = held[2](e, p, block, c).astype("float32")
+        zero = weights[2](e, p, block, c).astype("float32")
     start = block * (layer.block // layer.each) + step * layer.bytes
     total: Any = None
     for byte in range(layer.bytes):
-        packed = held[0](e, p, start + byte, c).astype("int32")
+        packed = weights[0](e, p, start + byte, c).astype("int32")
         for part in range(layer.each):
             number = packed if layer.bits == 8 else (packed >> part * layer.bits) & layer.greatest
             real = number.astype("float32") - zero
             term = left((start + byte) * layer.each + part) * real
             total = term if total is None else total + term
-    return total * held[1](e, p, block, c)
+    return total * weights[1](e, p, block, c)
 
 
 def _activated(
-    b: Builder, made: Value, layer: Layer, groups: Groups, activation: Activation
+    b: Builder, projected: Value, layer: Layer, groups: Groups, activation: Activation
 ) -> Value:
     """float32 [blocks, rows, panels, width]: the activation of the parts, each with its bias."""
     blocks, rows = groups.token.shape
     shape = [blocks, rows, layer.panels, layer.width]
 
     def compute(data: te.Tensor, expert: te.Tensor, *bias: te.Tensor) -> te.Tensor:
-        def part(index: int, at: tuple[Any, ...]) -> Any:
-            n, m, p, c = at
+        def part(index: int, i: tuple[Any, ...]) -> Any:
+            n, m, p, c = i
             panel = p + index * layer.panels
             value = data(panel, n, m, c)
             return value + bias[0](expert(n), panel, c) if bias else value
 
         return te.compute(
             [ex.prim(e) for e in shape],
-            lambda *at: activation(*(part(index, at) for index in range(layer.parts))),
+            lambda *i: activation(*(part(index, i) for index in range(layer.parts))),
             name="activated",
         )
 
-    given = [] if layer.bias is None else [layer.bias]
-    return b.te(compute, made, groups.expert, *given, name="experts_activation")
+    biases = [] if layer.bias is None else [layer.bias]
+    return b.te(compute, projected, groups.expert, *biases, name="experts_activation")
 
 
-def _shared_out(b: Builder, made: Value, layer: Layer, groups: Groups, routes: Routes) -> Value:
+def _shared_out(b: Builder, rows_out: Value, layer: Layer, groups: Groups, routes: Routes) -> Value:
     """float32 [tokens, columns]: the rows of each token, with their bias, times their shares."""
     blocks, rows = groups.token.shape
     flat: list[Extent] = [layer.panels, ex.mul(blocks, rows), layer.width]
@@ -270,18 +272,18 @@ def _shared_out(b: Builder, made: Value, layer: Layer, groups: Groups, routes: R
     ) -> te.Tensor:
         j = te.reduce_axis((ex.prim(0), ex.prim(routes.each)), name="j")
 
-        def at(t: Any, p: Any, c: Any) -> Any:
+        def element(t: Any, p: Any, c: Any) -> Any:
             value = data(p, row(t, j), c)
             value = value + bias[0](expert(t, j), p, c) if bias else value
             return te.sum(share(t, j) * value, axis=[j])
 
-        return te.compute([ex.prim(e) for e in shape], at, name="shared_out")
+        return te.compute([ex.prim(e) for e in shape], element, name="shared_out")
 
-    given: list[Value] = [groups.row, routes.shares, routes.experts]
+    tensors: list[Value] = [groups.row, routes.shares, routes.experts]
     if layer.bias is not None:
-        given.append(layer.bias)
-    total = b.te(compute, layout.reshape(b, made, flat), *given, name="experts_sum")
-    whole = layout.reshape(b, total, [routes.tokens, layer.panels * layer.width])
+        tensors.append(layer.bias)
+    total = b.te(compute, layout.reshape(b, rows_out, flat), *tensors, name="experts_sum")
+    padded = layout.reshape(b, total, [routes.tokens, layer.panels * layer.width])
     if layer.panels * layer.width == layer.columns:
-        return whole
-    return layout.strided_slice(b, whole, 1, 0, layer.columns, 1)
+        return padded
+    return layout.strided_slice(b, padded, 1, 0, layer.columns, 1)

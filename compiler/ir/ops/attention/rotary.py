@@ -36,15 +36,15 @@ class Rotation:
 
 
 def angles(b: Builder, cache: Value, positions: Value) -> Value:
-    """Rows of a cache [positions, width / 2] at positions [batch, length], which are checked."""
+    """Rows of a table [positions, width / 2] at positions [batch, length], which are checked."""
     rows, width = cache.shape
     checked = indexing.check(b, positions, rows, "a position")
     shape = [*positions.shape, width]
 
-    def compute(table: te.Tensor, place: te.Tensor) -> te.Tensor:
+    def compute(table: te.Tensor, position: te.Tensor) -> te.Tensor:
         return te.compute(
             [ex.prim(e) for e in shape],
-            lambda n, s, d: table(checked.address(place(n, s)), d),
+            lambda n, s, d: table(checked.address(position(n, s)), d),
             name="angles",
         )
 
@@ -68,19 +68,19 @@ def rotate(b: Builder, x: Value, turn: Rotation) -> Value:
             )
     dtype = wide(x.dtype)
 
-    whole = b.facts.same(width, size) is True
+    full = b.facts.same(width, size) is True
 
     def compute(data: te.Tensor, cos: te.Tensor, sin: te.Tensor) -> te.Tensor:
         half = ex.prim(width) // 2
 
-        def at(n: Any, h: Any, s: Any, d: Any) -> Any:
+        def element(n: Any, h: Any, s: Any, d: Any) -> Any:
             head = (partial(data, n, h, s), partial(cos, n, s), partial(sin, n, s))
-            turned = _neighbours(*head, d) if turn.interleaved else _halves(*head, d, half)
-            if whole:
+            turned = _neighbours(*head, d) if turn.interleaved else _half_apart(*head, d, half)
+            if full:
                 return turned
             return tirx.if_then_else(ex.prim(width) <= d, data(n, h, s, d), turned)
 
-        return te.compute([ex.prim(extent) for extent in x.shape], at, name="rotate")
+        return te.compute([ex.prim(extent) for extent in x.shape], element, name="rotate")
 
     return ew.cast(
         b,
@@ -104,7 +104,7 @@ def _neighbours(data: Row, cos: Row, sin: Row, d: Any) -> Any:
     return data(d) * cos(pair) + across * (second * 2 - 1).astype(across.ty) * sin(pair)
 
 
-def _halves(data: Row, cos: Row, sin: Row, d: Any, half: Any) -> Any:
+def _half_apart(data: Row, cos: Row, sin: Row, d: Any, half: Any) -> Any:
     """Element `d` of a head turned that is paired with the one `half` elements away."""
     low = data(d) * cos(d) + -data(d + half) * sin(d)
     high = data(d) * cos(d - half) + data(d - half) * sin(d - half)

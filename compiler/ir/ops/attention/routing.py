@@ -34,10 +34,10 @@ class Routes:
 
 @dataclass(frozen=True)
 class Groups:
-    """The places (token, expert) in blocks of a few rows that have one expert, in its order.
+    """The pairs (token, expert) in blocks of a few rows that have one expert, in its order.
 
     expert: int32 [blocks], that of each block; token: int32 [blocks, rows], the token of each row,
-    0 in rows that no place needs; row: int32 [tokens, k], the row of each place, counted through
+    0 in rows that no pair needs; row: int32 [tokens, k], the row of each pair, counted through
     all blocks.
     """
 
@@ -63,10 +63,10 @@ def choose(b: Builder, scores: Value, k: int, weights: Value | None, of_chosen: 
 
         loop_programs.spread(tokens, row, ex.mul(count, 8 * k))
 
-    given = [scores] if weights is None else [scores, weights]
+    values = [scores] if weights is None else [scores, weights]
     shape = (tokens, k)
     experts, shares = loop_programs.program(
-        b, body, [(shape, "int32"), (shape, "float32")], *given, name="choose_experts"
+        b, body, [(shape, "int32"), (shape, "float32")], *values, name="choose_experts"
     )
     return Routes(experts, shares)
 
@@ -79,16 +79,16 @@ def _choose_row(scores: Any, experts: Any, t: Any, count: Any, k: int) -> None:
         loop_programs.cell(start=count),
     )
     with loop_programs.serial(k) as j:
-        best, found = loop_programs.cell("float32", least), loop_programs.cell(start=0)
+        best, winner = loop_programs.cell("float32", least), loop_programs.cell(start=0)
         with loop_programs.serial(count) as e:
             score = tirx.max(scores[t, e], least)
             after = tirx.Or(score < bound[0], tirx.And(tirx.EQ(score, bound[0]), e < last[0]))
             with loop_programs.when(tirx.And(after, score >= best[0])):
                 best[0] = score
-                found[0] = e
-        experts[t, j] = found[0].astype("int32")
+                winner[0] = e
+        experts[t, j] = winner[0].astype("int32")
         bound[0] = best[0]
-        last[0] = found[0]
+        last[0] = winner[0]
 
 
 def _share_row(
@@ -108,20 +108,20 @@ def _share_row(
         shares[t, j] = part
         chosen[0] = chosen[0] + part
     zero, one = tirx.const(0, "float32"), tirx.const(1, "float32")
-    whole = chosen[0] if of_chosen else everything[0] if len(inputs) == 1 else one
+    total = chosen[0] if of_chosen else everything[0] if len(inputs) == 1 else one
     with loop_programs.serial(k) as j:
-        share = shares[t, j] / whole
+        share = shares[t, j] / total
         # Comparisons with a NaN do not hold, so that NaN and division by zero give no share.
         good = tirx.And(everything[0] > zero, share > zero)
         shares[t, j] = tirx.Select(good, share, zero)
 
 
 def group(b: Builder, routes: Routes, count: int, rows: int) -> Groups:
-    """Sort the places by their experts, of which there are `count`, into blocks of `rows` rows."""
-    places = ex.mul(routes.tokens, routes.each)
-    # No more blocks than places, and of no expert more than one block that is not full.
-    most = ex.floordiv(ex.add(places, count * (rows - 1)), rows)
-    (blocks,) = b.extents([places if rows == 1 else ex.minimum(places, most)], "blocks")
+    """Sort the pairs by their experts, of which there are `count`, into blocks of `rows` rows."""
+    pairs = ex.mul(routes.tokens, routes.each)
+    # No more blocks than pairs, and of no expert more than one block that is not full.
+    most = ex.floordiv(ex.add(pairs, count * (rows - 1)), rows)
+    (blocks,) = b.extents([pairs if rows == 1 else ex.minimum(pairs, most)], "blocks")
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         expert, token, row, first = outputs
@@ -132,14 +132,14 @@ def group(b: Builder, routes: Routes, count: int, rows: int) -> Groups:
 
         loop_programs.grid((blocks, rows), clear)
 
-        def place(t: Any, j: Any) -> None:
+        def assign(t: Any, j: Any) -> None:
             e = inputs[0][t, j].astype("int64")
-            at = loop_programs.cell(start=first[e])
-            row[t, j] = at[0].astype("int32")
-            token[tirx.floordiv(at[0], rows), tirx.floormod(at[0], rows)] = t.astype("int32")
-            first[e] = at[0] + 1
+            slot = loop_programs.cell(start=first[e])
+            row[t, j] = slot[0].astype("int32")
+            token[tirx.floordiv(slot[0], rows), tirx.floormod(slot[0], rows)] = t.astype("int32")
+            first[e] = slot[0] + 1
 
-        loop_programs.grid((routes.tokens, routes.each), place)
+        loop_programs.grid((routes.tokens, routes.each), assign)
 
     forms = [
         ((blocks,), "int32"),
@@ -167,11 +167,11 @@ def _start_blocks(
     with loop_programs.serial(count) as e:
         first[e] = ex.prim(0)
 
-    def one(t: Any, j: Any) -> None:
+    def count_pair(t: Any, j: Any) -> None:
         e = experts[t, j].astype("int64")
         first[e] = first[e] + 1
 
-    loop_programs.grid((tokens, each), one)
+    loop_programs.grid((tokens, each), count_pair)
     block = loop_programs.cell()
     with loop_programs.serial(count) as e:
         needed = loop_programs.cell(start=tirx.floordiv(first[e] + (rows - 1), rows))

@@ -56,8 +56,8 @@ def linear_attention(
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         rest = iter(inputs[3:])
-        found = [None if value is None else next(rest) for value in optional]
-        emit_linear_attention(sizes, Tensors(*inputs[:3], *found, *outputs))
+        present = [None if value is None else next(rest) for value in optional]
+        emit_linear_attention(sizes, Tensors(*inputs[:3], *present, *outputs))
 
     forms = [
         ((batch, heads, length, width), dtype),
@@ -125,8 +125,8 @@ def causal_conv(
             shape, lambda n, c, s: column(tensors, n, c, s + ex.prim(length)), name="conv_state"
         )
 
-    given = [x, weight, *([] if past is None else [past])]
-    result: Value = b.te(convolve, *given, name="causal_conv")
+    inputs = [x, weight, *([] if past is None else [past])]
+    result: Value = b.te(convolve, *inputs, name="causal_conv")
     if bias is not None:
         result = ew.add(b, result, layout.unsqueeze(b, ew.cast(b, bias, dtype), [1]))
-    return result, b.te(remember, *given, name="conv_state")
+    return result, b.te(remember, *inputs, name="conv_state")

@@ -168,7 +168,7 @@ def dft(
     rank = len(x.shape)
     if length is not None:
         b.require(ex.greater_equal(length, 1), "DFT: dft_length must be positive")
-    work = "float32" if x.dtype in programs.NARROW else x.dtype
+    work = "float32" if x.dtype in programs.HALF_PRECISION else x.dtype
     outer, count, inner = around(b, x.shape[:-1], _signal_axis(b, axis, rank))
     view = layout.reshape(b, ew.cast(b, x, work), [outer, count, inner, x.shape[-1]])
     moved = layout.transpose(b, view, [0, 2, 1, 3])
@@ -219,7 +219,7 @@ def stft(
     frames: Extent = ex.add(ex.floordiv(ex.sub(samples, length), apart), 1)
     # FuseTIR refuses a shape that divides by a dim.
     frames = b.facts.simplify(frames) if isinstance(step, int) else b.symbol(frames, "frames")
-    work = "float32" if signal.dtype in programs.NARROW else signal.dtype
+    work = "float32" if signal.dtype in programs.HALF_PRECISION else signal.dtype
     wide = ew.cast(b, signal, work)
     parts = [value for value in (part(b, wide, False), part(b, wide, True)) if value is not None]
 

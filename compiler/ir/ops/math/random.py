@@ -18,7 +18,7 @@ from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.draws import Draw, Law
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.pointwise.programs import NARROW
+from compiler.ir.ops.pointwise.programs import HALF_PRECISION
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -35,7 +35,7 @@ Words = tuple[Any, Any, Any, Any]
 def draw(b: Builder, numbers: Draw, shape: Sequence[Extent]) -> Value:
     """A tensor of independent numbers; 16-bit floats are worked out in float32."""
     count = b.facts.simplify(ex.prod(shape))
-    work = "float32" if numbers.dtype in NARROW else numbers.dtype
+    work = "float32" if numbers.dtype in HALF_PRECISION else numbers.dtype
     law = {Law.UNIFORM: _uniform, Law.NORMAL: _normal}[numbers.law]
 
     def element(seed: te.Tensor, index: Any) -> Any:

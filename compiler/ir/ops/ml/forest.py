@@ -29,7 +29,7 @@ class Test(IntEnum):
 
 
 class Presence(Enum):
-    """Whether the leaves that a row comes to hold a weight for a target."""
+    """How often the leaves that a row comes to have a weight for a target."""
 
     NEVER = auto()
     SOMETIMES = auto()
@@ -41,9 +41,9 @@ class Forest:
     """Nodes by number with where they lead: a node's number, or that of a leaf plus the count of
     nodes.
 
-    missing: whether NaN passes the test; members: the sets of the MEMBER nodes one after the other,
+    missing: NaN passes the test; members: the sets of the MEMBER nodes one after the other,
     node i's from first[i] to first[i + 1]; targets, weights: those of all leaves, leaf i's from
-    places[i] to places[i + 1]; owners: the number of each leaf's tree, None where not known.
+    starts[i] to starts[i + 1]; owners: the number of each leaf's tree, None where not known.
     """
 
     roots: Array
@@ -55,7 +55,7 @@ class Forest:
     missing: Array
     members: Array
     first: Array
-    places: Array
+    starts: Array
     targets: Array
     weights: Array
     owners: Array | None = None
@@ -68,17 +68,17 @@ class Forest:
     @property
     def leaves(self) -> int:
         """Nodes that do not."""
-        return len(self.places) - 1
+        return len(self.starts) - 1
 
     def kinds(self) -> list[Test]:
         """The tests that occur; an ensemble of leaves alone has none."""
         return [Test(code) for code in np.unique(self.tests)]
 
     def dense(self, targets: int) -> bool:
-        """Whether each leaf holds one weight for every target, in order."""
+        """True if each leaf has one weight for every target, in order."""
         return bool(
             len(self.targets) == self.leaves * targets
-            and np.array_equal(self.places, np.arange(self.leaves + 1) * targets)
+            and np.array_equal(self.starts, np.arange(self.leaves + 1) * targets)
             and np.array_equal(self.targets, np.tile(np.arange(targets), self.leaves))
         )
 
@@ -112,9 +112,9 @@ class Forest:
         while len(level):
             depth, passed = depth + 1, passed + len(level)
             below = np.concatenate([self.yes[level], self.no[level]])
-            found, times = np.unique(below[below < self.count], return_counts=True)
-            pending[found] -= times
-            level = found[pending[found] == 0]
+            children, times = np.unique(below[below < self.count], return_counts=True)
+            pending[children] -= times
+            level = children[pending[children] == 0]
         if passed < self.count:
             raise ImportFailed("the nodes of a tree lead in a circle", reason="attribute")
         return depth
@@ -123,13 +123,15 @@ class Forest:
         """By target. A tree whose leaves all have a weight for it gives every row one."""
         owners = np.zeros(self.leaves, np.int64) if self.owners is None else self.owners
         sizes = np.bincount(owners)
-        leaf = np.repeat(np.arange(self.leaves), np.diff(self.places))
+        leaf = np.repeat(np.arange(self.leaves), np.diff(self.starts))
         pairs = np.unique(np.stack([leaf, self.targets.astype(np.int64)]), axis=1)
-        held, counts = np.unique(np.stack([owners[pairs[0]], pairs[1]]), axis=1, return_counts=True)
-        full = set(held[1][counts == sizes[held[0]]].tolist())
-        some = set(self.targets.tolist())
+        weighted, counts = np.unique(
+            np.stack([owners[pairs[0]], pairs[1]]), axis=1, return_counts=True
+        )
+        full = set(weighted[1][counts == sizes[weighted[0]]].tolist())
+        named = set(self.targets.tolist())
         return [
-            Presence.ALWAYS if t in full else Presence.SOMETIMES if t in some else Presence.NEVER
+            Presence.ALWAYS if t in full else Presence.SOMETIMES if t in named else Presence.NEVER
             for t in range(targets)
         ]
 

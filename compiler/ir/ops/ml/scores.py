@@ -1,4 +1,4 @@
-"""What ai.onnx.ml makes of raw scores: post transforms, and the labels of classes."""
+"""Post transforms of raw scores, and the labels of classes, as in ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PostTransform(StrEnum):
     PROBIT = "PROBIT"
 
 
-def transformed(b: Builder, x: Value, post: PostTransform) -> Value:
+def transform(b: Builder, x: Value, post: PostTransform) -> Value:
     """The scores [n, columns] of each row, transformed; a single column knows PROBIT alone, as in
     ONNX Runtime.
     """
@@ -91,8 +91,8 @@ def pair(b: Builder, score: Value, post: PostTransform, positive: bool) -> Value
     """The columns of two classes from the one score [n, 1] of the second: the logistic function of
     it and its opposite; else the complement to 1 if scores are all positive, or the opposite.
     """
-    whole = float(positive and post is not PostTransform.LOGISTIC)
-    other = ew.subtract(b, Known.of(np.full((), whole), score.dtype), score)
+    total = float(positive and post is not PostTransform.LOGISTIC)
+    other = ew.subtract(b, Known.of(np.full((), total), score.dtype), score)
     if post is PostTransform.LOGISTIC:
         score, other = logistic(b, score), logistic(b, other)
     return layout.concat(b, [other, score], 1)
@@ -101,11 +101,11 @@ def pair(b: Builder, score: Value, post: PostTransform, positive: bool) -> Value
 def best(b: Builder, x: Value, labels: Sequence[int]) -> Value:
     """int64 [n]: the label of each row's greatest score, the first of equal ones."""
     b.same(x.shape[1], len(labels), "there are not as many labels as scores")
-    place = layout.squeeze(b, sorting.arg_extreme(b, x, 1, True, False), [1])
+    position = layout.squeeze(b, sorting.arg_extreme(b, x, 1, True, False), [1])
     if list(labels) == list(range(len(labels))):
-        return place
+        return position
     names = Known.of(np.asarray(labels, np.int64))
-    return layout.take(b, names, Indices.from_program(place, len(labels)), 0)
+    return layout.take(b, names, Indices.from_program(position, len(labels)), 0)
 
 
 def choose(b: Builder, score: Value, above: float, labels: Sequence[int]) -> Value:
@@ -115,7 +115,7 @@ def choose(b: Builder, score: Value, above: float, labels: Sequence[int]) -> Val
     no, yes = labels
 
     def label(value: Any) -> Any:
-        held = value > like(value, above)
-        return tirx.Select(held, tirx.const(yes, "int64"), tirx.const(no, "int64"))
+        passes = value > like(value, above)
+        return tirx.Select(passes, tirx.const(yes, "int64"), tirx.const(no, "int64"))
 
     return layout.squeeze(b, pointwise(b, label, score, name="label"), [1])

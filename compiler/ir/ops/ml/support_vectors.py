@@ -50,15 +50,15 @@ def near(b: Builder, x: Value, vectors: Array, kernel: Kernel) -> Value:
     """The kernel of each row of x [n, features] with each support vector: [n, vectors]."""
     if kernel.kind is KernelKind.RBF:
         return _radial(b, x, vectors, kernel.gamma)
-    product = linear.matmul(b, x, Known.of(vectors.T.copy(), "float32"))
+    dots = linear.matmul(b, x, Known.of(vectors.T.copy(), "float32"))
     if kernel.kind is KernelKind.LINEAR:
-        return product
+        return dots
 
     def scalar(value: Any) -> Any:
         scaled = like(value, kernel.gamma) * value + like(value, kernel.offset)
         return tirx.tanh(scaled) if kernel.kind is KernelKind.SIGMOID else _power(scaled, kernel)
 
-    return pointwise(b, scalar, product, name="kernel")
+    return pointwise(b, scalar, dots, name="kernel")
 
 
 def _power(value: Any, kernel: Kernel) -> Any:
@@ -126,14 +126,14 @@ def duels(
                         bounds[p * ex.prim(6) + ex.prim(part + i)].astype("int64") for i in range(3)
                     )
                     with loop_programs.serial(stop, start) as v:
-                        product = scale[base + v] * close[r, v]
-                        total[0] = total[0] + product.astype("float64")
+                        term = scale[base + v] * close[r, v]
+                        total[0] = total[0] + term.astype("float64")
                 total[0] = total[0] + offset[p].astype("float64")
                 scores[r, p] = total[0].astype("float32")
                 first, second = (side[p * ex.prim(2) + ex.prim(i)] for i in (0, 1))
                 won = tirx.Select(total[0] > tirx.const(0.0, "float64"), first, second)
-                place = won.astype("int64")
-                votes[r, place] = votes[r, place] + tirx.const(1, "int32")
+                winner = won.astype("int64")
+                votes[r, winner] = votes[r, winner] + tirx.const(1, "int32")
 
         loop_programs.spread(rows, row, work=(classes - 1) * total * 2)
 
@@ -144,8 +144,8 @@ def duels(
         Known.of(table),
         Known.of(sides),
     ]
-    made = loop_programs.program(b, body, forms, near, *constants, name="duels")
-    return made[0], made[1]
+    results = loop_programs.program(b, body, forms, near, *constants, name="duels")
+    return results[0], results[1]
 
 
 def probabilities(b: Builder, duels: Value, slopes: Array, offsets: Array, classes: int) -> Value:
@@ -154,10 +154,10 @@ def probabilities(b: Builder, duels: Value, slopes: Array, offsets: Array, class
     """
     rows, cells = duels.shape[0], classes * classes
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
-    places = np.asarray([[i * classes + j, j * classes + i] for i, j in pairs], np.int32)
+    cells_of_pairs = np.asarray([[i * classes + j, j * classes + i] for i, j in pairs], np.int32)
 
     def body(inputs: list[Any], outputs: list[Any]) -> None:
-        scores, slope, offset, place = inputs
+        scores, slope, offset, cell = inputs
         p, wins, q, qp = outputs
 
         def row(r: Any) -> None:
@@ -166,7 +166,7 @@ def probabilities(b: Builder, duels: Value, slopes: Array, offsets: Array, class
                 chance = tirx.const(1.0, "float32") - logistic_of(fitted)
                 limit = tirx.const(np.float32(1 - LEAST), "float32")
                 chance = tirx.min(tirx.max(chance, tirx.const(LEAST, "float32")), limit)
-                first, second = (place[k, ex.prim(i)].astype("int64") for i in (0, 1))
+                first, second = (cell[k, ex.prim(i)].astype("int64") for i in (0, 1))
                 wins[r, first] = chance
                 wins[r, second] = tirx.const(1.0, "float32") - wins[r, first]
             _Coupling(r, classes, p, wins, q, qp).solve()
@@ -175,7 +175,11 @@ def probabilities(b: Builder, duels: Value, slopes: Array, offsets: Array, class
 
     forms = [((rows, classes), "float32"), ((rows, cells), "float32"), ((rows, cells), "float32")]
     forms += [((rows, classes), "float32")]
-    constants = [Known.of(slopes, "float32"), Known.of(offsets, "float32"), Known.of(places)]
+    constants = [
+        Known.of(slopes, "float32"),
+        Known.of(offsets, "float32"),
+        Known.of(cells_of_pairs),
+    ]
     return loop_programs.program(b, body, forms, duels, *constants, name="couple")[0]
 
 
@@ -203,7 +207,7 @@ class _Coupling:
             with loop_programs.serial(self.classes) as i:
                 self.qp[self.row, i] = zero
                 with loop_programs.serial(self.classes) as j:
-                    step = self.q[self.row, self._at(i, j)] * self.p[self.row, j]
+                    step = self.q[self.row, self._cell(i, j)] * self.p[self.row, j]
                     self.qp[self.row, i] = self.qp[self.row, i] + step
                 total[0] = total[0] + self.p[self.row, i] * self.qp[self.row, i]
             worst = loop_programs.cell("float32", 0.0)
@@ -219,7 +223,7 @@ class _Coupling:
             ):
                 self._move(i, total)
 
-    def _at(self, i: Any, j: Any) -> Any:
+    def _cell(self, i: Any, j: Any) -> Any:
         return i * ex.prim(self.classes) + j
 
     def _matrix(self) -> None:
@@ -227,21 +231,21 @@ class _Coupling:
         r = self.row
         with loop_programs.serial(self.classes) as i:
             self.p[r, i] = tirx.const(np.float32(1) / self.classes, "float32")
-            self.q[r, self._at(i, i)] = tirx.const(0.0, "float32")
+            self.q[r, self._cell(i, i)] = tirx.const(0.0, "float32")
             with loop_programs.serial(self.classes) as j, loop_programs.when(tirx.NE(i, j)):
-                theirs = self.wins[r, self._at(j, i)]
-                self.q[r, self._at(i, i)] = self.q[r, self._at(i, i)] + theirs * theirs
-                self.q[r, self._at(i, j)] = -(theirs * self.wins[r, self._at(i, j)])
+                theirs = self.wins[r, self._cell(j, i)]
+                self.q[r, self._cell(i, i)] = self.q[r, self._cell(i, i)] + theirs * theirs
+                self.q[r, self._cell(i, j)] = -(theirs * self.wins[r, self._cell(i, j)])
 
     def _move(self, i: Any, total: Any) -> None:
         r, one = self.row, tirx.const(1.0, "float32")
-        corner = self.q[r, self._at(i, i)]
+        corner = self.q[r, self._cell(i, i)]
         diff = loop_programs.cell("float32", (total[0] - self.qp[r, i]) / corner)
         self.p[r, i] = self.p[r, i] + diff[0]
         grown = one + diff[0]
         change = diff[0] * (diff[0] * corner + tirx.const(2.0, "float32") * self.qp[r, i])
         total[0] = (total[0] + change) / grown / grown
         with loop_programs.serial(self.classes) as j:
-            moved = self.qp[r, j] + diff[0] * self.q[r, self._at(i, j)]
+            moved = self.qp[r, j] + diff[0] * self.q[r, self._cell(i, j)]
             self.qp[r, j] = moved / grown
             self.p[r, j] = self.p[r, j] / grown

@@ -32,7 +32,7 @@ STEP = 8
 
 
 class Aggregate(IntEnum):
-    """What becomes of the weights that trees give one target, in ONNX's numbering."""
+    """The aggregation of the weights that trees give one target, in ONNX's numbering."""
 
     AVERAGE = 0
     SUM = 1
@@ -80,20 +80,20 @@ def ensemble(
     def body(inputs: list[Any], outputs: list[Any]) -> None:
         _Walk(plan, rows, inputs[0], dict(zip(plan.tables, inputs[1:], strict=True)), outputs).run()
 
-    made = loop_programs.program(b, body, forms, x, *plan.tables.values(), name="trees")
-    values = _settled(b, made, plan, presence, base)
-    return Scores(values, presence, made[1] if plan.flagged else None)
+    results = loop_programs.program(b, body, forms, x, *plan.tables.values(), name="trees")
+    values = _settled(b, results, plan, presence, base)
+    return Scores(values, presence, results[1] if plan.flagged else None)
 
 
 def _settled(
     b: Builder,
-    made: Sequence[Tensor],
+    results: Sequence[Tensor],
     plan: _Plan,
     presence: Sequence[Presence],
     base: Value | None,
 ) -> Value:
     """Averages divided, the base added, and 0 where a least or greatest is of nothing."""
-    values: Value = made[0]
+    values: Value = results[0]
     if plan.aggregate is Aggregate.AVERAGE:
         trees = Known.of(np.asarray(float(len(plan.forest.roots))), values.dtype)
         values = ew.divide(b, values, trees)
@@ -101,17 +101,17 @@ def _settled(
         values = ew.add(b, values, base)
     match plan.aggregate:
         case Aggregate.MIN | Aggregate.MAX if plan.flagged:
-            held = ew.cast(b, made[1], "bool")
+            weighted = ew.cast(b, results[1], "bool")
         case Aggregate.MIN | Aggregate.MAX if Presence.NEVER in presence:
-            held = Known.of(np.array([one is not Presence.NEVER for one in presence]), "bool")
+            weighted = Known.of(np.array([one is not Presence.NEVER for one in presence]), "bool")
         case _:
             return values
-    return ew.where(b, held, values, Known.of(np.zeros(()), values.dtype))
+    return ew.where(b, weighted, values, Known.of(np.zeros(()), values.dtype))
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is fixed at import. flagged: whether rows differ in which targets they have."""
+    """Constants of the program. flagged: rows differ in which targets they have."""
 
     forest: Forest
     targets: int
@@ -122,7 +122,7 @@ class _Plan:
 
     @property
     def start(self) -> float:
-        """What an aggregation begins with."""
+        """The initial value of an aggregation."""
         limits = np.finfo(self.dtype)
         return {Aggregate.MIN: float(limits.max), Aggregate.MAX: float(limits.min)}.get(
             self.aggregate, 0.0
@@ -134,7 +134,7 @@ class _Plan:
         trees = len(self.forest.roots)
         least = max(-(-PARALLEL_WORK // (2 * STEP * max(self.depth, 1))), -(-trees // CHUNKS))
         size = -(-least // LANES) * LANES
-        return [(at, min(at + size, trees)) for at in range(0, trees, max(size, 1))]
+        return [(first, min(first + size, trees)) for first in range(0, trees, max(size, 1))]
 
     @cached_property
     def tables(self) -> dict[str, Known]:
@@ -147,10 +147,10 @@ class _Plan:
         kinds = forest.tests + 8 * forest.missing
         inner = np.stack([forest.features, forest.yes, forest.no, kinds], axis=1)
         leaf = np.stack([0 * own, own, own, 0 * own], axis=1)
-        whole = {
+        integers = {
             "roots": forest.roots,
             "ways": np.concatenate([inner, leaf]),
-            "places": forest.places,
+            "places": forest.starts,
             "targets": np.append(forest.targets, 0),
             "first": np.append(forest.first, 0),
         }
@@ -160,7 +160,7 @@ class _Plan:
             "weights": np.append(forest.weights, 0),
         }
         with np.errstate(over="ignore"):
-            return {name: Known.of(array, "int32") for name, array in whole.items()} | {
+            return {name: Known.of(array, "int32") for name, array in integers.items()} | {
                 name: Known.of(array, self.dtype) for name, array in real.items()
             }
 
@@ -215,26 +215,26 @@ class _Walk:
         """The leaves of all trees first, then their weights in the order of the trees: sums do not
         depend on how many rows there are.
         """
-        plan, found = self.plan, self.outputs[-1]
+        plan, leaves = self.plan, self.outputs[-1]
         count, size = len(plan.chunks), plan.chunks[0][1]
         trees = len(plan.forest.roots)
-        whole = trees // LANES * LANES
+        full = trees // LANES * LANES
 
         def part(task: Any) -> None:
             row, chunk = tirx.floordiv(task, ex.prim(count)), tirx.floormod(task, ex.prim(count))
             first = chunk * ex.prim(size)
-            groups = tirx.floordiv(tirx.min(ex.prim(size), ex.prim(whole) - first), ex.prim(LANES))
+            groups = tirx.floordiv(tirx.min(ex.prim(size), ex.prim(full) - first), ex.prim(LANES))
             with loop_programs.serial(groups) as group:
                 self._note(row, first + group * ex.prim(LANES), LANES)
             if trees % LANES:
                 with loop_programs.when(tirx.EQ(chunk, ex.prim(count - 1))):
-                    self._note(row, ex.prim(whole), trees % LANES)
+                    self._note(row, ex.prim(full), trees % LANES)
 
         loop_programs.spread(ex.mul(self.rows, count), part, size * plan.depth * STEP)
         with loop_programs.serial(self.rows) as row:
             self._begin(row)
             with loop_programs.serial(trees) as tree:
-                self._add(row, [found[row, tree].astype("int64")])
+                self._add(row, [leaves[row, tree].astype("int64")])
 
     def _note(self, row: Any, first: Any, lanes: int) -> None:
         for lane, leaf in enumerate(self._leaves(row, first, lanes)):
@@ -242,16 +242,16 @@ class _Walk:
 
     def _leaves(self, row: Any, first: Any, lanes: int) -> list[Any]:
         """The numbers of the leaves that the row comes to in `lanes` trees from `first` on."""
-        at = [
+        cells = [
             loop_programs.cell("int32", self.tables["roots"][first + ex.prim(lane)])
             for lane in range(lanes)
         ]
         if self.plan.forest.count:
-            above = reduce(tirx.min, [cell[0] for cell in at])
+            above = reduce(tirx.min, [cell[0] for cell in cells])
             with T.While(above < tirx.const(self.plan.forest.count, "int32")):
-                for cell in at:
+                for cell in cells:
                     cell[0] = self._step(row, cell[0].astype("int64"))
-        return [cell[0].astype("int64") - ex.prim(self.plan.forest.count) for cell in at]
+        return [cell[0].astype("int64") - ex.prim(self.plan.forest.count) for cell in cells]
 
     def _add(self, row: Any, leaves: Sequence[Any]) -> None:
         """Add the leaves' weights to the row's scores."""
@@ -272,8 +272,8 @@ class _Walk:
             into[row, target] = total
 
     def _add_some(self, row: Any, leaf: Any) -> None:
-        places, into = self.tables["places"], self.outputs[0]
-        begin, end = (places[leaf + ex.prim(i)].astype("int64") for i in (0, 1))
+        starts, into = self.tables["places"], self.outputs[0]
+        begin, end = (starts[leaf + ex.prim(i)].astype("int64") for i in (0, 1))
         with loop_programs.serial(end, begin) as i:
             target = self.tables["targets"][i].astype("int64")
             into[row, target] = _merged(
@@ -283,33 +283,33 @@ class _Walk:
                 self.outputs[1][row, target] = tirx.const(1, "int32")
 
     def _step(self, row: Any, node: Any) -> Any:
-        """Where the row goes from a node."""
+        """The next node of a row."""
         feature, yes, no, kind = (self.tables["ways"][node, ex.prim(i)] for i in range(4))
         value, split = self.data[row, feature.astype("int64")], self.tables["splits"][node]
         hit = self._holds(value, split, node, tirx.bitwise_and(kind, tirx.const(7, "int32")))
         if self.plan.forest.missing.any():
-            kept = kind >= tirx.const(8, "int32")
-            hit = tirx.Or(hit, tirx.And(tirx.isnan(value), kept))
+            passes_nan = kind >= tirx.const(8, "int32")
+            hit = tirx.Or(hit, tirx.And(tirx.isnan(value), passes_nan))
         return tirx.Select(hit, yes, no)
 
     def _holds(self, value: Any, split: Any, node: Any, kind: Any) -> Any:
-        found: Any = None
+        result: Any = None
         for test in self.plan.forest.kinds():
-            held = self._among(value, node) if test is Test.MEMBER else _TESTS[test](value, split)
-            if found is None:
-                found = held
+            passes = self._among(value, node) if test is Test.MEMBER else _TESTS[test](value, split)
+            if result is None:
+                result = passes
             else:
-                found = tirx.Select(tirx.EQ(kind, tirx.const(test.value, "int32")), held, found)
-        return found
+                result = tirx.Select(tirx.EQ(kind, tirx.const(test.value, "int32")), passes, result)
+        return result
 
     def _among(self, value: Any, node: Any) -> Any:
-        found, first = loop_programs.cell("bool", False), self.tables["first"]
+        member, first = loop_programs.cell("bool", False), self.tables["first"]
         # Leaves, which come behind the nodes, have no sets.
         own = tirx.min(node, ex.prim(self.plan.forest.count - 1))
         begin, end = (first[own + ex.prim(i)].astype("int64") for i in (0, 1))
-        with loop_programs.serial(end, begin) as place:
-            found[0] = tirx.Or(found[0], tirx.EQ(self.tables["members"][place], value))
-        return found[0]
+        with loop_programs.serial(end, begin) as k:
+            member[0] = tirx.Or(member[0], tirx.EQ(self.tables["members"][k], value))
+        return member[0]
 
 
 def _differs(value: Any, split: Any) -> Any:
@@ -330,12 +330,12 @@ _TESTS: dict[Test, Callable[[Any, Any], Any]] = {
 
 def _groups(trees: int) -> Iterator[tuple[Any, int]]:
     """(first, lanes) of all groups of trees: a loop over the whole ones, then the rest."""
-    whole = trees // LANES
-    if whole:
-        with loop_programs.serial(whole) as group:
+    full = trees // LANES
+    if full:
+        with loop_programs.serial(full) as group:
             yield group * ex.prim(LANES), LANES
     if trees % LANES:
-        yield ex.prim(whole * LANES), trees % LANES
+        yield ex.prim(full * LANES), trees % LANES
 
 
 def _merged(old: Any, weight: Any, aggregate: Aggregate) -> Any:

@@ -65,7 +65,7 @@ def softsign(x: Any) -> Any:
     return x / (like(x, 1) + tirx.abs(x))
 
 
-def thresholded(x: Any, alpha: float) -> Any:
+def threshold(x: Any, alpha: float) -> Any:
     """x where it is above alpha, 0 elsewhere."""
     return tirx.Select(x > like(x, alpha), x, like(x, 0))
 

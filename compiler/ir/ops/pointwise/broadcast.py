@@ -17,25 +17,25 @@ from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
 
-def joined_extent(b: Builder, one: Extent, other: Extent, what: str = "operands") -> Extent:
+def joined_extent(b: Builder, left: Extent, right: Extent, what: str = "operands") -> Extent:
     """The extent two axes broadcast to; where only run time can tell which of them is 1, a named
     dim chosen there.
     """
-    if b.facts.same(one, 1) is True:
-        return other
-    if b.facts.same(other, 1) is True or b.facts.same(one, other) is True:
-        return one
-    message = f"{what} do not broadcast: {one} against {other}"
-    if b.facts.same(one, 1) is False and b.facts.same(other, 1) is False:
-        return b.same(one, other, message)
+    if b.facts.same(left, 1) is True:
+        return right
+    if b.facts.same(right, 1) is True or b.facts.same(left, right) is True:
+        return left
+    message = f"{what} do not broadcast: {left} against {right}"
+    if b.facts.same(left, 1) is False and b.facts.same(right, 1) is False:
+        return b.same(left, right, message)
     b.require(
-        ex.either(ex.equal(one, other), ex.either(ex.equal(one, 1), ex.equal(other, 1))), message
+        ex.either(ex.equal(left, right), ex.either(ex.equal(left, 1), ex.equal(right, 1))), message
     )
-    if b.facts.same(one, 1) is False:
-        return one
-    if b.facts.same(other, 1) is False:
-        return other
-    return b.symbol(ex.select(ex.equal(one, 1), other, one), "joined")
+    if b.facts.same(left, 1) is False:
+        return left
+    if b.facts.same(right, 1) is False:
+        return right
+    return b.symbol(ex.select(ex.equal(left, 1), right, left), "joined")
 
 
 def joined_shape(
@@ -64,15 +64,15 @@ def expand(b: Builder, value: Value, shape: Sequence[Extent], name: str = "expan
     ):
         return Known(np.broadcast_to(value.data, shape), value.dtype)
     tensor = b.tensor(value)
-    made = b.te(
+    result = b.te(
         lambda x: te.compute(
             [ex.prim(e) for e in shape], _reader(b, x, tensor.shape, shape), name=name
         ),
         tensor,
         name=name,
     )
-    b.repeated[made] = tensor
-    return made
+    b.repeated[result] = tensor
+    return result
 
 
 def _reader(b: Builder, x: Any, have: Sequence[Extent], want: Sequence[Extent]) -> Any:
@@ -81,7 +81,7 @@ def _reader(b: Builder, x: Any, have: Sequence[Extent], want: Sequence[Extent]) 
     """
     offset = len(want) - len(have)
 
-    def at(*index: Any) -> Any:
+    def element(*index: Any) -> Any:
         position = []
         for axis, extent in enumerate(have):
             i = index[axis + offset]
@@ -100,10 +100,10 @@ def _reader(b: Builder, x: Any, have: Sequence[Extent], want: Sequence[Extent]) 
                 )
         return x(*position)
 
-    return at
+    return element
 
 
-def aligned(
+def align(
     b: Builder, *values: Value, what: str = "operands"
 ) -> tuple[tuple[Tensor, ...], tuple[Extent, ...]]:
     """The values as tensors that Relax itself can broadcast, and the joined shape.

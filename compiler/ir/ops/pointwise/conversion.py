@@ -31,7 +31,7 @@ def convert(b: Builder, x: Value, dtype: str) -> Value:
     opaque = not isinstance(x, Known) and ew.is_float(x.dtype)
     if not opaque or not ew.is_integer(dtype) or _is_clipped(b, x, dtype):
         return ew.cast(b, x, dtype)
-    real = ew.cast(b, x, "float32") if x.dtype in pw.NARROW else x
+    real = ew.cast(b, x, "float32") if x.dtype in pw.HALF_PRECISION else x
     return pw.pointwise(b, lambda item: _converted(item, dtype), real, name="convert")
 
 

@@ -11,7 +11,7 @@ from tvm.ir import Expr as PrimExpr
 
 from compiler.ir.graph.builder import MAX_SYMBOLS, Builder
 from compiler.ir.graph.values import Known, Tensor, Value
-from compiler.ir.ops.pointwise.broadcast import aligned
+from compiler.ir.ops.pointwise.broadcast import align
 from compiler.ir.shapes import extents as ex
 
 FOLD_LIMIT = 1 << 22
@@ -24,12 +24,12 @@ _REFLEXIVE = ("equal", "not_equal", "less_equal", "greater_equal")
 
 
 def is_integer(dtype: str) -> bool:
-    """Whether a dtype is an integer one (bool is not)."""
+    """True for a dtype of integers (bool is none)."""
     return dtype.startswith(("int", "uint"))
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype is a floating-point one."""
+    """True for a floating-point dtype."""
     return dtype.startswith(("float", "bfloat"))
 
 
@@ -55,12 +55,12 @@ def binary(
                 return Known(np.asarray(numpy(x.data, y.data)).astype(np.dtype(result)), result)
         if (x.symbolic or y.symbolic) and symbolic is not None:
             return map_symbols(b, symbolic, x, y, dtype=result)
-    (left, right), shape = aligned(b, x, y)
+    (left, right), shape = align(b, x, y)
     return b.emit(emit(left.expr, right.expr), shape)
 
 
 def is_folded(x: Known, y: Known) -> bool:
-    """Whether import has the result of an operator on known arrays, not the compiled program."""
+    """True if the import computes an operator on known arrays, not the compiled program."""
     if x.symbolic or y.symbolic:
         return _few(x, y)
     return max(x.data.size, y.data.size) <= FOLD_LIMIT
@@ -86,7 +86,7 @@ def _as_number(value: Value, beside: Value) -> Value:
 
 
 def _few(*values: Known) -> bool:
-    """Whether their elementwise result may consist of symbols. A dim beside a table of constants
+    """True if their elementwise result may consist of symbols. A dim beside a table of constants
     (`positions < length`) makes data, which the compiled program computes.
     """
     size = int(np.prod(np.broadcast_shapes(*(value.shape for value in values))))
@@ -214,7 +214,7 @@ def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
             return Known(np.where(condition.data, x.data, y.data), x.dtype)
         if _few(condition, x, y):
             return map_symbols(b, ex.select, condition, x, y, dtype=x.dtype)
-    (c, p, q), shape = aligned(b, condition, x, y)
+    (c, p, q), shape = align(b, condition, x, y)
     return b.emit(relax.op.where(c.expr, p.expr, q.expr), shape)
 
 

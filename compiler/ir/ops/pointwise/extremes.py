@@ -33,7 +33,9 @@ def lesser(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _known_first(x: Value, y: Value) -> tuple[Value, Value]:
-    """Of an unordered pair TVM's maximum and minimum are the second one, which may be NaN."""
+    """Order a pair so that a tensor comes second: TVM's maximum and minimum of an unordered pair is
+    the second one, which may be NaN.
+    """
     return (y, x) if isinstance(y, Known) and not isinstance(x, Known) else (x, y)
 
 

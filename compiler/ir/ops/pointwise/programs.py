@@ -10,43 +10,46 @@ from tvm import te, tirx
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.pointwise.broadcast import aligned
+from compiler.ir.ops.pointwise.broadcast import align
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
-NARROW = ("float16", "bfloat16")
+HALF_PRECISION = ("float16", "bfloat16")
 """Floats that functions are worked out for in float32."""
 
 
 def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
     """`scalar` of the elements of broadcast values; its result decides the dtype."""
-    tensors, shape = aligned(b, *values)
+    tensors, shape = align(b, *values)
 
     def compute(*inputs: te.Tensor) -> te.Tensor:
         return te.compute(
-            [ex.prim(e) for e in shape], lambda *i: scalar(*(_at(t, i) for t in inputs)), name=name
+            [ex.prim(e) for e in shape],
+            lambda *i: scalar(*(_read_broadcast(t, i) for t in inputs)),
+            name=name,
         )
 
     return b.te(compute, *tensors, name=name, elementwise=True)
 
 
-def _at(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
+def _read_broadcast(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
     tail = index[len(index) - len(tensor.shape) :]
     return tensor(
-        *(ex.prim(0) if _one(extent) else i for extent, i in zip(tensor.shape, tail, strict=True))
+        *(
+            ex.prim(0) if _is_one(extent) else i
+            for extent, i in zip(tensor.shape, tail, strict=True)
+        )
     )
 
 
-def _one(extent: Extent) -> bool:
+def _is_one(extent: Extent) -> bool:
     return ex.plain(extent) == 1 if isinstance(ex.plain(extent), int) else False
 
 
 def in_float(b: Builder, scalar: Callable[..., Any], *values: Value, name: str) -> Value:
-    """As `pointwise`, of floats of one dtype: the 16-bit ones are worked out in float32 and rounded
-    once.
-    """
+    """`pointwise` of floats of one dtype: the 16-bit ones are computed in float32 and cast once."""
     dtype = values[0].dtype
-    if dtype not in NARROW:
+    if dtype not in HALF_PRECISION:
         return pointwise(b, scalar, *values, name=name)
     wide = [ew.cast(b, value, "float32") for value in values]
     return ew.cast(b, pointwise(b, scalar, *wide, name=name), dtype)

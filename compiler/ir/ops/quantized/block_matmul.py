@@ -18,7 +18,7 @@ from compiler.ir.graph.values import Known, Value
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.shapes import extents as ex
 
-PRODUCTS = {
+KERNEL_NAMES = {
     (4, False): "nbits_product",
     (8, False): "bytes_product",
     (4, True): "rounded_nbits_product",
@@ -59,12 +59,12 @@ class Blocks:
 
     @property
     def tensors(self) -> list[Known]:
-        """What the program takes beside x."""
-        held = (self.numbers, self.scales, self.zeros)
-        return [Known.of(np.ascontiguousarray(array)) for array in held if array is not None]
+        """The inputs of the program beside x."""
+        arrays = (self.numbers, self.scales, self.zeros)
+        return [Known.of(np.ascontiguousarray(array)) for array in arrays if array is not None]
 
 
-def reals(table: Blocks) -> np.ndarray[Any, Any]:
+def dequantize(table: Blocks) -> np.ndarray[Any, Any]:
     """float32 [columns, depth]."""
     if table.scales is None:
         return table.numbers[:, 0].view(np.float16).astype(np.float32)
@@ -77,28 +77,28 @@ def reals(table: Blocks) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(real.reshape(len(real), -1)[:, : table.depth])
 
 
-def product(b: Builder, x: Value, table: Blocks, rounded: bool) -> Value:
+def matmul(b: Builder, x: Value, table: Blocks, quantizes: bool) -> Value:
     """x [.., depth] times the transpose of the matrix, in x's dtype; summed up in float32.
 
-    rounded: whether kernels for processors round x to 8 bits, block by block.
+    quantizes: kernels for processors quantize x to 8 bits, block by block.
     """
     b.same(x.shape[-1], table.depth, f"the matrix has a depth of {table.depth}")
     wide = ew.cast(b, x, "float32")
-    program = product_program(table, list(map(ex.prim, x.shape[:-1])))
-    name = PRODUCTS[table.bits, rounded]
+    program = matmul_program(table, list(map(ex.prim, x.shape[:-1])))
+    name = KERNEL_NAMES[table.bits, quantizes]
     # As fusion treats a matmul: what is elementwise may follow.
     result = b.te(program, wide, *table.tensors, name=name, attrs={"op_pattern": 4})
     return ew.cast(b, result, x.dtype)
 
 
-def product_program(table: Blocks, rows: Sequence[Any]) -> Callable[..., te.Tensor]:
-    """A program of [*rows, depth] and the table's tensors: the product with its transpose."""
+def matmul_program(table: Blocks, rows: Sequence[Any]) -> Callable[..., te.Tensor]:
+    """A program of [*rows, depth] and the table's tensors: the matmul with its transpose."""
 
     def compute(data: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
         k = te.reduce_axis((ex.prim(0), ex.prim(table.depth)), name="k")
         return te.compute(
             [*rows, ex.prim(len(table.numbers))],
-            lambda *at: te.sum(data(*at[:-1], k) * real_at(table, tensors, at[-1], k), axis=[k]),
+            lambda *i: te.sum(data(*i[:-1], k) * real_at(table, tensors, i[-1], k), axis=[k]),
             name="product",
         )
 
@@ -111,15 +111,15 @@ def rows(b: Builder, positions: Indices, table: Blocks) -> Value:
     return b.te(program, positions.value, *table.tensors, name=ROWS[table.bits])
 
 
-def rows_program(table: Blocks, places: Sequence[Any]) -> Callable[..., te.Tensor]:
-    """A program of indices [*places] and the table's tensors: its rows at the indices."""
+def rows_program(table: Blocks, shape: Sequence[Any]) -> Callable[..., te.Tensor]:
+    """A program of indices [*shape] and the table's tensors: its rows at the indices."""
 
     def compute(index: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
-        def at(*place: Any) -> Any:
-            row = wrap(index(*place[:-1]), len(table.numbers))
-            return real_at(table, tensors, row, place[-1])
+        def element(*i: Any) -> Any:
+            row = wrap(index(*i[:-1]), len(table.numbers))
+            return real_at(table, tensors, row, i[-1])
 
-        return te.compute([*places, ex.prim(table.depth)], at, name="rows")
+        return te.compute([*shape, ex.prim(table.depth)], element, name="rows")
 
     return compute
 

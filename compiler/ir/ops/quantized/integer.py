@@ -1,4 +1,4 @@
-"""Products of 8-bit integers, exact: by float kernels as long as no partial sum leaves the integers
+"""Matmuls of 8-bit integers, exact: by float kernels as long as no partial sum leaves the integers
 that float32 holds.
 """
 
@@ -16,7 +16,7 @@ from compiler.ir.ops.math import linear
 from compiler.ir.ops.nn import conv as nn_conv
 from compiler.ir.ops.nn.window import Window
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.quantized.quantize import centred
+from compiler.ir.ops.quantized.quantize import subtract_zero
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -49,15 +49,18 @@ def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value |
     bound = _bound(b, span(x, x_zero), y, y_zero, depth, max(len(y.shape) - 2, 0), column)
     parts = _parts(b, depth, bound)
     dtype = "float32" if parts else "int32"
-    left, right = centred(b, x, x_zero, row, dtype), centred(b, y, y_zero, column, dtype)
+    left, right = (
+        subtract_zero(b, x, x_zero, row, dtype),
+        subtract_zero(b, y, y_zero, column, dtype),
+    )
 
-    def product(start: int, stop: int) -> Value:
+    def partial(start: int, stop: int) -> Value:
         inner = layout.strided_slice(b, right, max(len(y.shape) - 2, 0), start, stop, 1)
         return linear.matmul(
             b, layout.strided_slice(b, left, len(x.shape) - 1, start, stop, 1), inner
         )
 
-    return _summed(b, product, parts) if parts else linear.matmul(b, left, right)
+    return _summed(b, partial, parts) if parts else linear.matmul(b, left, right)
 
 
 def conv(
@@ -79,16 +82,19 @@ def conv(
     if len(parts) > 1 and groups > 1:
         parts = []
     dtype = "float32" if parts else "int32"
-    left, right = centred(b, x, x_zero, 1, dtype), centred(b, weight, weight_zero, 0, dtype)
+    left, right = (
+        subtract_zero(b, x, x_zero, 1, dtype),
+        subtract_zero(b, weight, weight_zero, 0, dtype),
+    )
 
-    def product(start: int, stop: int) -> Value:
+    def partial(start: int, stop: int) -> Value:
         if len(parts) == 1:
             return nn_conv.conv(b, left, right, None, window, groups)
         pieces = [layout.strided_slice(b, value, 1, start, stop, 1) for value in (left, right)]
         return nn_conv.conv(b, pieces[0], pieces[1], None, window, groups)
 
     return (
-        _summed(b, product, parts) if parts else nn_conv.conv(b, left, right, None, window, groups)
+        _summed(b, partial, parts) if parts else nn_conv.conv(b, left, right, None, window, groups)
     )
 
 
@@ -103,7 +109,7 @@ def _bound(
         and (zero is None or isinstance(zero, Known))
         and weight.data.ndim > 1
     ):
-        sizes = np.abs(_known(centred(b, weight, zero, outer, "int32")).data)
+        sizes = np.abs(_known(subtract_zero(b, weight, zero, outer, "int32")).data)
 
         def within(start: int, stop: int) -> int:
             part = sizes[(slice(None),) * axis + (slice(start, stop),)]
@@ -128,19 +134,19 @@ def _parts(
     b: Builder, depth: Extent, bound: Callable[[int, int], int] | int | None
 ) -> list[tuple[int, int]]:
     """The ranges of the summed axis to add up one by one, none where only integers will do."""
-    whole = (0, layout.INT64_MAX)
+    all_depth = (0, layout.INT64_MAX)
     depth = b.facts.simplify(depth)
     if bound is None:
         return []
     if not callable(bound) and (bound <= EXACT or not isinstance(depth, int)):
-        return [whole] if bound <= EXACT else []
+        return [all_depth] if bound <= EXACT else []
     assert isinstance(depth, int)
     for count in range(1, min(MOST_PARTS, depth) + 1):
         edges = [depth * i // count for i in range(count + 1)]
         ranges = list(pairwise(edges))
         if all(_largest(bound, depth, *part) <= EXACT for part in ranges):
-            return [whole] if count == 1 else ranges
-    return [] if depth else [whole]
+            return [all_depth] if count == 1 else ranges
+    return [] if depth else [all_depth]
 
 
 def _largest(bound: Callable[[int, int], int] | int, depth: int, start: int, stop: int) -> int:
@@ -148,10 +154,10 @@ def _largest(bound: Callable[[int, int], int] | int, depth: int, start: int, sto
 
 
 def _summed(
-    b: Builder, product: Callable[[int, int], Value], parts: Sequence[tuple[int, int]]
+    b: Builder, partial: Callable[[int, int], Value], parts: Sequence[tuple[int, int]]
 ) -> Value:
     total: Any = None
     for start, stop in parts:
-        part = ew.cast(b, product(start, stop), "int32")
+        part = ew.cast(b, partial(start, stop), "int32")
         total = part if total is None else ew.add(b, total, part)
     return total  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Integers that stand for reals: quantising and dequantising by scales and zero points of a tensor,
+"""Integers that stand for reals: quantizes and dequantizes by scales and zero points of a tensor,
 an axis or blocks.
 """
 
@@ -47,7 +47,7 @@ class Grid:
 
     @property
     def known(self) -> bool:
-        """Whether import knows both."""
+        """True if import knows both."""
         return all(isinstance(value, Known) and not value.symbolic for value in self.parameters)
 
 
@@ -70,11 +70,11 @@ def quantize(
     precision = precision or grid.scale.dtype
     work, grid = work_of(precision), _widened(b, grid)
 
-    def one(item: Any, scale: Any, zero: Any) -> Any:
+    def quantize_element(item: Any, scale: Any, zero: Any) -> Any:
         quotient = item.astype(work) / scale.astype(work)
         quotient = quotient.astype(precision).astype(work) if precision != work else quotient
         if dtype not in FLOATS:
-            return saturated(quotient, zero, dtype)
+            return saturate_to(quotient, zero, dtype)
         real = quotient.astype("float32")
         return encode(real if zero is None else real + zero, dtype, saturate)
 
@@ -85,16 +85,16 @@ def quantize(
             moved = np.clip(np.rint(quotient.astype("float64")) + zero, *_limits(dtype))
             return Known(moved.astype(np.dtype(dtype)), dtype)
     b.quantized = True
-    return small_types.typed(_apply(b, x, grid, one, "quantize"), dtype)
+    return small_types.from_storage(_apply(b, x, grid, quantize_element, "quantize"), dtype)
 
 
 def _widened(b: Builder, grid: Grid) -> Grid:
     """The grid with a zero point of a type that arithmetic takes."""
-    zero = None if grid.zero is None else small_types.widened(b, grid.zero)
+    zero = None if grid.zero is None else small_types.widen(b, grid.zero)
     return dataclasses.replace(grid, zero=zero)
 
 
-def saturated(value: Any, zero: Any, dtype: str) -> Any:
+def saturate_to(value: Any, zero: Any, dtype: str) -> Any:
     """A float expression rounded, halves to even, moved by `zero` (None for 0) and kept within the
     integers of `dtype`.
 
@@ -112,13 +112,13 @@ def dequantize(b: Builder, x: Value, grid: Grid, dtype: str | None = None) -> Va
     """(x - zero) * scale in `dtype`, by default the scale's; known numbers fold whatever their
     number.
     """
-    x, grid = small_types.widened(b, x), _widened(b, grid)
+    x, grid = small_types.widen(b, x), _widened(b, grid)
     dtype = dtype or grid.scale.dtype
     work = work_of(dtype)
     wide = "int64" if x.dtype in ("int32", "uint32") else "int32"
     wide = x.dtype if ew.is_float(x.dtype) else wide
 
-    def one(item: Any, scale: Any, zero: Any) -> Any:
+    def dequantize_element(item: Any, scale: Any, zero: Any) -> Any:
         apart = item.astype(wide) if zero is None else item.astype(wide) - zero.astype(wide)
         return (apart.astype(work) * scale.astype(work)).astype(dtype)
 
@@ -131,26 +131,26 @@ def dequantize(b: Builder, x: Value, grid: Grid, dtype: str | None = None) -> Va
             dtype,
         )
     if not grid.block and x.dtype in INTEGERS and _is_one(grid.scale):
-        return centred(b, x, grid.zero, grid.axis, dtype)
-    return _apply(b, x, grid, one, "dequantize")
+        return subtract_zero(b, x, grid.zero, grid.axis, dtype)
+    return _apply(b, x, grid, dequantize_element, "dequantize")
 
 
 def _is_one(scale: Value) -> bool:
     return isinstance(scale, Known) and not scale.symbolic and bool((scale.data == 1).all())
 
 
-def centred(b: Builder, x: Value, zero: Value | None, axis: int, dtype: str) -> Value:
-    """X less its zero point, a scalar or one for each place on `axis`, in a wider dtype."""
+def subtract_zero(b: Builder, x: Value, zero: Value | None, axis: int, dtype: str) -> Value:
+    """X less its zero point, a scalar or one for each position on `axis`, in a wider dtype."""
     if zero is None:
         return ew.cast(b, x, dtype)
     if isinstance(x, Known) and isinstance(zero, Known):
         _, spread = _spread(b, Grid(zero, zero, axis), x.shape)
         return Known((x.data.astype("int32") - spread).astype(dtype), dtype)
 
-    def one(item: Any, least: Any, _: Any) -> Any:
+    def centre_element(item: Any, least: Any, _: Any) -> Any:
         return (item.astype("int32") - least.astype("int32")).astype(dtype)
 
-    return _apply(b, x, Grid(zero, None, axis), one, "centred")
+    return _apply(b, x, Grid(zero, None, axis), centre_element, "centred")
 
 
 def dynamic(b: Builder, x: Value) -> tuple[Value, Value, Value]:
@@ -169,7 +169,7 @@ def dynamic(b: Builder, x: Value) -> tuple[Value, Value, Value]:
 
     def origin(low: Any, scale: Any) -> Any:
         zero = tirx.const(0, "float32")
-        return saturated(zero - tirx.min(low, zero) / scale, None, "uint8")
+        return saturate_to(zero - tirx.min(low, zero) / scale, None, "uint8")
 
     scale = pointwise(b, step, b.tensor(least), most, name="scale")
     zero = pointwise(b, origin, b.tensor(least), scale, name="zero_point")
@@ -181,7 +181,7 @@ def _limits(dtype: str) -> tuple[int, int]:
         return limits_of(dtype)
     if dtype not in INTEGERS:
         raise ImportFailed(
-            f"quantising to {dtype} is not supported",
+            f"quantization to {dtype} is not supported",
             reason="unsupported_dtype",
             hint=f"quantize to one of {', '.join((*INTEGERS, *WIDTHS, *FLOATS))}",
         )
@@ -190,34 +190,36 @@ def _limits(dtype: str) -> tuple[int, int]:
 
 
 def _apply(
-    b: Builder, x: Value, grid: Grid, one: Callable[[Any, Any, Any], Any], name: str
+    b: Builder, x: Value, grid: Grid, function: Callable[[Any, Any, Any], Any], name: str
 ) -> Value:
-    """`one` of each element with its scale and zero point (None where there is none)."""
+    """`function` of each element with its scale and zero point (None where there is none)."""
     axis = layout.axis_of(grid.axis, len(x.shape)) if x.shape else 0
-    places = [_place(b, value.shape, x.shape, axis, grid.block) for value in grid.parameters]
+    index_maps = [
+        _index_map(b, value.shape, x.shape, axis, grid.block) for value in grid.parameters
+    ]
     x = b.tensor(x)
 
     def compute(data: te.Tensor, *parameters: te.Tensor) -> te.Tensor:
-        def at(*i: Any) -> Any:
-            found = [
-                parameter(*place(i)) for parameter, place in zip(parameters, places, strict=True)
+        def element(*i: Any) -> Any:
+            numbers = [
+                parameter(*index_map(i))
+                for parameter, index_map in zip(parameters, index_maps, strict=True)
             ]
-            return one(data(*i), found[0], found[1] if len(found) > 1 else None)
+            return function(data(*i), numbers[0], numbers[1] if len(numbers) > 1 else None)
 
-        return te.compute(data.shape, at, name=name)
+        return te.compute(data.shape, element, name=name)
 
     return b.te(compute, x, *grid.parameters, name=name, elementwise=not grid.block)
 
 
-def _place(
+def _index_map(
     b: Builder, have: Sequence[Extent], x: Sequence[Extent], axis: int, block: int
 ) -> Callable[[Sequence[Any]], list[Any]]:
-    """Where in a parameter of shape `have` the one for an element of x stands."""
+    """From an element's index in x to that of its parameter, in the shape `have`."""
     if block:
         _check_blocks(b, have, x, axis, block)
         return lambda i: [
-            tirx.floordiv(step, ex.prim(block)) if place == axis else step
-            for place, step in enumerate(i)
+            tirx.floordiv(step, ex.prim(block)) if d == axis else step for d, step in enumerate(i)
         ]
     if all(b.facts.same(extent, 1) is True for extent in have):
         return lambda _: [ex.prim(0)] * len(have)
@@ -253,26 +255,26 @@ def _check_blocks(
         raise ImportFailed(
             f"scales in blocks have the tensor's rank, {len(x)}, not {len(have)}", reason="shape"
         )
-    for place, (mine, theirs) in enumerate(zip(have, x, strict=True)):
-        wanted = ex.ceildiv(theirs, block) if place == axis else theirs
+    for d, (mine, theirs) in enumerate(zip(have, x, strict=True)):
+        wanted = ex.ceildiv(theirs, block) if d == axis else theirs
         b.same(
             mine,
             b.facts.simplify(wanted),
-            f"scales in blocks of {block} have {mine} places on axis {place}, not {wanted}",
+            f"scales in blocks of {block} have {mine} positions on axis {d}, not {wanted}",
         )
 
 
 def _spread(b: Builder, grid: Grid, shape: Sequence[int]) -> tuple[Any, Any]:
     """Known scale and zero point (0 for none) as arrays that broadcast to a shape."""
     axis = layout.axis_of(grid.axis, len(shape)) if shape else 0
-    made: list[Any] = []
+    arrays: list[Any] = []
     for value in grid.parameters:
         assert isinstance(value, Known)
-        _place(b, value.shape, shape, axis, grid.block)
-        made.append(_laid_out(value.data, shape, axis, grid.block))
-    if len(made) == 1:
-        return made[0], 0
-    return made[0], made[1] if made[1].dtype.kind == "f" else made[1].astype("int64")
+        _index_map(b, value.shape, shape, axis, grid.block)
+        arrays.append(_laid_out(value.data, shape, axis, grid.block))
+    if len(arrays) == 1:
+        return arrays[0], 0
+    return arrays[0], arrays[1] if arrays[1].dtype.kind == "f" else arrays[1].astype("int64")
 
 
 def _laid_out(data: np.ndarray[Any, Any], shape: Sequence[int], axis: int, block: int) -> Any:
@@ -282,22 +284,22 @@ def _laid_out(data: np.ndarray[Any, Any], shape: Sequence[int], axis: int, block
         return data.reshape(())
     if data.ndim == len(shape) > 1:
         return data
-    return data.reshape([-1 if place == axis else 1 for place in range(len(shape))])
+    return data.reshape([-1 if d == axis else 1 for d in range(len(shape))])
 
 
 def rescale(
-    b: Builder, total: Value, one: Value, one_axis: int, other: Value, other_axis: int
+    b: Builder, total: Value, left: Value, left_axis: int, right: Value, right_axis: int
 ) -> Value:
-    """Sums of products as float32: times both scales, each a scalar or one for each place on its
+    """Accumulators as float32: times both scales, each a scalar or one for each position on its
     axis.
     """
-    reals = ew.cast(b, total, "float32")
-    for scale, axis in ((one, one_axis), (other, other_axis)):
-        reals = _apply(
+    result = ew.cast(b, total, "float32")
+    for scale, axis in ((left, left_axis), (right, right_axis)):
+        result = _apply(
             b,
-            reals,
+            result,
             Grid(scale, None, axis),
             lambda item, s, _: item * s.astype("float32"),
             "rescale",
         )
-    return reals
+    return result

@@ -1,5 +1,5 @@
-"""Rounds matrices of floats to integers of few bits, of which a block along the depth shares a
-scale, and to narrower floats.
+"""Quantizes matrices of floats to small integers, of which a block along the depth shares a scale,
+and casts them to narrower floats.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, reals
+from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, dequantize
 from compiler.ir.weights import WeightQuantization
 from relaxd.contract.options import WeightForm
 
@@ -31,18 +31,18 @@ def round_table(table: Array, bits: int) -> Blocks:
     """
     if bits == HALF:
         depth = table.shape[1]
-        halves = np.ascontiguousarray(table).astype(np.float16).view(np.uint16)
-        return Blocks(bits, depth, depth, halves[:, None], None, None)
-    made = _by_parts(table, bits, lambda part: _rounded(part, bits))
-    assert made is not None
-    return made
+        float16 = np.ascontiguousarray(table).astype(np.float16).view(np.uint16)
+        return Blocks(bits, depth, depth, float16[:, None], None, None)
+    blocks = _by_parts(table, bits, lambda part: _quantized(part, bits))
+    assert blocks is not None
+    return blocks
 
 
-def found_table(table: Array, bits: int, tolerance: float) -> Blocks | None:
-    """As `round_table`, of a matrix whose numbers are whole multiples of a scale that each block
-    has, up to that share of them; None of any other matrix.
+def recover_table(table: Array, bits: int, tolerance: float) -> Blocks | None:
+    """The blocks of a matrix whose numbers are integer multiples of each block's scale, up to that
+    share of them; None for any other matrix.
     """
-    return _by_parts(table, bits, lambda part: _found(part, bits, tolerance))
+    return _by_parts(table, bits, lambda part: _recovered(part, bits, tolerance))
 
 
 def _by_parts(
@@ -59,11 +59,11 @@ def _by_parts(
     for first in range(0, columns, step):
         part = np.zeros((len(table[first : first + step]), blocks * BLOCK), np.float32)
         part[:, :depth] = table[first : first + step]
-        found = split(part.reshape(-1, blocks, BLOCK))
-        if found is None:
+        result = split(part.reshape(-1, blocks, BLOCK))
+        if result is None:
             return None
-        numbers[first : first + step] = _packed(found[0], bits)
-        scales[first : first + step] = found[1]
+        numbers[first : first + step] = _packed(result[0], bits)
+        scales[first : first + step] = result[1]
     return Blocks(bits, BLOCK, depth, numbers, scales, None)
 
 
@@ -72,37 +72,37 @@ def scales_of(values: Array, bits: int) -> tuple[Array, Array]:
     least integer, the other the greatest.
     """
     half = np.float32(1 << (bits - 1))
-    places = np.abs(values).argmax(-1)[..., None]
-    greatest = np.take_along_axis(values, places, -1)
+    positions = np.abs(values).argmax(-1)[..., None]
+    greatest = np.take_along_axis(values, positions, -1)
     return greatest / -half, greatest / (half - 1)
 
 
 def divisor(scale: Array) -> Array:
-    """What numbers are divided by to become integers; infinity in place of a scale so small that
-    its inverse may be infinite.
+    """The divisor that makes numbers integers: the scale, or infinity for one so small that its
+    inverse may be infinite.
     """
     return np.where(np.abs(scale) < _LEAST_SCALE, np.float32(np.inf), scale)
 
 
-def _rounded(values: Array, bits: int) -> tuple[Array, Array]:
+def _quantized(values: Array, bits: int) -> tuple[Array, Array]:
     """The integers of blocks [.., BLOCK] as uint8, and the scales."""
     half = np.float32(1 << (bits - 1))
     best: tuple[Array, Array, Array] | None = None
     for scale in scales_of(values, bits):
-        whole = np.clip(np.rint(values / divisor(scale)), -half, half - 1)
-        error = np.square(whole * scale - values).sum(-1, keepdims=True)
+        integers = np.clip(np.rint(values / divisor(scale)), -half, half - 1)
+        error = np.square(integers * scale - values).sum(-1, keepdims=True)
         if best is None:
-            best = whole, scale, error
+            best = integers, scale, error
         else:
             better = error < best[2]
-            best = np.where(better, whole, best[0]), np.where(better, scale, best[1]), error
+            best = np.where(better, integers, best[0]), np.where(better, scale, best[1]), error
     assert best is not None
     return (best[0] + half).astype(np.uint8), best[1][..., 0]
 
 
-def _found(values: Array, bits: int, tolerance: float) -> tuple[Array, Array] | None:
-    """As `_rounded`, with the scale by which all numbers of a block are whole: its greatest
-    magnitude is one of them.
+def _recovered(values: Array, bits: int, tolerance: float) -> tuple[Array, Array] | None:
+    """The integers and scales of blocks all of whose numbers are multiples of a scale, which their
+    greatest magnitude is, too.
     """
     half = 1 << (bits - 1)
     flat = values.reshape(-1, values.shape[-1])
@@ -111,10 +111,10 @@ def _found(values: Array, bits: int, tolerance: float) -> tuple[Array, Array] | 
     left = np.arange(len(flat))
     for most in (-half, *range(half - 1, 0, -1)):
         scale = greatest[left] / np.float32(most)
-        whole = np.rint(flat[left] / divisor(scale))
-        close = np.isclose(whole * scale, flat[left], rtol=tolerance, atol=0)
-        fits = (close & (whole < half)).all(-1)
-        numbers[left[fits]] = (whole[fits] + half).astype(np.uint8)
+        integers = np.rint(flat[left] / divisor(scale))
+        close = np.isclose(integers * scale, flat[left], rtol=tolerance, atol=0)
+        fits = (close & (integers < half)).all(-1)
+        numbers[left[fits]] = (integers[fits] + half).astype(np.uint8)
         scales[left[fits]] = scale[fits]
         left = left[~fits]
         if not len(left):
@@ -129,19 +129,19 @@ def _packed(numbers: Array, bits: int) -> Array:
     return numbers[..., ::2] | numbers[..., 1::2] << np.uint8(4)
 
 
-def rounded(array: Array, form: WeightForm, axis: int) -> Array:
-    """The matrix as float32 after rounding, blocks along `axis`."""
+def quantize_matrix(array: Array, form: WeightForm, axis: int) -> Array:
+    """The matrix as float32 after quantization, blocks along `axis`."""
     table = array if axis == 1 else array.T
-    real = reals(round_table(table, BITS[form]))
+    real = dequantize(round_table(table, BITS[form]))
     return np.ascontiguousarray(real if axis == 1 else real.T)
 
 
-def made_of(array: Array, rounding: WeightQuantization) -> Array:
-    """The matrix of a model's file as float32 after that rounding."""
-    if rounding.values is None:
-        return rounded(array, rounding.form, rounding.axis)
-    found: Array = np.load(rounding.values, allow_pickle=False)
-    return found
+def apply_quantization(array: Array, choice: WeightQuantization) -> Array:
+    """The matrix of a model's file as float32 after that quantization."""
+    if choice.values is None:
+        return quantize_matrix(array, choice.form, choice.axis)
+    values: Array = np.load(choice.values, allow_pickle=False)
+    return values
 
 
 def objection(array: Array, form: WeightForm) -> str | None:

@@ -17,7 +17,7 @@ from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
-from compiler.ir.torchscript.operands import floated, operand, scalar
+from compiler.ir.torchscript.operands import operand, scalar, to_float
 from compiler.ir.torchscript.operators.arithmetic import greater_of, lesser_of
 from compiler.ir.torchscript.operators.unary import of_float
 from compiler.ir.torchscript.registry import op
@@ -119,7 +119,7 @@ def _pointwise(name: str, function: Callable[[Node, Any], Any]) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
         return pw.in_float(
-            b, lambda v: function(node, v), floated(b, node.value("self")), name=name
+            b, lambda v: function(node, v), to_float(b, node.value("self")), name=name
         )
 
     handler.__doc__ = f"{name}, elementwise."

@@ -166,7 +166,7 @@ def power(b: Builder, node: Node) -> Value:
         wide = [operand(b, node, item, "float64") for item in (base, exponent)]
         return ew.cast(b, ew.binary(b, wide[0], wide[1], relax.op.power, numpy=np.power), dtype)
     y = operand(b, node, exponent, dtype)
-    if dtype in pw.NARROW:
+    if dtype in pw.HALF_PRECISION:
         return pw.in_float(b, tirx.power, x, y, name="power")
     return ew.binary(b, x, y, relax.op.power, numpy=np.power)
 

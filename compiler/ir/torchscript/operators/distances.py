@@ -14,7 +14,7 @@ from compiler.ir.ops.nn import norm as nn_norm
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.shape import layout
 from compiler.ir.torchscript.node import Node
-from compiler.ir.torchscript.operands import floated, pair, scalar
+from compiler.ir.torchscript.operands import pair, scalar, to_float
 from compiler.ir.torchscript.operators.reduction import reduced_axes
 from compiler.ir.torchscript.registry import op
 
@@ -47,7 +47,7 @@ def linalg_norm(b: Builder, node: Node) -> Value:
 
 def _typed(b: Builder, node: Node) -> Value:
     x = node.value("self")
-    return floated(b, ew.cast(b, x, node.dtype("dtype", x.dtype)))
+    return to_float(b, ew.cast(b, x, node.dtype("dtype", x.dtype)))
 
 
 def norm_of(b: Builder, x: Value, p: float, axes: Sequence[int], keepdim: bool) -> Value:

@@ -310,7 +310,7 @@ def meshgrid(b: Builder, node: Node) -> list[Ref]:
 
 def _shared(node: Node, index: int, value: Value) -> Ref:
     """A view of one of `tensors` that overlaps."""
-    view = node.memory.related(node.items("tensors")[index], value)
+    view = node.memory.relate(node.items("tensors")[index], value)
     view.writable = False
     return view
 

@@ -126,7 +126,7 @@ class _Compiled:
         self._outer = outer
         initial = self._initial()
         refuse_sharing(
-            [*set(outer), *{cell for cell in outer if cell.held}],
+            [*set(outer), *{cell for cell in outer if cell.copied}],
             "a value that a loop carries and an item of a list",
         )
         trips = (

@@ -17,7 +17,7 @@ from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.shape import layout, sorting
 from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node
-from compiler.ir.torchscript.operands import floated, pair, scalar
+from compiler.ir.torchscript.operands import pair, scalar, to_float
 from compiler.ir.torchscript.operators.arithmetic import greater_of, lesser_of
 from compiler.ir.torchscript.registry import op
 
@@ -255,7 +255,7 @@ def _variance(b: Builder, node: Node) -> tuple[Value, Value]:
 @op("logsumexp", "special_logsumexp")
 def logsumexp(b: Builder, node: Node) -> Value:
     """log(sum(exp(self))), the greatest element taken out so that nothing overflows."""
-    x = floated(b, node.value("self"))
+    x = to_float(b, node.value("self"))
     axes, keepdim = reduced_axes(node, x), node.bool("keepdim", False)
     top = rd.reduce(b, x, "max", axes, True)
     zero, infinity = scalar(b, 0, x.dtype), scalar(b, np.inf, x.dtype)

@@ -13,14 +13,14 @@ from compiler.ir.graph.values import Value
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.torchscript.node import Node
-from compiler.ir.torchscript.operands import floated, pair
+from compiler.ir.torchscript.operands import pair, to_float
 from compiler.ir.torchscript.registry import op
 
 
 def _register(name: str, function: Callable[[Any], Any], *aliases: str) -> None:
     @op(name, *aliases)
     def handler(b: Builder, node: Node) -> Value:
-        return pw.in_float(b, function, floated(b, node.value("self")), name=name)
+        return pw.in_float(b, function, to_float(b, node.value("self")), name=name)
 
     handler.__doc__ = f"{name}, elementwise."
 
@@ -88,11 +88,11 @@ _two("heaviside", _heaviside)
 def _infinite(name: str, sign: int) -> None:
     @op(name)
     def handler(b: Builder, node: Node) -> Value:
-        x = floated(b, node.value("self"))
+        x = to_float(b, node.value("self"))
         return pw.pointwise(
             b,
             _is_infinite(sign),
-            ew.cast(b, x, "float32") if x.dtype in pw.NARROW else x,
+            ew.cast(b, x, "float32") if x.dtype in pw.HALF_PRECISION else x,
             name=name,
         )
 

@@ -18,7 +18,7 @@ from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 from compiler.ir.torchscript.node import Node, Spectrum
-from compiler.ir.torchscript.operands import floated, scalar
+from compiler.ir.torchscript.operands import scalar, to_float
 from compiler.ir.torchscript.operators.arithmetic import angle_of
 from compiler.ir.torchscript.operators.joining import pad_axes
 from compiler.ir.torchscript.registry import op, plain
@@ -120,7 +120,7 @@ def _window(b: Builder, node: Node, length: int, dtype: str) -> Value | None:
 @op("fft_rfft")
 def rfft(b: Builder, node: Node) -> Spectrum:
     """The first half of the transform of a real signal along an axis, cut or padded to n."""
-    x, back = _last(b, node, floated(b, node.value("self")))
+    x, back = _last(b, node, to_float(b, node.value("self")))
     length = node.size("n") if node.has("n") else x.shape[-1]
     bins = b.facts.simplify(ex.add(ex.floordiv(length, 2), 1))
     parts = fourier.transform(b, (x, None), length, bins, False)

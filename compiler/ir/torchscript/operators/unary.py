@@ -17,7 +17,7 @@ from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node, Spectrum
-from compiler.ir.torchscript.operands import floated, scalar
+from compiler.ir.torchscript.operands import scalar, to_float
 from compiler.ir.torchscript.registry import op
 
 
@@ -30,8 +30,8 @@ def of_float(
     """A function of floats: integers become floats first, 16-bit floats are worked out in
     float32.
     """
-    x = floated(b, x)
-    if x.dtype in pw.NARROW:
+    x = to_float(b, x)
+    if x.dtype in pw.HALF_PRECISION:
         return ew.cast(b, ew.unary(b, ew.cast(b, x, "float32"), emit, numpy=fold), x.dtype)
     return ew.unary(b, x, emit, numpy=fold)
 
@@ -82,14 +82,14 @@ def _logarithm(b: Builder, node: Node, base: int) -> Value:
 @op("exp2")
 def exp2(b: Builder, node: Node) -> Value:
     """2 to the power self."""
-    x = floated(b, node.value("self"))
+    x = to_float(b, node.value("self"))
     return of_float(b, ew.multiply(b, x, scalar(b, np.log(2), x.dtype)), relax.op.exp, np.exp)
 
 
 @op("log1p")
 def log1p(b: Builder, node: Node) -> Value:
     """log(1 + self), exact near zero."""
-    x = floated(b, node.value("self"))
+    x = to_float(b, node.value("self"))
     return pw.in_float(
         b, lambda v: tirx.Select(v > pw.like(v, 1e30), tirx.log(v), fn.log1p(v)), x, name="log1p"
     )
@@ -98,7 +98,7 @@ def log1p(b: Builder, node: Node) -> Value:
 @op("expm1")
 def expm1(b: Builder, node: Node) -> Value:
     """exp(self) - 1, exact near zero."""
-    x = floated(b, node.value("self"))
+    x = to_float(b, node.value("self"))
     return pw.in_float(
         b,
         lambda v: tirx.Select(
@@ -122,7 +122,7 @@ def rsqrt(b: Builder, node: Node) -> Value:
 @op("reciprocal")
 def reciprocal(b: Builder, node: Node) -> Value:
     """1 / self."""
-    x = floated(b, node.value("self"))
+    x = to_float(b, node.value("self"))
     return ew.divide(b, scalar(b, 1, x.dtype), x)
 
 

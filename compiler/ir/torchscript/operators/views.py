@@ -106,7 +106,7 @@ def contiguous(b: Builder, node: Node) -> Ref:
 
 def _maybe(b: Builder, node: Node, step: Step) -> Ref:
     source = node.ref("self")
-    return node.memory.related(source, step(b, node.memory.read(source)))
+    return node.memory.relate(source, step(b, node.memory.read(source)))
 
 
 @view("unflatten")

@@ -10,11 +10,11 @@ from compiler.ir.torchscript.registry import (
     REFUSED,
     TENSOR,
     VIEW,
-    covered,
     family,
+    functional_form,
+    is_covered,
     names,
-    out_of_place,
-    qualified,
+    qualify,
 )
 
 
@@ -30,20 +30,20 @@ from compiler.ir.torchscript.registry import (
     ],
 )
 def test_in_place_forms(kind: str, base: str | None) -> None:
-    assert out_of_place(kind) == base
+    assert functional_form(kind) == base
 
 
 def test_an_in_place_form_is_covered_by_its_function() -> None:
-    assert covered("aten::relu")
-    assert covered("aten::relu_")
-    assert covered("aten::transpose_")
-    assert not covered("aten::no_such_function_")
-    assert not covered("own::relu")
+    assert is_covered("aten::relu")
+    assert is_covered("aten::relu_")
+    assert is_covered("aten::transpose_")
+    assert not is_covered("aten::no_such_function_")
+    assert not is_covered("own::relu")
 
 
 def test_names_are_qualified() -> None:
-    assert qualified("relu") == "aten::relu"
-    assert qualified("prim::If") == "prim::If"
+    assert qualify("relu") == "aten::relu"
+    assert qualify("prim::If") == "prim::If"
     assert all("::" in name for name in (*names(), *REFUSED))
 
 

@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 
 from compiler import compile_model, targets
 from compiler.bundle.weights import separate
-from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, product_program
+from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, matmul_program
 from compiler.passes.gpu.one_row import OneRow
 from compiler.passes.gpu.pack_words import PackWords
 from compiler.passes.gpu.schedule import apply_rule
@@ -105,7 +105,7 @@ def test_a_table_stays_packed_and_a_tied_one_is_stored_once() -> None:
 def test_float16_is_left_to_the_pass_behind() -> None:
     n, builder = tirx.Var("n", "int64"), relax.BlockBuilder()
     bits = np.random.default_rng(0).random((WORDS, 1, DEPTH)).astype(np.float16).view(np.uint16)
-    program = product_program(Blocks(HALF, DEPTH, DEPTH, bits, None, None), [n])
+    program = matmul_program(Blocks(HALF, DEPTH, DEPTH, bits, None, None), [n])
     x = relax.Var("x", relax.TensorType((n, DEPTH), "float32"))
     with builder.function("main", [x]):
         builder.emit_func_output(

@@ -12,7 +12,7 @@ import pytest
 import tvm
 from tvm import relax, te, tirx, topi
 
-from compiler.ir.ops.quantized.block_matmul import PRODUCTS, Blocks, real_at
+from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, Blocks, real_at
 from compiler.passes.cpu.schedule import ScheduleKernels
 from compiler.passes.fusion.fuse_attention import FuseAttention
 from compiler.passes.layout.channels_last import ChannelsLast
@@ -245,7 +245,7 @@ def test_blockwise_quantized_weights(quantized: bool) -> None:
             )
 
         constants = [relax.const(tensor.data) for tensor in table.tensors]
-        return builder.emit_te(matmul, x, *constants, primfunc_name_hint=PRODUCTS[4, quantized])
+        return builder.emit_te(matmul, x, *constants, primfunc_name_hint=KERNEL_NAMES[4, quantized])
 
     unit, rows = (BYTES, 3) if quantized else (TWO_LANES, 1)
     packed = PackNBits(unit).apply(build_module(graph, {"x": ((rows, 16), "float32")}))

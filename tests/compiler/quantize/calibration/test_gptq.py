@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.ir.ops.quantized.block_matmul import reals
-from compiler.ir.ops.quantized.quantize_weights import found_table, round_table
+from compiler.ir.ops.quantized.block_matmul import dequantize
+from compiler.ir.ops.quantized.quantize_weights import recover_table, round_table
 from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +36,7 @@ def test_no_column_is_further_off_than_by_the_nearest(
     rows = rows_of(seed, count, depth)
     calibrated = calibrate_table(table, moments_of(rows), bits)
     ours = error_of(calibrated, table, rows)
-    nearest = error_of(reals(round_table(table, bits)), table, rows)
+    nearest = error_of(dequantize(round_table(table, bits)), table, rows)
     assert (ours <= nearest * (1 + 1e-9)).all()
     assert ours.sum() < 0.7 * nearest.sum()
 
@@ -55,12 +55,12 @@ def test_the_error_goes_to_what_follows() -> None:
 def test_depths_without_any_relation_go_to_the_nearest() -> None:
     table = np.random.default_rng(0).standard_normal((20, 64)).astype(np.float32)
     result = calibrate_table(table, np.eye(64), 4)
-    blocks = found_table(result, 4, 1e-6)
+    blocks = recover_table(result, 4, 1e-6)
     assert blocks is not None
     assert blocks.scales is not None
     scale = blocks.scales.repeat(32, axis=1)
     np.testing.assert_allclose(result, np.clip(np.rint(table / scale), -8, 7) * scale, rtol=1e-6)
-    nearest = reals(round_table(table, 4))
+    nearest = dequantize(round_table(table, 4))
     assert np.square(result - table).sum() < np.square(nearest - table).sum()
 
 
@@ -71,7 +71,7 @@ def test_depths_that_no_row_reaches() -> None:
     rows[:, 10:50] = 0
     calibrated = calibrate_table(table, moments_of(rows), 4)
     assert np.isfinite(calibrated).all()
-    nearest = reals(round_table(table, 4))
+    nearest = dequantize(round_table(table, 4))
     assert error_of(calibrated, table, rows).sum() < error_of(nearest, table, rows).sum()
 
 
@@ -88,7 +88,7 @@ def test_the_blocks_of_a_quantized_matrix_are_found_again(bits: int) -> None:
     table = np.random.default_rng(3).standard_normal((50, 70)).astype(np.float32)
     table[4, 32:64] = 0
     calibrated = calibrate_table(table, moments_of(rows_of(3, 90, 70)), bits)
-    blocks = found_table(calibrated, bits, 1e-6)
+    blocks = recover_table(calibrated, bits, 1e-6)
     assert blocks is not None
-    np.testing.assert_allclose(reals(blocks), calibrated, rtol=1e-6, atol=0)
-    assert found_table(table, bits, 1e-6) is None
+    np.testing.assert_allclose(dequantize(blocks), calibrated, rtol=1e-6, atol=0)
+    assert recover_table(table, bits, 1e-6) is None

@@ -13,7 +13,7 @@ from compiler.ir.onnx.quantize.block_matmuls import (
     round_rows,
     set_level,
 )
-from compiler.ir.ops.quantized.block_matmul import reals
+from compiler.ir.ops.quantized.block_matmul import dequantize
 from relaxd.contract.options import Precision
 from tests.compiler.ir.onnx.running import normal, session_of
 from tests.compiler.passes.cpu.families.test_nbits import model_of, quantize_dequantize, table
@@ -40,7 +40,7 @@ def test_rows_are_rounded_by_the_rule(
     for rows in (0, 1, 5):
         x = normal(rows, depth) * 3
         x[: rows // 2, :block] = 0
-        want = quantize_dequantize(x, block) @ reals(weights).astype(np.float64).T
+        want = quantize_dequantize(x, block) @ dequantize(weights).astype(np.float64).T
         np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-4)
 
 
@@ -55,7 +55,7 @@ def test_halves_stay_halves() -> None:
             constant.CopyFrom(numpy_helper.from_array(halves, constant.name))
     round_rows(model)
     x = normal(3, 64).astype(np.float16)
-    want = quantize_dequantize(x.astype(np.float32), 32) @ reals(weights).astype(np.float64).T
+    want = quantize_dequantize(x.astype(np.float32), 32) @ dequantize(weights).astype(np.float64).T
     (got,) = session_of(model).run(None, {"x": x})
     assert got.dtype == np.float16
     assert np.abs(got - want).max() < 2e-3 * np.abs(want).max()
@@ -109,7 +109,7 @@ def test_layers_wherever_they_stand() -> None:
     rounding = [node for node in model.graph.node if node.op_type == "Round"]
     assert len(rounding) == 1
     weights = table(4, 16, 32, 32, "none")
-    exact, real = reals(weights).astype(np.float64).T, normal(32, 32)
+    exact, real = dequantize(weights).astype(np.float64).T, normal(32, 32)
     session, x = session_of(model), normal(3, 32, seed=2)
     once = quantize_dequantize(x, 16) @ exact
     twice = quantize_dequantize(once.astype(np.float32), 16) @ exact
@@ -128,7 +128,7 @@ def test_a_nudge_moves_numbers_between_two_neighbours() -> None:
         model = model_of(weights)
         round_rows(model, nudge)
         found.append(session_of(model).run(None, {"x": x})[0][0])
-    column = reals(weights).astype(np.float64).T
+    column = dequantize(weights).astype(np.float64).T
     for got, left, right in zip(found, (5, 6, 5), (7, 7, 6), strict=True):
         x[0, 1:3] = left, right
         np.testing.assert_allclose(got, (x @ column)[0], rtol=1e-4, atol=1e-3)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from compiler.ir.ops.quantized.block_matmul import reals
+from compiler.ir.ops.quantized.block_matmul import dequantize
 from compiler.ir.ops.quantized.quantize_weights import (
     BLOCK,
     bytes_of,
     objection,
+    quantize_matrix,
     round_table,
-    rounded,
 )
 from relaxd.contract.options import WeightForm
 
@@ -40,7 +40,7 @@ def test_each_number_goes_to_the_nearest_of_its_block(shape: tuple[int, int], bi
     assert made.numbers.shape == (shape[0], blocks, BLOCK * bits // 8)
     assert made.scales is not None
     assert made.scales.shape == (shape[0], blocks)
-    apart = np.square(reals(made).astype(np.float64) - table)
+    apart = np.square(dequantize(made).astype(np.float64) - table)
     for row in range(min(shape[0], 40)):
         for block in range(blocks):
             part = slice(block * BLOCK, (block + 1) * BLOCK)
@@ -50,8 +50,8 @@ def test_each_number_goes_to_the_nearest_of_its_block(shape: tuple[int, int], bi
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_what_is_rounded_already_stays(bits: int) -> None:
-    once = reals(round_table(normal(64, 100), bits))
-    np.testing.assert_allclose(reals(round_table(once, bits)), once, rtol=1e-6, atol=0)
+    once = dequantize(round_table(normal(64, 100), bits))
+    np.testing.assert_allclose(dequantize(round_table(once, bits)), once, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -59,7 +59,7 @@ def test_zeros_and_tiny_numbers(bits: int) -> None:
     table = np.zeros((3, 64), np.float32)
     table[1] = 1e-42
     table[2, 0] = 5.0
-    real = reals(round_table(table, bits))
+    real = dequantize(round_table(table, bits))
     assert not real[0].any()
     assert np.isfinite(real).all()
     assert real[2, 0] == np.float32(5.0)
@@ -69,9 +69,13 @@ def test_zeros_and_tiny_numbers(bits: int) -> None:
 def test_blocks_go_along_the_axis() -> None:
     table = normal(40, 70)
     for form in (WeightForm.INT4, WeightForm.INT8):
-        np.testing.assert_array_equal(rounded(table.T, form, 0), rounded(table, form, 1).T)
-        assert not np.allclose(rounded(table, form, 0), rounded(table, form, 1), rtol=1e-6)
-    halves = rounded(table, WeightForm.FLOAT16, 0)
+        np.testing.assert_array_equal(
+            quantize_matrix(table.T, form, 0), quantize_matrix(table, form, 1).T
+        )
+        assert not np.allclose(
+            quantize_matrix(table, form, 0), quantize_matrix(table, form, 1), rtol=1e-6
+        )
+    halves = quantize_matrix(table, WeightForm.FLOAT16, 0)
     np.testing.assert_array_equal(halves, table.astype(np.float16).astype(np.float32))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compiler.ir.ops.quantized.block_matmul import Blocks, reals
+from compiler.ir.ops.quantized.block_matmul import Blocks, dequantize
 from compiler.passes.cpu.families.nbits.match import instruction_of
 from compiler.passes.pack.nbits import pack_panels
 from compiler.targets import Target
@@ -126,7 +126,7 @@ def test_floats_for_every_number_of_rows(
 ) -> None:
     weights = table(bits, block, depth, columns, zeros)
     built = build(model_of(weights), {"n": (0, None)})
-    exact = reals(weights).astype(np.float64).T
+    exact = dequantize(weights).astype(np.float64).T
     for rows in ROWS:
         x = normal(rows, depth)
         (got,) = built.run({"x": x})
@@ -153,7 +153,7 @@ def test_rows_that_may_be_quantized(
 ) -> None:
     weights = table(bits, block, depth, columns, zeros)
     built = build(model_of(weights, accuracy_level=4), {"n": (0, None)})
-    exact = reals(weights).astype(np.float64).T
+    exact = dequantize(weights).astype(np.float64).T
     for rows in ROWS:
         x = normal(rows, depth)
         x[: rows // 2, :block] = 0
@@ -182,7 +182,7 @@ def test_the_greatest_totals_of_a_block(bits: int, block: int, zeros: str) -> No
         if weights.zeros is not None:
             weights.zeros[:] = 0 if numbers else (1 << bits) - 1
         built = build(model_of(weights, accuracy_level=4), {"n": (1, None)})
-        exact = reals(weights).astype(np.float64).T
+        exact = dequantize(weights).astype(np.float64).T
         for rows in (1, 6, 8, 17):
             x = np.full((rows, weights.depth), value, np.float32)
             close(built.run({"x": x})[0], x.astype(np.float64) @ exact)
@@ -207,7 +207,7 @@ def test_magnitudes_near_the_greatest_are_right_or_seen() -> None:
     for rows in (1, 7, 19):
         x = normal(rows, 96)
         x[rows // 2, 40] = 1e36
-        (got,), exact = built.run({"x": x}), x.astype(np.float64) @ reals(weights).T
+        (got,), exact = built.run({"x": x}), x.astype(np.float64) @ dequantize(weights).T
         if np.isfinite(got[rows // 2]).any():
             close(got[rows // 2], exact[rows // 2])
         assert np.isfinite(np.delete(got, rows // 2, 0)).all()
@@ -270,7 +270,7 @@ def test_processors_without_the_instruction_round_as_well(
         x = normal(rows, depth)
         x[: rows // 2, :32] = 0
         (got,) = built.run({"x": x})
-        assert_close_quantized(got, x, 32, reals(weights).astype(np.float64).T)
+        assert_close_quantized(got, x, 32, dequantize(weights).astype(np.float64).T)
 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
@@ -287,7 +287,9 @@ def test_the_greatest_multiplications_of_bytes_fit_accumulators(
     built = build(model_of(weights, accuracy_level=4), {"n": (0, None)}, machine)
     for rows, value in ((1, 1.0), (3, -1.0), (5, 0.25)):
         x = np.full((rows, weights.depth), value, np.float32)
-        close(built.run({"x": x})[0], x.astype(np.float64) @ reals(weights).astype(np.float64).T)
+        close(
+            built.run({"x": x})[0], x.astype(np.float64) @ dequantize(weights).astype(np.float64).T
+        )
 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
@@ -303,7 +305,7 @@ def test_quantized_rows_by_pairs_of_bytes(
     for rows in ROWS:
         x = normal(rows, depth)
         (got,) = built.run({"x": x})
-        assert_close_quantized(got, x, block, reals(weights).astype(np.float64).T)
+        assert_close_quantized(got, x, block, dequantize(weights).astype(np.float64).T)
 
 
 def test_what_follows_and_several_axes_of_rows() -> None:
@@ -318,5 +320,5 @@ def test_what_follows_and_several_axes_of_rows() -> None:
     built = build(model, {"n": (0, None), "m": (1, None)})
     for shape in ((2, 3), (1, 1), (3, 5)):
         x = normal(*shape, 64)
-        exact = x.astype(np.float64) @ reals(weights).astype(np.float64).T
+        exact = x.astype(np.float64) @ dequantize(weights).astype(np.float64).T
         close(built.run({"x": x})[0], np.maximum(exact, 0))
