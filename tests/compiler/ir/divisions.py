@@ -16,8 +16,8 @@ def operands(dtype: str, count: int) -> tuple[Array, Array]:
     edges: list[tuple[int, int]] = [(info.min, 3), (info.max, 1)]
     if info.min:
         edges += [(info.min, -1), (info.min, info.min), (info.max, -1), (5, -1), (-7, 2), (7, -2)]
-    for place, (p, q) in enumerate(edges[:count]):
-        x[place], y[place] = p, q
+    for i, (p, q) in enumerate(edges[:count]):
+        x[i], y[i] = p, q
     return x, y
 
 

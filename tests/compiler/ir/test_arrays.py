@@ -25,16 +25,16 @@ def test_an_array_that_may_not_be_written_is_copied() -> None:
     assert values_of(constant).ctypes.data != array.ctypes.data
 
 
-WHOLE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 ARRAYS: dict[str, np.ndarray] = {
-    "transposed": WHOLE.transpose(2, 0, 1),
-    "unaligned": WHOLE.reshape(-1)[1:],
-    "empty": WHOLE[:0],
+    "transposed": ARRAY.transpose(2, 0, 1),
+    "unaligned": ARRAY.reshape(-1)[1:],
+    "empty": ARRAY[:0],
     "scalar": np.array(0.1),
     "int64": np.array([1 << 40, -1]),
     "bool": np.array([True, False]),
-    "float16": WHOLE.astype(np.float16),
-    "bfloat16": WHOLE.astype(ml_dtypes.bfloat16),
+    "float16": ARRAY.astype(np.float16),
+    "bfloat16": ARRAY.astype(ml_dtypes.bfloat16),
 }
 
 

@@ -13,7 +13,7 @@ from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import model_of, normal
 
 
-def joined() -> onnx.ModelProto:
+def concat_model() -> onnx.ModelProto:
     """x[s, t, 4] beside a constant of 13 rows."""
     node = helper.make_node("Concat", ["x", "c"], ["y"], axis=1)
     return model_of([node], {"x": "float32[s,t,4]"}, {"c": normal(13, 2, 4)})
@@ -46,19 +46,19 @@ def ranges(model: onnx.ModelProto, **dims: Any) -> dict[str, tuple[int, int | No
 
 @pytest.mark.parametrize("declared", [{}, {"s": (0, None)}, {"s": 13}])
 def test_a_dim_without_a_maximum_is_fixed(declared: dict[str, Any]) -> None:
-    assert ranges(joined(), **declared) == {"s": (13, 13), "t": (1, None)}
+    assert ranges(concat_model(), **declared) == {"s": (13, 13), "t": (1, None)}
 
 
 def test_a_declared_range_of_other_values_is_refused() -> None:
     with pytest.raises(ImportFailed, match="dim s can only be 13") as caught:
-        ranges(joined(), s=(1, 64))
+        ranges(concat_model(), s=(1, 64))
     assert caught.value.failure.node == "y"
     assert caught.value.failure.hint == "declare it so: s=13"
 
 
 def test_a_range_without_that_value_is_refused() -> None:
     with pytest.raises(ImportFailed, match="differ on axis 0"):
-        ranges(joined(), s=(14, 64))
+        ranges(concat_model(), s=(14, 64))
 
 
 def test_what_only_a_branch_requires_leaves_the_dim_open() -> None:

@@ -8,7 +8,7 @@ from compiler.errors import ImportFailed
 from compiler.ir.forks import FORKS, RANKS, explore
 
 
-def undecided(node: str) -> ImportFailed:
+def rank_error(node: str) -> ImportFailed:
     return ImportFailed("the branches differ in rank", reason=RANKS, node=node)
 
 
@@ -22,7 +22,7 @@ def test_the_way_that_the_rest_of_the_model_can_take_is_taken() -> None:
     def read(assumed: Mapping[str, bool]) -> str:
         seen.append(dict(assumed))
         if "if" not in assumed:
-            raise undecided("if")
+            raise rank_error("if")
         if assumed["if"]:
             raise contradiction()
         return "read"
@@ -34,11 +34,11 @@ def test_the_way_that_the_rest_of_the_model_can_take_is_taken() -> None:
 def test_nested_branches_are_tried_inside_of_each_other() -> None:
     def read(assumed: Mapping[str, bool]) -> dict[str, bool]:
         if "outer" not in assumed:
-            raise undecided("outer")
+            raise rank_error("outer")
         if not assumed["outer"]:
             raise contradiction()
         if "inner" not in assumed:
-            raise undecided("inner")
+            raise rank_error("inner")
         if assumed["inner"]:
             raise contradiction()
         return dict(assumed)
@@ -50,7 +50,7 @@ def test_nested_branches_are_tried_inside_of_each_other() -> None:
 def test_where_both_or_neither_can_be_taken_the_node_is_named(fine: bool) -> None:
     def read(assumed: Mapping[str, bool]) -> str:
         if "if" not in assumed:
-            raise undecided("if")
+            raise rank_error("if")
         if not fine:
             raise contradiction()
         return "read"
@@ -64,7 +64,7 @@ def test_where_both_or_neither_can_be_taken_the_node_is_named(fine: bool) -> Non
 def test_a_way_that_fails_for_another_reason_proves_nothing() -> None:
     def read(assumed: Mapping[str, bool]) -> str:
         if "if" not in assumed:
-            raise undecided("if")
+            raise rank_error("if")
         if assumed["if"]:
             raise ImportFailed("no importer", reason="unsupported_op", node="later")
         return "read"
@@ -91,7 +91,7 @@ def test_the_number_of_imports_is_bounded() -> None:
 
     def read(assumed: Mapping[str, bool]) -> str:
         calls.append(assumed)
-        raise undecided(f"if{len(assumed)}")
+        raise rank_error(f"if{len(assumed)}")
 
     with pytest.raises(ImportFailed):
         explore(read)

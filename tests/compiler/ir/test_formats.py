@@ -16,11 +16,11 @@ Array = np.ndarray[Any, Any]
 ALL_FLOATS = (*FLOATS, EXPONENTS)
 
 
-def computed(scalar: Callable[[Any], Any], x: Array, dtype: str) -> Array:
+def compute(scalar: Callable[[Any], Any], x: Array, dtype: str) -> Array:
     """`scalar` of every element, compiled."""
     data = te.placeholder(x.shape, x.dtype.name, name="x")
-    made = te.compute(x.shape, lambda i: scalar(data[i]), name="y")
-    kernel = tvm.compile(te.create_prim_func([data, made]), target="llvm")
+    result = te.compute(x.shape, lambda i: scalar(data[i]), name="y")
+    kernel = tvm.compile(te.create_prim_func([data, result]), target="llvm")
     out = tvm.runtime.empty(x.shape, dtype)
     kernel(tvm.runtime.tensor(x), out)
     return out.numpy()
@@ -31,7 +31,7 @@ def patterns(dtype: str) -> Array:
     return np.arange(1 << formats.width_of(dtype), dtype=np.uint8)
 
 
-def reals(dtype: str) -> Array:
+def numbers_of(dtype: str) -> Array:
     """The numbers of the type, the middles between neighbours, what lies just beside both; float32
     edges; and a sample of all float32.
     """
@@ -52,7 +52,7 @@ def reals(dtype: str) -> Array:
 @pytest.mark.parametrize("dtype", ALL_FLOATS)
 def test_every_pattern_is_read(dtype: str) -> None:
     codes = patterns(dtype)
-    got = computed(lambda byte: formats.decode(byte, dtype), codes, "float32")
+    got = compute(lambda byte: formats.decode(byte, dtype), codes, "float32")
     want = codes.view(dtype).astype(np.float32)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(
@@ -62,20 +62,20 @@ def test_every_pattern_is_read(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_casts_round_and_overflow_as_ml_dtypes_does(dtype: str) -> None:
-    x = reals(dtype)
-    got = computed(lambda item: formats.encode(item, dtype, False), x, "uint8")
-    same_patterns(got, rounded(x, dtype), dtype)
+    x = numbers_of(dtype)
+    got = compute(lambda item: formats.encode(item, dtype, False), x, "uint8")
+    same_patterns(got, cast_by_ml_dtypes(x, dtype), dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_saturating_casts_stop_at_the_greatest_number(dtype: str) -> None:
-    x = reals(dtype)
-    got = computed(lambda item: formats.encode(item, dtype, True), x, "uint8")
+    x = numbers_of(dtype)
+    got = compute(lambda item: formats.encode(item, dtype, True), x, "uint8")
     top = np.float32(ml_dtypes.finfo(dtype).max)
-    same_patterns(got, rounded(np.clip(x, -top, top), dtype), dtype)
+    same_patterns(got, cast_by_ml_dtypes(np.clip(x, -top, top), dtype), dtype)
 
 
-def rounded(x: Array, dtype: str) -> Array:
+def cast_by_ml_dtypes(x: Array, dtype: str) -> Array:
     """The patterns that ml_dtypes gives."""
     with np.errstate(invalid="ignore", over="ignore"):
         return x.astype(dtype).view(np.uint8)
@@ -88,29 +88,31 @@ def same_patterns(got: Array, want: Array, dtype: str) -> None:
     assert np.isnan(got[nan].view(dtype).astype(np.float32)).all()
 
 
-def exponent_of(x: float, saturate: bool, rounding: str) -> int:
+def exponent_of(x: float, saturate: bool, round_mode: str) -> int:
     """The specification's table in Python's numbers: the pattern n means 2^(n - 127)."""
     x = float(x)
     if np.isnan(x):
         return 255
     if x > 2.0**127:
-        # Rounded down, what is finite lies below the end of the range.
-        beyond = np.isinf(x) or rounding == "up" or (rounding == "nearest" and x >= 1.5 * 2.0**127)
+        # By `down`, what is finite lies below the end of the range.
+        beyond = (
+            np.isinf(x) or round_mode == "up" or (round_mode == "nearest" and x >= 1.5 * 2.0**127)
+        )
         return 254 if saturate or not beyond else 255
     if x < 2.0**-127:
         return 0 if saturate else 255
     low = int(np.floor(np.log2(x)))
     part = x / 2.0**low
-    up = {"up": part > 1, "down": False, "nearest": part >= 1.5}[rounding]
+    up = {"up": part > 1, "down": False, "nearest": part >= 1.5}[round_mode]
     return low + 127 + int(up)
 
 
-@pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
+@pytest.mark.parametrize("round_mode", ["up", "down", "nearest"])
 @pytest.mark.parametrize("saturate", [True, False])
-def test_powers_of_two(saturate: bool, rounding: str) -> None:
-    x = reals(EXPONENTS)
-    got = computed(lambda item: formats.encode(item, EXPONENTS, saturate, rounding), x, "uint8")
-    want = np.array([exponent_of(item, saturate, rounding) for item in x], np.uint8)
+def test_powers_of_two(saturate: bool, round_mode: str) -> None:
+    x = numbers_of(EXPONENTS)
+    got = compute(lambda item: formats.encode(item, EXPONENTS, saturate, round_mode), x, "uint8")
+    want = np.array([exponent_of(item, saturate, round_mode) for item in x], np.uint8)
     np.testing.assert_array_equal(got, want)
 
 
@@ -120,9 +122,7 @@ def test_integers_keep_their_lowest_bits(dtype: str, source: str) -> None:
     info = np.iinfo(source)
     ends = [info.min, info.min + 1, info.max, info.max - 1]
     x = np.array([*range(128), *ends], dtype=source)
-    got = computed(
-        lambda item: formats.wrap(item, dtype), x, "uint8" if dtype[0] == "u" else "int8"
-    )
+    got = compute(lambda item: formats.wrap(item, dtype), x, "uint8" if dtype[0] == "u" else "int8")
     np.testing.assert_array_equal(got, x.astype(dtype).astype(got.dtype))
 
 

@@ -29,14 +29,14 @@ def floats() -> Case:
 
 def int4() -> Case:
     """Four bits, a scale and zero point for each block of 16."""
-    weights = experts.packed(4, 16, True)
+    weights = experts.pack_weights(4, 16, True)
     model = experts.mixture("QMoE", experts.TOKENS, weights, k=3, block_size=16, **experts.SWIGLU)
     return model, list(experts.feeds(*TOKENS)), {"t": (1, 64)}
 
 
 def columns() -> Case:
     """Eight bits, a scale for each column, no gates, part of a panel."""
-    weights = experts.packed(8, 0, False, parts=1, inner=20)
+    weights = experts.pack_weights(8, 0, False, parts=1, inner=20)
     model = experts.mixture(
         "QMoE", experts.TOKENS, weights, k=1, expert_weight_bits=8, activation_type="silu"
     )

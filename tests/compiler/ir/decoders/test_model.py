@@ -29,7 +29,7 @@ NORMS = (Part.SEEN_NORM, Part.READ_NORM, Part.LAST_NORM)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RandomWeights:
     """Random blocks of 4 bits: those of `zeroed` state the zero point that the others imply; biases
     of the parts `biased`; norms of each head where `normed`.
     """
@@ -48,8 +48,8 @@ class Drawn:
     def bias(self, part: Part, layer: int | None, size: int) -> Named | None:
         if part not in self.biased:
             return None
-        drawn = self._draw(part, layer).standard_normal(size)
-        return Named(f"{part}{layer}.bias", drawn.astype(np.float32))
+        numbers = self._draw(part, layer).standard_normal(size)
+        return Named(f"{part}{layer}.bias", numbers.astype(np.float32))
 
     def norm(self, part: Part, layer: int | None, size: int) -> Named | None:
         wanted = part in NORMS or (self.normed and part in (Part.QUERY_NORM, Part.KEY_NORM))
@@ -59,7 +59,7 @@ class Drawn:
         return np.random.default_rng([list(Part).index(part), 0 if layer is None else layer + 1])
 
 
-def products(model: onnx.ModelProto) -> int:
+def matmul_count(model: onnx.ModelProto) -> int:
     """Matmuls of the layers."""
     return [node.op_type for node in model.graph.node].count("MatMulNBits") - 1
 
@@ -68,29 +68,29 @@ def scores(model: onnx.ModelProto) -> np.ndarray:
     """The logits of a prompt and of a token behind it."""
     session: Any = session_of(model)
     caches = {
-        given.name: np.zeros((1, GROUPS, 0, SIZE), np.float32)
-        for given in session.get_inputs()
-        if given.name.startswith("past")
+        entry.name: np.zeros((1, GROUPS, 0, SIZE), np.float32)
+        for entry in session.get_inputs()
+        if entry.name.startswith("past")
     }
-    found = []
+    results = []
     for tokens, total in ([3, 9, 1, 30], 4), ([7], 5):
         mask = np.ones((1, total), np.int64)
         feed = {"input_ids": np.array([tokens]), "attention_mask": mask, **caches}
         logits, *presents = session.run(None, feed)
-        found.append(logits[0])
+        results.append(logits[0])
         caches = dict(zip(caches, presents, strict=True))
-    return np.concatenate(found)
+    return np.concatenate(results)
 
 
 @pytest.mark.parametrize("biased", [(), (Part.QUERY, Part.VALUE)])
 @pytest.mark.parametrize("zeroed", [(), (Part.QUERY, Part.KEY, Part.VALUE)])
 def test_one_matmul_gives_what_three_do(zeroed: tuple[Part, ...], biased: tuple[Part, ...]) -> None:
-    weights = Drawn(zeroed, biased)
+    weights = RandomWeights(zeroed, biased)
     one = decoder_model(DESIGN, weights)
     apart = decoder_model(DESIGN, replace(weights, zeroed=(Part.KEY,)))
-    assert (products(one), products(apart)) == (2 * 5, 2 * 7)
+    assert (matmul_count(one), matmul_count(apart)) == (2 * 5, 2 * 7)
     np.testing.assert_allclose(scores(one), scores(apart), rtol=1e-4, atol=1e-5)
 
 
 def test_heads_that_are_normalized_apart_have_three_matmuls() -> None:
-    assert products(decoder_model(DESIGN, Drawn(normed=True))) == 2 * 7
+    assert matmul_count(decoder_model(DESIGN, RandomWeights(normed=True))) == 2 * 7

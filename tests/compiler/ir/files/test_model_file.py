@@ -25,7 +25,7 @@ def with_external(location: str, length: int | None = None) -> onnx.ModelProto:
     return model([helper.make_node("Add", ["x", "w"], ["y"])], initializers=[tensor])
 
 
-def refused(path: Path, **settings: int) -> str:
+def refusal_code(path: Path, **settings: int) -> str:
     with pytest.raises(LoadError) as caught:
         read_model(path, **settings)
     assert caught.value.failure.field == "model"
@@ -50,30 +50,30 @@ def test_a_model_and_its_digest(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_not_onnx(tmp_path: Path, data: bytes) -> None:
-    assert refused(save(tmp_path, data)) == "load.not_onnx"
+    assert refusal_code(save(tmp_path, data)) == "load.not_onnx"
 
 
-@pytest.mark.parametrize("kept", [0.3, 0.6, 0.95])
-def test_a_truncated_model_is_named_so(tmp_path: Path, kept: float) -> None:
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
+def test_a_truncated_model_is_named_so(tmp_path: Path, share: float) -> None:
     data = add_and_divide(rows=64).SerializeToString()
-    assert refused(save(tmp_path, data[: int(len(data) * kept)])) == "load.truncated"
+    assert refusal_code(save(tmp_path, data[: int(len(data) * share)])) == "load.truncated"
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
-    assert refused(save(tmp_path, b"")) == "load.empty"
+    assert refusal_code(save(tmp_path, b"")) == "load.empty"
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none.onnx") == "load.unreadable"
+    assert refusal_code(tmp_path / "none.onnx") == "load.unreadable"
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "x").touch()
-    assert refused(folder) == "load.unreadable"
+    assert refusal_code(folder) == "load.unreadable"
 
 
 def test_the_size_limit(tmp_path: Path) -> None:
     assert (
-        refused(save(tmp_path, add_and_divide().SerializeToString()), max_bytes=10)
+        refusal_code(save(tmp_path, add_and_divide().SerializeToString()), max_bytes=10)
         == "load.too_large"
     )
 
@@ -81,14 +81,14 @@ def test_the_size_limit(tmp_path: Path) -> None:
 def test_a_graph_without_outputs(tmp_path: Path) -> None:
     empty = add_and_divide()
     empty.graph.ClearField("output")
-    assert refused(save(tmp_path, empty.SerializeToString())) == "load.no_output"
+    assert refusal_code(save(tmp_path, empty.SerializeToString())) == "load.no_output"
 
 
 @pytest.mark.parametrize("version", [-1, 1 << 31, 1 << 62])
 def test_an_opset_that_cannot_be(tmp_path: Path, version: int) -> None:
     odd = add_and_divide()
     odd.opset_import[0].version = version
-    assert refused(save(tmp_path, odd.SerializeToString())) == "load.opset"
+    assert refusal_code(save(tmp_path, odd.SerializeToString())) == "load.opset"
 
 
 def test_external_data_is_taken_in(tmp_path: Path) -> None:
@@ -115,14 +115,15 @@ def test_external_data_stays_in_the_models_folder(tmp_path: Path, location: str)
     folder.mkdir()
     (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
     assert (
-        refused(save(folder, with_external(location).SerializeToString())) == "load.external_data"
+        refusal_code(save(folder, with_external(location).SerializeToString()))
+        == "load.external_data"
     )
 
 
 def test_external_data_must_be_complete(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"\0" * 8)
     assert (
-        refused(save(tmp_path, with_external("w.bin", length=4 * WIDTH).SerializeToString()))
+        refusal_code(save(tmp_path, with_external("w.bin", length=4 * WIDTH).SerializeToString()))
         == "load.external_data"
     )
 
@@ -142,4 +143,4 @@ def test_external_data_of_a_subgraph_is_confined_too(tmp_path: Path) -> None:
         helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch),
         helper.make_node("Add", ["x", "w"], ["y"]),
     ]
-    assert refused(save(tmp_path, model(nodes).SerializeToString())) == "load.external_data"
+    assert refusal_code(save(tmp_path, model(nodes).SerializeToString())) == "load.external_data"

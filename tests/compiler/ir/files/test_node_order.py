@@ -17,7 +17,7 @@ from tests.compiler.ir.onnx.running import assert_like_onnxruntime, model_of
 NODE = helper.make_node
 
 
-def ordered(model: onnx.ModelProto) -> list[str]:
+def sorted_outputs(model: onnx.ModelProto) -> list[str]:
     sort_nodes(model)
     return [node.output[0] for node in model.graph.node]
 
@@ -43,12 +43,12 @@ def test_what_is_in_order_stays_and_the_rest_comes_as_early_as_it_can(order: lis
     chain = [NODE("Neg", [f"v{i}"], [f"v{i + 1}"]) for i in range(3)]
     free = [NODE("Neg", ["v0"], [f"w{i}"]) for i in range(3)]
     nodes = [(chain + free)[i] for i in order]
-    made = ordered(model_of(nodes, {"v0": "float32[n]"}))
-    assert sorted(made) == ["v1", "v2", "v3", "w0", "w1", "w2"]
-    assert [name for name in made if name.startswith("v")] == ["v1", "v2", "v3"]
+    outputs = sorted_outputs(model_of(nodes, {"v0": "float32[n]"}))
+    assert sorted(outputs) == ["v1", "v2", "v3", "w0", "w1", "w2"]
+    assert [name for name in outputs if name.startswith("v")] == ["v1", "v2", "v3"]
     given_order = [node.output[0] for node in nodes]
     in_order = [name for name in given_order if name.startswith("v")] == ["v1", "v2", "v3"]
-    assert not in_order or made == given_order
+    assert not in_order or outputs == given_order
 
 
 def branch(name: str, *nodes: onnx.NodeProto) -> onnx.GraphProto:
@@ -64,7 +64,7 @@ def test_what_a_branch_reads_comes_before_it() -> None:
         NODE("Exp", ["x"], ["a"]),
     ]
     model = model_of(nodes, {"x": "float32[n]", "c": "bool[]"}, outputs=["y"])
-    assert ordered(model) == ["a", "y"]
+    assert sorted_outputs(model) == ["a", "y"]
     (inner,) = [one.g for one in model.graph.node[1].attribute if one.name == "then_branch"]
     assert [node.output[0] for node in inner.node] == ["late", "y"]
     x = np.array([0.5, -1], "f4")

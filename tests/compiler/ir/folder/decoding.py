@@ -1,4 +1,4 @@
-"""What the graph of a folder's decoder gives, for tests."""
+"""The logits of a folder's decoder by its graph, for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -12,25 +12,25 @@ from tests.support.models import folders as fm
 PARTS = ((0, 1), (1, 12), (12, 13), (13, 17))
 
 
-def opened(path: Path) -> LoadedModel:
-    found = open_model(path)
-    assert isinstance(found, LoadedModel)
-    return found
+def open_onnx(path: Path) -> LoadedModel:
+    loaded = open_model(path)
+    assert isinstance(loaded, LoadedModel)
+    return loaded
 
 
-def computed(model: LoadedModel) -> np.ndarray:
+def compute_logits(model: LoadedModel) -> np.ndarray:
     """[tokens, words] of the graph, its caches handed on from part to part."""
     session: Any = session_of(model.proto)
     caches = {
-        given.name: np.zeros((1, given.shape[1], 0, given.shape[3]), np.float32)
-        for given in session.get_inputs()
-        if given.name.startswith("past")
+        entry.name: np.zeros((1, entry.shape[1], 0, entry.shape[3]), np.float32)
+        for entry in session.get_inputs()
+        if entry.name.startswith("past")
     }
-    found = []
+    logits = []
     for first, last in PARTS:
         tokens = np.array([fm.TOKENS[first:last]])
         feed = {"input_ids": tokens, "attention_mask": np.ones((1, last), np.int64), **caches}
         got, *presents = session.run(None, feed)
-        found.append(got[0])
+        logits.append(got[0])
         caches = dict(zip(caches, presents, strict=True))
-    return np.concatenate(found)
+    return np.concatenate(logits)

@@ -31,19 +31,19 @@ def folder(path: Path, files: dict[str, bytes] = FILES) -> Path:
 
 
 def member(name: str, data: bytes = b"", **fields: Any) -> tuple[tarfile.TarInfo, bytes]:
-    found = tarfile.TarInfo(name)
-    found.size = len(data)
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
     for field, value in fields.items():
-        setattr(found, field, value)
-    return found, data
+        setattr(info, field, value)
+    return info, data
 
 
 def tar(
     path: Path, *members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.PAX_FORMAT
 ) -> Path:
-    with tarfile.open(path, "w", format=form) as made:
+    with tarfile.open(path, "w", format=form) as archive:
         for info, data in members:
-            made.addfile(info, io.BytesIO(data))
+            archive.addfile(info, io.BytesIO(data))
     return path
 
 
@@ -52,7 +52,7 @@ def members(prefix: str = "", files: dict[str, bytes] = FILES) -> list[Any]:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    return {name: held.tobytes() for name, held in read_files(path).arrays.items()}
+    return {name: array.tobytes() for name, array in read_files(path).arrays.items()}
 
 
 def test_order_times_owners_and_packing_change_nothing(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ WEIGHTS = member("model.safetensors", b"1")
 
 
 @pytest.mark.parametrize(
-    ("held", "message"),
+    ("entries", "message"),
     [
         ([member("/config.json", b"{}"), WEIGHTS], "leads out"),
         ([member("../config.json", b"{}"), WEIGHTS], "leads out"),
@@ -122,9 +122,9 @@ WEIGHTS = member("model.safetensors", b"1")
         ([CONFIG, index(b'{"weight_map": {"a": "b.bin"}}')], "index.json names"),
     ],
 )  # fmt: skip
-def test_other_tars_are_refused(tmp_path: Path, held: list[Any], message: str) -> None:
+def test_other_tars_are_refused(tmp_path: Path, entries: list[Any], message: str) -> None:
     with pytest.raises(LoadError, match=message) as caught:
-        read_files(tar(tmp_path / "m.tar", *held))
+        read_files(tar(tmp_path / "m.tar", *entries))
     assert caught.value.code == "load.folder"
 
 
@@ -163,14 +163,14 @@ def test_a_member_of_negative_size_ends(tmp_path: Path) -> None:
 def test_what_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = tar(tmp_path / "m.tar", *members())
     data, packed = path.read_bytes(), gzip.compress(path.read_bytes())
-    whole = content(path)
+    complete = content(path)
     for length in (*range(512, len(data.rstrip(b"\0")), 97), *range(512, 4 * 512 + 1, 512)):
         _refuses(tmp_path / "cut", data[:length])
     for length in range(2, len(packed), 3):
         _refuses(tmp_path / "cut", packed[:length])
     # What follows the first of the last two empty blocks is padding.
     path.write_bytes(data[: -8 * 512])
-    assert content(path) == whole
+    assert content(path) == complete
 
 
 def _refuses(path: Path, data: bytes) -> None:

@@ -12,19 +12,19 @@ from compiler.errors import LoadError
 from compiler.ir.files.model_file import open_model
 from compiler.ir.folder.architectures import architecture_of, design_of
 from compiler.ir.folder.config import Config
-from tests.compiler.ir.folder.decoding import computed, opened
+from tests.compiler.ir.folder.decoding import compute_logits, open_onnx
 from tests.support.models import folders as fm
 
 
 @pytest.mark.parametrize("name", fm.FORMS)
 def test_the_graph_is_the_decoder(folders: Path, name: str) -> None:
     want = np.load(folders / name / fm.LOGITS)
-    got = computed(opened(folders / name))
+    got = compute_logits(open_onnx(folders / name))
     assert got.shape == want.shape
     assert np.abs(got - want).max() < 2e-5 * np.abs(want).max()
 
 
-def changed(folders: Path, tmp_path: Path, change: dict[str, Any], name: str = "mistral") -> Path:
+def copy_with(folders: Path, tmp_path: Path, change: dict[str, Any], name: str = "mistral") -> Path:
     """A folder with other settings; None takes one away."""
     shutil.copytree(folders / name, tmp_path / "m")
     path = tmp_path / "m" / "config.json"
@@ -67,7 +67,7 @@ def test_other_decoders_are_refused(
     folders: Path, tmp_path: Path, change: dict[str, Any], code: str, message: str
 ) -> None:
     with pytest.raises(LoadError, match=message) as caught:
-        open_model(changed(folders, tmp_path, change))
+        open_model(copy_with(folders, tmp_path, change))
     assert caught.value.code == f"load.{code}"
 
 
@@ -81,7 +81,7 @@ def test_settings_of_older_versions_mean_the_same(folders: Path, tmp_path: Path)
     }
     older = {"rope_parameters": None, "rope_theta": 5000.0, "rope_scaling": scaling}
     want = np.load(folders / "llama3" / fm.LOGITS)
-    got = computed(opened(changed(folders, tmp_path, older, "llama3")))
+    got = compute_logits(open_onnx(copy_with(folders, tmp_path, older, "llama3")))
     assert np.abs(got - want).max() < 2e-5 * np.abs(want).max()
 
 
@@ -89,12 +89,12 @@ def test_windows_that_follow_from_other_settings(folders: Path, tmp_path: Path) 
     plain = {"layer_types": None, "no_rope_layers": None, "sliding_window_pattern": 2}
     for name in ("qwen2_windows", "smollm3", "gemma2", "gemma3"):
         want = np.load(folders / name / fm.LOGITS)
-        got = computed(opened(changed(folders, tmp_path / name, plain, name)))
+        got = compute_logits(open_onnx(copy_with(folders, tmp_path / name, plain, name)))
         assert np.abs(got - want).max() < 2e-5 * np.abs(want).max(), name
 
 
 def test_a_broken_config_is_refused(folders: Path, tmp_path: Path) -> None:
-    path = changed(folders, tmp_path, {})
+    path = copy_with(folders, tmp_path, {})
     for text in (b"", b"{", b"[]", b"\xff", b"[" * 100_000):
         (path / "config.json").write_bytes(text)
         with pytest.raises(LoadError) as caught:
@@ -108,7 +108,7 @@ VALUES = ["x", -1, 0, 1, 1e-300, 1e308, 10**30, True, [], [{}], {}, {"rope_type"
 
 @pytest.mark.parametrize("name", ["mistral", "llama_yarn", "smollm3", "gemma3"])
 def test_any_setting_is_read_or_refused(folders: Path, tmp_path: Path, name: str) -> None:
-    path = changed(folders, tmp_path, {}, name) / "config.json"
+    path = copy_with(folders, tmp_path, {}, name) / "config.json"
     config = json.loads(path.read_text())
     nested = config.get("rope_parameters", {})
     documents = [config | {key: value} for key in config for value in VALUES]
@@ -118,14 +118,14 @@ def test_any_setting_is_read_or_refused(folders: Path, tmp_path: Path, name: str
     refused = 0
     for document in documents:
         try:
-            design_of(found := Config(document), architecture_of(found))
+            design_of(config_of_document := Config(document), architecture_of(config_of_document))
         except LoadError:
             refused += 1
     assert 0 < refused < len(documents)
 
 
 def test_texts_that_are_none_are_refused(folders: Path, tmp_path: Path) -> None:
-    path = changed(folders, tmp_path, {}, "mistral")
+    path = copy_with(folders, tmp_path, {}, "mistral")
     for text in ('{"x": "\\ud800"}', "[1]", "{"):
         (path / "tokenizer.json").write_text(text)
         with pytest.raises(LoadError, match=r"tokenizer\.json"):

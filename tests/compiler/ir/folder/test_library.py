@@ -1,4 +1,4 @@
-"""A folder's way to a library with caches that stay, and to answers."""
+"""A folder's way to a library with in-place KV caches, and to answers."""
 
 import io
 import json
@@ -26,7 +26,7 @@ DIMS: dict[str, Any] = {
 }
 LETTERS = [chr(ord("A") + i) for i in range(fm.WORDS)]
 LETTER = {"pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
-WORDS = {letter: place for place, letter in enumerate(LETTERS)}
+WORDS = {letter: index for index, letter in enumerate(LETTERS)}
 TOKENIZER = {
     "version": "1.0",
     "added_tokens": [],
@@ -37,7 +37,7 @@ TOKENIZER = {
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
-def packed(folders: Path, path: Path) -> Path:
+def pack_folder(folders: Path, path: Path) -> Path:
     """A tar of gemma3 with a tokenizer."""
     with tarfile.open(path, "w:gz") as archive:
         archive.add(folders / "gemma3", "gemma3")
@@ -52,8 +52,8 @@ def packed(folders: Path, path: Path) -> Path:
     return path
 
 
-def test_a_library_with_caches_that_stay(folders: Path, tmp_path: Path) -> None:
-    output, model = tmp_path / "out", packed(folders, tmp_path / "gemma3.tgz")
+def test_a_library_with_caller_owned_kv_caches(folders: Path, tmp_path: Path) -> None:
+    output, model = tmp_path / "out", pack_folder(folders, tmp_path / "gemma3.tgz")
     options = CompileOptions(profile=False, state=StateForm.LIFTED)
     manifest = build(output, model, dims=DIMS, options=options)
     assert manifest.name == "gemma3"
@@ -66,7 +66,7 @@ def test_a_library_with_caches_that_stay(folders: Path, tmp_path: Path) -> None:
     assert np.abs(got - want).max() < 1e-4 * np.abs(want).max()
     with Engine.open(output, threads=1, sequences=1) as engine:
         prompt = "".join(LETTERS[token] for token in fm.TOKENS)
-        made = engine.chat([{"role": "user", "content": prompt}], Sampling(max_tokens=1))
-        assert made.text() == LETTERS[want[-1].argmax()]
+        completion = engine.chat([{"role": "user", "content": prompt}], Sampling(max_tokens=1))
+        assert completion.text() == LETTERS[want[-1].argmax()]
         assert engine.text is not None
         assert engine.text.ends == {2}

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from compiler.errors import LoadError
 from compiler.ir.files.model_file import open_model
-from tests.compiler.ir.folder.decoding import computed, opened
+from tests.compiler.ir.folder.decoding import compute_logits, open_onnx
 from tests.support.models import folders as fm
 from tests.support.models.folder_packing import Form, pack
 
@@ -28,28 +28,28 @@ FORMS = [
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_blocks_mean_the_floats(folders: Path, tmp_path: Path, name: str, form: Form) -> None:
     few, meant = pack(folders / name, tmp_path, form)
-    model = opened(few)
+    model = open_onnx(few)
     nodes = [node for node in model.proto.graph.node if node.op_type == "MatMulNBits"]
     # One matmul gives query, key and value.
     assert len(nodes) == 5 * fm.LAYERS
     zeros = {len(node.input) for node in nodes}
     assert zeros == ({3} if form.middle else {4})
-    want = computed(opened(meant))
-    assert np.abs(computed(model) - want).max() < 2e-5 * np.abs(want).max()
+    want = compute_logits(open_onnx(meant))
+    assert np.abs(compute_logits(model) - want).max() < 2e-5 * np.abs(want).max()
 
 
-def test_numbers_are_not_rounded_again(folders: Path, tmp_path: Path) -> None:
+def test_numbers_stay_as_they_are_packed(folders: Path, tmp_path: Path) -> None:
     few, meant = pack(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
-    proto = opened(few).proto
-    held = {one.name: onnx.numpy_helper.to_array(one) for one in proto.graph.initializer}
+    proto = open_onnx(few).proto
+    stored = {one.name: onnx.numpy_helper.to_array(one) for one in proto.graph.initializer}
     module = "model.layers.1.mlp.down_proj"
-    numbers = held[f"{module}.numbers"]
+    numbers = stored[f"{module}.numbers"]
     both = np.stack([numbers & 15, numbers >> 4], -1).reshape(*numbers.shape[:-1], -1)
     columns, blocks = both.shape[:2]
-    packed_zeros = held[f"{module}.zeros"].reshape(columns, -1)
+    packed_zeros = stored[f"{module}.zeros"].reshape(columns, -1)
     zeros = np.stack([packed_zeros & 15, packed_zeros >> 4], -1).reshape(columns, -1)[:, :blocks]
     apart = both.astype(np.float64) - zeros[..., None]
-    floats = (apart * held[f"{module}.scales"][..., None]).reshape(columns, -1)
+    floats = (apart * stored[f"{module}.scales"][..., None]).reshape(columns, -1)
     want = load_file(meant / "model.safetensors")[f"{module}.weight"]
     np.testing.assert_array_equal(floats.astype(np.float32), want)
 
@@ -80,13 +80,13 @@ def test_other_packings_are_refused(
 
 def test_groups_out_of_order_are_refused(folders: Path, tmp_path: Path) -> None:
     few, _ = pack(folders / "llama_wide", tmp_path, Form("gptq", 4, 32))
-    held = load_file(few / "model.safetensors")
+    stored = load_file(few / "model.safetensors")
     name = "model.layers.0.self_attn.q_proj.g_idx"
     for order, message in (
-        (held[name][::-1].copy(), "desc_act=False"),
-        (held[name].astype(np.int64), "I64"),
+        (stored[name][::-1].copy(), "desc_act=False"),
+        (stored[name].astype(np.int64), "I64"),
     ):
-        save_file(held | {name: order}, few / "model.safetensors")
+        save_file(stored | {name: order}, few / "model.safetensors")
         with pytest.raises(LoadError, match=message):
             open_model(few)
 

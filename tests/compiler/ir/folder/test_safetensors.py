@@ -22,19 +22,19 @@ def bytes_of(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
 
 
-def made(table: Any, held: bytes = b"") -> np.ndarray:
+def file_of(table: Any, content: bytes = b"") -> np.ndarray:
     head = table if isinstance(table, bytes) else json.dumps(table).encode()
-    return bytes_of(len(head).to_bytes(8, "little") + head + held)
+    return bytes_of(len(head).to_bytes(8, "little") + head + content)
 
 
 def test_reads_what_the_package_writes() -> None:
-    found = read_safetensors("m", bytes_of(save(ARRAYS, {"format": "pt"})))
-    assert found.keys() == ARRAYS.keys()
+    tensors = read_safetensors("m", bytes_of(save(ARRAYS, {"format": "pt"})))
+    assert tensors.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
-        assert found[name].shape == array.shape
-        held = np.frombuffer(found[name].data.tobytes(), array.dtype).reshape(array.shape)
-        np.testing.assert_array_equal(held, array)
-    assert {name: one.kind for name, one in found.items()} == {
+        assert tensors[name].shape == array.shape
+        numbers = np.frombuffer(tensors[name].data.tobytes(), array.dtype).reshape(array.shape)
+        np.testing.assert_array_equal(numbers, array)
+    assert {name: one.kind for name, one in tensors.items()} == {
         "a": "F32",
         "b": "I64",
         "c": "F16",
@@ -51,22 +51,24 @@ ENTRY = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
         b"",
         b"1234567",
         (1 << 63).to_bytes(8, "little"),
-        made(b"["),
-        made([]),
-        made(b"[" * 100_000),
-        made(b'{"a":' + json.dumps(ENTRY).encode() + b',"a":' + json.dumps(ENTRY).encode() + b"}"),
-        made({"a": ENTRY}, b"123"),
-        made({"a": ENTRY}, b"12345"),
-        made({"a": {**ENTRY, "shape": [5]}}, b"1234"),
-        made({"a": {**ENTRY, "shape": [-4]}}, b"1234"),
-        made({"a": {**ENTRY, "shape": [2.0, 2]}}, b"1234"),
-        made({"a": {**ENTRY, "shape": [True, 4]}}, b"1234"),
-        made({"a": {**ENTRY, "shape": [1 << 40, 1 << 40]}}, b"1234"),
-        made({"a": {**ENTRY, "data_offsets": [4, 8]}}, b"12345678"),
-        made({"a": {**ENTRY, "data_offsets": [4, 0]}}, b"1234"),
-        made({"a": ENTRY, "b": ENTRY}, b"1234"),
-        made({"a": {"dtype": "U8", "shape": [4]}}, b"1234"),
-        made({"a": None}, b""),
+        file_of(b"["),
+        file_of([]),
+        file_of(b"[" * 100_000),
+        file_of(
+            b'{"a":' + json.dumps(ENTRY).encode() + b',"a":' + json.dumps(ENTRY).encode() + b"}"
+        ),
+        file_of({"a": ENTRY}, b"123"),
+        file_of({"a": ENTRY}, b"12345"),
+        file_of({"a": {**ENTRY, "shape": [5]}}, b"1234"),
+        file_of({"a": {**ENTRY, "shape": [-4]}}, b"1234"),
+        file_of({"a": {**ENTRY, "shape": [2.0, 2]}}, b"1234"),
+        file_of({"a": {**ENTRY, "shape": [True, 4]}}, b"1234"),
+        file_of({"a": {**ENTRY, "shape": [1 << 40, 1 << 40]}}, b"1234"),
+        file_of({"a": {**ENTRY, "data_offsets": [4, 8]}}, b"12345678"),
+        file_of({"a": {**ENTRY, "data_offsets": [4, 0]}}, b"1234"),
+        file_of({"a": ENTRY, "b": ENTRY}, b"1234"),
+        file_of({"a": {"dtype": "U8", "shape": [4]}}, b"1234"),
+        file_of({"a": None}, b""),
     ],
 )
 def test_malformed_files_are_refused(data: Any) -> None:
@@ -78,7 +80,7 @@ def test_malformed_files_are_refused(data: Any) -> None:
 
 def test_unknown_formats_are_refused() -> None:
     with pytest.raises(LoadError, match="F4") as caught:
-        read_safetensors("m", made({"a": {**ENTRY, "dtype": "F4"}}, b"1234"))
+        read_safetensors("m", file_of({"a": {**ENTRY, "dtype": "F4"}}, b"1234"))
     assert caught.value.code == "load.folder_format"
 
 

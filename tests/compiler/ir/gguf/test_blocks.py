@@ -23,17 +23,19 @@ FORMS = {
 @pytest.mark.parametrize("shape", [(1, 512), (3, 256), (7, 768)])
 def test_numbers_stay_as_they_are(kind: int, shape: tuple[int, int]) -> None:
     data = gguf_blocks.draw_blocks(kind, shape[0] * shape[1], 1.5, seed=shape[0])
-    found = tensor_of("x", Stored(kind, shape, np.frombuffer(data, np.uint8)))
-    held = (
-        (found.bits, found.block, found.zeros is not None) if isinstance(found, Quantized) else None
+    tensor = tensor_of("x", Stored(kind, shape, np.frombuffer(data, np.uint8)))
+    form = (
+        (tensor.bits, tensor.block, tensor.zeros is not None)
+        if isinstance(tensor, Quantized)
+        else None
     )
-    assert held == FORMS[kind]
+    assert form == FORMS[kind]
     want = np.array(gguf_blocks.dequantize_blocks(data, kind)).reshape(shape)
     # A scale times its scale is rounded once to float32, and so is a least value over a scale.
-    assert np.abs(dequantize(found) - want).max() < 3e-7 * np.abs(want).max()
+    assert np.abs(dequantize(tensor) - want).max() < 3e-7 * np.abs(want).max()
 
 
-def test_the_upper_halves_of_floats() -> None:
+def test_bfloat16() -> None:
     values = np.array([[1.5, -2.0], [0.0, 3.0]], np.float32)
     data = (values.view(np.uint32) >> 16).astype("<u2").view(np.uint8).ravel()
     np.testing.assert_array_equal(tensor_of("x", Stored(30, (2, 2), data)), values)

@@ -55,10 +55,10 @@ FORMS = [
 ]
 
 
-def opened(path: Path) -> LoadedModel:
-    found = open_model(path)
-    assert isinstance(found, LoadedModel)
-    return found
+def open_onnx(path: Path) -> LoadedModel:
+    loaded = open_model(path)
+    assert isinstance(loaded, LoadedModel)
+    return loaded
 
 
 @pytest.mark.parametrize(("kind", "table", "head"), FORMS)
@@ -81,12 +81,12 @@ def test_groups_of_256_and_numbers_of_five_bits(
 
 def _check_graph(path: Path, weights: dict[str, np.ndarray]) -> None:
     """Compare the graph in ONNX Runtime with the decoder, for a prompt in parts."""
-    model = opened(path).proto
+    model = open_onnx(path).proto
     session: Any = session_of(model)
     caches = {
-        given.name: np.zeros((1, GROUPS, 0, given.shape[-1]), np.float32)
-        for given in session.get_inputs()
-        if given.name.startswith("past")
+        entry.name: np.zeros((1, GROUPS, 0, entry.shape[-1]), np.float32)
+        for entry in session.get_inputs()
+        if entry.name.startswith("past")
     }
     want = logits(weights, TOKENS)
     span = np.abs(want).max()
@@ -101,7 +101,7 @@ def _check_graph(path: Path, weights: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [Precision.FLOAT32, Precision.INT8])
-def test_a_library_with_caches_that_stay(tmp_path: Path, precision: Precision) -> None:
+def test_a_library_with_caller_owned_kv_caches(tmp_path: Path, precision: Precision) -> None:
     path = tmp_path / "model.gguf"
     weights = write(path, tensors(Q4_1, Q8_0), METADATA | _TEXT)
     dims = {
@@ -115,8 +115,8 @@ def test_a_library_with_caches_that_stay(tmp_path: Path, precision: Precision) -
     build(output, path, dims=dims, options=options)
     assert report(output, "numerics.json")["verdict"] == "passed"
     state = relaxd.load(output, threads=1).state(entries=1, capacity=16)
-    rounded = in_blocks() if precision is Precision.INT8 else np.asarray
-    want = logits(weights, TOKENS, rounded)
+    quantize = in_blocks() if precision is Precision.INT8 else np.asarray
+    want = logits(weights, TOKENS, quantize)
     got = [state.step([TOKENS[:4]])["logits"][0]]
     got += [state.step([[token]])["logits"][0] for token in TOKENS[4:]]
     # A float32 beside the middle of two integers may round to the other one than a float64 does:
@@ -132,11 +132,11 @@ def test_a_library_with_caches_that_stay(tmp_path: Path, precision: Precision) -
     # The bundle has all that serving takes.
     tokens = [VOCABULARY.index(part) for part in ("he", "l", "l", "o", ":")]
     for _ in range(3):
-        tokens.append(int(logits(weights, tokens, rounded)[-1].argmax()))
+        tokens.append(int(logits(weights, tokens, quantize)[-1].argmax()))
     assert END not in tokens
     with Engine.open(output, threads=1, sequences=1) as engine:
-        made = engine.chat([{"role": "user", "content": "hello"}], Sampling(max_tokens=3))
-        assert made.text() == "".join(VOCABULARY[token] for token in tokens[5:])
+        completion = engine.chat([{"role": "user", "content": "hello"}], Sampling(max_tokens=3))
+        assert completion.text() == "".join(VOCABULARY[token] for token in tokens[5:])
         assert engine.text is not None
         assert engine.text.ends == {END}
 
@@ -169,8 +169,8 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write(path, tensors(F32, F32))
     data = bytearray(path.read_bytes())
-    place = data.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 2 * 8
-    data[place] = Q2_K
+    offset = data.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 2 * 8
+    data[offset] = Q2_K
     path.write_bytes(data)
     with pytest.raises(LoadError, match=r"ffn_up.*llama-quantize") as caught:
         open_model(path)

@@ -21,12 +21,12 @@ def test_answers_are_torchs_and_few_tokens_are_others_at_int8(tmp_path: Path) ->
         )
         bundles[precision] = str(tmp_path / precision)
         build(tmp_path / precision, smollm(), dims=DIMS, options=options)
-    exact, rounded = bundles.values()
-    said = require_torchs_answers(exact, "--beside", rounded, "--tokens", "32")
-    found = re.search(r"(\d+) of (\d+) tokens are .* divergence ([\d.]+)$", said.strip())
-    assert found is not None
-    same, tokens, divergence = map(float, found.groups())
+    exact, quantized = bundles.values()
+    output = require_torchs_answers(exact, "--beside", quantized, "--tokens", "32")
+    match = re.search(r"(\d+) of (\d+) tokens are .* divergence ([\d.]+)$", output.strip())
+    assert match is not None
+    same, tokens, divergence = map(float, match.groups())
     assert tokens > 400
     assert same >= 0.93 * tokens
     assert divergence < 0.01
-    print(found[0])
+    print(match[0])

@@ -49,13 +49,13 @@ def letters() -> dict[int, str]:
     return {byte: chr(byte) for byte in plain} | {b: chr(256 + i) for i, b in enumerate(others)}
 
 
-def of_bytes(**other: Any) -> dict[str, Any]:
+def of_bytes(**entries: Any) -> dict[str, Any]:
     """A file's metadata with a tokenizer as GPT-2's."""
-    made = [merge.replace(" ", "") for merge in MERGES]
+    merged = [merge.replace(" ", "") for merge in MERGES]
     # The last one is a token that no merges make.
-    tokens = [*letters().values(), *made, "Hello", "<s>", "</s>", "<|x|>"]
+    tokens = [*letters().values(), *merged, "Hello", "<s>", "</s>", "<|x|>"]
     kinds = [1] * (len(tokens) - 3) + [3, 3, 4]
-    return stated(
+    return metadata_of(
         model="gpt2",
         pre="gpt-2",
         tokens=tokens,
@@ -63,11 +63,11 @@ def of_bytes(**other: Any) -> dict[str, Any]:
         token_type=kinds,
         bos_token_id=tokens.index("<s>"),
         eos_token_id=tokens.index("</s>"),
-        **other,
+        **entries,
     )
 
 
-def of_pieces(**other: Any) -> dict[str, Any]:
+def of_pieces(**entries: Any) -> dict[str, Any]:
     """A file's metadata with a tokenizer as sentencepiece's."""
     runs = ["▁" * count for count in (2, 4, 8, 5, 6, 7, 3)]
     joined = ["th", "the", "▁the", "▁t", "he", "ll", "aa", "▁a", "café", "ca", "fé"]
@@ -77,11 +77,13 @@ def of_pieces(**other: Any) -> dict[str, Any]:
     scores += [-float(rank) for rank in range(len(joined) + len(characters))]
     kinds = [2, 3, 3] + [6] * 256 + [1] * (len(scores) - 259)
     tokens += [*runs, *joined, *characters]
-    given = {"bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0, **other}
-    return stated(model="llama", tokens=tokens, scores=scores, token_type=kinds, **given)
+    special_tokens = {"bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0, **entries}
+    return metadata_of(
+        model="llama", tokens=tokens, scores=scores, token_type=kinds, **special_tokens
+    )
 
 
-def stated(**entries: Any) -> dict[str, Any]:
+def metadata_of(**entries: Any) -> dict[str, Any]:
     return {f"tokenizer.ggml.{name}": value for name, value in entries.items()}
 
 
@@ -92,35 +94,35 @@ def read(folder: Path, metadata: dict[str, Any]) -> TextFiles:
 
 
 def tokenizer(folder: Path, metadata: dict[str, Any]) -> Any:
-    found = read(folder, metadata)
-    assert not found.left_out
-    return Tokenizer.from_str(json.dumps(found.documents[TOKENIZER]))
+    texts = read(folder, metadata)
+    assert not texts.left_out
+    return Tokenizer.from_str(json.dumps(texts.documents[TOKENIZER]))
 
 
 def pieces(text: str, patterns: list[str]) -> list[str]:
     """A text split by one expression after the other."""
-    found = [text]
+    parts = [text]
     for pattern in patterns:
         split = []
-        for piece in found:
-            at = 0
+        for piece in parts:
+            end = 0
             for match in regex.finditer(pattern, piece):
-                split += [piece[at : match.start()], match.group()]
-                at = match.end()
-            split.append(piece[at:])
-        found = [piece for piece in split if piece]
-    return found
+                split += [piece[end : match.start()], match.group()]
+                end = match.end()
+            split.append(piece[end:])
+        parts = [piece for piece in split if piece]
+    return parts
 
 
-def joined(parts: list[str], rank: Callable[[str, str], float | None]) -> list[str]:
+def join_pieces(parts: list[str], rank: Callable[[str, str], float | None]) -> list[str]:
     """Joins the neighbours of the least rank, the first of equals, as long as there are any."""
     while True:
-        ranks = [(rank(*pair), place) for place, pair in enumerate(pairwise(parts))]
-        known = [(one, place) for one, place in ranks if one is not None]
+        ranks = [(rank(*pair), i) for i, pair in enumerate(pairwise(parts))]
+        known = [(one, i) for one, i in ranks if one is not None]
         if not known:
             return parts
-        place = min(known)[1]
-        parts[place : place + 2] = ["".join(parts[place : place + 2])]
+        i = min(known)[1]
+        parts[i : i + 2] = ["".join(parts[i : i + 2])]
 
 
 def special(text: str, tokens: list[str]) -> list[str]:
@@ -131,7 +133,7 @@ def special(text: str, tokens: list[str]) -> list[str]:
 @pytest.mark.parametrize("name", PATTERNS)
 @pytest.mark.parametrize("text", TEXTS)
 def test_bytes_are_merged_as_llama_cpp_merges_them(tmp_path: Path, name: str, text: str) -> None:
-    metadata = of_bytes() | stated(pre=name)
+    metadata = of_bytes() | metadata_of(pre=name)
     tokens = metadata["tokenizer.ggml.tokens"]
     ranks = {tuple(merge.split(" ")): float(rank) for rank, merge in enumerate(MERGES)}
     want: list[str] = []
@@ -141,13 +143,15 @@ def test_bytes_are_merged_as_llama_cpp_merges_them(tmp_path: Path, name: str, te
             continue
         for piece in pieces(part, PATTERNS[name]):
             written = [letters()[byte] for byte in piece.encode()]
-            whole = name == "llama-bpe" and "".join(written) in tokens
-            found = ["".join(written)] if whole else joined(written, lambda *p: ranks.get(p))
-            want += found
-    made = tokenizer(tmp_path, metadata)
-    got = made.encode(text, add_special_tokens=False)
+            is_token = name == "llama-bpe" and "".join(written) in tokens
+            merged = (
+                ["".join(written)] if is_token else join_pieces(written, lambda *p: ranks.get(p))
+            )
+            want += merged
+    coder = tokenizer(tmp_path, metadata)
+    got = coder.encode(text, add_special_tokens=False)
     assert got.ids == [tokens.index(token) for token in want]
-    assert made.decode(got.ids, skip_special_tokens=False) == text
+    assert coder.decode(got.ids, skip_special_tokens=False) == text
     assert ("Hello" in got.tokens) == (name == "llama-bpe" and "Hello" in text)
 
 
@@ -169,31 +173,31 @@ def test_pieces_are_joined_as_sentencepiece_joins_them(
             want.append(part)
             continue
         written = [*("▁" if spaced else ""), *part.replace(" ", "▁")]
-        for piece in joined(
+        for piece in join_pieces(
             written, lambda *p: -scores[a] if (a := "".join(p)) in scores else None
         ):
             want += [piece] if piece in scores else [f"<0x{byte:02X}>" for byte in piece.encode()]
-    made = tokenizer(tmp_path, metadata)
-    got = made.encode(text, add_special_tokens=False)
+    coder = tokenizer(tmp_path, metadata)
+    got = coder.encode(text, add_special_tokens=False)
     assert [tokens[token] for token in got.ids] == want
     if "<s>" not in text:
-        assert made.decode(got.ids) == text
+        assert coder.decode(got.ids) == text
 
 
 def test_characters_are_composed_where_the_model_was_trained_so(tmp_path: Path) -> None:
     decomposed = "cafe\u0301"
     for name, composed in (("qwen2", True), ("smollm", False)):
-        made = tokenizer(tmp_path, of_bytes() | stated(pre=name))
-        assert (made.decode(made.encode(decomposed).ids) == "caf\u00e9") == composed
+        coder = tokenizer(tmp_path, of_bytes() | metadata_of(pre=name))
+        assert (coder.decode(coder.encode(decomposed).ids) == "caf\u00e9") == composed
 
 
 @pytest.mark.parametrize(
     ("metadata", "around"),
     [
         (of_bytes(), (False, False)),
-        (of_bytes() | stated(pre="llama-bpe"), (True, False)),
+        (of_bytes() | metadata_of(pre="llama-bpe"), (True, False)),
         (of_bytes(add_bos_token=True, add_eos_token=True), (True, True)),
-        (of_bytes(add_bos_token=False) | stated(pre="llama-bpe"), (False, False)),
+        (of_bytes(add_bos_token=False) | metadata_of(pre="llama-bpe"), (False, False)),
         (of_pieces(), (True, False)),
         (of_pieces(add_bos_token=False, add_eos_token=True), (False, True)),
     ],
@@ -207,9 +211,9 @@ def test_what_a_text_begins_and_ends_with(
 
 def test_the_settings(tmp_path: Path) -> None:
     metadata = of_bytes(eot_token_id=7, eom_token_id=9999)
-    found = read(tmp_path, metadata | {"tokenizer.chat_template": "{{ messages }}"})
+    texts = read(tmp_path, metadata | {"tokenizer.chat_template": "{{ messages }}"})
     ends = [7, metadata["tokenizer.ggml.eos_token_id"]]
-    assert found.documents[SETTINGS] == {
+    assert texts.documents[SETTINGS] == {
         "bos_token": "<s>",
         "eos_token": "</s>",
         "eos_token_id": ends,
@@ -220,24 +224,27 @@ def test_the_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
-        (stated(tokens=["a"]), "the file states no tokenizer"),
-        (of_bytes() | stated(model="rwkv"), "tokenizers of the kind 'rwkv' are not known"),
-        (of_bytes() | stated(pre="tekken"), "the pre-tokenizer 'tekken' is not known"),
-        (of_bytes() | stated(pre=3), "the pre-tokenizer '3' is not known"),
-        (of_bytes() | stated(merges=["t h", "q q"]), "the merge 'q q' makes no token"),
-        (of_bytes() | stated(merges=["th"]), "the merge 'th' makes no token"),
-        (of_bytes() | stated(merges="t h"), "tokenizer.ggml.merges is no list of texts"),
-        (of_bytes() | stated(tokens=["a", "a"]), "two tokens have the same text"),
-        (of_bytes() | stated(tokens=[1, 2]), "tokenizer.ggml.tokens is no list of texts"),
-        (of_bytes() | stated(token_type=[1, 2]), "token_type does not have one number for each"),
-        (of_pieces() | stated(scores=[1.0]), "scores does not have one number for each token"),
-        (of_pieces() | stated(scores=[0.0] * 500), "scores does not have one number"),
+        (metadata_of(tokens=["a"]), "the file states no tokenizer"),
+        (of_bytes() | metadata_of(model="rwkv"), "tokenizers of the kind 'rwkv' are not known"),
+        (of_bytes() | metadata_of(pre="tekken"), "the pre-tokenizer 'tekken' is not known"),
+        (of_bytes() | metadata_of(pre=3), "the pre-tokenizer '3' is not known"),
+        (of_bytes() | metadata_of(merges=["t h", "q q"]), "the merge 'q q' makes no token"),
+        (of_bytes() | metadata_of(merges=["th"]), "the merge 'th' makes no token"),
+        (of_bytes() | metadata_of(merges="t h"), "tokenizer.ggml.merges is no list of texts"),
+        (of_bytes() | metadata_of(tokens=["a", "a"]), "two tokens have the same text"),
+        (of_bytes() | metadata_of(tokens=[1, 2]), "tokenizer.ggml.tokens is no list of texts"),
+        (
+            of_bytes() | metadata_of(token_type=[1, 2]),
+            "token_type does not have one number for each",
+        ),
+        (of_pieces() | metadata_of(scores=[1.0]), "scores does not have one number for each token"),
+        (of_pieces() | metadata_of(scores=[0.0] * 500), "scores does not have one number"),
     ],
 )
 def test_what_gets_no_tokenizer(tmp_path: Path, metadata: dict[str, Any], reason: str) -> None:
-    found = read(tmp_path, metadata)
-    assert found.documents.keys() == {SETTINGS}
-    assert reason in found.left_out[TOKENIZER]
+    texts = read(tmp_path, metadata)
+    assert texts.documents.keys() == {SETTINGS}
+    assert reason in texts.left_out[TOKENIZER]
 
 
 @pytest.mark.parametrize("tied", [("th", "he"), ("\u2581" * 3, "aa")])

@@ -1,4 +1,4 @@
-"""What becomes of foreign errors in a handler."""
+"""Foreign errors in a handler become errors of the node."""
 
 import pytest
 
@@ -12,7 +12,7 @@ class Node(NodeErrors):
     op = "Range"
     origins = Origins()
 
-    def described(self) -> list[str]:
+    def describe_inputs(self) -> list[str]:
         return []
 
 

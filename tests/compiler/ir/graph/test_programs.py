@@ -44,9 +44,9 @@ def kernels_of(model: onnx.ModelProto) -> list[str]:
 
 def test_programs_that_take_dims_as_numbers_are_fused() -> None:
     model = chain()
-    rounding = [name for name in kernels_of(model) if "round" in name]
-    assert len(rounding) == 2
-    assert all(name.startswith("fused") for name in rounding)
+    kernels = [name for name in kernels_of(model) if "round" in name]
+    assert len(kernels) == 2
+    assert all(name.startswith("fused") for name in kernels)
     feeds = [
         {"x": 3 * normal(2, h, w), "z": normal(h, w + 1, seed=3), "c": normal(h, 1, seed=4)}
         for h, w in ((1, 1), (3, 5), (8, 17))
@@ -61,8 +61,8 @@ def positions() -> onnx.ModelProto:
         node("Shape", "cache", "past", start=0, end=1),
         node("Squeeze", "size", "n"),
         node("Squeeze", "past", "m"),
-        node("Range", "zero n one", "places"),
-        node("Add", "places m", "y"),
+        node("Range", "zero n one", "range"),
+        node("Add", "range m", "y"),
     ]
     inputs = {"x": "float32[b,n]", "cache": "float32[m]"}
     constants = {"zero": np.array(0), "one": np.array(1)}

@@ -11,8 +11,8 @@ from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
 
 
-def spec_of(found: FileInput, request: CompileRequest) -> TensorSpec:
-    (spec,) = specs_of([found], request)
+def spec_of(file: FileInput, request: CompileRequest) -> TensorSpec:
+    (spec,) = specs_of([file], request)
     return spec
 
 

@@ -40,7 +40,7 @@ def model_of(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
 
 
-def held(array: Array) -> Array:
+def bytes_of(array: Array) -> Array:
     """The bytes of an array."""
     name = array.dtype.name
     if name not in STORAGE:
@@ -49,11 +49,11 @@ def held(array: Array) -> Array:
 
 
 def run(built: Built, feed: Mapping[str, Array]) -> dict[str, Array]:
-    outputs = built.run({name: held(array) for name, array in feed.items()})
+    outputs = built.run({name: bytes_of(array) for name, array in feed.items()})
     return dict(zip((spec.name for spec in built.imported.outputs), outputs, strict=True))
 
 
-def wanted(model: onnx.ModelProto, feed: Mapping[str, Array]) -> dict[str, Array]:
+def evaluate(model: onnx.ModelProto, feed: Mapping[str, Array]) -> dict[str, Array]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         names = [output.name for output in model.graph.output]
@@ -62,7 +62,7 @@ def wanted(model: onnx.ModelProto, feed: Mapping[str, Array]) -> dict[str, Array
 
 def assert_same(built: Built, model: onnx.ModelProto, feed: Mapping[str, Array]) -> None:
     """The outputs are those of onnx's evaluator."""
-    assert_equal(built, run(built, feed), wanted(model, feed))
+    assert_equal(built, run(built, feed), evaluate(model, feed))
 
 
 def assert_equal(built: Built, got: Mapping[str, Array], want: Mapping[str, Array]) -> None:

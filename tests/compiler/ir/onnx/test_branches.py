@@ -19,7 +19,7 @@ from tests.support.models.known import package_model
 NODE = helper.make_node
 FLAT = [NODE("Squeeze", ["x", "last"], ["flat"])]
 SAME = [NODE("Identity", ["x"], ["same"])]
-ONE = [
+IS_ONE = [
     NODE("Shape", ["x"], ["shape"], start=-1),
     NODE("Equal", ["shape", "one"], ["is_one"]),
 ]
@@ -37,15 +37,22 @@ def branch(nodes: Sequence[onnx.NodeProto], *names: str) -> onnx.GraphProto:
 def choice(
     condition: str = "is_one",
     then: Sequence[onnx.NodeProto] = FLAT,
-    other: Sequence[onnx.NodeProto] = SAME,
+    otherwise: Sequence[onnx.NodeProto] = SAME,
 ) -> onnx.NodeProto:
     return NODE(
-        "If", [condition], ["picked"], "choice", then_branch=branch(then), else_branch=branch(other)
+        "If",
+        [condition],
+        ["picked"],
+        "choice",
+        then_branch=branch(then),
+        else_branch=branch(otherwise),
     )
 
 
-def squeezed(after: Sequence[onnx.NodeProto], axes: str = "n,4,w") -> onnx.ModelProto:
-    return model_of([*ONE, choice(), *after], {"x": f"float32[{axes}]"}, CONSTANTS, outputs=["y"])
+def squeezing_model(after: Sequence[onnx.NodeProto], axes: str = "n,4,w") -> onnx.ModelProto:
+    return model_of(
+        [*IS_ONE, choice(), *after], {"x": f"float32[{axes}]"}, CONSTANTS, outputs=["y"]
+    )
 
 
 def code_of(model: onnx.ModelProto, **declared: Any) -> str:
@@ -58,25 +65,25 @@ def code_of(model: onnx.ModelProto, **declared: Any) -> str:
 
 def test_ranks_that_only_one_branch_fits() -> None:
     built = assert_like_onnxruntime(
-        squeezed(ROWS), [{"x": normal(n, 4, 1)} for n in (0, 1, 2, 7, 31)]
+        squeezing_model(ROWS), [{"x": normal(n, 4, 1)} for n in (0, 1, 2, 7, 31)]
     )
     with pytest.raises(Exception, match="match_cast"):
         built.run({"x": normal(2, 4, 3)})
 
 
 def test_ranks_decided_by_the_range_of_a_dim() -> None:
-    built = build(squeezed([NODE("Relu", ["picked"], ["y"])]), {"w": (2, 9)})
+    built = build(squeezing_model([NODE("Relu", ["picked"], ["y"])]), {"w": (2, 9)})
     assert built.imported.outputs[0].text == "float32[n,4,w]"
 
 
 def test_ranks_that_both_branches_fit_are_refused() -> None:
-    assert code_of(squeezed([NODE("Relu", ["picked"], ["y"])])) == "import.branch_rank"
+    assert code_of(squeezing_model([NODE("Relu", ["picked"], ["y"])])) == "import.branch_rank"
 
 
 def test_ranks_that_neither_branch_fits_are_refused() -> None:
     assert (
         code_of(
-            squeezed(
+            squeezing_model(
                 [NODE("Squeeze", ["picked", "one"], ["rows"]), NODE("Gemm", ["rows", "w"], ["y"])]
             )
         )
@@ -87,7 +94,7 @@ def test_ranks_that_neither_branch_fits_are_refused() -> None:
 def test_what_is_not_supported_proves_nothing() -> None:
     words = [NODE("Identity", ["x"], ["again"]), NODE("TfIdfVectorizer", ["again"], ["same"])]
     model = model_of(
-        [*ONE, choice(other=words), *ROWS], {"x": "float32[n,4,w]"}, CONSTANTS, outputs=["y"]
+        [*IS_ONE, choice(otherwise=words), *ROWS], {"x": "float32[n,4,w]"}, CONSTANTS, outputs=["y"]
     )
     with pytest.raises(ImportFailed) as caught:
         build(model)
@@ -105,7 +112,7 @@ def test_a_run_time_condition_that_the_model_needs() -> None:
 
 
 def test_a_fork_inside_a_branch_is_checked_only_there() -> None:
-    inner = [*ONE, choice(), *ROWS]
+    inner = [*IS_ONE, choice(), *ROWS]
     zeros = [
         NODE("ReduceSum", ["x", "last"], ["sums"], keepdims=0),
         NODE("Gemm", ["sums", "w"], ["z"]),
@@ -129,9 +136,9 @@ def test_a_fork_inside_a_branch_is_checked_only_there() -> None:
 
 
 def test_extents_that_differ_between_branches() -> None:
-    halves = [NODE("Split", ["x"], ["left", "right"], num_outputs=2, axis=0)]
+    split = [NODE("Split", ["x"], ["left", "right"], num_outputs=2, axis=0)]
     model = model_of(
-        [choice("flag", [*halves, NODE("Relu", ["left"], ["l"])], SAME)],
+        [choice("flag", [*split, NODE("Relu", ["left"], ["l"])], SAME)],
         {"flag": "bool[]", "x": "float32[n,3]"},
         CONSTANTS,
     )

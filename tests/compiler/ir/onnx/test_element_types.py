@@ -24,11 +24,11 @@ REFUSED = {
 
 @pytest.mark.parametrize("op", REFUSED)
 def test_another_type_than_the_schemas(op: str) -> None:
-    given, types, message, hint = REFUSED[op]
+    names, types, message, hint = REFUSED[op]
     inputs = dict(zip("xy", types, strict=False))
     attributes = {"axis": 0} if op == "Concat" else {}
     with pytest.raises(ImportFailed, match=message) as caught:
-        build(model_of([NODE(op, given, ["z"], name="the node", **attributes)], inputs))
+        build(model_of([NODE(op, names, ["z"], name="the node", **attributes)], inputs))
     error = caught.value.failure
     assert caught.value.code == "import.dtype"
     assert error.node == "the node"

@@ -50,15 +50,15 @@ def feed(axes: list[str], n: int, m: int) -> Arrays:
     return {"x": (np.random.default_rng(shape).standard_normal(shape) * 3).astype(np.float32)}
 
 
-def reshaped(g: Graph, x: str, rank: int, axis: int) -> None:
+def reshape(g: Graph, x: str, rank: int, axis: int) -> None:
     shape = g.node("Shape", x)
-    kept = g.node(
+    extents = g.node(
         "Gather", shape, g.constant(*g.choose.sample(range(rank), g.choose.randrange(1, rank + 1)))
     )
-    g.node("Reshape", x, g.node("Concat", kept, g.constant(-1), axis=0))
+    g.node("Reshape", x, g.node("Concat", extents, g.constant(-1), axis=0))
 
 
-def sliced(g: Graph, x: str, rank: int, axis: int) -> None:
+def slice_axis(g: Graph, x: str, rank: int, axis: int) -> None:
     limits = (
         g.choose.choice((0, 1, -1, -2, 2, -100)),
         g.choose.choice((1, 2, -1, -2, 100)),
@@ -76,7 +76,7 @@ def cut_by_extent(g: Graph, x: str, rank: int, axis: int) -> None:
     g.node("Slice", x, cut, g.constant(2**62), g.constant(axis))
 
 
-def joined(g: Graph, x: str, rank: int, axis: int) -> None:
+def concatenate(g: Graph, x: str, rank: int, axis: int) -> None:
     alike = [
         name
         for name, value in g.values.items()
@@ -85,24 +85,24 @@ def joined(g: Graph, x: str, rank: int, axis: int) -> None:
     g.node("Concat", x, g.choose.choice(alike), axis=axis)
 
 
-def combined(g: Graph, x: str, rank: int, axis: int) -> None:
+def combine(g: Graph, x: str, rank: int, axis: int) -> None:
     alike = [name for name, value in g.values.items() if value.dtype == g.values[x].dtype]
     g.node(g.choose.choice(("Add", "Sub", "Mul", "Min", "Max")), x, g.choose.choice(alike))
 
 
-def chosen(g: Graph, x: str, rank: int, axis: int) -> None:
+def choose_where(g: Graph, x: str, rank: int, axis: int) -> None:
     alike = [name for name, value in g.values.items() if value.dtype == g.values[x].dtype]
     other = g.choose.choice(alike)
     g.node("Where", g.node("Less", x, other), other, x)
 
 
 STEPS: tuple[Callable[[Graph, str, int, int], object], ...] = (
-    reshaped,
-    sliced,
+    reshape,
+    slice_axis,
     cut_by_extent,
-    joined,
-    combined,
-    chosen,
+    concatenate,
+    combine,
+    choose_where,
     lambda g, x, rank, axis: g.node("Shape", x),
     lambda g, x, rank, axis: g.node("Transpose", x, perm=g.choose.sample(range(rank), rank)),
     lambda g, x, rank, axis: g.node("Unsqueeze", x, g.constant(axis)),
@@ -134,13 +134,15 @@ def grown(seed: int) -> Graph:
         rank, before = g.values[x].ndim, len(g.nodes)
         if rank:
             choose.choice(STEPS)(g, x, rank, choose.randrange(rank))
-        made = [node.output[0] for node in g.nodes[before:]]
+        names = [node.output[0] for node in g.nodes[before:]]
         try:
-            values = session_of(g.model(made)).run(None, dict(feed(g.axes, *TRIAL))) if made else []
+            values = (
+                session_of(g.model(names)).run(None, dict(feed(g.axes, *TRIAL))) if names else []
+            )
         except REFUSALS:
             values = []
         if values and all(0 < value.size < 3000 and value.ndim < 6 for value in values):
-            g.values.update(zip(made, values, strict=True))
+            g.values.update(zip(names, values, strict=True))
         else:
             del g.nodes[before:]
         if len(g.nodes) >= 8:

@@ -27,11 +27,11 @@ def test_the_newest_handler_that_is_not_too_new_serves() -> None:
         raise AssertionError
 
     @registry.op("Toy")
-    def one(b, node):
+    def first(b, node):
         raise AssertionError
 
-    found = [registry.find("", "Toy", opset) for opset in (1, 6, 7, 12, 13, 99)]
-    assert found == [one, one, seven, seven, thirteen, thirteen]
+    handlers = [registry.find("", "Toy", opset) for opset in (1, 6, 7, 12, 13, 99)]
+    assert handlers == [first, first, seven, seven, thirteen, thirteen]
     assert registry.find("", "Alias", 12) is None
     assert registry.find("ai.onnx", "Alias", 13) is thirteen
     assert registry.find("other", "Toy", 13) is None

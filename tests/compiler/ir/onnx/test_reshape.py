@@ -9,7 +9,7 @@ NODE = helper.make_node
 
 
 def test_what_remains_beside_a_sum_of_dims() -> None:
-    """As attention splits its heads after a past: [batch, past + seq, 8] to [-1, past + seq, 4]."""
+    """Attention splits its heads after a past so: [batch, past + seq, 8] to [-1, past + seq, 4]."""
     nodes = [
         NODE("Concat", ["past", "new"], ["all"], axis=1),
         NODE("Shape", ["all"], ["length"], start=1, end=2),
@@ -27,7 +27,7 @@ def test_what_remains_beside_a_sum_of_dims() -> None:
         )
     )
     assert [axis.text for axis in built.imported.outputs[0].shape][:2] == ["batch * 2", "4"]
-    for batch, past, seq in ((1, 0, 1), (2, 3, 1), (3, 5, 7)):
-        kept, new = normal(batch, past, 8), normal(batch, seq, 8, seed=1)
-        want = np.concatenate([kept, new], 1).reshape(-1, past + seq, 4).transpose(0, 2, 1)
-        assert_close(built.run({"past": kept, "new": new}), [want], ["y"], 0)
+    for batch, past_rows, seq in ((1, 0, 1), (2, 3, 1), (3, 5, 7)):
+        past, new = normal(batch, past_rows, 8), normal(batch, seq, 8, seed=1)
+        want = np.concatenate([past, new], 1).reshape(-1, past_rows + seq, 4).transpose(0, 2, 1)
+        assert_close(built.run({"past": past, "new": new}), [want], ["y"], 0)

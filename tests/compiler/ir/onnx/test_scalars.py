@@ -172,7 +172,7 @@ def test_arithmetic_with_a_constant_keeps_infinities_and_signs_of_zero(
 ) -> None:
     x = np.stack([EDGES, EDGES[::-1]])
     numbers = [0.0, -0.0, 1.0, -1.0, 6.0, np.inf]
-    constants = {f"c{at}": np.full(shape, value, "f4") for at, value in enumerate(numbers)}
+    constants = {f"c{i}": np.full(shape, value, "f4") for i, value in enumerate(numbers)}
     nodes = [NODE(op, ["x", name], [f"y_{name}"]) for name in constants]
     outputs = [f"y_{name}" for name in constants]
     built = build(model_of(nodes, {"x": "float32[n,14]"}, constants, outputs=outputs))

@@ -37,7 +37,7 @@ def test_an_input_whose_element_type_does_not_exist() -> None:
         formals_of(graph, CompileRequest())
 
 
-def test_places_of_a_sparse_constant_that_are_no_numbers() -> None:
+def test_indices_of_a_sparse_constant_that_are_no_numbers() -> None:
     values = numpy_helper.from_array(np.ones(1, np.float32), "w")
     indices = TensorProto(name="places", data_type=7, dims=[5], raw_data=b"x")
     with pytest.raises(ImportFailed, match="'places'"):

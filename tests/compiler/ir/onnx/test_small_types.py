@@ -18,11 +18,11 @@ from tests.compiler.ir.onnx.narrow_models import (
     Array,
     assert_equal,
     assert_same,
-    held,
+    bytes_of,
+    evaluate,
     model_of,
     patterns,
     run,
-    wanted,
 )
 from tests.compiler.ir.onnx.running import assert_close, build, normal
 
@@ -39,21 +39,21 @@ def feeds(x: Array) -> list[dict[str, Array]]:
 
 
 def assert_casts(x: Array, targets: Sequence[str]) -> None:
-    """As the same numbers are cast in float32, which holds all of them: ml_dtypes has no casts
-    between its own types.
+    """Equal to casts of the same numbers in float32, which holds all of them: ml_dtypes has no
+    casts between its own types.
     """
     targets = [target for target in targets if target != x.dtype.name]
     built, plain = build(casts(x.dtype.name, targets)), casts("float32", targets)
     for feed in feeds(x):
-        want = wanted(plain, {"x": feed["x"].astype("f4")})
+        want = evaluate(plain, {"x": feed["x"].astype("f4")})
         assert_equal(built, run(built, feed), want)
 
 
 @pytest.mark.parametrize("source", STORAGE)
 def test_every_element_is_cast_to_every_type(source: str) -> None:
-    """Integers of few bits and powers of two have undefined casts; see the tests below."""
-    whole = [t for t in DTYPES.values() if "float" in t or t == "bool"]
-    targets = [*whole, *(t for t in STORAGE if "float" in t and t != "float8_e8m0fnu")]
+    """Small integers and powers of two have undefined casts; see the tests below."""
+    standard = [t for t in DTYPES.values() if "float" in t or t == "bool"]
+    targets = [*standard, *(t for t in STORAGE if "float" in t and t != "float8_e8m0fnu")]
     assert_casts(patterns(source), targets)
 
 
@@ -67,7 +67,7 @@ def test_elements_become_integers(source: str) -> None:
 
 @pytest.mark.parametrize("source", DTYPES.values())
 @pytest.mark.parametrize("saturate", [0, 1])
-def test_every_type_is_cast_to_narrow_floats(source: str, saturate: int) -> None:
+def test_every_type_is_cast_to_small_floats(source: str, saturate: int) -> None:
     targets = [t for t in STORAGE if "float" in t and t != "float8_e8m0fnu"]
     model = casts(source, targets, saturate=saturate)
     values = normal(301, dtype="float64") * 2.0 ** np.linspace(-20, 20, 301)
@@ -85,7 +85,7 @@ def test_every_type_is_cast_to_narrow_floats(source: str, saturate: int) -> None
 
 
 @pytest.mark.parametrize("source", DTYPES.values())
-def test_every_type_is_cast_to_narrow_integers(source: str) -> None:
+def test_every_type_is_cast_to_small_integers(source: str) -> None:
     targets = [t for t in STORAGE if "int" in t]
     model = casts(source, targets)
     low = 0 if source.startswith(("uint", "bool")) else -40
@@ -96,10 +96,10 @@ def test_every_type_is_cast_to_narrow_integers(source: str) -> None:
         assert_same(built, model, feed)
 
 
-@pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
+@pytest.mark.parametrize("round_mode", ["up", "down", "nearest"])
 @pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "int32"])
-def test_powers_of_two_round_as_asked(source: str, rounding: str) -> None:
-    model = casts(source, ["float8_e8m0fnu"], round_mode=rounding)
+def test_powers_of_two_round_as_asked(source: str, round_mode: str) -> None:
+    model = casts(source, ["float8_e8m0fnu"], round_mode=round_mode)
     with np.errstate(over="ignore"):
         x = np.array([1, 1.25, 1.5, 1.75, 2, 3, 100, 6e4, 0.001, 1e-5]).astype(source)
     x = x[x > 0]
@@ -171,7 +171,7 @@ def branch_of(node: onnx.NodeProto, dtype: str) -> onnx.GraphProto:
     return helper.make_graph([node], "branch", [], [out])
 
 
-def looped(dtype: str, trips: str) -> onnx.ModelProto:
+def looping_model(dtype: str, trips: str) -> onnx.ModelProto:
     """A Loop whose state turns and whose outputs stack, under an If that looks at the input."""
     info = helper.make_tensor_value_info
     state = info("s", CODES[dtype], [3])
@@ -214,7 +214,7 @@ def looped(dtype: str, trips: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "int4"])
 @pytest.mark.parametrize("trips", ["n", "four"])
 def test_branches_and_loops_carry_them(dtype: str, trips: str) -> None:
-    model = looped(dtype, trips)
+    model = looping_model(dtype, trips)
     built = build(model)
     for flag in (True, False):
         x = patterns(dtype)[:3]
@@ -252,13 +252,13 @@ def test_bits_are_read_as_another_type(source: str, to: str) -> None:
     (got,) = run(build(model), {"x": x}).values()
     bits = 2 if to.endswith("2") else 8 if "8" in to else 4
     mask = np.uint8((1 << bits) - 1)
-    np.testing.assert_array_equal(got.view(np.uint8) & mask, held(x).view(np.uint8) & mask)
+    np.testing.assert_array_equal(got.view(np.uint8) & mask, bytes_of(x).view(np.uint8) & mask)
     assert got.dtype == storage_of(to)
 
 
 @pytest.mark.parametrize("kind", ["int4", "uint4", "int2", "uint2"])
 def test_weights_in_blocks(kind: str) -> None:
-    """As constants and as inputs."""
+    """Weights that are constants, and weights that are inputs."""
     weight = np.resize(patterns(kind), (6, 5))
     zero, scale = np.resize(patterns(kind)[::-1], (2, 5)), np.abs(normal(2, 5))
     nodes = [
@@ -272,12 +272,12 @@ def test_weights_in_blocks(kind: str) -> None:
         "w": (kind, [6, 5]),
         "z": (kind, [2, 5]),
     }
-    given = build(model_of(nodes, inputs, {"y": "float32"}, {"s": scale}))
+    computed = build(model_of(nodes, inputs, {"y": "float32"}, {"s": scale}))
     real = (weight.astype("f4") - zero.astype("f4").repeat(3, 0)) * scale.repeat(3, 0)
     for n in (0, 1, 4):
         x = normal(n, 6)
         assert_close(fixed.run({"x": x}), [x @ real], ["y"])
-        got = run(given, {"x": x, "w": weight, "z": zero})
+        got = run(computed, {"x": x, "w": weight, "z": zero})
         assert_close([got["y"]], [x @ real], ["y"])
 
 
@@ -297,7 +297,7 @@ def test_two_types_in_one_concat_are_refused() -> None:
 
 
 def test_a_branch_must_declare_what_it_gives() -> None:
-    model = looped("int4", "n")
+    model = looping_model("int4", "n")
     branch = model.graph.node[0].attribute[0].g
     branch.output[0].type.tensor_type.elem_type = 0
     with pytest.raises(ImportFailed, match="declared as nothing"):

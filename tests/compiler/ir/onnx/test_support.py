@@ -1,4 +1,4 @@
-"""What cannot be imported is named, wherever in the model it stands."""
+"""Nodes that cannot be imported are named, wherever in the model they stand."""
 
 import onnx
 import pytest
@@ -22,9 +22,9 @@ def model(
 
 
 def test_a_model_of_known_operators_lacks_nothing() -> None:
-    found = model(helper.make_node("Relu", ["x"], ["y"]))
-    assert lacks(found) == []
-    check(found)
+    proto = model(helper.make_node("Relu", ["x"], ["y"]))
+    assert lacks(proto) == []
+    check(proto)
 
 
 def test_an_operator_inside_of_a_branch() -> None:

@@ -17,7 +17,7 @@ NUMBERS = st.integers(-50, 50)
 NONZERO = NUMBERS.filter(bool)
 
 
-def truncated(a: int, b: int) -> int:
+def truncate(a: int, b: int) -> int:
     return int(a / b)
 
 
@@ -27,8 +27,8 @@ PYTHON: dict[str, Callable[[int, int], Any]] = {
     "mul": operator.mul,
     "floordiv": operator.floordiv,
     "floormod": operator.mod,
-    "truncdiv": truncated,
-    "truncmod": lambda a, b: a - b * truncated(a, b),
+    "truncdiv": truncate,
+    "truncmod": lambda a, b: a - b * truncate(a, b),
     "minimum": min,
     "maximum": max,
     "equal": operator.eq,
@@ -41,7 +41,7 @@ PYTHON: dict[str, Callable[[int, int], Any]] = {
 }
 
 
-def at(expression: Any, values: dict[tirx.Var, int]) -> Any:
+def evaluate(expression: Any, values: dict[tirx.Var, int]) -> Any:
     """The expression where its variables have these values."""
     bound = {var: tirx.IntImm("int64", value) for var, value in values.items()}
     return ex.plain(tvm.sym.Analyzer().simplify(substitute(expression, bound)))
@@ -55,9 +55,9 @@ def test_the_same_answer_for_ints_and_expressions(name: str, a: int, b: int) -> 
     function, expected = getattr(ex, name), PYTHON[name](a, b)
     assert function(a, b) == expected
     x, y = tirx.Var("x", "int64"), tirx.Var("y", "int64")
-    assert at(function(x, y), {x: a, y: b}) == expected
-    assert at(function(x, b), {x: a}) == expected
-    assert at(function(a, y), {y: b}) == expected
+    assert evaluate(function(x, y), {x: a, y: b}) == expected
+    assert evaluate(function(x, b), {x: a}) == expected
+    assert evaluate(function(a, y), {y: b}) == expected
 
 
 def test_an_expression_of_constants_is_a_python_number() -> None:
@@ -79,15 +79,15 @@ def test_a_selection_has_the_dtype_of_its_expression() -> None:
     x = tirx.Var("x", "int64")
     assert ex.select(ex.less(x, 3), 1, 2.5).ty.dtype == "float64"
     assert ex.select(ex.less(x, 3), tirx.Var("h", "float32"), 2).ty.dtype == "float32"
-    assert at(ex.select(ex.less(x, 3), 1, 2), {x: 2}) == 1
-    assert at(ex.select(ex.negate(ex.less(x, 3)), 1, 2), {x: 2}) == 2
+    assert evaluate(ex.select(ex.less(x, 3), 1, 2), {x: 2}) == 1
+    assert evaluate(ex.select(ex.negate(ex.less(x, 3)), 1, 2), {x: 2}) == 2
 
 
-def test_products_and_totals_of_nothing() -> None:
+def test_prod_and_total_of_nothing() -> None:
     assert (ex.prod([]), ex.total([])) == (1, 0)
     x = tirx.Var("x", "int64")
-    assert at(ex.prod([2, x, 3]), {x: 5}) == 30
-    assert at(ex.total([2, x, 3]), {x: 5}) == 10
+    assert evaluate(ex.prod([2, x, 3]), {x: 5}) == 30
+    assert evaluate(ex.total([2, x, 3]), {x: 5}) == 10
 
 
 def test_extents_are_spelled_without_the_types_of_tvm() -> None:

@@ -1,4 +1,4 @@
-"""What declared ranges decide, and what they leave to run time."""
+"""Conditions that declared ranges decide, and those that they leave to run time."""
 
 from typing import Any
 
@@ -55,14 +55,14 @@ def test_what_is_unbounded_has_no_maximum() -> None:
     assert facts.bounds(facts.size("given"))[0] == 0
 
 
-def test_found_dims_get_names_of_their_own() -> None:
+def test_introduced_dims_get_names_of_their_own() -> None:
     facts = Facts()
     n = facts.dim("n")
     names = [facts.fresh("n").name, facts.fresh("n").name, facts.fresh("m_7").name]
     names.append(facts.fresh("m_7").name)
     assert names == ["n_1", "n_2", "m_7", "m_8"]
-    found = facts.dim("n_1")
-    assert facts.is_introduced(ex.add(found, 1))
+    introduced = facts.dim("n_1")
+    assert facts.is_introduced(ex.add(introduced, 1))
     assert not facts.is_introduced(ex.add(n, 1))
     assert facts.dims["n_1"].min == 0
 

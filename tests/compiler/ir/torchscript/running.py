@@ -25,13 +25,13 @@ Spec = tuple[str, str]
 """A dtype and the axes, as in `n,3`; `int64<10` draws indices below 10."""
 
 
-def scripted(module: Any) -> Any:
+def script(module: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.jit.script(module.eval())
 
 
-def traced(module: Any, *inputs: Any) -> Any:
+def trace(module: Any, *inputs: Any) -> Any:
     class Wrapped(torch.nn.Module):
         def forward(self, *args: Any) -> Any:
             return module(*args)
@@ -45,7 +45,7 @@ def traced(module: Any, *inputs: Any) -> Any:
         )
 
 
-def saved(module: Any) -> bytes:
+def save_module(module: Any) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -53,13 +53,17 @@ def saved(module: Any) -> bytes:
     return buffer.getvalue()
 
 
-def imported(module: Any, inputs: Mapping[str, str] | None = None, **declared: Any) -> Imported:
-    return import_torchscript(saved(module), CompileRequest.of(inputs=inputs or {}, **declared))
+def import_module(
+    module: Any, inputs: Mapping[str, str] | None = None, **declared: Any
+) -> Imported:
+    return import_torchscript(
+        save_module(module), CompileRequest.of(inputs=inputs or {}, **declared)
+    )
 
 
 class Compiled:
     def __init__(self, module: Any, inputs: Mapping[str, str], **declared: Any) -> None:
-        self.imported = imported(module, inputs, **declared)
+        self.imported = import_module(module, inputs, **declared)
         with QUICK, tvm.transform.PassContext(opt_level=3):
             lowered = tvm.transform.Sequential(
                 [getattr(relax.transform, name)() for name in _PASSES]
@@ -99,13 +103,13 @@ def arguments(module: Any) -> list[str]:
     return [argument.name for argument in module._c._get_method("forward").schema.arguments[1:]]
 
 
-def agree(found: Sequence[Any], wanted: Any, tolerance: float | None = None) -> None:
+def agree(got: Sequence[Any], wanted: Any, tolerance: float | None = None) -> None:
     expected = [
         value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value))
         for _, value in flatten(wanted, "")
     ]
-    assert len(found) == len(expected)
-    for index, (have, want) in enumerate(zip(found, expected, strict=True)):
+    assert len(got) == len(expected)
+    for index, (have, want) in enumerate(zip(got, expected, strict=True)):
         name = str(want.dtype).removeprefix("torch.")
         assert (str(have.dtype), have.shape) == (name, tuple(want.shape)), index
         near = tolerance or (1e-4 if name in ("float32", "float64") else 2e-2)
@@ -115,7 +119,7 @@ def agree(found: Sequence[Any], wanted: Any, tolerance: float | None = None) -> 
 
 
 def run(module: Any, *values: torch.Tensor, **consts: Any) -> Any:
-    """What torch gives; the values stay as they are."""
+    """The results of torch; the values stay as they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return module(*(value.clone() for value in values), **consts)
@@ -128,7 +132,7 @@ def check(
     module = (
         function
         if isinstance(function, torch.jit.ScriptModule)
-        else traced(function, *(draw(spec, 3) for spec in specs))
+        else trace(function, *(draw(spec, 3) for spec in specs))
     )
     names = arguments(module)
     inputs = {

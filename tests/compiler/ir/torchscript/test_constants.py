@@ -11,12 +11,19 @@ import pytest
 import torch
 from torch import nn
 
-from tests.compiler.ir.torchscript.running import Compiled, agree, imported, saved, scripted, traced
+from tests.compiler.ir.torchscript.running import (
+    Compiled,
+    agree,
+    import_module,
+    save_module,
+    script,
+    trace,
+)
 
 DTYPES = ["int8", "int64", "float16", "float32", "float64"]
 
 
-class Held(nn.Module):
+class Buffers(nn.Module):
     """Buffers without axes, and an expression of them that freezing folds."""
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -38,11 +45,11 @@ CONSTANTS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def loaded(module: Any) -> Any:
-    """As whoever compiles it sees it: flags of tensors that files do not keep are lost."""
+def reload(module: Any) -> Any:
+    """Save and load a module: flags of tensors that files do not keep are lost."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.jit.load(io.BytesIO(saved(module)))
+        return torch.jit.load(io.BytesIO(save_module(module)))
 
 
 def values(dtype: str) -> torch.Tensor:
@@ -53,15 +60,15 @@ def values(dtype: str) -> torch.Tensor:
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_a_saved_trace_promotes_as_torch_runs_it(name: str, dtype: str) -> None:
     x = values(dtype)
-    module = loaded(traced(CONSTANTS[name], x))
-    made = imported(module, {module.forward.schema.arguments[1].name: f"{dtype}[n]"})
-    assert made.outputs[0].dtype == str(module(x).dtype).removeprefix("torch.")
+    module = reload(trace(CONSTANTS[name], x))
+    program = import_module(module, {module.forward.schema.arguments[1].name: f"{dtype}[n]"})
+    assert program.outputs[0].dtype == str(module(x).dtype).removeprefix("torch.")
 
 
-@pytest.mark.parametrize("held", [torch.int64, torch.float32, torch.float64], ids=str)
-def test_what_a_module_holds_is_a_tensor(held: torch.dtype) -> None:
+@pytest.mark.parametrize("buffer_dtype", [torch.int64, torch.float32, torch.float64], ids=str)
+def test_what_a_module_holds_is_a_tensor(buffer_dtype: torch.dtype) -> None:
     for dtype in DTYPES:
         x = values(dtype)
-        module = loaded(scripted(Held(held)))
-        found = Compiled(module, {"x": f"{dtype}[n]"})(x=x.numpy())
-        agree(list(found.values()), module(x))
+        module = reload(script(Buffers(buffer_dtype)))
+        results = Compiled(module, {"x": f"{dtype}[n]"})(x=x.numpy())
+        agree(list(results.values()), module(x))

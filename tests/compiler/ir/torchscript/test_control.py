@@ -7,15 +7,15 @@ import torch
 from torch import nn
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.torchscript.running import Compiled, agree, check, imported, scripted
+from tests.compiler.ir.torchscript.running import Compiled, agree, check, import_module, script
 
 
 class Collected(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
-        found = []
+        items = []
         for step in range(x.size(1)):
-            found.append(x[:, step] * 2 + step)
-        return torch.stack(found, 1), len(found)
+            items.append(x[:, step] * 2 + step)
+        return torch.stack(items, 1), len(items)
 
 
 class Recurrent(nn.Module):
@@ -26,13 +26,13 @@ class Recurrent(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
         h = torch.zeros(x.size(1), 5)
         c = torch.zeros(x.size(1), 5)
-        found: list[torch.Tensor] = []
+        states: list[torch.Tensor] = []
         step = 0
         while step < x.size(0) and bool(c.abs().sum() < 6.0):
             h, c = self.cell(x[step], (h, c))
-            found.append(h)
+            states.append(h)
             step += 1
-        return torch.stack(found), c, step
+        return torch.stack(states), c, step
 
 
 class Branches(nn.Module):
@@ -124,14 +124,14 @@ class Numbers(nn.Module):
         small = True
         if x.size(0) > 5:
             small = False
-        place = x.size(0) % 3
+        index = x.size(0) % 3
         sizes = [k, x.size(0), 2]
-        scale = [0.5, 1.5, 2.25][place] * k**2
+        scale = [0.5, 1.5, 2.25][index] * k**2
         return (
             x * scale,
             scale,
             small,
-            [True, False, True][place],
+            [True, False, True][index],
             max(sizes) - min(k, x.size(0)) + sum(sizes),
         )
 
@@ -157,11 +157,11 @@ class CarriesAlias(nn.Module):
 )
 def test_control(module: nn.Module) -> None:
     torch.manual_seed(1)
-    check(scripted(module), ("float32", "n,3"), sizes=(1, 2, 5, 11, 40))
+    check(script(module), ("float32", "n,3"), sizes=(1, 2, 5, 11, 40))
 
 
 def test_both_ways_of_a_branch_are_taken() -> None:
-    module = scripted(Branches())
+    module = script(Branches())
     call = Compiled(module, {"x": "float32[n,2]"})
     for sign in (1.0, -1.0):
         x = torch.full((2, 2), sign)
@@ -170,27 +170,27 @@ def test_both_ways_of_a_branch_are_taken() -> None:
 
 def test_a_recurrent_loop_until_data_says_so() -> None:
     torch.manual_seed(1)
-    call = check(scripted(Recurrent()), ("float32", "n,n+1,4"), sizes=(1, 2, 5, 12, 30))
+    call = check(script(Recurrent()), ("float32", "n,n+1,4"), sizes=(1, 2, 5, 12, 30))
     assert [spec.text for spec in call.imported.outputs[1:]] == ["float32[n + 1,5]", "int64[]"]
 
 
 def test_the_length_of_a_list_follows_from_the_trips() -> None:
-    call = Compiled(scripted(Collected()), {"x": "float32[n,t,4]"})
+    call = Compiled(script(Collected()), {"x": "float32[n,t,4]"})
     assert call.imported.outputs[0].text == "float32[n,t,4]"
 
 
 def test_numbers_keep_their_kind() -> None:
-    check(scripted(Numbers()), ("float32", "n,3"))
+    check(script(Numbers()), ("float32", "n,3"))
 
 
 def test_containers() -> None:
-    call = check(scripted(Containers()), ("float32", "n,3"))
+    call = check(script(Containers()), ("float32", "n,3"))
     assert [spec.name for spec in call.imported.outputs] == ["output_0_a", "output_0_b", "output_1"]
-    check(scripted(Containers()), ("float32", "n,3"), consts={"flag": False, "k": 3})
+    check(script(Containers()), ("float32", "n,3"), consts={"flag": False, "k": 3})
 
 
 def test_raising_becomes_a_check() -> None:
-    module = scripted(Raises())
+    module = script(Raises())
     call = Compiled(module, {"x": "float32[n,m]"})
     x = torch.randn(3, 4)
     agree(list(call(x=x.numpy()).values()), module(x))
@@ -209,7 +209,7 @@ def test_raising_becomes_a_check() -> None:
 )
 def test_refused(module: nn.Module, inputs: dict[str, Any], code: str) -> None:
     with pytest.raises(ImportFailed) as caught:
-        imported(scripted(module), inputs)
+        import_module(script(module), inputs)
     assert caught.value.code == code
 
 
@@ -232,7 +232,7 @@ class PicksAndGoesOn(nn.Module):
 
 
 def test_blocks_of_different_ranks_of_which_one_fits() -> None:
-    call = Compiled(scripted(PicksOne()), {"x": "float32[n,4,w]"})
+    call = Compiled(script(PicksOne()), {"x": "float32[n,4,w]"})
     for n in (1, 5):
         x = torch.randn(n, 4, 1)
         agree(list(call(x=x.numpy()).values()), PicksOne()(x))
@@ -242,9 +242,9 @@ def test_blocks_of_different_ranks_of_which_one_fits() -> None:
 
 def test_blocks_of_different_ranks_that_both_fit_are_refused() -> None:
     with pytest.raises(ImportFailed, match="ranks 2 and 3") as caught:
-        imported(scripted(PicksAndGoesOn()), {"x": "float32[n,4,w]"})
+        import_module(script(PicksAndGoesOn()), {"x": "float32[n,4,w]"})
     assert caught.value.code == "import.branch_rank"
-    call = Compiled(scripted(PicksAndGoesOn()), {"x": "float32[n,4,w]"}, dims={"w": (2, 9)})
+    call = Compiled(script(PicksAndGoesOn()), {"x": "float32[n,4,w]"}, dims={"w": (2, 9)})
     agree(list(call(x=torch.ones(2, 4, 3).numpy()).values()), torch.ones(2, 4, 3) * 2)
 
 
@@ -257,4 +257,4 @@ class Lists(torch.nn.Module):
 
 
 def test_any_and_all_of_a_list() -> None:
-    check(scripted(Lists()), ("float32", "n,3"))
+    check(script(Lists()), ("float32", "n,3"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compiler.errors import ImportFailed
 from compiler.ir.torchscript.dtypes import CODES, NUMBERS, dtype_of, promote, result_type
-from tests.compiler.ir.torchscript.running import traced
+from tests.compiler.ir.torchscript.running import trace
 
 DTYPES = sorted(CODES.values())
 COMMON = [name for name in DTYPES if name not in ("uint16", "uint32", "uint64")]
@@ -17,29 +17,29 @@ NUMBER = {"bool": True, "int64": 3, "float64": 0.5}
 
 
 def torch_of(name: str) -> torch.dtype:
-    found = getattr(torch, name)
-    assert isinstance(found, torch.dtype)
-    return found
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
 
 
 def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def promoted(one: str, other: str) -> str | None:
+def promote_by_torch(left: str, right: str) -> str | None:
     """torch.promote_types, None for a pair that torch itself does not promote."""
     try:
-        return name_of(torch.promote_types(torch_of(one), torch_of(other)))
+        return name_of(torch.promote_types(torch_of(left), torch_of(right)))
     except RuntimeError:
         return None
 
 
-PAIRS = [pair for pair in itertools.product(DTYPES, DTYPES) if promoted(*pair)]
+PAIRS = [pair for pair in itertools.product(DTYPES, DTYPES) if promote_by_torch(*pair)]
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_any_two_dtypes(one: str, other: str) -> None:
-    assert promote(one, other) == promoted(one, other)
+@pytest.mark.parametrize(("left", "right"), PAIRS)
+def test_any_two_dtypes(left: str, right: str) -> None:
+    assert promote(left, right) == promote_by_torch(left, right)
 
 
 @given(
@@ -49,7 +49,7 @@ def test_any_two_dtypes(one: str, other: str) -> None:
         ),
         min_size=2,
         max_size=2,
-    ).filter(lambda found: any(isinstance(item, tuple) for item in found))
+    ).filter(lambda scalars: any(isinstance(item, tuple) for item in scalars))
 )
 def test_tensors_of_any_rank_and_numbers(operands: list[tuple[str, int] | str]) -> None:
     tensors = [item for item in operands if isinstance(item, tuple)]
@@ -67,7 +67,7 @@ def test_tensors_of_any_rank_and_numbers(operands: list[tuple[str, int] | str]) 
 @pytest.mark.parametrize(("name", "code"), sorted(NUMBERS.items()))
 def test_codes_are_those_of_graphs(name: str, code: int) -> None:
     assert dtype_of(code) == name
-    graph = traced(lambda x: torch.zeros([7], dtype=torch_of(name)), torch.ones(1)).inlined_graph
+    graph = trace(lambda x: torch.zeros([7], dtype=torch_of(name)), torch.ones(1)).inlined_graph
     constants = [node.output().toIValue() for node in graph.findAllNodes("prim::Constant")]
     assert code in [value for value in constants if isinstance(value, int) and value is not False]
 

@@ -99,7 +99,7 @@ def test_activations_with_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [
         ("float32", "float32"),
         ("float32", "int64"),
@@ -110,19 +110,19 @@ def test_activations_with_arguments() -> None:
         ("int64", "bool"),
     ],
 )
-def test_two_tensors(one: str, other: str) -> None:
+def test_two_tensors(left: str, right: str) -> None:
     check(
         lambda x, y: tuple(getattr(torch, name)(x, y) for name in BINARY),
-        (one, "n,3"),
-        (other, "n,1"),
+        (left, "n,3"),
+        (right, "n,1"),
     )
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "right"),
     [("float32", "float32"), ("float32", "int64"), ("int32", "int64"), ("uint8", "int8")],
 )
-def test_divisions(one: str, other: str) -> None:
+def test_divisions(left: str, right: str) -> None:
     def divisions(x: torch.Tensor, y: torch.Tensor) -> Any:
         divisor = torch.where(y == 0, torch.ones_like(y), y)
         return tuple(
@@ -130,7 +130,7 @@ def test_divisions(one: str, other: str) -> None:
             for name in DIVISIONS
         )
 
-    check(divisions, (one, "n,3"), (other, "n,1"))
+    check(divisions, (left, "n,3"), (right, "n,1"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool", "float16"])
@@ -152,17 +152,17 @@ def test_numbers_promote_by_category_alone(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_numbers_are_rounded_between_functions(dtype: torch.dtype) -> None:
+def test_numbers_are_cast_between_functions(dtype: torch.dtype) -> None:
     """Functions of the narrow type, and of float32 on both sides of it."""
 
-    def rounded(x: Any) -> Any:
-        narrow = x.neg().to(dtype)
+    def functions(x: Any) -> Any:
+        low = x.neg().to(dtype)
         return (
             x.neg().to(dtype).float().neg(),
-            torch.tanh(narrow.float()),
-            (narrow * narrow + narrow).float(),
-            torch.tanh(narrow).to(torch.float32),
-            narrow.to(torch.float64),
+            torch.tanh(low.float()),
+            (low * low + low).float(),
+            torch.tanh(low).to(torch.float32),
+            low.to(torch.float64),
         )
 
-    check(rounded, ("float32", "n,5"), sizes=(1, 15, 16, 17))
+    check(functions, ("float32", "n,5"), sizes=(1, 15, 16, 17))

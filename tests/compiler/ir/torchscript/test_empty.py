@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.compiler.ir.torchscript.running import Compiled, agree, arguments, run, traced
+from tests.compiler.ir.torchscript.running import Compiled, agree, arguments, run, trace
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def _wanted(module: Any, x: torch.Tensor) -> Any:
 def test_no_elements(name: str, axes: str, shapes: tuple[tuple[int, int], ...]) -> None:
     example = torch.randn(3, 3) if axes == "n,m" else torch.randn(*shapes[0])
     try:
-        module = traced(TABLE[name], example)
+        module = trace(TABLE[name], example)
     except RuntimeError:
         pytest.skip("torch refuses the static shape")
     wanted = {shape: _wanted(module, torch.zeros(shape)) for shape in shapes}

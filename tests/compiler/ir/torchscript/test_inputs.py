@@ -1,4 +1,4 @@
-"""What is declared of a program's arguments and attributes, and what is refused."""
+"""Declarations of a program's arguments and attributes, and what is refused."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.torchscript.running import Compiled, agree, imported, run, scripted
+from tests.compiler.ir.torchscript.running import Compiled, agree, import_module, run, script
 
 
 class Arguments(nn.Module):
@@ -53,9 +53,9 @@ class Random(nn.Module):
         return torch.rand_like(x) + torch.logdet(x) + torch.logdet(x + 1)
 
 
-def refused(module: nn.Module, inputs: dict[str, str], **declared: Any) -> ImportFailed:
+def refusal(module: nn.Module, inputs: dict[str, str], **declared: Any) -> ImportFailed:
     with pytest.raises(ImportFailed) as caught:
-        imported(scripted(module), inputs, **declared)
+        import_module(script(module), inputs, **declared)
     return caught.value
 
 
@@ -63,7 +63,7 @@ PAIR = {"x": "float32[n,3]", "pair_0": "float32[n,3]", "pair_1": "float32[3]"}
 
 
 def test_tuples_optionals_and_consts() -> None:
-    module = scripted(Arguments())
+    module = script(Arguments())
     x, one, other, extra = torch.randn(4, 3), torch.randn(4, 3), torch.randn(3), torch.randn(3)
     feeds = {"x": x.numpy(), "pair_0": one.numpy(), "pair_1": other.numpy()}
     agree(list(Compiled(module, PAIR)(**feeds).values()), module(x, (one, other)))
@@ -72,7 +72,7 @@ def test_tuples_optionals_and_consts() -> None:
 
 
 def test_a_number_as_an_input() -> None:
-    module = scripted(Arguments())
+    module = script(Arguments())
     call = Compiled(module, {**PAIR, "k": "int64[]"})
     x, pair = torch.randn(4, 3), (torch.randn(4, 3), torch.randn(3))
     for k in (0, 7, -2):
@@ -86,7 +86,7 @@ def test_a_number_as_an_input() -> None:
 
 
 def test_lists() -> None:
-    module = scripted(Listed())
+    module = script(Listed())
     call = Compiled(
         module, {f"parts_{index}": "float32[n,3]" for index in range(3)}, consts={"flip": True}
     )
@@ -106,24 +106,24 @@ def test_lists() -> None:
 
 def test_state_starts_anew_unless_it_is_declared() -> None:
     x = torch.randn(2, 3)
-    fresh = Compiled(scripted(Counter()), {"x": "float32[2,3]"})
+    fresh = Compiled(script(Counter()), {"x": "float32[2,3]"})
     for _ in range(2):
-        agree(list(fresh(x=x.numpy()).values()), run(scripted(Counter()), x))
-    carried = Compiled(scripted(Counter()), {"x": "float32[2,3]", "total": "float32[2,3]"})
+        agree(list(fresh(x=x.numpy()).values()), run(script(Counter()), x))
+    carried = Compiled(script(Counter()), {"x": "float32[2,3]", "total": "float32[2,3]"})
     assert [spec.name for spec in carried.imported.outputs] == ["output_0", "output_1", "total"]
-    reference, total = scripted(Counter()), torch.ones(2, 3).numpy()
+    reference, total = script(Counter()), torch.ones(2, 3).numpy()
     for _ in range(3):
-        found = carried(x=x.numpy(), total=total)
-        total = found["total"]
-        agree([found["output_0"]], run(reference, x)[0])
+        results = carried(x=x.numpy(), total=total)
+        total = results["total"]
+        agree([results["output_0"]], run(reference, x)[0])
 
 
 def test_what_nothing_gives() -> None:
-    error = refused(Listed(), {"parts_0": "float32[n,3]"})
+    error = refusal(Listed(), {"parts_0": "float32[n,3]"})
     assert error.code == "import.missing_input"
     assert error.failure.field == "consts.flip"
     assert "--const flip" in str(error)
-    missing = refused(Arguments(), {"pair_0": "float32[3]", "pair_1": "float32[3]"})
+    missing = refusal(Arguments(), {"pair_0": "float32[3]", "pair_1": "float32[3]"})
     assert missing.code == "import.input_rank"
     assert missing.failure.field == "inputs.x"
 
@@ -139,11 +139,11 @@ def test_what_nothing_gives() -> None:
     ],
 )
 def test_wrong_declarations(inputs: dict[str, str], declared: dict[str, Any], code: str) -> None:
-    assert refused(Arguments(), inputs, **declared).code == code
+    assert refusal(Arguments(), inputs, **declared).code == code
 
 
 def test_every_missing_operator_is_named() -> None:
-    error = refused(Random(), {"x": "float32[3,3]"})
+    error = refusal(Random(), {"x": "float32[3,3]"})
     assert error.code == "import.unsupported_op"
     assert "random numbers" in str(error)
     assert "no importer for aten::logdet" in str(error)

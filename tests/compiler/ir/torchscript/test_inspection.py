@@ -11,7 +11,7 @@ from compiler.ir import inspect_torchscript
 from compiler.ir.torchscript import registry
 from compiler.ir.torchscript.__main__ import HEAD, table
 from relaxd.contract.request import CompileRequest
-from tests.compiler.ir.torchscript.running import saved, scripted
+from tests.compiler.ir.torchscript.running import save_module, script
 
 ROOT = Path(__file__).parents[4]
 
@@ -28,7 +28,8 @@ class Unknown(nn.Module):
 
 def test_shapes_of_every_node() -> None:
     report = inspect_torchscript(
-        saved(scripted(Model())), CompileRequest.of(inputs={"x": "float32[n,3]"}, consts={"k": 2})
+        save_module(script(Model())),
+        CompileRequest.of(inputs={"x": "float32[n,3]"}, consts={"k": 2}),
     )
     assert report["supported"]
     assert report["arguments"] == {"x": "Tensor", "k": "int"}
@@ -40,7 +41,7 @@ def test_shapes_of_every_node() -> None:
 
 def test_what_is_not_supported_and_why() -> None:
     report = inspect_torchscript(
-        saved(scripted(Unknown())), CompileRequest.of(inputs={"x": "float32[3,3]"})
+        save_module(script(Unknown())), CompileRequest.of(inputs={"x": "float32[3,3]"})
     )
     assert not report["supported"]
     assert [node["supported"] for node in report["nodes"]] == [True, False]
@@ -48,7 +49,7 @@ def test_what_is_not_supported_and_why() -> None:
 
 
 def test_without_declarations_the_arguments_are_listed() -> None:
-    report = inspect_torchscript(saved(scripted(Model())), CompileRequest.of())
+    report = inspect_torchscript(save_module(script(Model())), CompileRequest.of())
     assert report["inputs"] == ["x", "k"]
     assert report["error"]["code"] == "import.missing_input"
 

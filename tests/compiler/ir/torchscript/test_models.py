@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from compiler.ir.shapes.index_bounds import Limit
-from tests.compiler.ir.torchscript.running import Compiled, agree, traced
+from tests.compiler.ir.torchscript.running import Compiled, agree, trace
 
 SMALL = {
     "hidden_size": 32,
@@ -63,15 +63,15 @@ def compare(
     dims: Mapping[str, Any],
     feeds: Sequence[Sequence[Any]],
 ) -> Compiled:
-    script = traced(module, *example)
+    script = trace(module, *example)
     call = Compiled(script, inputs, dims=dims)
     names = [spec.name for spec in call.imported.inputs]
     for feed in feeds:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             wanted = module(*feed)
-        found = call(**{name: value.numpy() for name, value in zip(names, feed, strict=True)})
-        agree(list(found.values()), wanted, 1e-3)
+        results = call(**{name: value.numpy() for name, value in zip(names, feed, strict=True)})
+        agree(list(results.values()), wanted, 1e-3)
     return call
 
 
@@ -168,7 +168,7 @@ def test_voice_activity_with_its_state_carried_along() -> None:
     reference = voice()
     for _ in range(3):
         x = torch.randn(2, 512) / 10
-        found = call(x=x.numpy(), **state)
+        results = call(x=x.numpy(), **state)
         with torch.no_grad():
-            agree([found.pop("output")], reference(x, 16000), 1e-3)
-        state = found
+            agree([results.pop("output")], reference(x, 16000), 1e-3)
+        state = results

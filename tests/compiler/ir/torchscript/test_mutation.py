@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.torchscript.running import check, imported, scripted
+from tests.compiler.ir.torchscript.running import check, import_module, script
 
 
 class Views(nn.Module):
@@ -77,41 +77,41 @@ class WritesRows(nn.Module):
 class AppendsAndWrites(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         total = torch.zeros(3)
-        found: list[torch.Tensor] = []
+        items: list[torch.Tensor] = []
         for row in range(x.size(0)):
             total.add_(x[row])
-            found.append(total)
-        return torch.stack(found)
+            items.append(total)
+        return torch.stack(items)
 
 
 class AppendsWhatItCarries(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         total = torch.zeros(3)
-        found: list[torch.Tensor] = []
+        items: list[torch.Tensor] = []
         for row in range(x.size(0)):
             total.mul_(2)
             total = total + x[row]
-            found.append(total)
-        return torch.stack(found)
+            items.append(total)
+        return torch.stack(items)
 
 
 class WritesAnItem(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found: list[torch.Tensor] = []
+        items: list[torch.Tensor] = []
         for row in range(x.size(0)):
-            found.append(x[row] * 2)
-        found[0].add_(5)
-        return torch.stack(found)
+            items.append(x[row] * 2)
+        items[0].add_(5)
+        return torch.stack(items)
 
 
 class WritesAFirstItem(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         first = torch.zeros(3)
-        found: list[torch.Tensor] = [first]
+        items: list[torch.Tensor] = [first]
         for row in range(x.size(0)):
-            found.append(x[row])
+            items.append(x[row])
         first.add_(1)
-        return torch.stack(found)
+        return torch.stack(items)
 
 
 class SpreadsAndWrites(nn.Module):
@@ -125,12 +125,12 @@ class SpreadsAndWrites(nn.Module):
 class AppendsWhatIsNew(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         state = torch.zeros(3)
-        found: list[torch.Tensor] = [state]
+        items: list[torch.Tensor] = [state]
         for row in range(x.size(0)):
             state = (state + x[row]).relu_()
             state.clamp_(max=1.0)
-            found.append(state)
-        return torch.stack(found)
+            items.append(state)
+        return torch.stack(items)
 
 
 class Bits(nn.Module):
@@ -146,29 +146,29 @@ class Bits(nn.Module):
 
 class Fills(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made = torch.zeros_like(x)
-        torch.add(x, x, out=made)
-        return made
+        result = torch.zeros_like(x)
+        torch.add(x, x, out=result)
+        return result
 
 
-def test_bits_in_place() -> None:
-    check(scripted(Bits()), ("float32", "n,4"))
+def test_inplace_bits() -> None:
+    check(script(Bits()), ("float32", "n,4"))
 
 
 def test_views_of_views() -> None:
-    check(scripted(Views()), ("float32", "n,4"))
+    check(script(Views()), ("float32", "n,4"))
 
 
 def test_indices_and_parts() -> None:
-    check(scripted(Indices()), ("float32", "n,5"), ("int64<5", "2"))
+    check(script(Indices()), ("float32", "n,5"), ("int64<5", "2"))
 
 
 def test_what_may_be_a_copy_can_be_changed_if_the_original_is_not_read() -> None:
-    check(scripted(CopyThenChange()), ("float32", "n,4"))
+    check(script(CopyThenChange()), ("float32", "n,4"))
 
 
 def test_a_list_takes_what_nobody_changes_later() -> None:
-    check(scripted(AppendsWhatIsNew()), ("float32", "n,3"), sizes=(1, 2, 5, 40))
+    check(script(AppendsWhatIsNew()), ("float32", "n,3"), sizes=(1, 2, 5, 40))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_list_takes_what_nobody_changes_later() -> None:
 )
 def test_refused(module: Any) -> None:
     with pytest.raises(ImportFailed) as caught:
-        imported(scripted(module), {"x": "float32[n,m]"})
+        import_module(script(module), {"x": "float32[n,m]"})
     assert caught.value.code == "import.unsupported_mutation"
 
 
@@ -189,5 +189,5 @@ def test_refused(module: Any) -> None:
 )
 def test_items_of_a_list_of_unknown_length_are_copies_that_must_not_show(module: Any) -> None:
     with pytest.raises(ImportFailed) as caught:
-        imported(scripted(module), {"x": "float32[n,3]"})
+        import_module(script(module), {"x": "float32[n,3]"})
     assert caught.value.code == "import.unsupported_mutation"

@@ -17,7 +17,7 @@ from compiler.build import build
 from compiler.isolation.messages import CompileJob
 from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import model_of, session_of
-from tests.compiler.ir.torchscript.running import saved, traced
+from tests.compiler.ir.torchscript.running import save_module, trace
 from tests.support.geometries import NAMES, builds_for
 
 pytestmark = pytest.mark.slow
@@ -115,10 +115,12 @@ def test_torchscript_keeps_nan(function: Any, geometry: str, tmp_path: Path) -> 
     def forward(x: Any, y: Any) -> Any:
         return tuple(flatten(function(x, y)))
 
-    script = traced(forward, torch.randn(6, 9), torch.randn(6, 9))
+    script = trace(forward, torch.randn(6, 9), torch.randn(6, 9))
     names = [argument.name for argument in script._c._get_method("forward").schema.arguments[1:]]
     inputs = dict.fromkeys(names, "float32[n,m]")
-    model = build_at(tmp_path, geometry, saved(script), "pt", inputs=inputs, dims={"m": (2, 64)})
+    model = build_at(
+        tmp_path, geometry, save_module(script), "pt", inputs=inputs, dims={"m": (2, 64)}
+    )
     for size in SIZES:
         y = np.random.default_rng(7).choice(SPECIAL, size=size)
         for x in draws(*size):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tests.compiler.ir.torchscript.running import check, scripted
+from tests.compiler.ir.torchscript.running import check, script
 
 FLOATS = "float32"
 aten = torch.ops.aten
@@ -19,10 +19,10 @@ def test_aliases_of_functions() -> None:
     )
 
     def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        narrow, wide = torch.tanh(x) * 0.9, x.abs() + 1
+        inner, wide = torch.tanh(x) * 0.9, x.abs() + 1
         return (
             *(getattr(aten, name)(x) for name in names.split()),
-            *(getattr(aten, name)(narrow) for name in ("arccos", "arcsin", "arctanh", "logit")),
+            *(getattr(aten, name)(inner) for name in ("arccos", "arcsin", "arctanh", "logit")),
             *(getattr(aten, name)(wide) for name in ("acosh", "arccosh")),
             *(
                 getattr(aten, name)(x, wide)
@@ -133,7 +133,7 @@ def test_paddings_by_name() -> None:
     check(of, (FLOATS, "2,3,n,4"), sizes=(4, 7))
 
 
-def test_products() -> None:
+def test_matmuls() -> None:
     def of(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         left, right = x[0], y[0]
         return (
@@ -151,7 +151,7 @@ def test_products() -> None:
 
 
 class Layers(nn.Module):
-    """What scripts keep of convolutions, pooling, resizing and layers that only train."""
+    """Convolutions, pooling, resizing and layers that only train, as scripts have them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Layers(nn.Module):
 
 def test_layers_of_scripts() -> None:
     torch.manual_seed(0)
-    check(scripted(Layers()), (FLOATS, "n,3,5,n+3"), sizes=(1, 2, 5))
+    check(script(Layers()), (FLOATS, "n,3,5,n+3"), sizes=(1, 2, 5))
 
 
 class Words(nn.Module):
@@ -202,10 +202,10 @@ class Words(nn.Module):
                 total += value
         for value in table.values():
             total += value
-        found = table.get("z", 5)
+        missing = table.get("z", 5)
         copied = list(sizes)
         sizes.clear()
-        total += len(f"{total} of {found}") + len(sizes) + len(str(found))
+        total += len(f"{total} of {missing}") + len(sizes) + len(str(missing))
         return (
             x * (total + taken) + float(copied[0]),
             x.numel() // 2 + x.dim(),
@@ -214,7 +214,7 @@ class Words(nn.Module):
 
 
 def test_strings_lists_and_dicts() -> None:
-    check(scripted(Words()), (FLOATS, "n,3"))
+    check(script(Words()), (FLOATS, "n,3"))
 
 
 class Windows(nn.Module):
@@ -233,7 +233,7 @@ class Windows(nn.Module):
 
 
 def test_windows_of_sizes() -> None:
-    check(scripted(Windows()), (FLOATS, "n"), sizes=(2, 3, 8))
+    check(script(Windows()), (FLOATS, "n"), sizes=(2, 3, 8))
 
 
 def test_steps_of_recurrent_cells() -> None:
@@ -250,4 +250,4 @@ def test_steps_of_recurrent_cells() -> None:
             return x
 
     torch.manual_seed(0)
-    check(scripted(Cells()), (FLOATS, "n,4"))
+    check(script(Cells()), (FLOATS, "n,4"))

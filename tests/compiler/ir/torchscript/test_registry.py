@@ -29,11 +29,11 @@ from compiler.ir.torchscript.registry import (
         ("aten::__getitem__", None),
     ],
 )
-def test_in_place_forms(kind: str, base: str | None) -> None:
+def test_inplace_forms(kind: str, base: str | None) -> None:
     assert functional_form(kind) == base
 
 
-def test_an_in_place_form_is_covered_by_its_function() -> None:
+def test_an_inplace_form_is_covered_by_its_function() -> None:
     assert is_covered("aten::relu")
     assert is_covered("aten::relu_")
     assert is_covered("aten::transpose_")

@@ -1,4 +1,4 @@
-"""Scores of the last token: the row that the whole model computes, and models of which it cannot be
+"""Logits of the last token: the row that the whole model computes, and models of which it cannot be
 taken.
 """
 
@@ -33,7 +33,7 @@ CAPPED = [
 def model_of(tail: list[tuple[str, str, str]], *others: str) -> onnx.ModelProto:
     """h = x + x, then the tail; the values that are named are outputs too."""
     nodes = [helper.make_node("Add", ["x", "x"], ["h"])]
-    nodes += [helper.make_node(op, given.split(), [made]) for op, given, made in tail]
+    nodes += [helper.make_node(op, inputs.split(), [output]) for op, inputs, output in tail]
     graph = helper.make_graph(
         nodes,
         "scores",
@@ -53,16 +53,16 @@ def model_of(tail: list[tuple[str, str, str]], *others: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("tail", [SIMPLE, CAPPED])
 def test_the_last_row_is_that_of_all(tail: list[tuple[str, str, str]]) -> None:
-    whole, cut = model_of(tail, "h"), model_of(tail, "h")
+    complete, cut = model_of(tail, "h"), model_of(tail, "h")
     keep_last_scores(cut)
     onnx.checker.check_model(cut, full_check=True)
     for n, s in ((1, 1), (2, 3), (3, 7)):
         x = normal(n, s, WIDTH)
-        want, kept = session_of(whole).run(None, {"x": x})
+        want, hidden = session_of(complete).run(None, {"x": x})
         got, other = session_of(cut).run(None, {"x": x})
         assert got.shape == (n, 1, WORDS)
         np.testing.assert_allclose(got, want[:, -1:], rtol=1e-6, atol=1e-6)
-        np.testing.assert_array_equal(other, kept)
+        np.testing.assert_array_equal(other, hidden)
 
 
 def test_models_whose_scores_come_of_something_else_are_refused() -> None:

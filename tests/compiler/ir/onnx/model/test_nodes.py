@@ -1,4 +1,4 @@
-"""What nodes take and give, subgraphs included."""
+"""Values that nodes take and give, subgraphs included."""
 
 import onnx
 

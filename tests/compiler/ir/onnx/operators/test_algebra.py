@@ -67,7 +67,7 @@ def test_determinants() -> None:
 
 
 @pytest.mark.parametrize(("exclusive", "reverse"), [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_running_sums_along_a_run_time_axis(exclusive: int, reverse: int) -> None:
+def test_cumsum_along_a_run_time_axis(exclusive: int, reverse: int) -> None:
     node = NODE("CumSum", ["x", "axis"], ["y"], exclusive=exclusive, reverse=reverse)
     model = model_of([node], {"x": "float32[a,b,c]", "axis": "int32[]"})
     feeds = [
@@ -78,7 +78,7 @@ def test_running_sums_along_a_run_time_axis(exclusive: int, reverse: int) -> Non
     assert_like_onnxruntime(model, feeds)
 
 
-def test_running_products() -> None:
+def test_cumprod() -> None:
     built = build(
         model_of(
             [NODE("CumProd", ["x", "axis"], ["y"])],

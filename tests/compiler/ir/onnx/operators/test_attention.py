@@ -128,7 +128,7 @@ def test_scores_at_a_stage(mode: int) -> None:
 
 
 @pytest.mark.parametrize("batch", ["n", "m"])
-def test_weights_are_not_rounded_between_a_softmax_and_a_product(batch: str) -> None:
+def test_weights_stay_float32_between_a_softmax_and_a_matmul(batch: str) -> None:
     """Also where run time decides how the batches broadcast."""
     nodes = [
         helper.make_node("Cast", ["scores"], ["wide"], to=TensorProto.FLOAT),

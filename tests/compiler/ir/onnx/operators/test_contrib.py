@@ -106,7 +106,7 @@ def test_embeddings_added_up_and_normalised() -> None:
         ((2, 3, 4), (4, 2, 5), {"transBatchB": 1}),
     ],
 )
-def test_fused_products(
+def test_fused_matmuls(
     left: tuple[int, ...], right: tuple[int, ...], attributes: dict[str, Any]
 ) -> None:
     model = one_node(
@@ -162,9 +162,9 @@ def test_an_unknown_fused_activation_is_refused() -> None:
 
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("signed", [False, True])
-def test_lstm_of_quantised_weights(columns: bool, signed: bool) -> None:
-    """As LSTM of the reals that the weights stand for, and near ONNX Runtime, which also rounds
-    inputs and states to 8 bits.
+def test_lstm_of_quantized_weights(columns: bool, signed: bool) -> None:
+    """Equal to LSTM of the dequantized weights, and near ONNX Runtime, which also quantizes inputs
+    and states to 8 bits.
     """
     draw = np.random.default_rng(0)
     dtype, low = (np.int8, -127) if signed else (np.uint8, 0)
@@ -181,17 +181,19 @@ def test_lstm_of_quantised_weights(columns: bool, signed: bool) -> None:
     outputs = ["y", "h", "c"]
     inputs = {"x": "float32[s,n,4]", "h0": "float32[2,n,3]", "c0": "float32[2,n,3]"}
     order = "x w r b - h0 c0 - ws wz rs rz"
-    given: dict[str, Any] = {"direction": "bidirectional", "hidden_size": 3}
-    model = one_node("DynamicQuantizeLSTM", inputs, constants, order, outputs=outputs, **given)
+    attributes: dict[str, Any] = {"direction": "bidirectional", "hidden_size": 3}
+    model = one_node("DynamicQuantizeLSTM", inputs, constants, order, outputs=outputs, **attributes)
     real = {"b": constants["b"]}
     for name in "wr":
         scale, zero = (constants[name + part].astype("f4") for part in "sz")
         scale, zero = (v[:, None] if columns else v[:, None, None] for v in (scale, zero))
         real[name] = ((constants[name].astype("f4") - zero) * scale).transpose(0, 2, 1).copy()
-    same = one_node("LSTM", inputs, real, "x w r b - h0 c0", domain="", outputs=outputs, **given)
+    same = one_node(
+        "LSTM", inputs, real, "x w r b - h0 c0", domain="", outputs=outputs, **attributes
+    )
     built = build(model)
     for s, n in ((1, 1), (5, 2), (3, 7)):
         feed = {"x": normal(s, n, 4), "h0": normal(2, n, 3), "c0": normal(2, n, 3, seed=1)}
-        found = built.run(feed)
-        assert_close(found, session_of(same).run(None, feed), outputs, 1e-5)
-        assert_close(found, session_of(model).run(None, feed), outputs, 0.05)
+        results = built.run(feed)
+        assert_close(results, session_of(same).run(None, feed), outputs, 1e-5)
+        assert_close(results, session_of(model).run(None, feed), outputs, 0.05)

@@ -30,8 +30,8 @@ Constants = dict[str, np.ndarray]
 def mixture(
     op: str, inputs: Mapping[str, str], constants: Constants, **attributes: Any
 ) -> onnx.ModelProto:
-    given = {*inputs, *constants}
-    order = [name if name in given else "" for name in (FLOATS if op == "MoE" else PACKED)]
+    names = {*inputs, *constants}
+    order = [name if name in names else "" for name in (FLOATS if op == "MoE" else PACKED)]
     while not order[-1]:
         order.pop()
     node = helper.make_node(op, order, ["y"], domain="com.microsoft", **attributes)
@@ -41,30 +41,32 @@ def mixture(
 
 
 def floats(parts: int = 1, inner: int = INNER, biased: bool = True) -> Constants:
-    made = {
+    constants = {
         "w1": normal(EXPERTS, parts * inner, HIDDEN) * 0.3,
         "w2": normal(EXPERTS, HIDDEN, inner, seed=1) * 0.3,
     }
     if biased:
-        made |= {"b1": normal(EXPERTS, parts * inner), "b2": normal(EXPERTS, HIDDEN, seed=1)}
-    return made
+        constants |= {"b1": normal(EXPERTS, parts * inner), "b2": normal(EXPERTS, HIDDEN, seed=1)}
+    return constants
 
 
-def packed(bits: int, block: int, zeros: bool, parts: int = 2, inner: int = INNER) -> Constants:
-    random, made = np.random.default_rng(bits), {}
+def pack_weights(
+    bits: int, block: int, zeros: bool, parts: int = 2, inner: int = INNER
+) -> Constants:
+    random, constants = np.random.default_rng(bits), {}
     for layer, rows, depth in ((1, parts * inner, HIDDEN), (2, HIDDEN, inner)):
         blocks = [depth // block] if block else []
         last = depth // block if block else rows
-        kept = -(-last * bits // 8)
-        points = (EXPERTS, rows, kept) if block else (EXPERTS, kept)
-        made |= {
+        stored = -(-last * bits // 8)
+        points = (EXPERTS, rows, stored) if block else (EXPERTS, stored)
+        constants |= {
             f"w{layer}": random.integers(0, 256, (EXPERTS, rows, depth * bits // 8), np.uint8),
             f"s{layer}": normal(EXPERTS, rows, *blocks) * 0.5 / (1 << bits),
             f"b{layer}": normal(EXPERTS, rows, seed=layer),
         }
         if zeros:
-            made[f"z{layer}"] = random.integers(0, 256, points, np.uint8)
-    return made
+            constants[f"z{layer}"] = random.integers(0, 256, points, np.uint8)
+    return constants
 
 
 def feeds(*counts: int, more: Sequence[str] = ()) -> list[dict[str, np.ndarray]]:
@@ -104,11 +106,11 @@ def test_all_experts_without_a_bias_and_part_of_a_panel() -> None:
 def test_a_batch_of_sequences() -> None:
     inputs = {"x": f"float32[b,s,{HIDDEN}]", "r": f"float32[b * s,{EXPERTS}]"}
     model = mixture("MoE", inputs, floats(2), k=2, **SWIGLU)
-    made = [
+    cases = [
         {"x": normal(b, s, HIDDEN), "r": normal(b * s, EXPERTS)}
         for b, s in ((1, 1), (3, 5), (2, 0))
     ]
-    assert_like_onnxruntime(model, made)
+    assert_like_onnxruntime(model, cases)
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -117,12 +119,12 @@ def test_a_fixed_number_of_tokens(rows: int) -> None:
     assert_like_onnxruntime(mixture("MoE", inputs, floats(), k=2), feeds(rows))
 
 
-def test_halves() -> None:
+def test_float16() -> None:
     inputs = {"x": f"float16[t,{HIDDEN}]", "r": f"float16[t,{EXPERTS}]"}
     constants = {name: array.astype(np.float16) for name, array in floats(2).items()}
     model = mixture("MoE", inputs, constants, k=2, normalize_routing_weights=1, **SWIGLU)
-    made = [{name: array.astype(np.float16) for name, array in feeds(5)[0].items()}]
-    assert_like_onnxruntime(model, made, tolerance=2e-2)
+    cases = [{name: array.astype(np.float16) for name, array in feeds(5)[0].items()}]
+    assert_like_onnxruntime(model, cases, tolerance=2e-2)
 
 
 SCORES = np.array(
@@ -144,7 +146,7 @@ SCORES = np.array(
 @pytest.mark.parametrize("op", ["MoE", "QMoE"])
 @pytest.mark.parametrize("normalised", [0, 1])
 def test_equal_infinite_and_undefined_scores(op: str, normalised: int) -> None:
-    constants = floats(2) if op == "MoE" else packed(4, 0, False)
+    constants = floats(2) if op == "MoE" else pack_weights(4, 0, False)
     model = mixture(op, TOKENS, constants, k=2, normalize_routing_weights=normalised, **SWIGLU)
     assert_like_onnxruntime(model, [{"x": normal(len(SCORES), HIDDEN), "r": SCORES}])
 
@@ -153,11 +155,11 @@ def test_equal_infinite_and_undefined_scores(op: str, normalised: int) -> None:
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("block", [0, 16])
 def test_packed_weights(bits: int, zeros: bool, block: int) -> None:
-    constants = packed(bits, block, zeros)
+    constants = pack_weights(bits, block, zeros)
     attributes = {"block_size": block} if block else {}
     model = mixture("QMoE", TOKENS, constants, k=2, expert_weight_bits=bits, **SWIGLU, **attributes)
     if bits == 8 and block:
-        rounded_by_onnxruntime(model)
+        check_near_onnxruntime(model)
     else:
         built = assert_like_onnxruntime(model, feeds(1, 2, 7, 17, 0))
         assert not built.imported.quantized
@@ -165,12 +167,12 @@ def test_packed_weights(bits: int, zeros: bool, block: int) -> None:
 
 def test_four_bits_that_onnxruntime_rounds() -> None:
     model = mixture(
-        "QMoE", TOKENS, packed(4, 16, True), k=2, block_size=16, accuracy_level=4, **SWIGLU
+        "QMoE", TOKENS, pack_weights(4, 16, True), k=2, block_size=16, accuracy_level=4, **SWIGLU
     )
-    rounded_by_onnxruntime(model)
+    check_near_onnxruntime(model)
 
 
-def rounded_by_onnxruntime(model: onnx.ModelProto) -> None:
+def check_near_onnxruntime(model: onnx.ModelProto) -> None:
     built, session = build(model), session_of(model)
     assert built.imported.quantized
     for feed in feeds(1, 7):
@@ -179,7 +181,7 @@ def rounded_by_onnxruntime(model: onnx.ModelProto) -> None:
 
 
 def test_packed_weights_without_gates_and_parts_of_panels() -> None:
-    constants = packed(4, 0, True, parts=1, inner=20)
+    constants = pack_weights(4, 0, True, parts=1, inner=20)
     model = mixture("QMoE", TOKENS, constants, k=3, activation_type="silu", weights_prepacked=0)
     assert_like_onnxruntime(model, feeds(1, 6))
 
@@ -189,12 +191,12 @@ def test_packed_weights_without_gates_and_parts_of_panels() -> None:
 def test_weights_apart_from_the_scores(normalised: int, k: int) -> None:
     inputs = {**TOKENS, "rw": f"float32[t,{EXPERTS}]"}
     model = mixture(
-        "QMoE", inputs, packed(4, 16, False), k=k, block_size=16,
+        "QMoE", inputs, pack_weights(4, 16, False), k=k, block_size=16,
         normalize_routing_weights=normalised, **SWIGLU,
     )  # fmt: skip
-    made = feeds(1, 9, more=["rw"])
-    made[0]["rw"][:] = 0
-    assert_like_onnxruntime(model, made)
+    cases = feeds(1, 9, more=["rw"])
+    cases[0]["rw"][:] = 0
+    assert_like_onnxruntime(model, cases)
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -216,7 +218,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_forms_that_are_refused(name: str) -> None:
     op, attributes, message = REFUSED[name]
-    constants = floats(2) if op == "MoE" else packed(4, 0, False)
+    constants = floats(2) if op == "MoE" else pack_weights(4, 0, False)
     with pytest.raises(ImportFailed, match=message):
         build(mixture(op, TOKENS, constants, **attributes))
 
@@ -229,7 +231,7 @@ def test_forms_that_are_refused(name: str) -> None:
     ],
 )
 def test_a_third_layer_is_refused(op: str, more: dict[str, str], message: str) -> None:
-    constants = floats(2) if op == "MoE" else packed(4, 0, False)
+    constants = floats(2) if op == "MoE" else pack_weights(4, 0, False)
     extra = {name: np.zeros((EXPERTS, INNER, HIDDEN), dtype) for name, dtype in more.items()}
     with pytest.raises(ImportFailed, match=message):
         build(mixture(op, TOKENS, constants | extra, **SWIGLU))

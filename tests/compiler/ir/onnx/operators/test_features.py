@@ -11,7 +11,7 @@ from compiler.errors import ImportFailed
 from tests.compiler.ir.onnx.operators.test_linear_models import FEATURES, feeds, model_of, numbers
 from tests.compiler.ir.onnx.running import assert_like_onnxruntime, build, normal, session_of
 
-WHOLE = [{"x": np.arange(n * FEATURES).reshape(n, FEATURES) % 4} for n in (0, 1, 7)]
+INTEGERS = [{"x": np.arange(n * FEATURES).reshape(n, FEATURES) % 4} for n in (0, 1, 7)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32"])
@@ -40,7 +40,7 @@ def test_imputer(missing: float, fill: list[float]) -> None:
 
 def test_imputer_of_integers() -> None:
     attributes = {"imputed_value_int64s": [9], "replaced_value_int64": 2}
-    assert_like_onnxruntime(model_of("Imputer", attributes, "INT64"), WHOLE)
+    assert_like_onnxruntime(model_of("Imputer", attributes, "INT64"), INTEGERS)
 
 
 def test_feature_vectorizer() -> None:
@@ -67,7 +67,7 @@ def test_feature_vectorizer() -> None:
 def test_one_hot_encoder(dtype: str) -> None:
     x = model_of("OneHotEncoder", {"cats_int64s": [3, 0, 2], "zeros": 1}, dtype)
     kind = helper.tensor_dtype_to_np_dtype(getattr(onnx.TensorProto, dtype))
-    assert_like_onnxruntime(x, [{"x": feed["x"].astype(kind)} for feed in WHOLE])
+    assert_like_onnxruntime(x, [{"x": feed["x"].astype(kind)} for feed in INTEGERS])
 
 
 def test_one_hot_encoder_of_strangers() -> None:
@@ -90,11 +90,11 @@ ENCODERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("version", [2, 4])
 @pytest.mark.parametrize("attributes", ENCODERS)
 def test_label_encoder(attributes: dict[str, Any], version: int) -> None:
-    whole = "keys_int64s" in attributes
-    model = model_of("LabelEncoder", attributes, "INT64" if whole else "FLOAT")
+    integral = "keys_int64s" in attributes
+    model = model_of("LabelEncoder", attributes, "INT64" if integral else "FLOAT")
     model.opset_import[0].version = version
     x = np.array([[0, 1, 2, 3, 4], [-1, 3, 2, 2, 0], [0.5, np.nan, 1, 1, 3]])
-    x = x[:2].astype(np.int64) if whole else x.astype(np.float32)
+    x = x[:2].astype(np.int64) if integral else x.astype(np.float32)
     assert_like_onnxruntime(model, [{"x": x}, {"x": x[:1]}, {"x": x[:0]}])
 
 

@@ -54,17 +54,17 @@ def feed(lengths: list[int], rows: int, room: int | None = None) -> Feed:
     it is None.
     """
     n = len(lengths)
-    made = {
+    arrays = {
         "q": normal(n, rows, HEADS * SIZE),
         "k": normal(n, rows, GROUPS * SIZE, seed=1),
         "v": normal(n, rows, GROUPS * SIZE, seed=2),
     }
     if room is not None:
-        made |= {
+        arrays |= {
             "pk": normal(n, GROUPS, room, SIZE, seed=3),
             "pv": normal(n, GROUPS, room, SIZE, seed=4),
         }
-    return {**made, "l": np.array(lengths, np.int32) - 1, "t": np.asarray(max(lengths), np.int32)}
+    return {**arrays, "l": np.array(lengths, np.int32) - 1, "t": np.asarray(max(lengths), np.int32)}
 
 
 STEPS = [feed([4], 1, 3), feed([6, 6], 1, 5)]

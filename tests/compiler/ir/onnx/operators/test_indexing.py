@@ -51,8 +51,8 @@ def test_an_index_out_of_range_is_an_error() -> None:
 def assert_refused(built: Built, feed: dict[str, np.ndarray], *wrong: dict[str, Any]) -> None:
     """The feed runs; with any of these inputs in place of its own a check fails."""
     built.run(feed)
-    for given in wrong:
-        arrays = {name: np.array(items, feed[name].dtype) for name, items in given.items()}
+    for changes in wrong:
+        arrays = {name: np.array(items, feed[name].dtype) for name, items in changes.items()}
         with pytest.raises(RuntimeError, match="match_cast"):
             built.run({**feed, **arrays})
 
@@ -305,15 +305,15 @@ def test_tensor_scatter(mode: str) -> None:
             [node], {"past": "float32[n,t,d]", "new": "float32[n,s,d]", "at": "int64[n]"}, opset=24
         )
     )
-    past, new, at = (
+    past, new, starts = (
         normal(2, 5, 3),
         normal(2, 2, 3, seed=1),
         np.array([3, 4 if mode == "circular" else 0]),
     )
     wanted = past.copy()
     for entry in range(2):
-        wanted[entry, (at[entry] + np.arange(2)) % 5] = new[entry]
-    assert_close(built.run({"past": past, "new": new, "at": at}), [wanted], ["y"], 0)
+        wanted[entry, (starts[entry] + np.arange(2)) % 5] = new[entry]
+    assert_close(built.run({"past": past, "new": new, "at": starts}), [wanted], ["y"], 0)
 
 
 def test_known_indices_out_of_range_are_refused() -> None:
@@ -336,7 +336,7 @@ def test_a_gather_out_of_range_is_an_error(index: int) -> None:
 
 
 def test_features_are_taken_at_all_indices_of_any_shape() -> None:
-    """As a classifier of scikit-learn looks its labels up: by ArgMax, which keeps a last axis of
+    """A classifier of scikit-learn looks its labels up so: by ArgMax, which keeps a last axis of
     one index.
     """
     constants = {"classes": np.array([7, 3, 5], "int32"), "rows": normal(2, 4)}

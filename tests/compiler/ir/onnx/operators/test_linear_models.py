@@ -17,8 +17,10 @@ ROWS = (0, 1, 2, 7, 17)
 def model_of(op: str, attributes: dict[str, Any], x: str = "FLOAT") -> onnx.ModelProto:
     """One node of ai.onnx.ml over x [n, features]; classifiers give labels and scores."""
     outputs = ["label", "y"] if op.endswith("Classifier") else ["y"]
-    given = {name: item for name, item in attributes.items() if not isinstance(item, list) or item}
-    node = helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **given)
+    present = {
+        name: item for name, item in attributes.items() if not isinstance(item, list) or item
+    }
+    node = helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **present)
     kind = getattr(onnx.TensorProto, x)
     graph = helper.make_graph(
         [node],

@@ -32,8 +32,8 @@ def info(form: Form) -> onnx.ValueInfoProto:
 def graph(
     nodes: Sequence[onnx.NodeProto], inputs: Sequence[Form], outputs: Sequence[Form]
 ) -> onnx.GraphProto:
-    given, wanted = [info(form) for form in inputs], [info(form) for form in outputs]
-    return helper.make_graph(nodes, "graph", given, wanted, [HALF])
+    infos, wanted = [info(form) for form in inputs], [info(form) for form in outputs]
+    return helper.make_graph(nodes, "graph", infos, wanted, [HALF])
 
 
 def model(
@@ -156,8 +156,8 @@ def test_a_condition_ends_a_loop_without_a_limit() -> None:
 
 def test_a_loop_in_a_loop() -> None:
     """Each row of the outer loop's output is the whole output of an inner loop."""
-    sums = [*NEXT, NODE("ReduceSum", ["next"], ["sum"], keepdims=0)]
-    inner = body(sums, STATE[0], [*STATE[1], ("sum", FLOAT, [])])
+    summing = [*NEXT, NODE("ReduceSum", ["next"], ["sum"], keepdims=0)]
+    inner = body(summing, STATE[0], [*STATE[1], ("sum", FLOAT, [])])
     nodes = [
         NODE("Loop", ["u", "", "o"], ["end", "row"], body=inner),
         NODE("Neg", ["end"], ["following"]),
@@ -217,8 +217,8 @@ def test_items_of_extents_that_only_the_body_knows() -> None:
     ]
     looped = body(nodes, STATE[0], [*STATE[1], ("item", FLOAT, ["m"])])
     node = NODE("Loop", ["t", "", "x"], ["y", "items"], body=looped)
-    found = model([node], [COUNT, X], [("y", FLOAT, ["n"]), ("items", FLOAT, ["t", "m"])])
-    assert_like_onnxruntime(found, feeds((1, 9), (40, 17), (100, 5)))
+    looping = model([node], [COUNT, X], [("y", FLOAT, ["n"]), ("items", FLOAT, ["t", "m"])])
+    assert_like_onnxruntime(looping, feeds((1, 9), (40, 17), (100, 5)))
 
 
 @pytest.mark.parametrize("directions", [[0, 0], [1, 1]])

@@ -61,7 +61,7 @@ def past(n: int, p: int) -> dict[str, np.ndarray]:
     return {"pk": normal(n, 2, p, 4, seed=3), "pv": normal(n, 2, p, 4, seed=4)}
 
 
-def padded(n: int, t: int, left: bool) -> np.ndarray:
+def padding_mask(n: int, t: int, left: bool) -> np.ndarray:
     """Ones but for half of the last entry, and all of the first where there are three."""
     mask = np.ones((n, t), np.int32)
     mask[-1, slice(0, t // 2) if left else slice(t // 2, t)] = 0
@@ -82,7 +82,9 @@ def test_keys_of_another_length_with_a_bias() -> None:
 
 def test_masks_of_keys() -> None:
     feeds = [
-        {**qkv(n, s, t), "m": padded(n, t, left)} for n, s, t in LENGTHS for left in (True, False)
+        {**qkv(n, s, t), "m": padding_mask(n, t, left)}
+        for n, s, t in LENGTHS
+        for left in (True, False)
     ]
     forms = [{}, {"mask_filter_value": -1.0}]
     assert_like_onnxruntime(
@@ -118,7 +120,7 @@ def test_a_past_with_masks_and_scores_that_are_added(rank: int) -> None:
     )
     feeds = []
     for n, s, p, c, h in ((1, 1, 1, 1, 2), (2, 1, 5, 2, 1), (2, 3, 4, 1, 1), (2, 3, 4, 2, 2)):
-        mask = padded(n, p + s, True)
+        mask = padding_mask(n, p + s, True)
         mask = mask if rank == 2 else np.repeat(mask[:, None], s, 1)
         feeds.append({**qkv(n, s, s), **past(n, p), "m": mask, "e": normal(c, h, s, p + s)})
     assert_like_onnxruntime(model, feeds)
@@ -129,7 +131,8 @@ def test_looking_back_beside_a_left_padding() -> None:
         "MultiHeadAttention", {**SELF, "m": "int32[n,s]"}, {}, "q k v - m", [{"unidirectional": 1}]
     )
     assert_like_onnxruntime(
-        model, [{**qkv(n, s, s), "m": padded(n, s, True)} for n, s in ((1, 1), (2, 5), (3, 4))]
+        model,
+        [{**qkv(n, s, s), "m": padding_mask(n, s, True)} for n, s in ((1, 1), (2, 5), (3, 4))],
     )
 
 
@@ -162,10 +165,10 @@ def test_packed_inputs_are_their_parts() -> None:
     model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
     built = build(model)
     for n, s in ((1, 1), (2, 5)):
-        whole = normal(n, s, 2, 3, 4)
-        q, k, v = (np.ascontiguousarray(whole[:, :, :, i]).reshape(n, s, 8) for i in range(3))
+        joint = normal(n, s, 2, 3, 4)
+        q, k, v = (np.ascontiguousarray(joint[:, :, :, i]).reshape(n, s, 8) for i in range(3))
         packed, half, apart = built.run(
-            {"all": whole, "kv": whole[:, :, :, 1:], "q": q, "k": k, "v": v}
+            {"all": joint, "kv": joint[:, :, :, 1:], "q": q, "k": k, "v": v}
         )
         assert_close([packed, half], [apart, apart], ["packed", "half"])
 
@@ -186,7 +189,7 @@ def test_attention_of_projected_inputs(unidirectional: int) -> None:
         "Attention", {"x": "float32[n,s,6]", "m": "int32[n,s]"}, WEIGHTS, "x w b m", forms
     )
     feeds = [
-        {"x": normal(n, s, 6), "m": padded(n, s, left)}
+        {"x": normal(n, s, 6), "m": padding_mask(n, s, left)}
         for n, s in ((1, 1), (2, 5), (3, 4))
         for left in (True, False)
     ]
@@ -201,7 +204,7 @@ def test_attention_with_a_past() -> None:
     assert_like_onnxruntime(
         model,
         [
-            {"x": normal(n, s, 6), "m": padded(n, p + s, True), "p": normal(2, n, 2, p, 4)}
+            {"x": normal(n, s, 6), "m": padding_mask(n, p + s, True), "p": normal(2, n, 2, p, 4)}
             for n, s, p in sizes
         ],
     )

@@ -1,4 +1,4 @@
-"""Tables of few bits beside ONNX Runtime."""
+"""Block-wise quantized tables beside ONNX Runtime."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Quantised operators, of the standard and of ONNX Runtime's own domain, beside ONNX Runtime at
+"""Quantized operators, of the standard and of ONNX Runtime's own domain, beside ONNX Runtime at
 several shapes.
 """
 
@@ -92,7 +92,7 @@ def test_quantizing_and_dequantizing(dtype: str, axis: int | None) -> None:
     assert_like_onnxruntime(model_of(nodes, {"x": "float32[n,5]"}, constants, opset=21), X)
 
 
-def test_halves_round_to_even_and_the_range_saturates() -> None:
+def test_ties_go_to_even_and_the_range_saturates() -> None:
     model = one_node(
         "QuantizeLinear", {"x": "float32[n]"}, {"s": f32(2.0), "z": u8(1)}, "x s z", ""
     )
@@ -142,7 +142,7 @@ def test_dynamic_quantization() -> None:
 
 @pytest.mark.parametrize("depth", [6, 600])
 @pytest.mark.parametrize("known", [True, False])
-def test_integer_products_are_exact(depth: int, known: bool) -> None:
+def test_integer_matmuls_are_exact(depth: int, known: bool) -> None:
     """600 products of 255 by 255 leave what float32 holds, so the sum is made in parts or in
     integers.
     """
@@ -158,7 +158,7 @@ def test_integer_products_are_exact(depth: int, known: bool) -> None:
         np.testing.assert_array_equal(built.run({**feed, "w": weight})[0], wanted)
 
 
-def test_integer_products_less_zero_points() -> None:
+def test_integer_matmuls_less_zero_points() -> None:
     constants = {
         "w": integers(6, 4, dtype="int8"),
         "a": u8(7),
@@ -199,7 +199,7 @@ def test_quantized_convolutions_with_a_scale_a_channel(channels: int) -> None:
     )
 
 
-def test_quantized_products() -> None:
+def test_quantized_matmuls() -> None:
     constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02), "xz": u8(120),
     "ws": f32(0.01, 0.1, 0.2, 0.05),
                  "wz": u8(0, 0, 0, 0, dtype="int8"), "ys": f32(0.1), "yz": u8(100)}  # fmt: skip
@@ -290,7 +290,7 @@ def test_gemm_on_grids(quantized: bool) -> None:
     assert_within_one_step(model, ROWS[1:])
 
 
-def test_products_that_come_out_as_floats() -> None:
+def test_matmuls_that_come_out_as_floats() -> None:
     constants = {"w": integers(6, 4, dtype="int8"), "xs": f32(0.02),
     "ws": f32(0.01, 0.1, 0.2, 0.05), "xz": u8(120),
                  "wz": u8(0, 1, 2, 3, dtype="int8"), "c": normal(4)}  # fmt: skip
@@ -305,7 +305,7 @@ def test_products_that_come_out_as_floats() -> None:
 
 @pytest.mark.parametrize("zeros", ["none", "packed", "float"])
 @pytest.mark.parametrize(("bits", "depth", "block"), [(4, 40, 16), (4, 48, 16), (8, 40, 32)])
-def test_weights_of_few_bits(zeros: str, bits: int, depth: int, block: int) -> None:
+def test_block_wise_quantized_weights(zeros: str, bits: int, depth: int, block: int) -> None:
     if zeros == "float" and bits == 8:
         pytest.skip("ONNX Runtime has no such kernel")
     blocks, columns = -(-depth // block), 5

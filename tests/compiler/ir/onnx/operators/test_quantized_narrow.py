@@ -64,7 +64,7 @@ def test_a_scale_of_sixteen_bits(dtype: str) -> None:
 @pytest.mark.parametrize("layout", SCALES)
 @pytest.mark.parametrize("dtype", [*(t for t in GRIDS if t.startswith("float8")), "int4", "uint4"])
 def test_as_onnxruntime_does(dtype: str, layout: str) -> None:
-    """What it has kernels for; its Python interface has no such arrays."""
+    """Types that it has kernels for; its Python interface has no such arrays."""
     model = model_for(dtype, layout)
     del model.graph.output[0]
     model.opset_import[0].version = 23
@@ -88,7 +88,7 @@ def test_saturating_is_asked_for(dtype: str, saturate: int) -> None:
 
 @pytest.mark.parametrize("dtype", [t for t in GRIDS if "float" in t])
 def test_a_zero_point_of_floats_is_added(dtype: str) -> None:
-    """As the formulas say, which the evaluator follows one way alone."""
+    """By the formulas, which the evaluator follows one way alone."""
     nodes = [
         NODE("QuantizeLinear", ["x", "s", "z"], ["q"]),
         NODE("DequantizeLinear", ["q", "s", "z"], ["y"]),
@@ -103,7 +103,7 @@ def test_a_zero_point_of_floats_is_added(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
-def test_the_range_saturates_and_halves_round_to_even(dtype: str) -> None:
+def test_the_range_saturates_and_ties_go_to_even(dtype: str) -> None:
     nodes = [NODE("QuantizeLinear", ["x", "s"], ["q"], output_dtype=CODES[dtype])]
     constants = {"s": np.array(2, np.float32)}
     model = model_of(nodes, {"x": ("float32", ["n"])}, {"q": dtype}, constants)

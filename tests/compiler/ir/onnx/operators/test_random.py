@@ -39,15 +39,15 @@ def test_uniform_numbers_are_the_generators_bit_for_bit(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [("float16", 2e-3), ("float32", 2e-6), ("float64", 1e-14)]
 )
-def test_normal_numbers_are_the_generators_to_rounding(dtype: str, tolerance: float) -> None:
+def test_normal_numbers_are_near_the_generators(dtype: str, tolerance: float) -> None:
     node = NODE("RandomNormalLike", ["x"], ["y"], dtype=CODES[dtype], mean=1.0, scale=0.5)
     built = build(model_of([node], {"x": "float32[n,m]"}))
     draw = Draw(stream_of("node y"), Law.NORMAL, dtype, 1.0, 0.5)
     for shape in SHAPES:
-        (made,) = run(built, 5, x=zeros(*shape))
+        (got,) = run(built, 5, x=zeros(*shape))
         wanted = numbers(draw, 5, int(np.prod(shape))).reshape(shape)
-        assert made.dtype == dtype
-        np.testing.assert_allclose(made, wanted, rtol=tolerance, atol=tolerance)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
 
 
 def test_a_given_shape_bounds_and_the_dtype_of_what_it_resembles() -> None:
@@ -105,12 +105,12 @@ def test_dropout_that_a_run_switches_on(dtype: str) -> None:
     built = build(model)
     x = (np.arange(20000) % 7 + 1).astype(dtype)
     for ratio in (0.0, 0.25, 0.9):
-        given: Any = {"x": x, "ratio": np.float32(ratio), "training": np.array(True)}
-        y, mask = run(built, **given)
-        kept = np.asarray(1 - ratio).astype(dtype)
-        np.testing.assert_allclose(y, np.where(mask, x / kept, 0), rtol=2e-3)
+        inputs: Any = {"x": x, "ratio": np.float32(ratio), "training": np.array(True)}
+        y, mask = run(built, **inputs)
+        share = np.asarray(1 - ratio).astype(dtype)
+        np.testing.assert_allclose(y, np.where(mask, x / share, 0), rtol=2e-3)
         assert mask.mean() == pytest.approx(1 - ratio, abs=5 * (0.25 / 20000) ** 0.5)
-        y, mask = run(built, **{**given, "training": np.array(False)})
+        y, mask = run(built, **{**inputs, "training": np.array(False)})
         np.testing.assert_array_equal(y, x)
         assert mask.all()
 

@@ -67,13 +67,13 @@ def model(
     )
 
 
-def feed(made: onnx.ModelProto, steps: int, batch: int) -> Arrays:
-    given = {"x": normal(steps, batch, INPUTS)}
-    for info in made.graph.input[1:]:
+def feed(proto: onnx.ModelProto, steps: int, batch: int) -> Arrays:
+    arrays = {"x": normal(steps, batch, INPUTS)}
+    for info in proto.graph.input[1:]:
         axes = [axis.dim_value or batch for axis in info.type.tensor_type.shape.dim]
         lengths = np.arange(batch) % steps + 1
-        given[info.name] = lengths.astype(np.int32) if info.name == "lengths" else normal(*axes)
-    return given
+        arrays[info.name] = lengths.astype(np.int32) if info.name == "lengths" else normal(*axes)
+    return arrays
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def feed(made: onnx.ModelProto, steps: int, batch: int) -> Arrays:
     ],
 )
 def test_layers(kind: str, hidden: int, options: dict[str, Any]) -> None:
-    made = model(kind, hidden, **options)
+    proto = model(kind, hidden, **options)
     assert_like_onnxruntime(
-        made, [feed(made, *shape) for shape in SHAPES], {"s": (1, None), "b": (1, None)}
+        proto, [feed(proto, *shape) for shape in SHAPES], {"s": (1, None), "b": (1, None)}
     )
 
 
@@ -118,17 +118,17 @@ def test_layers(kind: str, hidden: int, options: dict[str, Any]) -> None:
     ids=["lstm", "gru-linear", "gru", "rnn"],
 )
 def test_the_whole_pipeline_gives_the_same(kind: str, options: dict[str, Any]) -> None:
-    made = model(kind, 8, **options)
-    host, plain = targets.resolve("native"), build(made)
+    proto = model(kind, 8, **options)
+    host, plain = targets.resolve("native"), build(proto)
     machine = relax.VirtualMachine(
         generate(lower(plain.imported.module, host, plain.imported.ranges), host), tvm.cpu()
     )
-    given = feed(made, 4, 5)
-    found = machine["main"](tvm.runtime.tensor(given["x"]))
+    arrays = feed(proto, 4, 5)
+    results = machine["main"](tvm.runtime.tensor(arrays["x"]))
     assert_close(
-        [array.numpy() for array in found],
-        plain.run(given),
-        [output.name for output in made.graph.output],
+        [array.numpy() for array in results],
+        plain.run(arrays),
+        [output.name for output in proto.graph.output],
     )
 
 
@@ -139,13 +139,13 @@ UNITS = {"LSTM": 130, "GRU": 150, "RNN": 260}
 @pytest.mark.parametrize("unit", [*GEOMETRIES, "native"])
 @pytest.mark.parametrize("kind", GATES)
 def test_directions_that_threads_share_out(kind: str, unit: str) -> None:
-    """Of one row each and of many, with enough work for the other threads, and with weights that
+    """One row each and many, with enough work for the other threads, and with weights that
     are read there and back.
     """
-    made = model(kind, UNITS[kind], direction="bidirectional", states=True)
-    feeds = [feed(made, *shape) for shape in ((40, 1), (9, 13), (3, 65))]
+    proto = model(kind, UNITS[kind], direction="bidirectional", states=True)
+    feeds = [feed(proto, *shape) for shape in ((40, 1), (9, 13), (3, 65))]
     dims = {"s": (1, 64), "b": (1, 128)}
-    lowered.assert_like_onnxruntime(made, feeds, dims, geometry(unit))
+    lowered.assert_like_onnxruntime(proto, feeds, dims, geometry(unit))
 
 
 def test_weights_of_open_extents() -> None:
@@ -156,13 +156,13 @@ def test_weights_of_open_extents() -> None:
         "bias": "float32[1,k]",
     }
     node = helper.make_node("GRU", ["x", "w", "r", "bias"], ["", "last"], hidden_size=5)
-    given = {
+    arrays = {
         "x": normal(4, 3, 2),
         "w": normal(1, 15, 2),
         "r": normal(1, 15, 5),
         "bias": normal(1, 30),
     }
-    assert_like_onnxruntime(model_of([node], inputs), [given], dict.fromkeys("sbighk", (1, None)))
+    assert_like_onnxruntime(model_of([node], inputs), [arrays], dict.fromkeys("sbighk", (1, None)))
 
 
 def test_an_input_without_a_batch_is_refused() -> None:

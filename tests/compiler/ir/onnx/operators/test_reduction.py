@@ -15,14 +15,14 @@ OPERATORS = (
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("run_time", [False, True])
 def test_no_elements(operator: str, run_time: bool) -> None:
-    """What the specification leaves open, a mean of none, is ONNX Runtime's."""
+    """A mean of none, which the specification leaves open, is ONNX Runtime's."""
     node = helper.make_node(operator, ["x", "axes"], ["y"])
     axes = np.array([1])
     inputs = {"x": "float32[n,m]", **({"axes": "int64[1]"} if run_time else {})}
     model = model_of([node], inputs, {} if run_time else {"axes": axes})
     feeds = [{"x": np.abs(normal(*shape))} for shape in ((2, 0), (0, 0), (0, 3), (2, 3))]
-    given = {"axes": axes} if run_time else {}
-    assert_like_onnxruntime(model, [{**feed, **given} for feed in feeds])
+    more = {"axes": axes} if run_time else {}
+    assert_like_onnxruntime(model, [{**feed, **more} for feed in feeds])
 
 
 @pytest.mark.parametrize("run_time", [False, True])
@@ -41,5 +41,5 @@ def test_the_log_of_a_sum_of_exponentials_of_rows_far_apart(
     model = model_of([node], inputs, {} if run_time else known)
     far = np.array([[0, 1, -2], [-200, -201, -203], [300, 299, 280]], np.float32)
     odd = np.array([[0, 2], [np.inf, 1], [-np.inf, -np.inf]], np.float32)
-    given = known if run_time else {}
-    assert_like_onnxruntime(model, [{"x": x, **given} for x in (far, far[:, :1], far[:1], odd)])
+    more = known if run_time else {}
+    assert_like_onnxruntime(model, [{"x": x, **more} for x in (far, far[:, :1], far[:1], odd)])

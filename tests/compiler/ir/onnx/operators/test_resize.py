@@ -21,8 +21,8 @@ IMAGES = [
 ]
 MODES: list[dict[str, Any]] = [
     *(
-        {"mode": "nearest", "nearest_mode": rounding}
-        for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+        {"mode": "nearest", "nearest_mode": nearest}
+        for nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
     ),
     {"mode": "linear"},
     {"mode": "cubic"},
@@ -129,11 +129,11 @@ def test_antialiasing_averages_what_shrinks() -> None:
 def test_old_forms(opset: int) -> None:
     op = "Resize" if opset == 10 else "Upsample"
     scales = [1.0, 1.0, 2.0, 1.5]
-    given: tuple[list[str], dict[str, Any]] = (
+    scaling: tuple[list[str], dict[str, Any]] = (
         (["x"], {"scales": scales}) if opset == 7 else (["x", "s"], {})
     )
     nodes = [
-        helper.make_node(op, given[0], [mode], mode=mode, **given[1])
+        helper.make_node(op, scaling[0], [mode], mode=mode, **scaling[1])
         for mode in ("nearest", "linear")
     ]
     constants = (

@@ -18,7 +18,7 @@ def angles(width: int) -> dict[str, np.ndarray]:
     return {"c": np.cos(phase).astype(np.float32), "z": np.sin(phase).astype(np.float32)}
 
 
-def places(n: int, s: int) -> np.ndarray:
+def draw_positions(n: int, s: int) -> np.ndarray:
     return np.random.default_rng(n).integers(0, 32, (n, s))
 
 
@@ -44,7 +44,7 @@ def standard(x: str, width: int = 4, **attributes: Any) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rows_of_heads(interleaved: int) -> None:
-    feeds = [{"x": normal(n, s, 24), "p": places(n, s)} for n, s in SIZES]
+    feeds = [{"x": normal(n, s, 24), "p": draw_positions(n, s)} for n, s in SIZES]
     assert_like_onnxruntime(microsoft("float32[n,s,24]", interleaved=interleaved), feeds)
     assert_like_onnxruntime(
         standard("float32[n,s,24]", num_heads=3, interleaved=interleaved), feeds
@@ -54,7 +54,7 @@ def test_rows_of_heads(interleaved: int) -> None:
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_part_of_each_head(interleaved: int) -> None:
     attributes: dict[str, Any] = {"interleaved": interleaved, "rotary_embedding_dim": 4}
-    feeds = [{"x": normal(n, 3, s, 8), "p": places(n, s)} for n, s in SIZES]
+    feeds = [{"x": normal(n, 3, s, 8), "p": draw_positions(n, s)} for n, s in SIZES]
     assert_like_onnxruntime(
         microsoft("float32[n,3,s,8]", width=2, num_heads=3, **attributes), feeds
     )
@@ -84,7 +84,7 @@ def test_heads_of_a_symbolic_width() -> None:
     feeds = [
         {
             "x": normal(n, s, 4 * w),
-            "p": places(n, s) % 9,
+            "p": draw_positions(n, s) % 9,
             "c": normal(9, w),
             "z": normal(9, w, seed=1),
         }

@@ -28,9 +28,9 @@ def test_a_batch_of_any_size() -> None:
     built = build(model_of([node], {"start": "float32[n,2]", "x": "float32[n,t,2]"}, opset=8))
     for n, t in ((1, 1), (3, 5), (0, 2), (2, 0)):
         start, x = normal(n, 2), normal(n, t, 2)
-        sums = start[:, None] + np.cumsum(x[:, ::-1], 1)
+        running = start[:, None] + np.cumsum(x[:, ::-1], 1)
         assert_close(
-            built.run({"start": start, "x": x}), [start + x.sum(1), sums], ["last", "sums"]
+            built.run({"start": start, "x": x}), [start + x.sum(1), running], ["last", "sums"]
         )
 
 

@@ -22,7 +22,7 @@ NODE = helper.make_node
 FLOATS = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
 
 
-def at(position: int) -> np.ndarray:
+def index_of(position: int) -> np.ndarray:
     return np.array(position, np.int64)
 
 
@@ -40,7 +40,7 @@ def test_construct_insert_erase_and_take() -> None:
         NODE("SequenceAt", ["f", "zero"], ["only"]),
         NODE("ConcatFromSequence", ["w"], ["joined"], axis=-1),
     ]
-    positions = {"zero": at(0), "one": at(1), "last": at(-1)}
+    positions = {"zero": index_of(0), "one": index_of(1), "last": index_of(-1)}
     inputs = {"x": "float32[n,2]", "y": "float32[n,3]"}
     model = model_of(nodes, inputs, positions, outputs=["count", "second", "only", "joined"])
     feeds = [{"x": normal(n, 2), "y": normal(n, 3)} for n in (0, 1, 7)]
@@ -70,7 +70,7 @@ def test_slices_at_a_position_of_run_time(extent: str, keep: int) -> None:
     ]
     inputs = {"x": f"float32[3,{extent}]", "at": "int64[]"}
     model = model_of(nodes, inputs, outputs=["y", "count"])
-    assert_like_onnxruntime(model, [{"x": normal(3, 4), "at": at(i)} for i in (0, 3, -1)])
+    assert_like_onnxruntime(model, [{"x": normal(3, 4), "at": index_of(i)} for i in (0, 3, -1)])
 
 
 @pytest.mark.parametrize("split", [np.array([1, 0, 4]), np.array(2), np.array(5), np.array(9)])
@@ -80,7 +80,7 @@ def test_parts(split: np.ndarray) -> None:
         NODE("SequenceAt", ["s", "last"], ["y"]),
         NODE("SequenceLength", ["s"], ["count"]),
     ]
-    constants = {"split": split, "last": at(-1)}
+    constants = {"split": split, "last": index_of(-1)}
     model = model_of(nodes, {"x": "float32[n,5]"}, constants, outputs=["y", "count"])
     assert_like_onnxruntime(model, [{"x": normal(n, 5)} for n in (0, 3)])
 
@@ -151,7 +151,7 @@ GROW = [
 @pytest.mark.parametrize("start", ["SequenceEmpty", "SequenceConstruct"])
 @pytest.mark.parametrize(("axis", "new"), [(0, 0), (1, 0), (0, 1), (2, 1)])
 def test_a_loop_that_appends(start: str, axis: int, new: int) -> None:
-    """What torch writes for a list that a scripted loop fills."""
+    """The export of a list that a scripted loop fills, by torch."""
     nodes = [
         NODE(start, ["x"] if start == "SequenceConstruct" else [], ["first"]),
         NODE("Loop", ["k", "", "first"], ["all"], **_loop(GROW, ["grown"])),
@@ -159,7 +159,7 @@ def test_a_loop_that_appends(start: str, axis: int, new: int) -> None:
         NODE("ConcatFromSequence", ["all"], ["y"], axis=axis, new_axis=new),
     ]
     model = model_of(nodes, {"x": "float32[n,3]", "k": "int64[]"}, outputs=["count", "y"])
-    feeds = [{"x": normal(n, 3), "k": at(k)} for n, k in ((2, 1), (1, 3), (5, 40))]
+    feeds = [{"x": normal(n, 3), "k": index_of(k)} for n, k in ((2, 1), (1, 3), (5, 40))]
     assert_like_onnxruntime(model, feeds)
 
 
@@ -169,7 +169,7 @@ def test_a_loop_of_a_known_count_gives_a_list() -> None:
         NODE("Loop", ["k", "", "first"], ["all"], **_loop(GROW, ["grown"])),
         NODE("SequenceAt", ["all", "k1"], ["y"]),
     ]
-    constants = {"k": at(3), "k1": at(2)}
+    constants = {"k": index_of(3), "k1": index_of(2)}
     model = model_of(nodes, {"x": "float32[n]"}, constants, outputs=["y"])
     assert_like_onnxruntime(model, [{"x": normal(n)} for n in (0, 1, 4)])
 
@@ -178,14 +178,14 @@ def _branch(name: str, nodes: Sequence[onnx.NodeProto]) -> onnx.GraphProto:
     return helper.make_graph(nodes, name, [], [helper.make_empty_tensor_value_info(name)])
 
 
-def _if(then: Sequence[str], other: Sequence[str]) -> Built:
+def _if(then: Sequence[str], otherwise: Sequence[str]) -> Built:
     nodes = [
         NODE(
             "If",
             ["c"],
             ["s"],
             then_branch=_branch("t", [NODE("SequenceConstruct", then, ["t"])]),
-            else_branch=_branch("e", [NODE("SequenceConstruct", other, ["e"])]),
+            else_branch=_branch("e", [NODE("SequenceConstruct", otherwise, ["e"])]),
         ),
         NODE("ConcatFromSequence", ["s"], ["z"], axis=0),
     ]
@@ -197,8 +197,8 @@ def test_branches_that_give_sequences() -> None:
     built = _if(["x", "y"], ["y", "y"])
     x, y = normal(3), normal(2, seed=1)
     for truth, wanted in ((True, [x, y]), (False, [y, y])):
-        made = built.run({"x": x, "y": y, "c": np.array(truth)})
-        assert_close(made, [np.concatenate(wanted)], ["z"])
+        got = built.run({"x": x, "y": y, "c": np.array(truth)})
+        assert_close(got, [np.concatenate(wanted)], ["z"])
 
 
 def test_branches_that_give_sequences_of_different_lengths_are_refused() -> None:
@@ -227,7 +227,9 @@ def test_branches_that_give_sequences_of_different_lengths_are_refused() -> None
     ],
 )
 def test_refusals(nodes: Sequence[onnx.NodeProto], why: str) -> None:
-    model = model_of(nodes, {"x": "float32[n]", "p": "int64[]"}, {"far": at(4)}, outputs=["y"])
+    model = model_of(
+        nodes, {"x": "float32[n]", "p": "int64[]"}, {"far": index_of(4)}, outputs=["y"]
+    )
     with pytest.raises(ImportFailed, match=why):
         build(model)
 

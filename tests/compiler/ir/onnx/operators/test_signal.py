@@ -16,7 +16,7 @@ from tests.compiler.ir.onnx.running import (
 NODE = helper.make_node
 
 
-def paired(values: np.ndarray) -> np.ndarray:
+def as_pairs(values: np.ndarray) -> np.ndarray:
     return np.stack([values.real, values.imag], -1).astype(np.float32)
 
 
@@ -29,7 +29,7 @@ def test_dft_of_any_length_along_a_run_time_axis(inverse: int) -> None:
     for a, b, length, axis in ((3, 7, 7, 1), (4, 5, 9, 0), (2, 6, 4, -2), (1, 1, 1, 0)):
         x = normal(a, b, 2)
         transform = np.fft.ifft if inverse else np.fft.fft
-        wanted = paired(transform(x[..., 0] + 1j * x[..., 1], length, 1 if axis == -2 else axis))
+        wanted = as_pairs(transform(x[..., 0] + 1j * x[..., 1], length, 1 if axis == -2 else axis))
         assert_close(
             built.run({"x": x, "length": np.array(length), "axis": np.array(axis)}), [wanted], ["y"]
         )
@@ -48,7 +48,7 @@ def test_one_sided_there_and_back() -> None:
         x = normal(2, count, 1)
         assert_close(
             built.run({"x": x, "length": np.array(count)}),
-            [paired(np.fft.rfft(x[..., 0], axis=1)), x],
+            [as_pairs(np.fft.rfft(x[..., 0], axis=1)), x],
             ["spectrum", "back"],
         )
 

@@ -29,8 +29,8 @@ def test_a_causal_convolution_takes_and_gives_its_last_inputs(order: str, activa
     feeds = [
         {"x": normal(n, CHANNELS, s), "p": normal(n, CHANNELS, TAPS - 1, seed=2)} for n, s in SIZES
     ]
-    given = [{name: feed[name] for name in inputs} for feed in feeds]
-    assert_like_onnxruntime(conv(inputs, order, activation=activation), given)
+    cases = [{name: feed[name] for name in inputs} for feed in feeds]
+    assert_like_onnxruntime(conv(inputs, order, activation=activation), cases)
 
 
 @pytest.mark.parametrize("dilation", [2, 3])

@@ -87,7 +87,7 @@ def test_steps(op: str, state: list[str], attributes: dict[str, Any]) -> None:
     built, evaluator = build(model), ReferenceEvaluator(model)
     for step, shape in ((0, (2, 3)), (1, (1, 1)), (7, (5, 4))):
         feed = {"rate": np.array(0.1, np.float32), "step": np.array(step)}
-        feed |= {name: np.abs(normal(*shape, seed=place)) for place, name in enumerate(names)}
+        feed |= {name: np.abs(normal(*shape, seed=seed)) for seed, name in enumerate(names)}
         assert_close(
             built.run(feed),
             [wanted.astype(np.float32) for wanted in evaluator.run(None, feed)],

@@ -126,12 +126,12 @@ class Grown:
 
     def attributes(self, kind: str, targets: list[list[int]], **changes: Any) -> dict[str, Any]:
         """Each leaf holds a weight for the targets of its tree, `targets` repeated."""
-        held = [
+        weighted = [
             (tree, leaf, target)
             for tree, leaf in self.leaves
             for target in targets[tree % len(targets)]
         ]
-        weights = self.draw.normal(size=len(held)).astype(np.float32)
+        weights = self.draw.normal(size=len(weighted)).astype(np.float32)
         fields = {
             "treeids": "tree",
             "nodeids": "node",
@@ -144,9 +144,9 @@ class Grown:
         }
         return {
             **{f"nodes_{name}": [node[key] for node in self.nodes] for name, key in fields.items()},
-            f"{kind}_treeids": [tree for tree, _, _ in held],
-            f"{kind}_nodeids": [leaf for _, leaf, _ in held],
-            f"{kind}_ids": [target for _, _, target in held],
+            f"{kind}_treeids": [tree for tree, _, _ in weighted],
+            f"{kind}_nodeids": [leaf for _, leaf, _ in weighted],
+            f"{kind}_ids": [target for _, _, target in weighted],
             f"{kind}_weights": [float(weight) for weight in weights],
             **changes,
         }
@@ -177,7 +177,7 @@ def rows_of(count: int, dtype: str = "float32") -> dict[str, np.ndarray]:
 )
 def test_regressor(aggregate: str, targets: list[list[int]]) -> None:
     grown = Grown(len(targets[0]), 11, MODES)
-    count = 1 + max(target for held in targets for target in held)
+    count = 1 + max(target for group in targets for target in group)
     attributes = grown.attributes(
         "target",
         targets,
@@ -227,7 +227,7 @@ def test_thresholds_of_float64() -> None:
 
 
 def test_more_trees_than_one_thread_should_walk() -> None:
-    """Of few rows the trees are shared out; 1,001 do not divide into groups."""
+    """For few rows the trees are shared out; 1,001 do not divide into groups."""
     attributes = Grown(9, 1001, MODES[:1], 4).attributes("target", [[0, 1]], n_targets=2)
     attributes["aggregate_function"] = "AVERAGE"
     model = model_of("TreeEnsembleRegressor", attributes, ["y"])

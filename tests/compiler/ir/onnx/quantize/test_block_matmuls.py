@@ -28,7 +28,7 @@ def levels(model: onnx.ModelProto) -> list[int]:
     ("bits", "block", "depth", "zeros"),
     [(4, 32, 96, "none"), (4, 16, 37, "bytes"), (8, 32, 41, "bytes"), (4, 128, 128, "floats")],
 )
-def test_rows_are_rounded_by_the_rule(
+def test_rows_are_quantized_by_the_rule(
     opset: int, bits: int, block: int, depth: int, zeros: str
 ) -> None:
     weights = table(bits, block, depth, 24, zeros)
@@ -44,15 +44,15 @@ def test_rows_are_rounded_by_the_rule(
         np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-4)
 
 
-def test_halves_stay_halves() -> None:
+def test_float16_stays_float16() -> None:
     weights = table(4, 32, 64, 24, "halves")
     model = model_of(weights)
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT16
     for constant in model.graph.initializer:
         if constant.data_type == TensorProto.FLOAT:
-            halves = numpy_helper.to_array(constant).astype(np.float16)
-            constant.CopyFrom(numpy_helper.from_array(halves, constant.name))
+            array = numpy_helper.to_array(constant).astype(np.float16)
+            constant.CopyFrom(numpy_helper.from_array(array, constant.name))
     round_rows(model)
     x = normal(3, 64).astype(np.float16)
     want = quantize_dequantize(x.astype(np.float32), 32) @ dequantize(weights).astype(np.float64).T
@@ -67,21 +67,21 @@ def decoder() -> onnx.ModelProto:
     model = model_of(weights)
     (first,) = model.graph.node
     first.name, first.output[0] = "first", "p"
-    made = {}
+    copies = {}
     for name in ("second", "inner", "few"):
-        made[name] = onnx.NodeProto()
-        made[name].CopyFrom(first)
-        made[name].name, made[name].output[0] = name, name
-    bits = next(one for one in made["few"].attribute if one.name == "bits")
+        copies[name] = onnx.NodeProto()
+        copies[name].CopyFrom(first)
+        copies[name].name, copies[name].output[0] = name, name
+    bits = next(one for one in copies["few"].attribute if one.name == "bits")
     bits.i = 2
     output = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
-    made["inner"].input[0] = "p"
-    then = helper.make_graph([made["inner"]], "then", [], [output])
+    copies["inner"].input[0] = "p"
+    then = helper.make_graph([copies["inner"]], "then", [], [output])
     same = helper.make_node("Identity", ["p"], ["inner"])
     other = helper.make_graph([same], "other", [], [output])
     model.graph.node.extend(
         [
-            made["second"],
+            copies["second"],
             helper.make_node("If", ["which"], ["q"], then_branch=then, else_branch=other),
             helper.make_node("MatMul", ["q", "real"], ["r"], name="float"),
             helper.make_node("Sum", ["second", "r"], ["y"]),
@@ -91,23 +91,23 @@ def decoder() -> onnx.ModelProto:
     model.graph.initializer.append(numpy_helper.from_array(normal(32, 32), "real"))
     quarter = weights.numbers[:, :, ::2]
     model.graph.initializer.append(numpy_helper.from_array(quarter, "quarter"))
-    made["few"].input[1] = "quarter"
-    model.graph.node.append(made["few"])
+    copies["few"].input[1] = "quarter"
+    model.graph.node.append(copies["few"])
     return model
 
 
 def test_layers_wherever_they_stand() -> None:
     model = decoder()
-    found = layers_of(model)
-    assert found.form is Precision.INT8
-    assert found.layers == ("first", "second", "inner")
-    assert set(found.kept) == {"few", "float"}
+    layers = layers_of(model)
+    assert layers.form is Precision.INT8
+    assert layers.layers == ("first", "second", "inner")
+    assert set(layers.kept) == {"few", "float"}
     assert set_level(model, INT8_LEVEL) == 3
     assert levels(model) == [INT8_LEVEL, INT8_LEVEL]
     round_rows(model)
     # Matmuls of one value share what rounds it.
-    rounding = [node for node in model.graph.node if node.op_type == "Round"]
-    assert len(rounding) == 1
+    rounds = [node for node in model.graph.node if node.op_type == "Round"]
+    assert len(rounds) == 1
     weights = table(4, 16, 32, 32, "none")
     exact, real = dequantize(weights).astype(np.float64).T, normal(32, 32)
     session, x = session_of(model), normal(3, 32, seed=2)
@@ -118,17 +118,17 @@ def test_layers_wherever_they_stand() -> None:
         np.testing.assert_allclose(got, once + inner @ real, rtol=1e-4, atol=1e-3)
 
 
-def test_a_nudge_moves_numbers_between_two_neighbours() -> None:
+def test_a_perturbation_moves_numbers_between_two_neighbours() -> None:
     weights = table(4, 16, 16, 8, "none")
     x = np.full((1, 16), 127, np.float32)
     # Just below and just above the middle of two integers, beside the block's greatest, 127.
     x[0, 1:3] = 5.5 - 2.0**-16, 6.5 + 2.0**-16
-    found = []
-    for nudge in (0.0, 2.0**-21, -(2.0**-21)):
+    results = []
+    for perturbation in (0.0, 2.0**-21, -(2.0**-21)):
         model = model_of(weights)
-        round_rows(model, nudge)
-        found.append(session_of(model).run(None, {"x": x})[0][0])
+        round_rows(model, perturbation)
+        results.append(session_of(model).run(None, {"x": x})[0][0])
     column = dequantize(weights).astype(np.float64).T
-    for got, left, right in zip(found, (5, 6, 5), (7, 7, 6), strict=True):
+    for got, left, right in zip(results, (5, 6, 5), (7, 7, 6), strict=True):
         x[0, 1:3] = left, right
         np.testing.assert_allclose(got, (x @ column)[0], rtol=1e-4, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Products of dequantised bytes as products of integers, beside onnx's own evaluation."""
+"""Matmuls of dequantized bytes as matmuls of integers, beside onnx's own evaluation."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from compiler.ir.onnx.quantize.integer_operands import multiply_integers
 from tests.compiler.ir.onnx.running import model_of
 
 NODE = helper.make_node
-PRODUCTS = {"Conv": "ConvInteger", "Gemm": "MatMulInteger", "MatMul": "MatMulInteger"}
+INTEGER_OPERATORS = {"Conv": "ConvInteger", "Gemm": "MatMulInteger", "MatMul": "MatMulInteger"}
 
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 def model_with(
     node: onnx.NodeProto, weight: Array, scale: Array, zero: Array, axis: int, kind: str, x: str
 ) -> onnx.ModelProto:
-    """The node between a quantised input and weights, with a bias where it takes one."""
+    """The node between a quantized input and weights, with a bias where it takes one."""
     draw, columns = np.random.default_rng(3), weight.shape[0 if node.op_type == "Conv" else 1]
     constants = {
         "xs": np.float32(0.07),
@@ -45,13 +45,13 @@ def operators(model: onnx.ModelProto) -> list[str]:
 
 def same(model: onnx.ModelProto, shapes: list[tuple[int, ...]]) -> list[str]:
     """The operators of the rewritten model, whose results are those of the original."""
-    made = multiply_integers(model)
+    rewritten = multiply_integers(model)
     draw = np.random.default_rng(5)
     for shape in shapes:
         feed = {"x": draw.standard_normal(shape).astype("float32") * 4}
-        (want,), (got,) = (ReferenceEvaluator(one).run(None, feed) for one in (model, made))
+        (want,), (got,) = (ReferenceEvaluator(one).run(None, feed) for one in (model, rewritten))
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-    return operators(made)
+    return operators(rewritten)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
@@ -63,10 +63,10 @@ def test_convolutions(kind: str, columns: int, groups: int) -> None:
     node = NODE("Conv", ["xf", "wf", "b"], ["y"], group=groups, pads=[1, 0, 1, 1], strides=[2, 1])
     zero = np.zeros(columns, "int8")
     model = model_with(node, weight, scale, zero, 0, kind, "float32[n,3,h,w]")
-    found = same(model, [(1, 3, 3, 3), (2, 3, 5, 7)])
-    assert "ConvInteger" in found
-    assert "Conv" not in found
-    assert "DequantizeLinear" not in found
+    names = same(model, [(1, 3, 3, 3), (2, 3, 5, 7)])
+    assert "ConvInteger" in names
+    assert "Conv" not in names
+    assert "DequantizeLinear" not in names
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
@@ -85,9 +85,9 @@ def test_matmuls(kind: str, op: str, transposed: bool) -> None:
     if transposed:
         bias = next(one for one in model.graph.initializer if one.name == "b")
         bias.CopyFrom(onnx.numpy_helper.from_array(np.ones(5, "float32"), "b"))
-    found = same(model, [(1, 7), (4, 7)])
-    assert "MatMulInteger" in found
-    assert op not in found
+    names = same(model, [(1, 7), (4, 7)])
+    assert "MatMulInteger" in names
+    assert op not in names
 
 
 def _changed(change: str) -> onnx.ModelProto:
@@ -108,7 +108,7 @@ def _changed(change: str) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     "change", ["zero point of the weights", "alpha", "scales by row", "16 bits"]
 )
-def test_other_products_stay_in_floats(change: str) -> None:
+def test_other_matmuls_stay_in_floats(change: str) -> None:
     model = _changed(change)
     assert multiply_integers(model) is model
 

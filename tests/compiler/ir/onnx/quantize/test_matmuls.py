@@ -16,19 +16,19 @@ def model(opset: int = 17) -> onnx.ModelProto:
         helper.make_node("MatMul", ["r", "w"], ["y"]),
         helper.make_node("MatMul", ["y", "w"], ["z"], name="three"),
     ]
-    made = model_of(nodes, {"x": "float32[n,24]"}, {"w": normal(24, 24)}, outputs=["p", "y", "z"])
-    made.opset_import[0].version = opset
-    return made
+    proto = model_of(nodes, {"x": "float32[n,24]"}, {"w": normal(24, 24)}, outputs=["p", "y", "z"])
+    proto.opset_import[0].version = opset
+    return proto
 
 
 def test_nodes_are_known_by_names_that_no_other_has() -> None:
-    made = model()
-    assert matmul_labels(made) == {"one", "y", "three"}
-    made.graph.node[3].name = "relu"
-    assert matmul_labels(made) == {"one", "y"}
+    proto = model()
+    assert matmul_labels(proto) == {"one", "y", "three"}
+    proto.graph.node[3].name = "relu"
+    assert matmul_labels(proto) == {"one", "y"}
 
 
-def test_both_operands_are_rounded_where_they_are_read() -> None:
+def test_both_operands_are_cast_where_they_are_read() -> None:
     x, w = normal(7, 24, seed=3), normal(24, 24)
     for opset in (17, 11):
         session = session_of(round_operands(model(opset), ["one"]))
@@ -39,17 +39,17 @@ def test_both_operands_are_rounded_where_they_are_read() -> None:
     assert np.abs(p - x @ w).max() > 1e-3
 
 
-def test_a_nudge_moves_few_numbers() -> None:
+def test_a_perturbation_moves_few_numbers() -> None:
     x = normal(7, 24, seed=3)
-    plain, nudged = (
-        session_of(round_operands(model(), ["one"], nudge)).run(None, {"x": x})[0]
-        for nudge in (0.0, 2.0**-21)
+    plain, perturbed = (
+        session_of(round_operands(model(), ["one"], perturbation)).run(None, {"x": x})[0]
+        for perturbation in (0.0, 2.0**-21)
     )
-    np.testing.assert_allclose(nudged, plain, atol=1e-5)
+    np.testing.assert_allclose(perturbed, plain, atol=1e-5)
     # The number lies just below the middle of its neighbours.
     x[:] = np.float32(1 + 2**-8 - 2**-23)
-    plain, nudged = (
-        session_of(round_operands(model(), ["one"], nudge)).run(None, {"x": x})[0]
-        for nudge in (0.0, 2.0**-21)
+    plain, perturbed = (
+        session_of(round_operands(model(), ["one"], perturbation)).run(None, {"x": x})[0]
+        for perturbation in (0.0, 2.0**-21)
     )
-    np.testing.assert_allclose(nudged, plain * (1 + 2**-7), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(perturbed, plain * (1 + 2**-7), rtol=1e-3, atol=1e-5)

@@ -39,20 +39,20 @@ def check(
     **dims: Any,
 ) -> tuple[list[np.ndarray], tuple[str, ...]]:
     """Compares the library with the model whose nodes round, in ONNX Runtime; the last results."""
-    products = RowMatmuls(model, chosen.scales if chosen else {})
-    session, plain = session_of(products.quantize()), session_of(model)
+    matmuls = RowMatmuls(model, chosen.scales if chosen else {})
+    session, plain = session_of(matmuls.quantize()), session_of(model)
     built = built_of(model, chosen, **dims)
     names = [output.name for output in model.graph.output]
     for feed in feeds:
         got, want = built.run(feed), session.run(None, feed)
         assert_close(got, want, names)
         other = plain.run(None, feed)
-        for made, floats in zip(got, other, strict=True):
+        for result, floats in zip(got, other, strict=True):
             # Of each row or image, which have scales of their own.
-            for mine, theirs in zip(made, floats, strict=True):
+            for mine, theirs in zip(result, floats, strict=True):
                 apart = np.square(mine - theirs).mean() / max(np.square(theirs).mean(), 1e-30)
                 assert apart < 0.05**2
-    return got, products.layers.layers
+    return got, matmuls.layers.layers
 
 
 def built_of(
@@ -98,7 +98,7 @@ def test_rows_with_numbers_that_are_not_finite() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="p")]
     model = model_of(nodes, {"x": f"float32[n,{depth}]"}, {"w": normal(depth, 33)}, outputs=["y"])
     x = normal(40, depth)
-    bad = {place % 40: place % depth for place in range(0, 35 * 7, 7)}
+    bad = {i % 40: i % depth for i in range(0, 35 * 7, 7)}
     for number, (row, column) in enumerate(bad.items()):
         x[row, column] = (np.nan, np.inf, -np.inf)[number % 3]
     good = [row for row in range(40) if row not in bad]
@@ -118,8 +118,8 @@ def test_gemm(transposed: int, bias: bool) -> None:
     weight = normal(24, 40, seed=1) if transposed else normal(40, 24, seed=1)
     constants = {"w": weight, **({"b": normal(24, seed=2)} if bias else {})}
     attributes = {"transB": transposed, "alpha": 0.5, "beta": 2.0}
-    given = ["x", "w", *(["b"] if bias else [])]
-    nodes = [helper.make_node("Gemm", given, ["y"], name="gemm", **attributes)]
+    inputs = ["x", "w", *(["b"] if bias else [])]
+    nodes = [helper.make_node("Gemm", inputs, ["y"], name="gemm", **attributes)]
     model = model_of(nodes, {"x": "float32[n,40]"}, constants, outputs=["y"])
     _, layers = check(model, [{"x": normal(n, 40, seed=n)} for n in (1, 3, 9)], n=(1, 9))
     assert layers == ("gemm",)
@@ -175,8 +175,8 @@ def test_what_stays_and_why() -> None:
         helper.make_node("Gemm", ["x", "x"], ["h"], name="computed", transB=1),
     ]
     model = model_of(nodes, inputs, constants, outputs=list("abcdefgh"))
-    found = RowMatmuls(model).layers
-    assert found.layers == ("rounds",)
+    layers = RowMatmuls(model).layers
+    assert layers.layers == ("rounds",)
     reasons = {
         "whole": "integers",
         "few": "8 columns",
@@ -186,9 +186,9 @@ def test_what_stays_and_why() -> None:
         "thin": "8 channels",
         "computed": "no constant",
     }
-    assert set(found.kept) == set(reasons)
+    assert set(layers.kept) == set(reasons)
     for label, part in reasons.items():
-        assert part in found.kept[label]
+        assert part in layers.kept[label]
 
 
 @pytest.mark.parametrize("depth", [16, 33, 127])

@@ -40,9 +40,9 @@ def test_no_divisor_ends_the_process(form: str, tmp_path: Path) -> None:
     got = run(bundle, {"x": x, "y": y})
     for name, want in by_numpy(x, y).items():
         np.testing.assert_array_equal(got[name], want)
-    for place in (0, 7, 19):
+    for i in (0, 7, 19):
         zero = y.copy()
-        zero[place] = 0
+        zero[i] = 0
         with pytest.raises(Refused, match="Div 'some_quotient': integer division by zero"):
             run(bundle, {"x": x, "y": zero})
 

@@ -1,4 +1,4 @@
-"""Matrices in blocks of few bits, beside the definition written out in float64."""
+"""Block-wise quantized matrices, beside the definition written out in float64."""
 
 import numpy as np
 import pytest
@@ -26,8 +26,8 @@ def nearest(block: np.ndarray, bits: int) -> float:
     greatest = block[np.abs(block).argmax()]
     errors = []
     for scale in (greatest / -half, greatest / (half - 1)):
-        whole = np.clip(np.rint(block / scale), -half, half - 1)
-        errors.append(float(np.square(whole * scale - block).sum()))
+        integers = np.clip(np.rint(block / scale), -half, half - 1)
+        errors.append(float(np.square(integers * scale - block).sum()))
     return min(errors)
 
 
@@ -35,12 +35,12 @@ def nearest(block: np.ndarray, bits: int) -> float:
 @pytest.mark.parametrize("bits", [4, 8])
 def test_each_number_goes_to_the_nearest_of_its_block(shape: tuple[int, int], bits: int) -> None:
     table = normal(*shape)
-    made = round_table(table, bits)
+    quantized = round_table(table, bits)
     blocks = -(-shape[1] // BLOCK)
-    assert made.numbers.shape == (shape[0], blocks, BLOCK * bits // 8)
-    assert made.scales is not None
-    assert made.scales.shape == (shape[0], blocks)
-    apart = np.square(dequantize(made).astype(np.float64) - table)
+    assert quantized.numbers.shape == (shape[0], blocks, BLOCK * bits // 8)
+    assert quantized.scales is not None
+    assert quantized.scales.shape == (shape[0], blocks)
+    apart = np.square(dequantize(quantized).astype(np.float64) - table)
     for row in range(min(shape[0], 40)):
         for block in range(blocks):
             part = slice(block * BLOCK, (block + 1) * BLOCK)
@@ -49,7 +49,7 @@ def test_each_number_goes_to_the_nearest_of_its_block(shape: tuple[int, int], bi
 
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
-def test_what_is_rounded_already_stays(bits: int) -> None:
+def test_what_is_quantized_already_stays(bits: int) -> None:
     once = dequantize(round_table(normal(64, 100), bits))
     np.testing.assert_allclose(dequantize(round_table(once, bits)), once, rtol=1e-6, atol=0)
 
@@ -75,11 +75,11 @@ def test_blocks_go_along_the_axis() -> None:
         assert not np.allclose(
             quantize_matrix(table, form, 0), quantize_matrix(table, form, 1), rtol=1e-6
         )
-    halves = quantize_matrix(table, WeightForm.FLOAT16, 0)
-    np.testing.assert_array_equal(halves, table.astype(np.float16).astype(np.float32))
+    float16 = quantize_matrix(table, WeightForm.FLOAT16, 0)
+    np.testing.assert_array_equal(float16, table.astype(np.float16).astype(np.float32))
 
 
-def test_what_cannot_be_rounded() -> None:
+def test_what_cannot_be_quantized() -> None:
     for odd in (np.inf, np.nan):
         assert "finite" in str(objection(np.array([[1, odd]], np.float32), WeightForm.INT4))
     large = np.array([[1e5]], np.float32)
@@ -89,6 +89,6 @@ def test_what_cannot_be_rounded() -> None:
 
 def test_bytes_are_those_of_numbers_and_scales() -> None:
     for form, bits in ((WeightForm.INT4, 4), (WeightForm.INT8, 8), (WeightForm.FLOAT16, 16)):
-        made = round_table(normal(5, 70), bits)
-        held = sum(tensor.data.nbytes for tensor in made.tensors)
-        assert bytes_of(form, 5, 70) == held
+        quantized = round_table(normal(5, 70), bits)
+        size = sum(tensor.data.nbytes for tensor in quantized.tensors)
+        assert bytes_of(form, 5, 70) == size

@@ -1,4 +1,4 @@
-"""What a run checks of caches that it writes."""
+"""Checks of caches that a run writes."""
 
 import pytest
 

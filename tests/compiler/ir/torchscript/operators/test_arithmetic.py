@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.compiler.ir.divisions import by_numpy, operands
-from tests.compiler.ir.torchscript.running import Compiled, check, scripted, traced
+from tests.compiler.ir.torchscript.running import Compiled, check, script, trace
 
 FLOATS = "float32"
 
@@ -96,7 +96,7 @@ def test_torch_divides_by_run_time_integers() -> None:
         )
 
     one = torch.ones(3, dtype=torch.int32)
-    machine = Compiled(traced(function, one, one), {"x": "int32[n]", "y": "int32[n]"})
+    machine = Compiled(trace(function, one, one), {"x": "int32[n]", "y": "int32[n]"})
     x, y = operands("int32", 100)
     wanted = by_numpy(x, y)
     with np.errstate(all="ignore"):
@@ -115,7 +115,7 @@ def test_shifts_by_any_amount(dtype: str) -> None:
         return torch.bitwise_left_shift(x, y), torch.bitwise_right_shift(x, y)
 
     one = torch.ones(3, dtype=getattr(torch, dtype))
-    machine = Compiled(traced(function, one, one), {"x": f"{dtype}[n]", "y": f"{dtype}[n]"})
+    machine = Compiled(trace(function, one, one), {"x": f"{dtype}[n]", "y": f"{dtype}[n]"})
     info = np.iinfo(dtype)
     amounts = [0, 1, info.bits - 1, info.bits, info.bits + 1, info.max, info.min, max(info.min, -1)]
     values = np.array([info.min, info.max, 1, -3 if info.min else 3, 0], dtype)
@@ -131,7 +131,7 @@ def test_numbers_are_divided_by_numbers_that_are_checked() -> None:
             parts = int(k)
             return torch.ones(x.shape[0] // parts + x.shape[0] % parts)
 
-    machine = Compiled(scripted(Shares()), {"x": "float32[n]", "k": "int64[]"})
+    machine = Compiled(script(Shares()), {"x": "float32[n]", "k": "int64[]"})
     x = np.zeros(13, "float32")
     (got,) = machine(x=x, k=np.array(4)).values()
     assert got.shape == (4,)

@@ -9,7 +9,7 @@ import torch
 
 from compiler.errors import LoadError
 from compiler.ir.torchscript import loading, torchvision
-from tests.compiler.ir.torchscript.running import Compiled, saved, scripted
+from tests.compiler.ir.torchscript.running import Compiled, save_module, script
 
 torchvision.define(torch)
 
@@ -19,8 +19,8 @@ class Detector(torch.nn.Module):
 
     def forward(self, boxes: torch.Tensor, scores: torch.Tensor, classes: torch.Tensor):
         offsets = classes.to(boxes) * (boxes.max() + 1)
-        kept = torch.ops.torchvision.nms(boxes + offsets[:, None], scores, 0.4)
-        return kept, boxes[kept], scores[kept]
+        selected = torch.ops.torchvision.nms(boxes + offsets[:, None], scores, 0.4)
+        return selected, boxes[selected], scores[selected]
 
 
 def detections(count: int) -> dict[str, np.ndarray]:
@@ -35,10 +35,10 @@ def detections(count: int) -> dict[str, np.ndarray]:
 
 
 def kept_by_hand(boxes: np.ndarray, scores: np.ndarray, limit: float) -> list[int]:
-    kept: list[int] = []
+    selected: list[int] = []
     for i in np.argsort(-scores, kind="stable"):
         clear = True
-        for j in kept:
+        for j in selected:
             low, high = (
                 np.maximum(boxes[i, :2], boxes[j, :2]),
                 np.minimum(boxes[i, 2:], boxes[j, 2:]),
@@ -46,28 +46,28 @@ def kept_by_hand(boxes: np.ndarray, scores: np.ndarray, limit: float) -> list[in
             common = np.prod(np.maximum(high - low, 0), dtype="f8")
             areas = [np.prod(boxes[k, 2:] - boxes[k, :2], dtype="f8") for k in (i, j)]
             clear &= not common > limit * (sum(areas) - common)
-        kept += [int(i)] if clear else []
-    return kept
+        selected += [int(i)] if clear else []
+    return selected
 
 
 def test_boxes_kept() -> None:
-    module = scripted(Detector())
+    module = script(Detector())
     inputs = {"boxes": "float32[n,4]", "scores": "float32[n]", "classes": "int64[n]"}
     compiled = Compiled(module, inputs)
     for count in (1, 2, 7, 40):
         feeds = detections(count)
         offset = feeds["classes"][:, None] * (feeds["boxes"].max() + 1)
         wanted = kept_by_hand(feeds["boxes"] + offset, feeds["scores"], 0.4)
-        found = compiled(**feeds)
-        assert found["output_0"].tolist() == wanted
-        np.testing.assert_array_equal(found["output_1"], feeds["boxes"][wanted])
+        results = compiled(**feeds)
+        assert results["output_0"].tolist() == wanted
+        np.testing.assert_array_equal(results["output_1"], feeds["boxes"][wanted])
         torches = module(**{name: torch.from_numpy(array) for name, array in feeds.items()})
         assert torches[0].tolist() == wanted
 
 
 def test_an_operator_that_torch_does_not_have() -> None:
     """The hint names the operator instead of asking for what was done already."""
-    source, target = io.BytesIO(saved(scripted(Detector()))), io.BytesIO()
+    source, target = io.BytesIO(save_module(script(Detector()))), io.BytesIO()
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for item in old.infolist():
             data = old.read(item).replace(b"torchvision.nms", b"torchvision.nmx")

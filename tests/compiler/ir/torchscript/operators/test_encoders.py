@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.torchscript.running import check, imported, scripted
+from tests.compiler.ir.torchscript.running import check, import_module, script
 
 FLOATS = "float32"
 
@@ -46,12 +46,12 @@ def test_scripted_layer(first: bool, heads: int, batch_first: bool) -> None:
     layer = nn.TransformerEncoderLayer(
         8, heads, 16, batch_first=batch_first, norm_first=first, activation="gelu"
     )
-    check_in_inference(scripted(layer), (FLOATS, "n,n+1,8"))
+    check_in_inference(script(layer), (FLOATS, "n,n+1,8"))
 
 
 @pytest.mark.parametrize("second", [("bool", "n+1,n+1"), ("bool", "n,n+1")])
 def test_scripted_layer_with_a_mask(second: tuple[str, str]) -> None:
-    """Of positions for all, or of each entry's own; no row is masked as a whole."""
+    """A mask of positions for all, or of each entry's own; no row is masked as a whole."""
 
     class Layer(nn.Module):
         def __init__(self, of_all: bool) -> None:
@@ -66,7 +66,7 @@ def test_scripted_layer_with_a_mask(second: tuple[str, str]) -> None:
             return self.layer(x, src_key_padding_mask=mask)
 
     torch.manual_seed(0)
-    layer = scripted(Layer(second[1] == "n+1,n+1"))
+    layer = script(Layer(second[1] == "n+1,n+1"))
     check_in_inference(layer, (FLOATS, "n,n+1,8"), second)
 
 
@@ -76,22 +76,20 @@ def test_scripted_decoder_layer(first: bool, batch_first: bool) -> None:
     torch.manual_seed(0)
     layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=batch_first, norm_first=first)
     target, memory = ("n,n+1,8", "n,2*n,8") if batch_first else ("n+1,n,8", "2*n,n,8")
-    check_in_inference(scripted(layer), (FLOATS, target), (FLOATS, memory))
+    check_in_inference(script(layer), (FLOATS, target), (FLOATS, memory))
 
 
 def test_scripted_encoder_and_decoder() -> None:
     torch.manual_seed(0)
     model = nn.Transformer(8, 2, 2, 2, 16, batch_first=True)
-    check_in_inference(scripted(model), (FLOATS, "n,n+1,8"), (FLOATS, "n,n,8"))
+    check_in_inference(script(model), (FLOATS, "n,n+1,8"), (FLOATS, "n,n,8"))
 
 
 def test_nested_tensors_are_refused_with_what_to_change() -> None:
-    model = scripted(
-        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
-    )
+    model = script(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1))
     specs = {"src": "float32[b,s,8]", "src_key_padding_mask": "bool[b,s]"}
     with pytest.raises(ImportFailed, match="enable_nested_tensor=False"):
-        imported(model, specs)
+        import_module(model, specs)
 
 
 def check_in_inference(module: torch.jit.ScriptModule, *specs: tuple[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Diagonals, triangles, determinants and products of matrices against torch, the axes symbolic."""
+"""Diagonals, triangles, determinants and matmuls against torch, the axes symbolic."""
 
 import torch
 
@@ -21,7 +21,7 @@ def test_diagonals() -> None:
     )
 
 
-def test_products() -> None:
+def test_matmuls() -> None:
     check(
         lambda x, y: (
             torch.cross(x, x + 1, dim=1),

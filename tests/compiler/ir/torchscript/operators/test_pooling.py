@@ -32,7 +32,7 @@ def test_pool1() -> None:
     )
 
 
-def test_sums_over_a_number_of_ones_own() -> None:
+def test_a_divisor_of_ones_own() -> None:
     check(
         lambda x: (
             F.avg_pool2d(x, 3, 2, 1, divisor_override=5),

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.compiler.ir.torchscript.running import Compiled, agree, imported, run, scripted
+from tests.compiler.ir.torchscript.running import Compiled, agree, import_module, run, script
 
 NUMBERS = (-9, -5, -3, -1, 0, 1, 2, 3, 4, 5, 6, 20)
 
@@ -162,14 +162,14 @@ def _scripted(function: Callable[[Any, int], Any]) -> Any:
         def forward(self, x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
             return function(x, int(k))
 
-    return scripted(Reads())
+    return script(Reads())
 
 
 @pytest.mark.parametrize(("function", "least"), [(zeros, 0), (tail, -9), (roll, -9), (windows, 0)])
 def test_samples_are_of_either_sign_where_they_may(
     function: Callable[[Any, int], Any], least: int
 ) -> None:
-    module = imported(_scripted(function), {"x": "float32[n,5]", "k": "int64[]"})
+    module = import_module(_scripted(function), {"x": "float32[n,5]", "k": "int64[]"})
     assert [limit.low for limit in module.index_bounds["k"]] == [least]
 
 

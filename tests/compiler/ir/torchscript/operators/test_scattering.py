@@ -1,4 +1,4 @@
-"""Writing at computed places against torch, the axes symbolic."""
+"""Writing at computed positions against torch, the axes symbolic."""
 
 import torch
 

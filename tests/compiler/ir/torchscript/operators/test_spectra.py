@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compiler.errors import ImportFailed
-from tests.compiler.ir.torchscript.running import arguments, check, draw, imported, traced
+from tests.compiler.ir.torchscript.running import arguments, check, draw, import_module, trace
 
 SIGNAL = ("float32", "n,n+20")
 
@@ -26,10 +26,10 @@ def test_short_time_transform() -> None:
 
 def test_real_transforms() -> None:
     def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        whole = torch.fft.rfft(x)
+        spectrum = torch.fft.rfft(x)
         return (
-            whole.abs(),
-            torch.fft.irfft(whole, x.size(1)),
+            spectrum.abs(),
+            torch.fft.irfft(spectrum, x.size(1)),
             torch.fft.rfft(x, 6, 0, norm="ortho").imag,
             torch.fft.irfft(torch.fft.rfft(x, 8)),
         )
@@ -38,7 +38,7 @@ def test_real_transforms() -> None:
 
 
 def test_complex_arithmetic_is_refused() -> None:
-    module = traced(lambda x: (torch.fft.rfft(x) * 2).abs(), draw(SIGNAL, 3))
+    module = trace(lambda x: (torch.fft.rfft(x) * 2).abs(), draw(SIGNAL, 3))
     with pytest.raises(ImportFailed) as caught:
-        imported(module, {arguments(module)[0]: "float32[n,8]"})
+        import_module(module, {arguments(module)[0]: "float32[n,8]"})
     assert caught.value.code == "import.unsupported_form"
