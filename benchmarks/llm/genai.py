@@ -21,14 +21,14 @@ def write(model: Path, folder: Path, threads: int, capacity: int) -> None:
     the settings of onnxruntime-genai.
     """
     from compiler.ir.files.model_file import LoadedModel, open_model
-    from compiler.ir.onnx.model.last_logits import keep_last_scores
+    from compiler.ir.onnx.model.last_logits import keep_last_logits
     from compiler.verify.reference.model_files import write_model
 
     if not (folder / "model.onnx").exists():
         folder.mkdir(parents=True, exist_ok=True)
         loaded = open_model(model)
         assert isinstance(loaded, LoadedModel)
-        keep_last_scores(loaded.proto)
+        keep_last_logits(loaded.proto)
         for node in loaded.proto.graph.node:
             if node.op_type == "MatMulNBits":
                 node.attribute.add(name="accuracy_level", type=2, i=WEIGHT_BITS)

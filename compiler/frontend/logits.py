@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from compiler.errors import ImportFailed
 from compiler.ir.files.model_file import LoadedModel, LoadedScript
-from compiler.ir.onnx.model.last_logits import keep_last_scores
+from compiler.ir.onnx.model.last_logits import keep_last_logits
 from relaxd.contract.options import LogitsForm
 from relaxd.contract.request import CompileRequest
 
@@ -24,6 +24,6 @@ def as_wanted(
             field="options.logits",
             hint="export the module to ONNX",
         )
-    keep_last_scores(model.proto)
+    keep_last_logits(model.proto)
     # The reference is given the model as it is now, not the file.
     return replace(model, built=True)

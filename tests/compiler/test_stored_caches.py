@@ -145,11 +145,11 @@ def test_a_scale_that_is_wrong_is_found_out(
 ) -> None:
     """One part in a hundred, beside numbers that are rounded to one in 127 of the greatest."""
     from compiler import build as builder
-    from compiler.ir.ops.shape import rounded_rows
+    from compiler.ir.ops.shape import quantize_rows
     from compiler.isolation.messages import CompileJob
 
     bytes_of, wrong = byte_rows.bytes_of, te.const(1.01, "float32")
-    monkeypatch.setattr(rounded_rows, "bytes_of", lambda scale: bytes_of(scale * wrong))
+    monkeypatch.setattr(quantize_rows, "bytes_of", lambda scale: bytes_of(scale * wrong))
     path = tmp_path / "model.onnx"
     onnx.save(grown(1), path)
     options = replace(STORED, cache=CacheForm.INT8)

@@ -71,15 +71,15 @@ class Layer:
 class Design:
     """A decoder of layers of attention over groups of heads, and a gated second half.
 
-    words: of the table; longest: context; size: of a head; neighbours: pairs that rotate are
-    neighbours, not halves of a head apart.
-    score_scale: of products of queries and keys, None for one over the root of a head's size.
-    score_cap, word_cap: c where scores of attention, or of words, become c * tanh(score / c).
+    vocabulary: tokens of the table; longest: context; size: of a head; neighbours: pairs that
+    rotate are neighbours, not halves of a head apart.
+    score_scale: of queries times keys, None for one over the root of a head's size.
+    score_cap, logit_cap: c where scores of attention, or logits, become c * tanh(score / c).
     table_scale: of the rows of the table, None for 1.
     """
 
     layers: tuple[Layer, ...]
-    words: int
+    vocabulary: int
     width: int
     heads: int
     groups: int
@@ -91,7 +91,7 @@ class Design:
     activation: Activation = Activation.SILU
     score_scale: float | None = None
     score_cap: float | None = None
-    word_cap: float | None = None
+    logit_cap: float | None = None
     table_scale: float | None = None
 
 

@@ -26,14 +26,14 @@ class _Decoder:
 
     def model(self) -> onnx.ModelProto:
         design, graph = self.design, self.graph
-        table = self.weights.matrix(Part.TABLE, None, design.words, design.width)
+        table = self.weights.matrix(Part.TABLE, None, design.vocabulary, design.width)
         x = self._scaled(graph.rows(table, "input_ids", "h0"), design.table_scale, "table_scale")
         self._lengths()
         for i in range(len(design.layers)):
             x = self._layer(x, i)
         x = self._normalized(x, Part.LAST_NORM, None, "final")
-        capped = design.word_cap is not None
-        head = self.weights.matrix(Part.HEAD, None, design.words, design.width)
+        capped = design.logit_cap is not None
+        head = self.weights.matrix(Part.HEAD, None, design.vocabulary, design.width)
         x = graph.matmul(x, head, "scores" if capped else "logits")
         if capped:
             self._capped(x, "logits")
@@ -54,7 +54,7 @@ class _Decoder:
         return self.graph.node("Mul", [x, factor], f"{x}.scaled")
 
     def _capped(self, x: str, output: str) -> None:
-        cap = self.graph.constant("word_cap", np.array(self.design.word_cap, np.float32))
+        cap = self.graph.constant("word_cap", np.array(self.design.logit_cap, np.float32))
         self.graph.node("Div", [x, cap], f"{x}.part")
         self.graph.node("Tanh", [f"{x}.part"], f"{x}.bent")
         self.graph.node("Mul", [f"{x}.bent", cap], output)
@@ -191,7 +191,7 @@ class _Decoder:
             *(_info(f"past_key_values.{n}", real, self._cache(past)) for n in names),
         ]
         outputs = [
-            _info("logits", real, [batch, rows, design.words]),
+            _info("logits", real, [batch, rows, design.vocabulary]),
             *(_info(f"present.{name}", real, self._cache(total)) for name in names),
         ]
         return self.graph.model(inputs, outputs)

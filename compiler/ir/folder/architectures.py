@@ -143,7 +143,7 @@ def _gemma2(config: Config, design: Design) -> Design:
         _gemma(config, design),
         score_scale=config.number("query_pre_attn_scalar", 256) ** -0.5,
         score_cap=config.maybe("attn_logit_softcapping"),
-        word_cap=config.maybe("final_logit_softcapping"),
+        logit_cap=config.maybe("final_logit_softcapping"),
     )
 
 
@@ -215,7 +215,7 @@ def design_of(config: Config, architecture: Architecture) -> Design:
     rotation = _shared_rotation(config, architecture, size)
     design = Design(
         layers=tuple(Layer(rotation, window) for window in windows),
-        words=config.count("vocab_size"),
+        vocabulary=config.count("vocab_size"),
         width=width,
         heads=heads,
         groups=groups,

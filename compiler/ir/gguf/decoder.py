@@ -100,7 +100,7 @@ def _design(file: Gguf) -> Design:
     table = file.tensors.get(_TABLE)
     return Design(
         layers=(Layer(rotation),) * layers,
-        words=table.shape[0] if table is not None and len(table.shape) == 2 else 0,
+        vocabulary=table.shape[0] if table is not None and len(table.shape) == 2 else 0,
         width=width,
         heads=heads,
         groups=groups,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from compiler.ir.gguf.words import Kind, LeftOut, Words
+from compiler.ir.gguf.vocabulary import Kind, LeftOut, Vocabulary
 
 SPACE = "▁"
 _JOINED = (Kind.NORMAL, Kind.UNUSED)
@@ -11,20 +11,20 @@ _LONGEST = 512
 """Characters of a piece: all ways to cut it are tried."""
 
 
-def merges(words: Words) -> list[tuple[str, str]]:
+def merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
     """Which two pieces are joined, the first before the others; raises LeftOut.
 
     sentencepiece joins the neighbours whose joint piece has the greatest score, so every way to
     make a piece of two others has the rank of that piece.
     """
-    numbers = words.numbers
-    known = {text for text, number in numbers.items() if words.kinds[number] in _JOINED}
+    numbers = vocabulary.numbers
+    known = {text for text, number in numbers.items() if vocabulary.kinds[number] in _JOINED}
     if any(len(text) > _LONGEST for text in known):
         raise LeftOut(f"a piece has more than {_LONGEST} characters")
     equal: dict[float, list[str]] = defaultdict(list)
     for text in numbers:
         if len(text) > 1 and text in known:
-            equal[words.scores[numbers[text]]].append(text)
+            equal[vocabulary.scores[numbers[text]]].append(text)
     joint = (text for score in sorted(equal, reverse=True) for text in _ordered(equal[score]))
     return [pair for text in joint for pair in _cuts(text, numbers) if known >= set(pair)]
 

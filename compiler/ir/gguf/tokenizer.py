@@ -9,7 +9,7 @@ from compiler.ir.decoders.text_files import SETTINGS, TOKENIZER, Document, TextF
 from compiler.ir.gguf import pieces
 from compiler.ir.gguf.file import Gguf
 from compiler.ir.gguf.splits import SPLITS, bytes_as_letters
-from compiler.ir.gguf.words import Kind, LeftOut, Words
+from compiler.ir.gguf.vocabulary import Kind, LeftOut, Vocabulary
 
 _ENDS = ("eos", "eot", "eom")
 _ADDED = (Kind.UNKNOWN, Kind.CONTROL, Kind.OWN)
@@ -19,40 +19,42 @@ def text_files(file: Gguf) -> TextFiles:
     """The files; tokenizer.json is left out where the metadata state a tokenizer that is not known,
     or contradict themselves.
     """
-    words = Words(file)
-    settings = {SETTINGS: _settings(words, file.metadata.get("tokenizer.chat_template"))}
+    vocabulary = Vocabulary(file)
+    settings = {SETTINGS: _settings(vocabulary, file.metadata.get("tokenizer.chat_template"))}
     try:
-        return TextFiles({TOKENIZER: _tokenizer(words), **settings})
+        return TextFiles({TOKENIZER: _tokenizer(vocabulary), **settings})
     except LeftOut as reason:
         return TextFiles(settings, {TOKENIZER: str(reason)})
 
 
-def _settings(words: Words, template: Any) -> Document:
+def _settings(vocabulary: Vocabulary, template: Any) -> Document:
     settings: Document = {
-        f"{name}_token": token for name in ("bos", "eos") if (token := words.token(name))
+        f"{name}_token": token for name in ("bos", "eos") if (token := vocabulary.token(name))
     }
-    ends = {words.entry(f"{name}_token_id") for name in _ENDS if words.token(name) is not None}
+    ends = {
+        vocabulary.entry(f"{name}_token_id") for name in _ENDS if vocabulary.token(name) is not None
+    }
     settings["eos_token_id"] = sorted(ends)
     if isinstance(template, str):
         settings["chat_template"] = template
     return settings
 
 
-def _tokenizer(words: Words) -> Document:
+def _tokenizer(vocabulary: Vocabulary) -> Document:
     """tokenizer.json; raises LeftOut."""
-    kind = words.entry("model")
+    kind = vocabulary.entry("model")
     if kind == "gpt2":
-        model = _of_bytes(words)
+        model = _of_bytes(vocabulary)
     elif kind == "llama":
-        model = _of_pieces(words)
+        model = _of_pieces(vocabulary)
     elif kind is None:
         raise LeftOut("the file states no tokenizer")
     else:
         raise LeftOut(f"tokenizers of the kind {str(kind)[:40]!r} are not known")
     added = [
-        _added(text, number, words.kinds[number])
-        for text, number in words.numbers.items()
-        if words.kinds[number] in _ADDED
+        _added(text, number, vocabulary.kinds[number])
+        for text, number in vocabulary.numbers.items()
+        if vocabulary.kinds[number] in _ADDED
     ]
     head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
     return head | model
@@ -64,21 +66,21 @@ def _added(text: str, number: int, kind: int) -> Document:
     return {"id": number, "content": text, **plain, "special": kind != Kind.OWN}
 
 
-def _of_bytes(words: Words) -> Document:
+def _of_bytes(vocabulary: Vocabulary) -> Document:
     """GPT-2's kind: bytes are merged within the pieces of a pre-tokenizer."""
-    name = words.entry("pre")
+    name = vocabulary.entry("pre")
     split = SPLITS.get(name) if isinstance(name, str) else None
     if name is None:
         raise LeftOut("the file states no pre-tokenizer")
     if split is None:
         raise LeftOut(f"the pre-tokenizer {str(name)[:40]!r} is not known")
-    merges = [_merge(text, words.numbers) for text in words.texts("merges")]
+    merges = [_merge(text, vocabulary.numbers) for text in vocabulary.texts("merges")]
     return {
         "normalizer": {"type": "NFC"} if split.composed else None,
         "pre_tokenizer": split.steps(),
-        "post_processor": _around(words, split.begins),
+        "post_processor": _around(vocabulary, split.begins),
         "decoder": bytes_as_letters(),
-        "model": _model(words, merges, ignore_merges=split.ignores_merges),
+        "model": _model(vocabulary, merges, ignore_merges=split.ignores_merges),
     }
 
 
@@ -91,36 +93,38 @@ def _merge(text: str, numbers: Mapping[str, int]) -> tuple[str, str]:
     return first, second
 
 
-def _of_pieces(words: Words) -> Document:
+def _of_pieces(vocabulary: Vocabulary) -> Document:
     """sentencepiece's kind: a space is a letter, and what no piece has is written in bytes."""
-    spaced = words.flag("add_space_prefix", True)
+    spaced = vocabulary.flag("add_space_prefix", True)
     to_letter = {"type": "Replace", "pattern": {"String": " "}, "content": pieces.SPACE}
     to_space = {"type": "Replace", "pattern": {"String": pieces.SPACE}, "content": " "}
     before = [{"type": "Prepend", "prepend": pieces.SPACE}] if spaced else []
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spaced else []
     decoders = [to_space, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]
-    merges = pieces.merges(words)
+    merges = pieces.merges(vocabulary)
     return {
         "normalizer": {"type": "Sequence", "normalizers": [*before, to_letter]},
         "pre_tokenizer": None,
-        "post_processor": _around(words, True),
+        "post_processor": _around(vocabulary, True),
         "decoder": {"type": "Sequence", "decoders": decoders},
-        "model": _model(words, merges, unk_token=words.token("unknown"), byte_fallback=True),
+        "model": _model(
+            vocabulary, merges, unk_token=vocabulary.token("unknown"), byte_fallback=True
+        ),
     }
 
 
-def _model(words: Words, merges: list[tuple[str, str]], **settings: Any) -> Document:
+def _model(vocabulary: Vocabulary, merges: list[tuple[str, str]], **settings: Any) -> Document:
     plain = {"type": "BPE", "dropout": None, "unk_token": None, "byte_fallback": False}
     ends = {"continuing_subword_prefix": None, "end_of_word_suffix": None}
     # Characters that no token has are one unknown token each, as in sentencepiece.
     rest = {"fuse_unk": True, "ignore_merges": False}
-    return plain | ends | rest | settings | {"vocab": words.numbers, "merges": merges}
+    return plain | ends | rest | settings | {"vocab": vocabulary.numbers, "merges": merges}
 
 
-def _around(words: Words, begins: bool) -> Document | None:
+def _around(vocabulary: Vocabulary, begins: bool) -> Document | None:
     """Adds the tokens around every text that the file states, None where there is none."""
-    before = _special(words, "bos", begins)
-    behind = _special(words, "eos", False)
+    before = _special(vocabulary, "bos", begins)
+    behind = _special(vocabulary, "eos", False)
     if not before and not behind:
         return None
     text = [{"Sequence": {"id": "A", "type_id": 0}}]
@@ -133,12 +137,12 @@ def _around(words: Words, begins: bool) -> Document | None:
         "single": single,
         "pair": [*single, *other],
         "special_tokens": {
-            token: {"id": token, "ids": [words.numbers[token]], "tokens": [token]}
+            token: {"id": token, "ids": [vocabulary.numbers[token]], "tokens": [token]}
             for token in (*before, *behind)
         },
     }
 
 
-def _special(words: Words, name: str, default: bool) -> list[str]:
-    token = words.token(name)
-    return [token] if token is not None and words.flag(f"add_{name}_token", default) else []
+def _special(vocabulary: Vocabulary, name: str, default: bool) -> list[str]:
+    token = vocabulary.token(name)
+    return [token] if token is not None and vocabulary.flag(f"add_{name}_token", default) else []

@@ -15,7 +15,12 @@ from compiler.ir.ops.quantized.block_matmul import (
     matmul_program,
     rows_program,
 )
-from compiler.ir.ops.quantized.quantize_weights import BITS, objection, recover_table, round_table
+from compiler.ir.ops.quantized.quantize_weights import (
+    BITS,
+    objection,
+    quantize_table,
+    recover_table,
+)
 from compiler.ir.weights import LEAST
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
@@ -109,5 +114,5 @@ def exact_table(table: Array, options: StoreWeights) -> Blocks | None:
     bits = BITS[options.form]
     if options.calibrated:
         return recover_table(table, bits, _EXACT)
-    blocks = round_table(table, bits)
+    blocks = quantize_table(table, bits)
     return blocks if np.allclose(dequantize(blocks), table, rtol=_EXACT, atol=0) else None

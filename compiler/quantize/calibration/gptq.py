@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.ops.quantized.block_matmul import dequantize
-from compiler.ir.ops.quantized.quantize_weights import BLOCK, divisor, round_table, scales_of
+from compiler.ir.ops.quantized.quantize_weights import BLOCK, divisor, quantize_table, scales_of
 
 DAMPING = 0.05
 """What is added to the diagonal of the moments, as a share of its mean: depths that the samples
@@ -44,7 +44,7 @@ def calibrate_table(table: Array, moments: Array, bits: int) -> Array:
     that follow make up for them. A block's scale is found for what it holds by then. A column that
     is further off than by rounding to nearest, by the moments, is rounded so.
     """
-    nearest = dequantize(round_table(table, bits))
+    nearest = dequantize(quantize_table(table, bits))
     blocks = _blocks(moments)
     order = np.concatenate(blocks)
     spreading = _spreading(moments[np.ix_(order, order)])

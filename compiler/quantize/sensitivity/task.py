@@ -15,8 +15,8 @@ import onnx
 from compiler.errors import summary
 from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.graph.draws import Draw
-from compiler.ir.onnx.quantize.block_matmuls import has_blocks, round_rows, set_level
-from compiler.ir.onnx.quantize.matmuls import Grid, MatmulQuantization, recent, round_operands
+from compiler.ir.onnx.quantize.block_matmuls import has_blocks, quantize_rows, set_level
+from compiler.ir.onnx.quantize.matmuls import Grid, MatmulQuantization, cast_operands, recent
 from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record, serve
 from compiler.quantize.sensitivity import SCALES
@@ -89,12 +89,12 @@ class _Rounder:
     def quantize(self, labels: frozenset[str]) -> onnx.ModelProto:
         """A copy in which those layers round."""
         if self.form is Precision.BFLOAT16:
-            return round_operands(self.plain, labels)
+            return cast_operands(self.plain, labels)
         if self.matmuls is not None:
             return self.matmuls.quantize(labels=labels)
         copy = onnx.ModelProto()
         copy.CopyFrom(self.plain)
-        round_rows(copy, labels=labels)
+        quantize_rows(copy, labels=labels)
         return copy
 
 

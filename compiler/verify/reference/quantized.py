@@ -29,13 +29,13 @@ def with_quantized_weights(
     """
     # It is imported where a library has been compiled, with TVM: a model that cannot be read fails
     # before that.
-    from compiler.ir.onnx.model.weights import round_weights
+    from compiler.ir.onnx.model.weights import quantize_weights
 
     if not roundings:
         return model
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
-    round_weights(loaded.proto, roundings)
+    quantize_weights(loaded.proto, roundings)
     return save_model(loaded.proto, scratch, "rounded")
 
 
@@ -49,13 +49,13 @@ def with_operands(
     """`with_quantized_weights`, for the operands of those nodes; perturbation: `nudge` of
     `compiler.ir.onnx.quantize.matmuls`.
     """
-    from compiler.ir.onnx.quantize.matmuls import round_operands
+    from compiler.ir.onnx.quantize.matmuls import cast_operands
 
     if not labels:
         return model
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
-    return save_model(round_operands(loaded.proto, labels, perturbation), scratch, name)
+    return save_model(cast_operands(loaded.proto, labels, perturbation), scratch, name)
 
 
 def with_stored_caches(
@@ -71,7 +71,7 @@ def with_stored_caches(
     """
     import onnx
 
-    from compiler.ir.onnx.quantize.kv_cache import round_caches
+    from compiler.ir.onnx.quantize.kv_cache import quantize_caches
 
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
@@ -81,7 +81,7 @@ def with_stored_caches(
     )
     paths = []
     for number, perturbation in enumerate(perturbations):
-        copy = round_caches(loaded.proto, outputs, consts, form, perturbation)
+        copy = quantize_caches(loaded.proto, outputs, consts, form, perturbation)
         paths.append(scratch / f"stored{number}.onnx")
         paths[-1].write_bytes(copy.SerializeToString())
     return paths
@@ -102,8 +102,8 @@ def with_quantized_rows(
     """
     import onnx
 
-    from compiler.ir.onnx.quantize.block_matmuls import has_blocks, round_rows, set_level
-    from compiler.ir.onnx.quantize.matmuls import round_operands
+    from compiler.ir.onnx.quantize.block_matmuls import has_blocks, quantize_rows, set_level
+    from compiler.ir.onnx.quantize.matmuls import cast_operands
     from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 
     loaded = open_model(model)
@@ -114,7 +114,7 @@ def with_quantized_rows(
         for number, perturbation in enumerate(perturbations):
             copy = matmuls.quantize(perturbation, quantized.layers)
             if quantized.bfloat16:
-                copy = round_operands(copy, quantized.bfloat16, perturbation * _OF_ITSELF)
+                copy = cast_operands(copy, quantized.bfloat16, perturbation * _OF_ITSELF)
             paths.append(save_model(copy, scratch, f"rows{number}"))
         return paths
     set_level(loaded.proto, 0)
@@ -124,7 +124,7 @@ def with_quantized_rows(
     bare = loaded.proto.SerializeToString()
     for number, perturbation in enumerate(perturbations):
         copy = onnx.ModelProto.FromString(bare)
-        round_rows(copy, perturbation, quantized.layers)
+        quantize_rows(copy, perturbation, quantized.layers)
         paths.append(scratch / f"rows{number}.onnx")
         paths[-1].write_bytes(copy.SerializeToString())
     return paths

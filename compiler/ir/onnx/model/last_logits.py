@@ -21,7 +21,7 @@ _LEAST_OPSET = 10
 """From which on what a Slice keeps is an input."""
 
 
-def keep_last_scores(model: onnx.ModelProto) -> None:
+def keep_last_logits(model: onnx.ModelProto) -> None:
     """Changes the model, so that `logits` [entries, tokens, words] has one token; raises
     ImportFailed where its scores come of no matmul by a constant.
     """

@@ -23,7 +23,7 @@ def file_weights(model: onnx.ModelProto) -> dict[bytes, FileWeight]:
     return weights
 
 
-def round_weights(model: onnx.ModelProto, roundings: Mapping[bytes, WeightQuantization]) -> None:
+def quantize_weights(model: onnx.ModelProto, roundings: Mapping[bytes, WeightQuantization]) -> None:
     """Quantize the constants of those digests in place, and store them dequantized."""
     for _, tensor in _weights(model):
         array = numpy_helper.to_array(tensor)

@@ -76,7 +76,7 @@ def _quantizable(
             yield node
 
 
-def round_rows(
+def quantize_rows(
     model: onnx.ModelProto, perturbation: float = 0.0, labels: Collection[str] | None = None
 ) -> None:
     """Quantize what is multiplied by blocks in nodes of their own, in place; the matmuls themselves

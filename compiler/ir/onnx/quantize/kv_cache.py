@@ -24,7 +24,7 @@ _AXES_ARE_INPUTS = 18
 _MICROSOFT = "com.microsoft"
 
 
-def round_caches(
+def quantize_caches(
     model: onnx.ModelProto,
     outputs: Iterable[str],
     consts: Mapping[str, Any],
@@ -119,8 +119,8 @@ class _Writer:
         return self.put("Gather", self.put("Shape", name), self.constant([axis]))
 
     def quantize(self, name: str, perturbation: float = 0.0, heads: int = 0) -> str:
-        """The value as the form stores it, in float32; perturbation: as in `round_caches`; heads:
-        of a value [batch, rows, heads * size], 0 of one whose heads have an axis.
+        """The value as the form stores it, in float32. perturbation: as in `quantize_caches`;
+        heads: of a value [batch, rows, heads * size], 0 of one whose heads have an axis.
         """
         if self.element is None:
             return self._in_bytes(name, perturbation, heads)
@@ -129,12 +129,12 @@ class _Writer:
         low = self.put("Cast", name, to=self.element)
         return self.put("Cast", low, to=TensorProto.FLOAT)
 
-    def round_past(self, *indices: int) -> None:
+    def quantize_past(self, *indices: int) -> None:
         """Quantize these inputs."""
         for index in indices:
             self.node.input[index] = self.quantize(self.node.input[index])
 
-    def round_new(self, *indices: int, heads: int = 0) -> None:
+    def quantize_new(self, *indices: int, heads: int = 0) -> None:
         """Quantize these inputs after perturbing them; heads: as in `quantize`."""
         for index in indices:
             self.node.input[index] = self.quantize(self.node.input[index], self.perturbation, heads)
@@ -170,13 +170,13 @@ class _Writer:
 
 
 def _concat(w: _Writer) -> None:
-    w.round_past(0)
-    w.round_new(1)
+    w.quantize_past(0)
+    w.quantize_new(1)
 
 
 def _attention(w: _Writer) -> None:
-    w.round_past(4, 5)
-    w.round_new(1, 2, heads=w.attribute("kv_num_heads"))
+    w.quantize_past(4, 5)
+    w.quantize_new(1, 2, heads=w.attribute("kv_num_heads"))
 
 
 def _multi_head(w: _Writer) -> None:
@@ -188,8 +188,8 @@ def _multi_head(w: _Writer) -> None:
         for index, (name, part) in enumerate(zip(projections, parts, strict=True)):
             w.node.input[index] = w.put("Add", name, part)
         w.node.input[3] = ""
-    w.round_past(6, 7)
-    w.round_new(1, 2, heads=w.attribute("num_heads"))
+    w.quantize_past(6, 7)
+    w.quantize_new(1, 2, heads=w.attribute("num_heads"))
 
 
 def _grouped(w: _Writer) -> None:
@@ -207,8 +207,8 @@ def _grouped(w: _Writer) -> None:
         others = [a for a in w.node.attribute if a.name not in ("do_rotary", "rotary_interleaved")]
         del w.node.attribute[:]
         w.node.attribute.extend(others)
-    w.round_past(3, 4)
-    w.round_new(1, 2, heads=groups)
+    w.quantize_past(3, 4)
+    w.quantize_new(1, 2, heads=groups)
 
 
 def _positions(w: _Writer) -> str:

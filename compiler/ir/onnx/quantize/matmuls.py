@@ -64,7 +64,7 @@ def matmul_labels(model: onnx.ModelProto) -> frozenset[str]:
     )
 
 
-def round_operands(
+def cast_operands(
     model: onnx.ModelProto, labels: Collection[str], perturbation: float = 0.0
 ) -> onnx.ModelProto:
     """The model with both operands of those nodes cast to bfloat16 and back.

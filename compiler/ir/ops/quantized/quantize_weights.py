@@ -22,7 +22,7 @@ _AT_ONCE = 1 << 18
 Array = np.ndarray[Any, Any]
 
 
-def round_table(table: Array, bits: int) -> Blocks:
+def quantize_table(table: Array, bits: int) -> Blocks:
     """A float32 matrix [columns, depth] in blocks of integers around the middle of their range, or
     as float16.
 
@@ -132,7 +132,7 @@ def _packed(numbers: Array, bits: int) -> Array:
 def quantize_matrix(array: Array, form: WeightForm, axis: int) -> Array:
     """The matrix as float32 after quantization, blocks along `axis`."""
     table = array if axis == 1 else array.T
-    real = dequantize(round_table(table, BITS[form]))
+    real = dequantize(quantize_table(table, BITS[form]))
     return np.ascontiguousarray(real if axis == 1 else real.T)
 
 

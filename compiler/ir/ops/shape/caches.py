@@ -14,7 +14,7 @@ from compiler.ir.graph.buffers import AXIS, Buffer
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.programs import OPAQUE
 from compiler.ir.graph.values import Known, Tensor, Value
-from compiler.ir.ops.shape import rounded_rows
+from compiler.ir.ops.shape import quantize_rows
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 from compiler.tir import byte_rows
@@ -113,7 +113,7 @@ def _put(
                     cache[n, g, start[0] + j, d] = value
 
                 if buffer.bytes:
-                    rounded_rows.write(read, put, size)
+                    quantize_rows.write(read, put, size)
                 else:
                     with loop_programs.serial(size) as d:
                         put(d, read(d) if plain else read(d).astype(dtype))

@@ -16,7 +16,7 @@ WIDTH, HEADS, GROUPS, SIZE, WORDS = 64, 4, 2, 16, 40
 BLOCK = 32
 DESIGN = Design(
     (Layer(Rotation("", plain_steps(1e4, SIZE))),) * 2,
-    words=WORDS,
+    vocabulary=WORDS,
     width=WIDTH,
     heads=HEADS,
     groups=GROUPS,

@@ -122,8 +122,8 @@ def test_a_library_with_caller_owned_kv_caches(tmp_path: Path, precision: Precis
     # A float32 beside the middle of two integers may round to the other one than a float64 does:
     # then the decoder does so too whose numbers are moved a little.
     moved = [
-        np.abs(logits(weights, TOKENS, in_blocks(nudge)) - want).max()
-        for nudge in PERTURBATIONS
+        np.abs(logits(weights, TOKENS, in_blocks(perturbation)) - want).max()
+        for perturbation in PERTURBATIONS
         if precision is Precision.INT8
     ]
     allowed = 1e-5 * np.abs(want).max() + NOISE_TIMES * max(moved, default=0)

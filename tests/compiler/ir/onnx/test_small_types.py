@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from compiler.errors import ImportFailed
 from compiler.ir.onnx.model.dtypes import DTYPES
 from relaxd.contract.dims.tensors import STORAGE, storage_of
-from tests.compiler.ir.onnx.narrow_models import (
+from tests.compiler.ir.onnx.running import assert_close, build, normal
+from tests.compiler.ir.onnx.small_type_models import (
     CODES,
     Array,
     assert_equal,
@@ -24,7 +25,6 @@ from tests.compiler.ir.onnx.narrow_models import (
     patterns,
     run,
 )
-from tests.compiler.ir.onnx.running import assert_close, build, normal
 
 NODE = helper.make_node
 

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from compiler import compile_model, targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.quantize.matmuls import round_operands
+from compiler.ir.onnx.quantize.matmuls import cast_operands
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.targets.vector_unit import VectorUnit
@@ -117,7 +117,7 @@ def test_against_the_same_roundings(heads: int, depth: int, width: int, scale: f
     built, quantized, tiles = compile_bfloat16(model, PAIRED, b=(1, 3), n=(1, 300))
     assert quantized.layers == ("scores", "values")
     assert any("bfloat16 dot product" in tile and "queries" in tile for tile in tiles)
-    reference, plain = session_of(round_operands(model, quantized.layers)), session_of(model)
+    reference, plain = session_of(cast_operands(model, quantized.layers)), session_of(model)
     for batch, length in SIZES:
         feed = feed_of(heads, depth, width, batch, length, length)
         (got,), (want,), (other,) = (
@@ -152,7 +152,7 @@ def test_numbers_past_the_last_key_do_not_count() -> None:
 def test_hidden_rows_and_infinite_values() -> None:
     model = attention(1, 16, 16, 1.0)
     built, quantized, _ = compile_bfloat16(model, PAIRED, b=(1, 1), n=(1, 40))
-    session = session_of(round_operands(model, quantized.layers))
+    session = session_of(cast_operands(model, quantized.layers))
     feed = feed_of(1, 16, 16, 1, 9, 9)
     feed["v"][0, 3, 2] = np.inf
     feed["v"][0, 8, 5] = -np.inf
@@ -169,7 +169,7 @@ def test_weights_that_are_nan_become_zeros(heads: int, depth: int, width: int) -
     built, quantized, tiles = compile_bfloat16(model, PAIRED, b=(1, 3), n=(1, 300))
     assert quantized.layers == ("scores", "values")
     assert any("bfloat16 dot product" in tile and "queries" in tile for tile in tiles)
-    session = session_of(round_operands(model, quantized.layers))
+    session = session_of(cast_operands(model, quantized.layers))
     for batch, length in SIZES:
         feed = feed_of(heads, depth, width, batch, length, length)
         feed["q"][0, length // 2, 1] = np.nan
@@ -193,7 +193,7 @@ def test_masks_of_rows(kind: str) -> None:
         mask_by_choice(model) if kind == "booleans" else model, PAIRED, b=(1, 3), n=(1, 300)
     )
     assert quantized.layers == ("scores", "values")
-    session = session_of(round_operands(model, quantized.layers))
+    session = session_of(cast_operands(model, quantized.layers))
     for batch, length in SIZES:
         feed = feed_of(2, 32, 32, batch, length, length)
         seen = np.tril(np.ones((batch, 1, length, length), bool))
@@ -232,7 +232,7 @@ def test_queries_that_are_known_to_be_many() -> None:
     model = attention(2, 32, 32, 0.5, keys="k")
     built, quantized, _ = compile_bfloat16(model, PAIRED, b=(1, 1), n=5, k=(1, 70))
     assert quantized.layers == ("scores", "values")
-    session = session_of(round_operands(model, quantized.layers))
+    session = session_of(cast_operands(model, quantized.layers))
     for keys in (1, 2, 64, 65):
         feed = feed_of(2, 32, 32, 1, 5, keys)
         (got,), (want,) = built.run(feed), session.run(None, feed)

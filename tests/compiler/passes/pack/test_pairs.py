@@ -16,7 +16,7 @@ from tvm import relax
 from compiler import targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.quantize.matmuls import round_operands
+from compiler.ir.onnx.quantize.matmuls import cast_operands
 from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.pairs import bits_of_bfloats, pack_pairs, round_to_bfloat
@@ -70,7 +70,7 @@ def check(
 ) -> tuple[QuantizedLayers, list[str]]:
     """Compares with ONNX Runtime, which has the same roundings written into the model."""
     built, quantized, tiles = compile_bfloat16(model, target, **dims)
-    reference, plain = session_of(round_operands(model, quantized.layers)), session_of(model)
+    reference, plain = session_of(cast_operands(model, quantized.layers)), session_of(model)
     names = [output.name for output in model.graph.output]
     for feed in feeds:
         got, want = built.run(feed), reference.run(None, feed)
@@ -197,7 +197,7 @@ def test_what_surrounds_a_matmul() -> None:
     inner = ("scores", "values") if "avx512_bf16" in PAIRED.isa else ()
     assert quantized.layers == ("q", "k", "v", *inner, "gemm")
     assert set(quantized.kept) == {"scores", "values"} - set(inner)
-    session = session_of(round_operands(model, quantized.layers))
+    session = session_of(cast_operands(model, quantized.layers))
     for rows in (1, 7, 40):
         feed = {"x": normal(1, rows, depth)}
         got, want = built.run(feed), session.run(None, feed)

@@ -13,7 +13,7 @@ from tvm import relax
 from compiler.bundle.weights import separate
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.model.weights import round_weights
+from compiler.ir.onnx.model.weights import quantize_weights
 from compiler.ir.weights import LEAST, QuantizedWeights
 from compiler.passes.manager import to_kernels, to_machine
 from compiler.passes.pack.round_weights import RoundWeights
@@ -72,7 +72,7 @@ def compile_model(
 def quantized_session(model: onnx.ModelProto, weights: QuantizedWeights) -> Any:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    round_weights(copy, weights.roundings)
+    quantize_weights(copy, weights.roundings)
     return session_of(copy)
 
 

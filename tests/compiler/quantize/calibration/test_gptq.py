@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.ir.ops.quantized.block_matmul import dequantize
-from compiler.ir.ops.quantized.quantize_weights import recover_table, round_table
+from compiler.ir.ops.quantized.quantize_weights import quantize_table, recover_table
 from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +36,7 @@ def test_no_column_is_further_off_than_by_the_nearest(
     rows = rows_of(seed, count, depth)
     calibrated = calibrate_table(table, moments_of(rows), bits)
     ours = error_of(calibrated, table, rows)
-    nearest = error_of(dequantize(round_table(table, bits)), table, rows)
+    nearest = error_of(dequantize(quantize_table(table, bits)), table, rows)
     assert (ours <= nearest * (1 + 1e-9)).all()
     assert ours.sum() < 0.7 * nearest.sum()
 
@@ -60,7 +60,7 @@ def test_depths_without_any_relation_go_to_the_nearest() -> None:
     assert blocks.scales is not None
     scale = blocks.scales.repeat(32, axis=1)
     np.testing.assert_allclose(result, np.clip(np.rint(table / scale), -8, 7) * scale, rtol=1e-6)
-    nearest = dequantize(round_table(table, 4))
+    nearest = dequantize(quantize_table(table, 4))
     assert np.square(result - table).sum() < np.square(nearest - table).sum()
 
 
@@ -71,7 +71,7 @@ def test_depths_that_no_row_reaches() -> None:
     rows[:, 10:50] = 0
     calibrated = calibrate_table(table, moments_of(rows), 4)
     assert np.isfinite(calibrated).all()
-    nearest = dequantize(round_table(table, 4))
+    nearest = dequantize(quantize_table(table, 4))
     assert error_of(calibrated, table, rows).sum() < error_of(nearest, table, rows).sum()
 
 

@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from compiler.errors import ImportFailed
 from compiler.ir.onnx.model.nodes import Graph
-from compiler.ir.onnx.model.weights import round_weights
+from compiler.ir.onnx.model.weights import quantize_weights
 from compiler.ir.weights import WeightQuantization, digest_of
 from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 from compiler.quantize.calibration.run import Calibrator
@@ -143,7 +143,7 @@ def test_each_weight_is_calibrated_by_what_quantized_ones_before_it_give(
     }  # fmt: skip
     quantized = model()
     before = {digest_of(CONSTANTS[name]): calibrated[name] for name in ("table", "u", "v")}
-    round_weights(quantized, before)
+    quantize_weights(quantized, before)
     quantized.graph.output.append(onnx.ValueInfoProto(name="m"))
     rows = session_of(quantized).run(["m"], feed())[0]
     values = calibrated["g"].values

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxd
 from compiler.errors import ImportFailed
-from compiler.ir.onnx.model.last_logits import keep_last_scores
+from compiler.ir.onnx.model.last_logits import keep_last_logits
 from relaxd.contract.options import CompileOptions, LogitsForm
 from tests.compiler.building import build, report
 from tests.compiler.ir.onnx.running import normal, session_of
@@ -54,7 +54,7 @@ def model_of(tail: list[tuple[str, str, str]], *others: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("tail", [SIMPLE, CAPPED])
 def test_the_last_row_is_that_of_all(tail: list[tuple[str, str, str]]) -> None:
     complete, cut = model_of(tail, "h"), model_of(tail, "h")
-    keep_last_scores(cut)
+    keep_last_logits(cut)
     onnx.checker.check_model(cut, full_check=True)
     for n, s in ((1, 1), (2, 3), (3, 7)):
         x = normal(n, s, WIDTH)
@@ -77,14 +77,14 @@ def test_models_whose_scores_come_of_something_else_are_refused() -> None:
     ):
         before = model.SerializeToString()
         with pytest.raises(ImportFailed, match="cannot be computed alone") as caught:
-            keep_last_scores(model)
+            keep_last_logits(model)
         assert caught.value.code == "import.logits"
         assert model.SerializeToString() == before
     model = model_of(SIMPLE)
     model.graph.output[0].name = "scores"
     model.graph.node[-1].output[0] = "scores"
     with pytest.raises(ImportFailed, match="no output 'logits'"):
-        keep_last_scores(model)
+        keep_last_logits(model)
 
 
 def test_a_library_has_them(tmp_path: Path) -> None:

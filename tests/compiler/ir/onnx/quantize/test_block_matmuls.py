@@ -10,7 +10,7 @@ from compiler.ir.onnx.quantize.block_matmuls import (
     LEVEL,
     layers_of,
     opset_of,
-    round_rows,
+    quantize_rows,
     set_level,
 )
 from compiler.ir.ops.quantized.block_matmul import dequantize
@@ -34,7 +34,7 @@ def test_rows_are_quantized_by_the_rule(
     weights = table(bits, block, depth, 24, zeros)
     model = model_of(weights, accuracy_level=INT8_LEVEL)
     model.opset_import[0].version = opset
-    round_rows(model)
+    quantize_rows(model)
     assert (levels(model), opset_of(model)) == ([0], opset)
     session = session_of(model)
     for rows in (0, 1, 5):
@@ -53,7 +53,7 @@ def test_float16_stays_float16() -> None:
         if constant.data_type == TensorProto.FLOAT:
             array = numpy_helper.to_array(constant).astype(np.float16)
             constant.CopyFrom(numpy_helper.from_array(array, constant.name))
-    round_rows(model)
+    quantize_rows(model)
     x = normal(3, 64).astype(np.float16)
     want = quantize_dequantize(x.astype(np.float32), 32) @ dequantize(weights).astype(np.float64).T
     (got,) = session_of(model).run(None, {"x": x})
@@ -104,7 +104,7 @@ def test_layers_wherever_they_stand() -> None:
     assert set(layers.kept) == {"few", "float"}
     assert set_level(model, INT8_LEVEL) == 3
     assert levels(model) == [INT8_LEVEL, INT8_LEVEL]
-    round_rows(model)
+    quantize_rows(model)
     # Matmuls of one value share what rounds it.
     rounds = [node for node in model.graph.node if node.op_type == "Round"]
     assert len(rounds) == 1
@@ -126,7 +126,7 @@ def test_a_perturbation_moves_numbers_between_two_neighbours() -> None:
     results = []
     for perturbation in (0.0, 2.0**-21, -(2.0**-21)):
         model = model_of(weights)
-        round_rows(model, perturbation)
+        quantize_rows(model, perturbation)
         results.append(session_of(model).run(None, {"x": x})[0][0])
     column = dequantize(weights).astype(np.float64).T
     for got, left, right in zip(results, (5, 6, 5), (7, 7, 6), strict=True):

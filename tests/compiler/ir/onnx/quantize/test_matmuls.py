@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from compiler.ir.onnx.quantize.matmuls import matmul_labels, round_operands
+from compiler.ir.onnx.quantize.matmuls import cast_operands, matmul_labels
 from compiler.passes.pack.pairs import round_to_bfloat
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
 
@@ -31,7 +31,7 @@ def test_nodes_are_known_by_names_that_no_other_has() -> None:
 def test_both_operands_are_cast_where_they_are_read() -> None:
     x, w = normal(7, 24, seed=3), normal(24, 24)
     for opset in (17, 11):
-        session = session_of(round_operands(model(opset), ["one"]))
+        session = session_of(cast_operands(model(opset), ["one"]))
         p, y, _ = session.run(None, {"x": x})
         want = round_to_bfloat(x) @ round_to_bfloat(w)
         np.testing.assert_allclose(p, want, rtol=1e-4, atol=1e-5)
@@ -42,14 +42,14 @@ def test_both_operands_are_cast_where_they_are_read() -> None:
 def test_a_perturbation_moves_few_numbers() -> None:
     x = normal(7, 24, seed=3)
     plain, perturbed = (
-        session_of(round_operands(model(), ["one"], perturbation)).run(None, {"x": x})[0]
+        session_of(cast_operands(model(), ["one"], perturbation)).run(None, {"x": x})[0]
         for perturbation in (0.0, 2.0**-21)
     )
     np.testing.assert_allclose(perturbed, plain, atol=1e-5)
     # The number lies just below the middle of its neighbours.
     x[:] = np.float32(1 + 2**-8 - 2**-23)
     plain, perturbed = (
-        session_of(round_operands(model(), ["one"], perturbation)).run(None, {"x": x})[0]
+        session_of(cast_operands(model(), ["one"], perturbation)).run(None, {"x": x})[0]
         for perturbation in (0.0, 2.0**-21)
     )
     np.testing.assert_allclose(perturbed, plain * (1 + 2**-7), rtol=1e-3, atol=1e-5)

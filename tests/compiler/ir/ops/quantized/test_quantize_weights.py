@@ -9,7 +9,7 @@ from compiler.ir.ops.quantized.quantize_weights import (
     bytes_of,
     objection,
     quantize_matrix,
-    round_table,
+    quantize_table,
 )
 from relaxd.contract.options import WeightForm
 
@@ -35,7 +35,7 @@ def nearest(block: np.ndarray, bits: int) -> float:
 @pytest.mark.parametrize("bits", [4, 8])
 def test_each_number_goes_to_the_nearest_of_its_block(shape: tuple[int, int], bits: int) -> None:
     table = normal(*shape)
-    quantized = round_table(table, bits)
+    quantized = quantize_table(table, bits)
     blocks = -(-shape[1] // BLOCK)
     assert quantized.numbers.shape == (shape[0], blocks, BLOCK * bits // 8)
     assert quantized.scales is not None
@@ -50,8 +50,8 @@ def test_each_number_goes_to_the_nearest_of_its_block(shape: tuple[int, int], bi
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_what_is_quantized_already_stays(bits: int) -> None:
-    once = dequantize(round_table(normal(64, 100), bits))
-    np.testing.assert_allclose(dequantize(round_table(once, bits)), once, rtol=1e-6, atol=0)
+    once = dequantize(quantize_table(normal(64, 100), bits))
+    np.testing.assert_allclose(dequantize(quantize_table(once, bits)), once, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -59,7 +59,7 @@ def test_zeros_and_tiny_numbers(bits: int) -> None:
     table = np.zeros((3, 64), np.float32)
     table[1] = 1e-42
     table[2, 0] = 5.0
-    real = dequantize(round_table(table, bits))
+    real = dequantize(quantize_table(table, bits))
     assert not real[0].any()
     assert np.isfinite(real).all()
     assert real[2, 0] == np.float32(5.0)
@@ -89,6 +89,6 @@ def test_what_cannot_be_quantized() -> None:
 
 def test_bytes_are_those_of_numbers_and_scales() -> None:
     for form, bits in ((WeightForm.INT4, 4), (WeightForm.INT8, 8), (WeightForm.FLOAT16, 16)):
-        quantized = round_table(normal(5, 70), bits)
+        quantized = quantize_table(normal(5, 70), bits)
         size = sum(tensor.data.nbytes for tensor in quantized.tensors)
         assert bytes_of(form, 5, 70) == size

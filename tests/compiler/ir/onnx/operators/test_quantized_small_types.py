@@ -6,8 +6,15 @@ import pytest
 from onnx import helper
 
 from relaxd.contract.dims.tensors import STORAGE
-from tests.compiler.ir.onnx.narrow_models import CODES, Array, assert_same, model_of, patterns, run
 from tests.compiler.ir.onnx.running import build, normal, session_of
+from tests.compiler.ir.onnx.small_type_models import (
+    CODES,
+    Array,
+    assert_same,
+    model_of,
+    patterns,
+    run,
+)
 
 NODE = helper.make_node
 GRIDS = [dtype for dtype in STORAGE if dtype != "float8_e8m0fnu"]

@@ -22,7 +22,7 @@ class LeftOut(Exception):
     """Why no tokenizer can be made."""
 
 
-class Words:
+class Vocabulary:
     """The entries `tokenizer.ggml.*` of a file; a property raises LeftOut where they contradict
     themselves.
     """
