@@ -96,7 +96,7 @@ class Batch:
         piece = sequence[done : done + self._piece]
         try:
             logits = self._slots.extend(slot, piece)
-        except Exception as error:
+        except BaseException as error:
             generation.fail(failure_of(error))
             self._slots.end(slot)
             self._entering = None
@@ -120,7 +120,7 @@ class Batch:
         before = [self._slots.length(slot) for slot in range(len(rows))]
         try:
             logits = self._slots.step(rows)
-        except Exception:
+        except BaseException:
             self._step_each()
             return
         for slot, generation in enumerate(self._running):
@@ -140,7 +140,7 @@ class Batch:
         for slot, generation in enumerate(self._running):
             try:
                 logits = self._slots.extend(slot, generation.tokens[-1:])
-            except Exception as error:
+            except BaseException as error:
                 generation.fail(failure_of(error))
             else:
                 self._take(generation, logits, self._room(slot))
@@ -181,7 +181,7 @@ class Batch:
         """Choose the next token of a sequence; None where an error of its own ended it."""
         try:
             return generation.take(logits, room)
-        except Exception as error:
+        except BaseException as error:
             generation.fail(failure_of(error))
             return None
 
@@ -205,8 +205,10 @@ class Batch:
         return self._slots.capacity - self._slots.length(slot)
 
 
-def failure_of(error: Exception) -> RelaxdError:
-    """The error that ends a completion."""
+def failure_of(error: BaseException) -> RelaxdError:
+    """The error that ends a completion: of any class, as a panic of a tokenizer in Rust is no
+    Exception.
+    """
     if isinstance(error, RelaxdError):
         return error
     return RelaxdError(f"the engine failed: {type(error).__name__}: {error}")

@@ -261,7 +261,7 @@ class Engine:
                 self._batch.drop()
                 self._batch.read()
                 self._batch.step()
-            except Exception as error:
+            except BaseException as error:
                 self._batch.fail(failure_of(error))
         for generation in (*self._batch, *self._waiting):
             if generation.finish is None:

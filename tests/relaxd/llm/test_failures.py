@@ -202,6 +202,27 @@ def test_drafts_that_fail_end_no_completion(
     assert failures
 
 
+class Panic(BaseException):
+    """Stands for the class by which Rust's panics are raised, which is no Exception."""
+
+
+def test_a_panic_ends_its_own_completion(
+    engine: Engine, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Generation.take
+
+    def failing(self: Generation, logits: Any, room: int) -> int:
+        if self.prompt == (9, 9) and len(self.tokens) == 2:
+            raise Panic("no such token")
+        return take(self, logits, room)
+
+    monkeypatch.setattr(Generation, "take", failing)
+    others, (broken,) = start(engine, [9, 9])
+    with pytest.raises(RelaxdError, match="Panic: no such token"):
+        broken.text()
+    check_others(kind, others)
+
+
 @pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-300, 1e-9])
 def test_the_least_temperatures_take_the_most_probable_token(
     engine: Engine, kind: str, temperature: float
