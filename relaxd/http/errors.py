@@ -51,15 +51,23 @@ class UnknownHost(ApiError):
 
 
 class AmbiguousLength(ApiError):
-    """The request states its length in two ways, of which another server may follow the other."""
+    """The request says in two ways where its body ends."""
 
     code = "http.ambiguous_length"
 
+    def __init__(self) -> None:
+        super().__init__(
+            "the request has a Content-Length and a Transfer-Encoding", hint="send one of them"
+        )
 
-class HeadersTooLarge(ApiError):
-    """The headers are larger than the server takes."""
 
-    code = "http.headers_too_large"
+class HeaderTooLarge(ApiError):
+    """The request's header is larger than the server takes."""
+
+    code = "http.header_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request's header has more than {limit} bytes", limit=limit)
 
 
 class Unauthorized(ApiError):

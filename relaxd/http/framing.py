@@ -1,17 +1,18 @@
-"""Refuses requests whose heads are too large, or leave open where they end."""
+"""Refuses requests whose end two readers would see in different places, and headers without end."""
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from relaxd.http.errors import AmbiguousLength, ApiError, HeadersTooLarge
+from relaxd.http.errors import AmbiguousLength, HeaderTooLarge
 from relaxd.http.origins import Respond
 
 MOST_HEADER_BYTES = 32 << 10
 
 
-class CheckedHead:
-    """ASGI middleware: headers have at most MOST_HEADER_BYTES, and one of Content-Length and
-    Transfer-Encoding. The connection closes behind what is refused.
+class Framing:
+    """ASGI middleware: a request has a Content-Length or a Transfer-Encoding, not both, as behind a
+    proxy that reads the other one another request would hide in its body; and a header of
+    MOST_HEADER_BYTES at the most. The connection of one that is refused is closed.
     """
 
     def __init__(self, app: ASGIApp, respond: Respond) -> None:
@@ -20,20 +21,16 @@ class CheckedHead:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 400 or 431."""
-        error = _fault(scope) if scope["type"] == "http" else None
-        if error is None:
+        if scope["type"] != "http" or (error := _mistake(scope)) is None:
             return await self.app(scope, receive, send)
         response = self._respond(Request(scope, receive), error)
         response.headers["Connection"] = "close"
         return await response(scope, receive, send)
 
 
-def _fault(scope: Scope) -> ApiError | None:
-    headers = scope["headers"]
-    if sum(len(name) + len(value) for name, value in headers) > MOST_HEADER_BYTES:
-        return HeadersTooLarge(f"the headers are larger than {MOST_HEADER_BYTES} bytes")
-    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
-        return AmbiguousLength(
-            "the request has Content-Length and Transfer-Encoding", hint="send one of them"
-        )
-    return None
+def _mistake(scope: Scope) -> AmbiguousLength | HeaderTooLarge | None:
+    names = {name for name, _ in scope["headers"]}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        return AmbiguousLength()
+    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    return HeaderTooLarge(MOST_HEADER_BYTES) if size > MOST_HEADER_BYTES else None

@@ -33,19 +33,27 @@ class KnownHosts:
 
 
 class CheckedHost:
-    """ASGI middleware: a request calls the server by a name of `hosts`; `hint` says how to add
-    one.
+    """ASGI middleware: a request calls the server by a name of `hosts`, but for those of the paths
+    `open_paths`; `hint` says how to add one.
     """
 
-    def __init__(self, app: ASGIApp, respond: Respond, hosts: KnownHosts, hint: str) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        respond: Respond,
+        hosts: KnownHosts,
+        hint: str,
+        open_paths: frozenset[str] = frozenset(),
+    ) -> None:
         self.app = app
         self._respond = respond
         self._hosts = hosts
         self._hint = hint
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 421."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in self._open_paths:
             return await self.app(scope, receive, send)
         request = Request(scope, receive)
         host = request.headers.get("Host", "")

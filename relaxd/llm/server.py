@@ -17,9 +17,9 @@ from starlette.routing import Route
 
 from relaxd.errors import OverloadError, RelaxdError
 from relaxd.http.credentials import KeyRequired
-from relaxd.http.framing import CheckedHead
+from relaxd.http.framing import Framing
 from relaxd.http.hosts import CheckedHost, KnownHosts
-from relaxd.http.origins import SameOrigin
+from relaxd.http.origins import Respond, SameOrigin
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.lanes import Bodies, Lane
@@ -60,12 +60,6 @@ def create_app(engine: Engine, name: str, access: Access = _ANYONE) -> Starlette
     """
     endpoint = _Endpoint(engine, name)
     respond = endpoint.refuse
-    if access.key is not None:
-        entrance = Middleware(KeyRequired, respond=respond, key=access.key, open_paths=_OPEN)
-    else:
-        hint = "name it with --allow-host, or ask for a key"
-        hosts = KnownHosts(access.hosts)
-        entrance = Middleware(CheckedHost, respond=respond, hosts=hosts, hint=hint)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", endpoint.chat, methods=["POST"]),
@@ -75,12 +69,21 @@ def create_app(engine: Engine, name: str, access: Access = _ANYONE) -> Starlette
             Route("/healthz", endpoint.health),
         ],
         middleware=[
-            Middleware(CheckedHead, respond=respond),
+            Middleware(Framing, respond=respond),
             Middleware(SameOrigin, respond=respond, hint="pages of other servers may not ask"),
-            entrance,
+            _entrance(access, respond),
         ],
         exception_handlers={HTTPException: _refuse, Exception: endpoint.fail},
     )
+
+
+def _entrance(access: Access, respond: Respond) -> Middleware:
+    """Asks for the key, or where there is none for a name of this server."""
+    shared: dict[str, Any] = {"respond": respond, "open_paths": _OPEN}
+    if access.key is not None:
+        return Middleware(KeyRequired, key=access.key, **shared)
+    hint = "name it with --allow-host, or ask for a key"
+    return Middleware(CheckedHost, hosts=KnownHosts(access.hosts), hint=hint, **shared)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
