@@ -1,4 +1,4 @@
-"""Refuses requests whose end two readers would see in different places, and headers without end."""
+"""Refuses requests of which two readers would see different ends, and headers without end."""
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send

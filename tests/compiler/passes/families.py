@@ -116,7 +116,9 @@ def blockwise(bits: int, block: int, depth: int, columns: int) -> Family:
             )
 
         constants = [relax.const(tensor.data) for tensor in table.tensors]
-        result = builder.emit_te(matmul, x, *constants, primfunc_name_hint=KERNEL_NAMES[bits, False])
+        result = builder.emit_te(
+            matmul, x, *constants, primfunc_name_hint=KERNEL_NAMES[bits, False]
+        )
         return op.add(result, residual)
 
     return Family(

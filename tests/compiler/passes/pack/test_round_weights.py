@@ -135,7 +135,9 @@ def attention() -> onnx.ModelProto:
     return model_of(nodes, {"x": f"float32[1,n,{DEPTH}]"}, constants, outputs=["y"])
 
 
-def checked_build(nodes: list[onnx.NodeProto], weight: np.ndarray, outputs: list[str]) -> QuantizedWeights:
+def checked_build(
+    nodes: list[onnx.NodeProto], weight: np.ndarray, outputs: list[str]
+) -> QuantizedWeights:
     inputs = {"x": f"float32[n,{weight.shape[0]}]", "k": f"float32[n,{weight.shape[1]}]"}
     model = model_of(nodes, inputs, {"w": weight}, outputs=outputs)
     built, weights, _ = compile_model(model, "int8", n=(1, 9))
