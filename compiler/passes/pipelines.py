@@ -54,7 +54,6 @@ from compiler.passes.lower.loops.flatten_buffers import FlattenBuffers
 from compiler.passes.lower.loops.hoist_divisions import HoistDivisions
 from compiler.passes.lower.loops.legalize_bfloat16 import LegalizeBfloat16
 from compiler.passes.lower.loops.mark_no_alias import MarkNoAlias
-from compiler.passes.lower.loops.merge_twin_loops import MergeTwinLoops
 from compiler.passes.lower.loops.multiply_reciprocals import MultiplyReciprocals
 from compiler.passes.lower.loops.narrow_indices import NarrowIndices
 from compiler.passes.lower.loops.saturate_conversions import SaturateConversions
@@ -396,7 +395,6 @@ def _packed_functions(target: Target) -> tuple[Pass, ...]:
     return (
         MarkNoAlias(),
         _bound(target),
-        *((MergeTwinLoops(),) if by_kernel else ()),
         *_lowered_loops(target),
         *((TruncateDivisions(), MultiplyReciprocals()) if by_kernel else ()),
         _functions(lower.SplitHostDevice(), requires=(Property.TARGETS,)),
@@ -408,7 +406,7 @@ def _packed_functions(target: Target) -> tuple[Pass, ...]:
         ),
         _functions(lower.FP8StorageLegalize()),
         _functions(lower.BF16StorageLegalize(), requires=(Property.NO_BFLOAT16_ARITHMETIC,)),
-        *((OutlineLoops(),) if by_kernel else ()),
+        OutlineLoops(),
         _functions(lower.LowerTVMBuiltin()),
         LowerIntrinsics() if by_kernel else _functions(lower.LowerIntrin()),
     )
@@ -425,7 +423,7 @@ def _c_functions(target: Target, interface: Interface) -> tuple[Pass, ...]:
         *_lowered_loops(target),
         TruncateDivisions(),
         MultiplyReciprocals(),
-        MakeCFunctions(interface.symbols),
+        MakeCFunctions(),
         _functions(lower.FP8StorageLegalize()),
         _functions(lower.BF16StorageLegalize(), requires=(Property.NO_BFLOAT16_ARITHMETIC,)),
         _functions(lower.LowerTVMBuiltin()),
@@ -450,6 +448,7 @@ def _grid_functions(target: Target) -> tuple[Pass, ...]:
     return (
         NameSymbols() if in_browser else MarkNoAlias(),
         _bound(target),
+        SerializeLoops(),
         _loops(schedule.CanonicalizeLoop()),
         _loops(schedule.LowerCrossThreadReduction()),
         _loops(schedule.LowerInitBlock()),

@@ -22,8 +22,8 @@ from compiler.tir.building import (
     let,
     let_opaque,
     otherwise,
+    parallel,
     serial,
-    share_out,
     statements,
     store,
     strips,
@@ -54,7 +54,7 @@ def emit_recurrence(*directions: Recurrence) -> tirx.PrimFunc:
         parts = let_opaque("parts", tirx.ceildiv(layer.batch, each))
         tasks, flops = parts * len(directions), layer.flops * len(directions)
         profitable = layer.fixed and tirx.all(flops >= PARALLEL_FLOPS, tasks > 1)
-        for number in share_out(tasks, profitable):
+        with parallel(tasks, profitable) as number:
             if len(directions) == 1:
                 _emit_task(layer, inputs_of[0], each, number)
             else:

@@ -5,7 +5,7 @@ themselves: a loop of no or one iteration and a branch decided at compile time l
 intrinsics are put into vector form, and loops that exist in several versions are generators.
 
     with statements() as body:
-        for task in share_out(rows, profitable):
+        with parallel(rows, profitable) as task:
             total = alloc([lanes], "float32", "total")
             for k in steps(depth, 4):
                 with vectorize(lanes) as lane:
@@ -22,7 +22,7 @@ from tvm import tirx
 from tvm.tirx.stmt import ForKind
 
 from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, to_int64
-from compiler.tir.loops import SHARES, TAKE, TAKE_CODE, Stmt, seq
+from compiler.tir.loops import PARALLEL_IF, SHARES, TAKE, TAKE_CODE, Stmt, seq
 from compiler.tir.stages import Axis
 from compiler.tir.vecmath import vectorize_calls
 
@@ -119,20 +119,25 @@ def vectorize(lanes: int, name: str = "lane") -> Generator[Expr, None, None]:
 
 
 @contextmanager
-def parallel(extent: Expr | int, name: str = "task") -> Generator[Expr, None, None]:
-    """for task in range(extent), over the threads.
+def parallel(
+    extent: Expr | int, parallel_if: Expr | bool, name: str = "i"
+) -> Generator[Expr, None, None]:
+    """for i in range(extent), whose iterations are independent: over the threads where
+    `parallel_if` holds, which may be known at run time alone. The loop is serial with an attribute
+    until kernels become functions (OutlineLoops, MakeCFunctions).
 
     Each thread begins with a share of its own, the same from loop to loop, and then takes what the
     others have not begun (affinity scheduling, Markatos and LeBlanc 1994). So a thread finds in its
     cache what it wrote in the loop before, if tasks lie in the order of the rows, and one that
     wakes late, or whose core also does other work, holds nobody up.
     """
-    if as_int(extent) in (0, 1):
-        with serial(extent, name) as index:
-            yield index
-        return
-    with shares(extent) as (start, end), serial(end - start, name) as i:
-        yield start + i
+    with statements() as loop, serial(extent, name) as task:
+        yield task
+    if as_int(parallel_if) == 0 or as_int(extent) in (0, 1):
+        _emit_all(loop)
+    else:
+        condition = parallel_if if as_int(parallel_if) is None else tirx.IntImm("bool", 1)
+        emit(tirx.AttrStmt(const(0), PARALLEL_IF, condition, loop.stmt))
 
 
 @contextmanager
@@ -155,22 +160,6 @@ def shares(extent: Expr) -> Generator[tuple[Expr, Expr], None, None]:
             store(first, take, const(0))
         emit(tirx.While(first[0] >= const(0), run.stmt))
     emit(tirx.AttrStmt(const(0), "pragma_import_llvm", TAKE_CODE, launch.stmt))
-
-
-def share_out(extent: Expr | int, profitable: Expr | bool) -> Iterator[Expr]:
-    """for task in range(extent), in parallel if `profitable` holds.
-
-    If only run time can tell, both versions are emitted behind a branch.
-    """
-    known = False if as_int(extent) == 1 else as_int(profitable)
-    if known is None:
-        with when(profitable), parallel(extent) as task:
-            yield task
-        with otherwise(), serial(extent) as task:
-            yield task
-        return
-    with parallel(extent) if known else serial(extent) as task:
-        yield task
 
 
 @contextmanager

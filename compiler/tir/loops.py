@@ -5,13 +5,17 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.tirx.stmt import ForKind
 
-from compiler.tir.exprs import Expr, as_int, const
+from compiler.tir.exprs import Expr, as_int, const, dtype_of
 
 Stmt = Any
 
 PARALLEL_FLOPS = 1 << 20
 """Work below which waking the other threads takes longer than they save."""
+
+PARALLEL_IF = "relaxd_parallel_if"
+"""The attribute of a serial loop whose iterations run over the threads where its value holds."""
 
 SHARES = 256
 """Into how many shares tasks are divided at most, and how many threads may have one of their own.
@@ -71,6 +75,41 @@ and stores its end in state[1].
 taken: a flag for each share and one for all of them, zero at first; state[0]: how many shares were
 passed. LLVM has atomics, TIR does not.
 """
+
+
+def parallel_loop(stmt: Any) -> tuple[list[Stmt], Any]:
+    """The loop with the attribute PARALLEL_IF that the statement is, and what other passes moved
+    out of the loop: statements to run before it.
+    """
+    *before, loop = list(stmt.body.seq) if isinstance(stmt.body, tirx.SeqStmt) else [stmt.body]
+    return before, loop
+
+
+def replace_loop(
+    loop: Any,
+    *,
+    least: Expr | None = None,
+    extent: Expr | None = None,
+    kind: ForKind | None = None,
+    body: Stmt | None = None,
+) -> Stmt:
+    """The loop with some of its parts replaced."""
+    return tirx.For(
+        loop.loop_var,
+        loop.min if least is None else least,
+        loop.extent if extent is None else extent,
+        loop.kind if kind is None else kind,
+        loop.body if body is None else body,
+        None,
+        loop.annotations,
+        loop.step,
+    )
+
+
+def over_range(loop: Any, first: Expr, end: Expr) -> Stmt:
+    """The iterations of a loop from `first` up to `end`, both int64."""
+    dtype = dtype_of(loop.loop_var)
+    return replace_loop(loop, least=first.astype(dtype), extent=(end - first).astype(dtype))
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

@@ -6,6 +6,7 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
 from compiler.tir.exprs import Expr, const
+from compiler.tir.loops import PARALLEL_IF
 
 PARALLEL_WORK = 1 << 15
 """Operations below which starting other threads costs more than it saves."""
@@ -15,9 +16,6 @@ def spread(extent: Expr, work: Expr) -> Iterator[Expr]:
     """for i in range(extent), whose iterations are independent: in parallel if `work`, operations
     of all of them, is worth it.
     """
-    # Where the work is known TVM's simplifier removes the branch.
-    with T.If(tirx.GT(work, const(PARALLEL_WORK))):
-        with T.Then(), T.parallel(extent) as i:
-            yield i
-        with T.Else(), T.serial(extent) as i:
-            yield i
+    condition = tirx.GT(work, const(PARALLEL_WORK))
+    with T.attr(const(0), PARALLEL_IF, condition), T.serial(extent) as i:
+        yield i

@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
-from tvm.tirx.stmt import ForKind
-from tvm_ffi import VisitInterrupt
 
 from compiler.tir.exprs import (
     Expr,
@@ -127,11 +124,13 @@ class _Count:
                 raise UnknownExtent(type(stmt).__name__)
 
     def _branch(self, stmt: Any) -> None:
-        """Count the serial loops where loops exist over threads and serially."""
-        branches = [one for one in (stmt.then_case, stmt.else_case) if one is not None]
-        serial = [one for one in branches if not _over_threads(one)] or branches
+        """Raises UnknownExtent where the sides differ: of what is done under a condition nobody
+        knows how often.
+        """
         counts = []
-        for branch in serial:
+        for branch in (stmt.then_case, stmt.else_case):
+            if branch is None:
+                continue
             count = _Count(
                 dict(self.values),
                 dict(self.loops),
@@ -237,13 +236,6 @@ class _Count:
                 variables = _NOTHING.union(*map(self._variables, children(expr)))
             self.variables[key] = expr, variables
         return self.variables[key][1]
-
-
-def _over_threads(stmt: Stmt) -> bool:
-    def stop(loop: Any) -> Any:
-        return VisitInterrupt(loop) if loop.kind == ForKind.PARALLEL else None
-
-    return tvm_ffi.structural_walk(stmt, (tirx.For, stop), order="pre") is not None
 
 
 def _computed(value: Expr) -> Iterator[Expr]:

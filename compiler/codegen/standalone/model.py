@@ -158,7 +158,7 @@ def _prototypes(kernel: Kernel) -> list[str]:
     own = [c_type(kind) for kind in (*kernel.params, *kernel.dim_types)]
     lines = [f"int {kernel.symbol}({', '.join([*head, *own]) or 'void'});"]
     for task in kernel.tasks:
-        types = ", ".join(["int32_t", "int32_t", "void *", *map(c_type, task.params)])
+        types = ", ".join(["int64_t", "int64_t", "void *", *map(c_type, task.params)])
         lines.append(f"int {task.symbol}({types});")
     return lines
 

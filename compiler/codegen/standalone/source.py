@@ -9,7 +9,7 @@ import tvm
 
 from compiler.codegen.standalone.main import Main, bound_dims, main_function
 from compiler.codegen.standalone.model import Driver, c_type
-from compiler.passes.lower.functions.c_interface import Kernel, Task, take_symbol
+from compiler.passes.lower.functions.c_interface import Kernel, Task
 from compiler.tir.c_text import element_bytes, quote
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
@@ -105,7 +105,7 @@ def driver_source(
         _EMBEDDED if signature.embedded else "",
         context(main, signature, driver.slots, driver.growing),
         _RESULTS,
-        *_launchers(driver, symbols or prefix),
+        *_launchers(driver),
         "\n".join(driver.prototypes.values()),
         *driver.functions,
         run_function(main),
@@ -129,17 +129,10 @@ def context(main: Main, signature: Signature, slots: int, growing: int, also: st
 {also}{shapes}}};"""
 
 
-def _launchers(driver: Driver, symbols: str) -> list[str]:
-    """The functions that kernels call to share out a loop."""
+def _launchers(driver: Driver) -> list[str]:
+    """The functions that kernels call to run a loop over the host's threads."""
     tasks = [task for kernel in driver.kernels.values() for task in kernel.tasks]
-    if not tasks:
-        return []
-    take = (
-        f"int64_t {take_symbol(symbols)}(int32_t *, int64_t, int64_t, int64_t *);\n"
-        f"int64_t {take_symbol(symbols)}(int32_t *taken, int64_t total, int64_t worker, "
-        "int64_t *state) { return rd_claim(taken, total, worker, state); }"
-    )
-    return [take, *(_launcher(task) for task in tasks)]
+    return [_launcher(task) for task in tasks]
 
 
 def _launcher(task: Task) -> str:
@@ -148,19 +141,22 @@ def _launcher(task: Task) -> str:
     parameters = "".join(f", {kind} v{i}" for i, kind in enumerate(types))
     values = "".join(f", v{i}" for i in range(len(types)))
     passed = "".join(f", job->v{i}" for i in range(len(types)))
-    alone = "".join(", NULL" if i == task.flags else f", v{i}" for i in range(len(types)))
     job = f"{task.symbol}_job"
-    return f"""typedef struct {{ P *c; int count;{fields} }} {job};
+    return f"""typedef struct {{ rd_shares shares; P *c;{fields} }} {job};
 static int {task.symbol}_run(void *at, int index, int slot) {{
-  const {job} *job = at;
-  return {task.symbol}(index, job->count, rd_scratch(&job->c->own, slot){passed});
+  {job} *job = at;
+  int64_t step = 0, first, end;
+  int status = RELAXD_OK;
+  while (status == RELAXD_OK && rd_claim(&job->shares, index, &step, &first, &end))
+    status = {task.symbol}(first, end, rd_scratch(&job->c->own, slot){passed});
+  return status;
 }}
-int {task.launch}(void *context{parameters});
-int {task.launch}(void *context{parameters}) {{
+int {task.launch}(void *context, int64_t total{parameters});
+int {task.launch}(void *context, int64_t total{parameters}) {{
   rd_context *own = context;
-  {job} job = {{context, rd_threads(own){values}}};
-  if (job.count == 1) return {task.symbol}(0, {task.alone}, rd_scratch(own, 0){alone});
-  return own->host.parallel(own->host.user, {task.symbol}_run, &job, job.count);
+  {job} job = {{{{total, rd_threads(own), {{0}}}}, context{values}}};
+  if (job.shares.threads == 1) return {task.symbol}(0, total, rd_scratch(own, 0){values});
+  return own->host.parallel(own->host.user, {task.symbol}_run, &job, job.shares.threads);
 }}"""
 
 

@@ -325,30 +325,31 @@ enum { RD_SHARES = 256 };
 #else
 #define RD_INLINE_ATOMICS
 #endif
-/* Claims a share of the tasks below `total`, from `worker`'s own on: gives its first task, or -1,
- * and stores its end in state[1]. taken: a flag for each share and one for all of them, zero at
- * first, NULL for a worker without company, which has all tasks at once; state[0]: how many shares
- * were passed. */
-static inline RD_INLINE_ATOMICS int64_t rd_claim(int32_t *taken, int64_t total, int64_t worker,
-                                                 int64_t *state) {
-  int64_t shares = rd_min(total, RD_SHARES), home = worker * shares / RD_SHARES, step;
-  if (taken == NULL) {
-    if (total <= 0 || state[0]++ != 0) return -1;
-    state[1] = total;
-    return 0;
-  }
-  if (__atomic_load_n(&taken[RD_SHARES], __ATOMIC_RELAXED) != 0) return -1;
-  for (step = state[0]; step < shares; ++step) {
-    int64_t share = home + step - (home + step >= shares ? shares : 0);
+/* A loop that threads share: how many tasks it has, how many threads, and a flag for each share that
+ * was claimed and one for all of them, zero at first. */
+typedef struct {
+  int64_t total;
+  int threads;
+  int32_t taken[RD_SHARES + 1];
+} rd_shares;
+/* Claims a share of the tasks, from the thread's own on: 1, and the share's first task and its end,
+ * or 0. step: how many shares the thread has passed, zero at first. */
+static inline RD_INLINE_ATOMICS int rd_claim(rd_shares *own, int thread, int64_t *step,
+                                             int64_t *first, int64_t *end) {
+  int64_t shares = rd_min(own->total, RD_SHARES), home = thread * shares / own->threads;
+  int32_t *taken = own->taken;
+  if (__atomic_load_n(&taken[RD_SHARES], __ATOMIC_RELAXED) != 0) return 0;
+  while (*step < shares) {
+    int64_t ahead = home + (*step)++, share = ahead - (ahead >= shares ? shares : 0);
     if (__atomic_load_n(&taken[share], __ATOMIC_RELAXED) != 0 ||
         __atomic_exchange_n(&taken[share], 1, __ATOMIC_RELAXED) != 0)
       continue;
-    state[0] = step + 1;
-    state[1] = (share + 1) * total / shares;
-    return share * total / shares;
+    *first = share * own->total / shares;
+    *end = (share + 1) * own->total / shares;
+    return 1;
   }
   __atomic_store_n(&taken[RD_SHARES], 1, __ATOMIC_RELAXED);
-  return -1;
+  return 0;
 }
 #endif
 

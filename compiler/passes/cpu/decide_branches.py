@@ -1,5 +1,5 @@
-"""Removes branches whose condition has the same value throughout the declared dim ranges, such as
-most choices between serial and parallel loops.
+"""Decides conditions that have the same value throughout the declared dim ranges: those of
+branches, and those of loops over threads.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite
-from compiler.tir.loops import seq, with_body
+from compiler.tir.loops import PARALLEL_IF, seq, with_body
 
 Bounds = tuple[int, int]
 """Least and greatest value."""
@@ -26,13 +26,14 @@ _ENTRY = "main"
 _CALLS = ("relax.call_tir", "relax.call_tir_inplace")
 _DIVISIONS = (prim.Div, prim.Mod, prim.FloorDiv, prim.FloorMod)
 _COMPARISONS = (prim.GE, prim.GT, prim.LE, prim.LT)
+_ALWAYS = tirx.IntImm("bool", 1)
 _ANYTHING = (sym.ConstIntBound.NEG_INF, sym.ConstIntBound.POS_INF)
 
 
 @dataclass(frozen=True)
 class DecideBranches(ModulePass):
-    """Replaces each branch that the ranges of the dims decide by the side that is taken, which
-    leaves less code to compile.
+    """Replaces each branch that the ranges of the dims decide by the side that is taken, and each
+    loop that is parallel where a condition holds by one that always is or never.
     """
 
     ranges: Ranges
@@ -111,9 +112,16 @@ def _decide(func: tirx.PrimFunc, known: dict[Any, Bounds]) -> tirx.PrimFunc:
             return node
         return node.then_case if holds else seq(node.else_case)
 
-    return with_body(
-        func, tvm_ffi.structural.structural_map(func.body, ((tirx.IfThenElse, choose),))
-    )
+    def decide(node: Any) -> Any:
+        if str(node.attr_key) != PARALLEL_IF:
+            return node
+        holds = _holds(cells().inline_values(node.value), analyzer)
+        if holds is None:
+            return node
+        return tirx.AttrStmt(node.node, PARALLEL_IF, _ALWAYS, node.body) if holds else node.body
+
+    steps = ((tirx.IfThenElse, choose), (tirx.AttrStmt, decide))
+    return with_body(func, tvm_ffi.structural_map(func.body, steps))
 
 
 def _find_nodes(body: Any, kind: type) -> list[Any]:

@@ -13,7 +13,7 @@ from tvm.tirx.stmt import ForKind
 
 from compiler.tir.building import emit, statements, store, when
 from compiler.tir.exprs import as_int, dtype_of
-from compiler.tir.loops import multiply_extents, seq, unfuse
+from compiler.tir.loops import PARALLEL_IF, multiply_extents, seq, unfuse
 
 _DATA_PARALLEL, _THREAD_INDEX = 0, 1
 
@@ -126,9 +126,9 @@ def _emit_nest(stmt: Any, threads: int) -> None:
     loops, body = [], stmt
     dependent = _dependent_variables(stmt)
     # Only outermost loops: those below a dependent one would be launched once for each iteration.
-    while isinstance(body, tirx.For) and _independent(body, dependent):
-        loops.append(body)
-        body = body.body
+    while (loop := _independent_loop(body, dependent)) is not None:
+        loops.append(loop)
+        body = loop.body
     if not loops:
         with _one_thread():
             emit(stmt)
@@ -140,11 +140,17 @@ def _emit_nest(stmt: Any, threads: int) -> None:
         emit(body)
 
 
-def _independent(loop: tirx.For, dependent: set[int]) -> bool:
-    if loop.kind == ForKind.PARALLEL:
-        return True
-    plain = loop.kind == ForKind.SERIAL and loop.step is None
-    return plain and loop.loop_var.__chandle__() not in dependent and _drives_blocks(loop)
+def _independent_loop(stmt: Any, dependent: set[int]) -> tirx.For | None:
+    """The loop that the statement is, None where its iterations may depend on each other."""
+    if isinstance(stmt, tirx.AttrStmt) and str(stmt.attr_key) == PARALLEL_IF:
+        return stmt.body
+    if not isinstance(stmt, tirx.For):
+        return None
+    if stmt.kind == ForKind.PARALLEL:
+        return stmt
+    plain = stmt.kind == ForKind.SERIAL and stmt.step is None
+    independent = plain and stmt.loop_var.__chandle__() not in dependent and _drives_blocks(stmt)
+    return stmt if independent else None
 
 
 def _drives_blocks(loop: tirx.For) -> bool:

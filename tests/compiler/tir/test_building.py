@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import tirx
@@ -15,8 +16,8 @@ from compiler.tir.building import (
     blocks,
     let,
     otherwise,
+    parallel,
     serial,
-    share_out,
     statements,
     steps,
     store,
@@ -24,7 +25,7 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import as_int, const, dtype_of, load
-from compiler.tir.loops import Stmt
+from compiler.tir.loops import PARALLEL_IF, Stmt
 
 MOST = 40
 
@@ -96,19 +97,16 @@ def test_otherwise_follows_a_branch_at_once() -> None:
             pass
 
 
-def test_what_only_run_time_knows_to_profit_from_threads_is_there_twice() -> None:
+def test_a_parallel_loop_has_its_condition_as_an_attribute() -> None:
     buffer, n = cells(), index()
-    seen = []
-    with statements() as body:
-        for task in share_out(n, n > 100):
-            seen.append(task)
+    with statements() as body, parallel(n, n > 100) as task:
+        store(buffer, task, task)
+    assert str(body.stmt.attr_key) == PARALLEL_IF
+    assert tvm_ffi.structural_equal(body.stmt.value, n > 100)
+    for profitable, extent in ((False, n), (n > 100, const(1))):
+        with statements() as body, parallel(extent, profitable) as task:
             store(buffer, task, task)
-    assert len(seen) == 2
-    assert isinstance(body.stmt, tirx.IfThenElse)
-    with statements() as body:
-        for task in share_out(n, False):
-            store(buffer, task, task)
-    assert isinstance(body.stmt, tirx.For)
+        assert not isinstance(body.stmt, tirx.AttrStmt)
 
 
 def test_let_names_what_is_computed_and_nothing_else() -> None:
@@ -131,7 +129,7 @@ def test_an_error_in_a_body_leaves_no_list_open() -> None:
 
 def test_an_error_in_a_for_leaves_no_list_open() -> None:
     before = list(building._open.lists)
-    loop = share_out(index(), True)
+    loop = strips(index(), 8)
     with statements() as around:
         with pytest.raises(KeyError), statements():
             raise KeyError(next(loop))
@@ -176,11 +174,16 @@ def _blocks(extent: Any) -> Iterator[Any]:
             yield start + lane
 
 
+def _tasks(extent: Any) -> Iterator[Any]:
+    with parallel(extent, True) as task:
+        yield task
+
+
 LOOPS: dict[str, Callable[[Any], Iterator[Any]]] = {
     "strips": lambda extent: strips(extent, 8),
     "blocks": _blocks,
     "steps": lambda extent: steps(extent, 4),
-    "in parallel": lambda extent: share_out(extent, True),
+    "in parallel": _tasks,
 }
 
 

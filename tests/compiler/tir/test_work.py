@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tvm import te, tirx
 
-from compiler.tir.building import otherwise, serial, share_out, statements, store, when
+from compiler.tir.building import otherwise, parallel, serial, statements, store, when
 from compiler.tir.polynomials import Polynomial, UnknownExtent
 from compiler.tir.work import ELEMENT_FLOPS, Work, work_of
 from relaxd.contract.dims.axes import Axis
@@ -115,12 +115,10 @@ def test_a_stage_may_state_its_operations() -> None:
     assert evaluate(counted.bytes, 9) == 4 * (9 * 6 + 9)
 
 
-def test_of_a_parallel_and_a_serial_version_one_counts() -> None:
+def test_a_parallel_loop_counts_once() -> None:
     x, y = (tirx.decl_buffer([N, 8], "float32", name=name) for name in "xy")
-    with statements() as body:
-        for i in share_out(N, N > 100):
-            with serial(8) as j:
-                store(y, x[i, j] * 2.0, i, j)
+    with statements() as body, parallel(N, N > 100) as i, serial(8) as j:
+        store(y, x[i, j] * 2.0, i, j)
     counted = work_of(tirx.PrimFunc([x, y], body.stmt), VALUES)
     assert (evaluate(counted.flops, 5), evaluate(counted.bytes, 5)) == (5 * 8, 4 * 2 * 5 * 8)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import tvm
 
-from compiler.tir.building import let_all, let_opaque, share_out
+from compiler.tir.building import let_all, let_opaque, parallel
 from compiler.tir.exprs import Expr, Table, children, const
 from compiler.tir.loops import multiply_extents, unfuse
 from compiler.tir.stages import Axis, Stage
@@ -50,7 +50,7 @@ def share_positions(
     in parallel if `parallel_if` holds.
     """
     extents = [*extents_of(axes), parts]
-    for task in share_out(multiply_extents(extents), parallel_if):
+    with parallel(multiply_extents(extents), parallel_if) as task:
         # Parts count fastest, so that neighbouring tasks of a thread share a position.
         *position, part = unfuse(task, extents)
         yield let_all(dict(zip([axis.var for axis in axes], position, strict=True))), part

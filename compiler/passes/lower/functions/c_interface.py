@@ -7,30 +7,19 @@ from typing import Any
 
 import tvm
 
-from compiler.tir.loops import SHARES
-
 
 @dataclass(frozen=True)
 class Task:
-    """A parallel loop as a function of its own: int32 index, int32 count, scratch, `params`. It
-    computes the iterations from index/count of them on to (index + 1)/count.
+    """The iterations of a parallel loop as a function of their own: int64 of the first, int64 of
+    where they end, scratch, `params`.
 
-    launch: the function that the kernel calls for it, with the context and `params`. params: None
-    for a pointer, the dtype of a number. flags: the position in `params` of the flags by which
-    workers take shares, None where the iterations are the tasks themselves.
+    launch: the function that the kernel calls for the loop, with the context, the int64 count of
+    iterations and `params`. params: None for a pointer, the dtype of a number.
     """
 
     symbol: str
     launch: str
     params: tuple[str | None, ...]
-    flags: int | None = None
-
-    @property
-    def alone(self) -> int:
-        """The count with which index 0 computes all tasks: a worker that is given no flags takes
-        everything at once.
-        """
-        return 1 if self.flags is None else SHARES
 
 
 @dataclass(frozen=True)
@@ -89,11 +78,6 @@ def fill_size(size: str, dims: Sequence[str], params: Sequence[str]) -> tuple[st
     texts |= {f"p{position}": text for position, text in enumerate(params)}
     named = [name for _, name, _, _ in Formatter().parse(size) if name]
     return size.format(**texts), [texts[name] for name in named]
-
-
-def take_symbol(prefix: str) -> str:
-    """The function by which threads take shares of a loop."""
-    return f"{prefix}_take"
 
 
 def extents_of(params: Any) -> dict[Any, tuple[int, int]]:

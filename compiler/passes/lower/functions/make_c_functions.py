@@ -10,7 +10,6 @@ import tvm
 from tvm import tirx
 from tvm.ir import PointerType
 from tvm.tirx.stmt import ForKind
-from tvm_ffi import structural_map, structural_walk
 
 from compiler.errors import CodegenError
 from compiler.passes.framework.attributes import FUNCTION
@@ -21,14 +20,13 @@ from compiler.passes.lower.functions.c_interface import (
     Task,
     extents_of,
     placeholders_of,
-    take_symbol,
 )
 from compiler.passes.lower.functions.plain_functions import plain_function, unpack
 from compiler.passes.lower.functions.scratch import Scratch
-from compiler.passes.lower.loops.twin_loops import is_serial_twin, loop_as, takes_shares
+from compiler.tir.building import emit, otherwise, statements, when
 from compiler.tir.c_text import expression
-from compiler.tir.exprs import const, dtype_of, op_name
-from compiler.tir.loops import TAKE, Stmt, seq
+from compiler.tir.exprs import const, dtype_of
+from compiler.tir.loops import PARALLEL_IF, Stmt, over_range, parallel_loop, replace_loop, seq
 from compiler.tir.ranges import OF_TENSORS
 
 
@@ -36,18 +34,15 @@ from compiler.tir.ranges import OF_TENSORS
 class MakeCFunctions(ModulePass):
     """Replaces each tensor program by a C function and one for each of its parallel loops; the
     attribute `relaxd.function` of the first states how it is called.
-
-    prefix: begins the symbol of the function by which threads take shares.
     """
 
-    prefix: str = ""
     name = "make_c_functions"
     phase = Phase.FUNCTIONS
     requires = (Property.SYMBOLS, Property.FLAT_BUFFERS, Property.NO_VECTOR_LOOPS)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every tensor program; raises CodegenError."""
-        plain = Plain(self.prefix)
+        plain = Plain()
         for gvar, func in module.functions.items():
             kernel = plain.kernel(func)
             described = json.dumps({"name": gvar.name_hint, "kernel": asdict(kernel)})
@@ -72,7 +67,6 @@ def c_functions_of(module: tvm.IRModule) -> dict[str, Kernel]:
 class Plain:
     """Converts tensor programs; `functions` are they and their tasks."""
 
-    prefix: str
     functions: dict[str, tirx.PrimFunc] = field(default_factory=dict)
 
     def kernel(self, func: tirx.PrimFunc) -> Kernel:
@@ -124,10 +118,7 @@ class Plain:
 
 @dataclass
 class _Body:
-    """Rewrites the statements of one kernel: allocations, and parallel loops into tasks.
-
-    arguments: the variables that the last task takes.
-    """
+    """Rewrites the statements of one kernel: allocations, and parallel loops into tasks."""
 
     plain: Plain
     symbol: str
@@ -137,15 +128,14 @@ class _Body:
     in_task: bool = False
     loops: int = 0
     tasks: list[Task] = field(default_factory=list)
-    arguments: list[Any] = field(default_factory=list)
 
     def statement(self, stmt: Stmt) -> Stmt:
         """The statement without allocations from a heap, and without parallel loops."""
         match stmt:
             case tirx.SeqStmt():
                 return seq(*(self.statement(part) for part in stmt.seq))
-            case tirx.AttrStmt() if takes_shares(stmt):
-                return self.statement(self._take(stmt.body))
+            case tirx.AttrStmt() if str(stmt.attr_key) == PARALLEL_IF:
+                return self._parallel(stmt.value, *parallel_loop(stmt))
             case tirx.AttrStmt():
                 return tirx.AttrStmt(
                     stmt.node, stmt.attr_key, stmt.value, self.statement(stmt.body)
@@ -154,11 +144,11 @@ class _Body:
                 return self._choice(stmt)
             case tirx.While():
                 return tirx.While(stmt.condition, self._repeat(stmt.body))
-            case tirx.For() if stmt.kind == ForKind.PARALLEL and not self.in_task:
-                return self._launch(stmt)
+            case tirx.For() if stmt.kind == ForKind.PARALLEL:
+                serial = replace_loop(stmt, kind=ForKind.SERIAL)
+                return self._parallel(tirx.IntImm("bool", 1), [], serial)
             case tirx.For():
-                kind = ForKind.SERIAL if stmt.kind == ForKind.PARALLEL else stmt.kind
-                return loop_as(stmt, kind, self._repeat(stmt.body))
+                return replace_loop(stmt, body=self._repeat(stmt.body))
             case tirx.AllocBuffer():
                 return self.scratch.allocate(stmt)
             case tirx.Bind():
@@ -177,8 +167,6 @@ class _Body:
         """Branches share memory where a run of the kernel takes one of them alone."""
         before = self.scratch.bytes
         then = self.statement(stmt.then_case)
-        if self._is_whole(stmt):
-            return tirx.IfThenElse(stmt.condition, then, self._call_task())
         other, taken = None, self.scratch.bytes
         if stmt.else_case is not None:
             if not self.loops:
@@ -187,68 +175,45 @@ class _Body:
             self.scratch.reserve(taken)
         return tirx.IfThenElse(stmt.condition, then, other)
 
-    def _take(self, body: Stmt) -> Stmt:
-        """The code of a parallel loop with the library's own way to take shares."""
+    def _parallel(self, condition: Any, before: list[Stmt], loop: Any) -> Stmt:
+        """A loop over the threads where the condition holds: its iterations are a function, and
+        either the host's threads or the kernel calls it. Within such a loop it is serial.
+        """
+        before = [self.statement(stmt) for stmt in before]
+        if self.in_task:
+            return seq(*before, self.statement(loop))
+        task, arguments = self._task(loop)
+        passed, extent = [_passed(var) for var in arguments], loop.extent.astype("int64")
+        launch = tirx.call_extern("int32", task.launch, self.context, extent, *passed)
+        alone = tirx.call_extern(
+            "int32", task.symbol, const(0), extent, self.scratch.base.data, *passed
+        )
+        with statements() as calls:
+            with when(condition):
+                emit(_check(launch))
+            with otherwise():
+                emit(_check(alone))
+        return seq(*before, calls.stmt)
 
-        def renamed(node: Any) -> Any:
-            if op_name(node) != "tirx.call_extern" or str(node.args[0].value) != TAKE:
-                return node
-            return tirx.call_extern("int64", take_symbol(self.plain.prefix), *node.args[1:])
-
-        return structural_map(body, ((tvm.ir.Call, renamed),))
-
-    def _launch(self, loop: Any) -> Stmt:
-        index, count = tirx.Var("index", "int32"), tirx.Var("count", "int32")
+    def _task(self, loop: Any) -> tuple[Task, list[Any]]:
+        """Adds the function of the loop's iterations; returns it, and the variables that it takes
+        beside the first iteration, where they end, and scratch memory.
+        """
+        first, end = tirx.Var("first", "int64"), tirx.Var("end", "int64")
         base, pointer = _base()
         inner = _Body(self.plain, self.symbol, self.attrs, self.context, self.scratch, True)
         outer_base, self.scratch.base = self.scratch.base, base
         inner.loops = self.loops
-        body = inner.statement(_share(loop, index, count))
+        body = inner.statement(over_range(loop, first, end))
         self.scratch.base = outer_base
-        free = list(tirx.analysis.undefined_vars(body, [index, count, base]))
-        pointers, declared, params = unpack(free)
+        arguments = list(tirx.analysis.undefined_vars(body, [first, end, base]))
+        pointers, declared, params = unpack(arguments)
         number = len(self.tasks)
-        flags = next(
-            (position for position, var in enumerate(free) if var.same_as(self._flags(loop))), None
-        )
-        task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params, flags)
+        task = Task(f"{self.symbol}_task{number}", f"{self.symbol}_launch{number}", params)
         self.tasks.append(task)
-        view = tirx.DeclBuffer(base, data=pointer)
-        program = seq(view, *declared, body)
-        self.plain.add(task.symbol, [index, count, pointer, *pointers], program, self.attrs)
-        self.arguments = free
-        return _check(tirx.call_extern("int32", task.launch, self.context, *map(_passed, free)))
-
-    def _is_whole(self, stmt: Any) -> bool:
-        """Checks that the other branch does what the task that was made last does, of what is known
-        there.
-        """
-        if self.in_task or not is_serial_twin(stmt.then_case, stmt.else_case):
-            return False
-        flags = self.tasks[-1].flags
-        taken = [var for position, var in enumerate(self.arguments) if position != flags]
-        return not any(var.same_as(one) for var in taken for one in _declare(stmt.then_case))
-
-    def _call_task(self) -> Stmt:
-        """Calls the last task for all of its loop: the serial half would be the same code again."""
-        task, arguments = self.tasks[-1], [_passed(var) for var in self.arguments]
-        if task.flags is not None:
-            arguments[task.flags] = _null(arguments[task.flags])
-        counts = tirx.const(0, "int32"), tirx.const(task.alone, "int32")
-        call = tirx.call_extern("int32", task.symbol, *counts, self.scratch.base.data, *arguments)
-        return tirx.Evaluate(call)
-
-    def _flags(self, loop: Any) -> Any:
-        """The buffer of flags by which the loop's workers take shares, if they do."""
-        flags: list[Any] = []
-
-        def take(node: Any) -> None:
-            named = str(node.args[0].value) if op_name(node) == "tirx.call_extern" else ""
-            if named == take_symbol(self.plain.prefix):
-                flags.append(node.args[1].args[0].source)
-
-        structural_walk(loop.body, (tvm.ir.Call, take), order="pre")
-        return flags[0] if flags else None
+        body = seq(tirx.DeclBuffer(base, data=pointer), *declared, body)
+        self.plain.add(task.symbol, [first, end, pointer, *pointers], body, self.attrs)
+        return task, arguments
 
 
 def _check(call: Any) -> Stmt:
@@ -258,28 +223,6 @@ def _check(call: Any) -> Stmt:
     failed = call != tirx.const(0, "int32")
     ends = tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_throw_last_error"))
     return tirx.IfThenElse(failed, ends, None)
-
-
-def _share(loop: Any, index: Any, count: Any) -> Stmt:
-    """The loop's iterations from index/count of them on to (index + 1)/count."""
-    dtype = dtype_of(loop.loop_var)
-    extent, parts = loop.extent.astype("int64"), count.astype("int64")
-    start = tirx.truncdiv(index.astype("int64") * extent, parts)
-    end = tirx.truncdiv((index.astype("int64") + const(1)) * extent, parts)
-    return tirx.For(
-        loop.loop_var,
-        loop.min + start.astype(dtype),
-        (end - start).astype(dtype),
-        ForKind.SERIAL,
-        loop.body,
-    )
-
-
-def _declare(stmt: Stmt) -> list[Any]:
-    """The variables that the statements before a statement's last part declare."""
-    parts = stmt.seq[:-1] if isinstance(stmt, tirx.SeqStmt) else []
-    buffers = [one.buffer for one in parts if isinstance(one, (tirx.AllocBuffer, tirx.DeclBuffer))]
-    return [*buffers, *(one.var for one in parts if isinstance(one, tirx.Bind))]
 
 
 def _passed(var: Any) -> Any:

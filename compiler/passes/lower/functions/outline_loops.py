@@ -7,15 +7,13 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.tirx.stmt import ForKind
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.properties import Property
 from compiler.passes.lower.functions.plain_functions import plain_function, unpack
-from compiler.passes.lower.loops.merge_twin_loops import PARALLEL_IF
 from compiler.tir.building import emit, otherwise, shares, statements, when
-from compiler.tir.exprs import Expr, const, dtype_of
-from compiler.tir.loops import Stmt, seq, with_body
+from compiler.tir.exprs import Expr, const
+from compiler.tir.loops import PARALLEL_IF, Stmt, over_range, parallel_loop, seq, with_body
 
 _STATUS = tvm.ir.PrimType("int32")
 _RETAINED = ("target", "tirx.noalias")
@@ -24,8 +22,8 @@ _RETAINED = ("target", "tirx.noalias")
 
 @dataclass(frozen=True)
 class OutlineLoops(ModulePass):
-    """Makes the body of each loop that MergeTwinLoops left a function: a thread calls it for each
-    of its shares, and a serial loop is one call.
+    """Makes the body of each loop with the attribute PARALLEL_IF a function: a thread calls it for
+    each of its shares, and a serial loop is one call.
     """
 
     name = "outline_loops"
@@ -55,8 +53,7 @@ class _Parts:
         """A choice of calls in place of a loop with the attribute."""
         if str(stmt.attr_key) != PARALLEL_IF:
             return stmt
-        # What other steps moved out of the loop stands before it.
-        *before, loop = list(stmt.body.seq) if isinstance(stmt.body, tirx.SeqStmt) else [stmt.body]
+        before, loop = parallel_loop(stmt)
         part, arguments = self._part(loop)
         with statements() as calls:
             with when(stmt.value), shares(loop.extent.astype("int64")) as (start, end):
@@ -68,17 +65,7 @@ class _Parts:
     def _part(self, loop: Any) -> tuple[Any, list[Expr]]:
         """A function of the iterations from one up to another, and what else it takes."""
         first, end = tirx.Var("first", "int64"), tirx.Var("end", "int64")
-        dtype = dtype_of(loop.loop_var)
-        count = (end - first).astype(dtype)
-        share = tirx.For(
-            loop.loop_var,
-            first.astype(dtype),
-            count,
-            ForKind.SERIAL,
-            loop.body,
-            None,
-            loop.annotations,
-        )
+        share = over_range(loop, first, end)
         free = list(tirx.analysis.undefined_vars(share, [first, end]))
         pointers, declared, _ = unpack(free)
         attrs = {name: self.attrs[name] for name in _RETAINED if name in self.attrs}

@@ -9,13 +9,15 @@ from tvm import relax
 from compiler.codegen.generate import generate
 from compiler.passes.cpu.decide_branches import DecideBranches
 from compiler.passes.manager import lower
+from compiler.tir.loops import PARALLEL_IF
 from relaxd.contract.dims.dims import Dim
 from tests.compiler.conftest import HOST, build_module
 from tests.compiler.ranges import ranges_of
 
 _WEIGHTS = np.random.default_rng(0).standard_normal((96, 120)).astype(np.float32)
-_ASKS = re.compile(r"if .* >= T\.int64\(\d{6,}\):")
-"""How a program asks whether its work is worth other threads."""
+_ASKS = re.compile(rf'T\.attr\(.*"{PARALLEL_IF}", .* >= T\.int64\(\d{{6,}}\)\)')
+"""A loop whose work may be too little for other threads."""
+_PARALLEL = f'"{PARALLEL_IF}", '
 
 
 def _matmul() -> tvm.IRModule:
@@ -36,7 +38,7 @@ def _additions() -> tvm.IRModule:
 def _ways(module: tvm.IRModule, *dims: Dim) -> tuple[bool, bool]:
     """(True if a program has a branch, True if a loop is parallel)."""
     text = lower(module, HOST, ranges_of(module, *dims)).script()
-    return _ASKS.search(text) is not None, "T.parallel(" in text
+    return _ASKS.search(text) is not None, _PARALLEL in text
 
 
 def test_a_branch_stays_where_declared_dims_go_both_ways() -> None:

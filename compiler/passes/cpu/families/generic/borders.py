@@ -12,7 +12,7 @@ from tvm import tirx
 from compiler.passes.cpu.shared.loop_nest import emit_stage
 from compiler.passes.cpu.shared.sharing import extents_of, position_of
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import let_all, let_opaque, otherwise, share_out, when
+from compiler.tir.building import let_all, let_opaque, otherwise, parallel, when
 from compiler.tir.conditions import Limits, conjuncts, limits_along
 from compiler.tir.exprs import Expr, Table, const, is_choice, nodes, rewrite, substitute, uses
 from compiler.tir.flat import analyzer_for, substitute_accesses
@@ -65,7 +65,7 @@ def emit_borders(borders: Borders, parallel_if: Expr, unit: VectorUnit) -> None:
     """Emit the stage in tasks of a row of the axis."""
     axis, stage = borders.axis, borders.inside
     outer = stage.axes[: stage.axes.index(axis)]
-    for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
+    with parallel(multiply_extents(extents_of(outer)), parallel_if) as task:
         position = let_all(position_of(outer, task))
         with when(
             tirx.all(*(substitute(row, position) for row in borders.rows)) if borders.rows else True

@@ -39,7 +39,7 @@ from compiler.passes.cpu.shared.sharing import (
 )
 from compiler.passes.cpu.shared.strands import Strands, strands_of
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import emit, let, otherwise, serial, share_out, statements, when
+from compiler.tir.building import emit, let, otherwise, parallel, serial, statements, when
 from compiler.tir.exprs import Expr, Table, as_int, const, load, require_int, rewrite, substitute
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes
 from compiler.tir.loops import Stmt, multiply_extents, unfuse
@@ -101,7 +101,7 @@ def _emit_rows(
         total, at_once = multiply_extents(extents), _rows_at_once(program, rows)
         if at_once == 1:
             program = reuse_result(program)
-        for task in share_out(tirx.ceildiv(total, at_once), parallel_if):
+        with parallel(tirx.ceildiv(total, at_once), parallel_if) as task:
             begin = let("begin", task * at_once) if at_once > 1 else task
             count = tirx.min(at_once, total - begin) if at_once > 1 else const(1)
             _emit_stages(program, _Rows(begin, count, at_once, extents), flat, unit)
@@ -110,7 +110,7 @@ def _emit_rows(
         multiply_extents(extents), _strip_sizes(program.stages, first[rows], unit)
     ):
         parts = const(1) if strip is None else const(require_int(first[rows].extent) // strip)
-        for task in share_out(multiply_extents([*extents, parts]), parallel_if):
+        with parallel(multiply_extents([*extents, parts]), parallel_if) as task:
             row, part = unfuse(task, [multiply_extents(extents), parts])
             columns = None if strip is None else (part * strip, const(strip))
             _emit_stages(program, _Rows(row, const(1), 1, extents), flat, unit, columns)
@@ -297,7 +297,7 @@ def _emit_pieces(
         for piece in pieces:
             emit_parallel(piece, unit)
         return
-    for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
+    with parallel(multiply_extents(extents_of(outer)), parallel_if) as task:
         position = position_of(outer, task)
         for piece in pieces:
             emit_stage(piece, unit, position)
@@ -309,7 +309,7 @@ def _emit_strands(stage: Stage, strands: Strands, parallel_if: Expr, unit: Vecto
     length = as_int(along.extent)
     is_full = strands.axis is not along or (length is not None and length <= STRIP)
     if is_full and outer:
-        for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
+        with parallel(multiply_extents(extents_of(outer)), parallel_if) as task:
             emit_stage(stage, unit, position_of(outer, task))
     elif is_full:
         emit_stage(stage, unit)
@@ -340,7 +340,7 @@ def _emit_positions(
     """
     along, size = inner
     if along is None or (as_int(along.extent) or size + 1) <= size:
-        for task in share_out(multiply_extents(extents_of(outer)), parallel_if):
+        with parallel(multiply_extents(extents_of(outer)), parallel_if) as task:
             emit_stage(stage, unit, position_of(outer, task))
         return
     for position, strip in share_positions(outer, tirx.ceildiv(along.extent, size), parallel_if):
@@ -352,7 +352,7 @@ def _emit_positions(
 def _emit_strips(stage: Stage, axis: Axis, size: int, parallel_if: Expr, unit: VectorUnit) -> None:
     """Emit the stage in tasks of `size` positions along `axis`."""
     extent = as_int(axis.extent)
-    for task in share_out(tirx.ceildiv(axis.extent, size), parallel_if):
+    with parallel(tirx.ceildiv(axis.extent, size), parallel_if) as task:
         start = task * size
         if extent is not None and extent % size == 0:
             emit_stage(_part(stage, axis, start, const(size)), unit)
@@ -371,7 +371,7 @@ def _emit_reduced_strips(
     extents = extents_of(outer)
     for size in _choose_size(multiply_extents(extents), _strip_sizes((stage,), column, unit)):
         if size is None:
-            for task in share_out(multiply_extents(extents), parallel_if):
+            with parallel(multiply_extents(extents), parallel_if) as task:
                 emit_stage(stage, unit, position_of(outer, task))
             continue
         for position, part in share_positions(

@@ -20,8 +20,8 @@ from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     alloc,
     fresh,
+    parallel,
     serial,
-    share_out,
     statements,
     store,
     strips,
@@ -46,7 +46,7 @@ def emit_grouped_conv(conv: PanelConv, unit: VectorUnit) -> Stmt:
         known, m = begin(conv)
         work = m * (2 * tiling.depth * tiling.width * tiling.total)
         parallel_if = images or work >= PARALLEL_FLOPS
-        for task in share_out(tirx.ceildiv(m, tiling.positions) * shares, parallel_if):
+        with parallel(tirx.ceildiv(m, tiling.positions) * shares, parallel_if) as task:
             first = task // shares * tiling.positions
             _emit_task(known, tiling, unit, m, first, task % shares * tiling.share)
     return body.stmt

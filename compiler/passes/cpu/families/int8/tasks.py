@@ -7,7 +7,7 @@ from tvm import tirx
 
 from compiler.passes.cpu.families.int8.layout import Layout
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import let, let_opaque, share_out
+from compiler.tir.building import let, let_opaque, parallel
 from compiler.tir.exprs import Expr, const, either
 from compiler.tir.loops import PARALLEL_FLOPS
 
@@ -44,7 +44,7 @@ def share_tasks(layout: Layout, unit: VectorUnit, m: Expr) -> Iterator[tuple[Par
     # computes quotients ahead of the loop, where there may be none to divide by.
     parts = let_opaque("parts", tirx.max(blocks, 1))
     work = m * (2 * layout.length * layout.columns)
-    for task in share_out(blocks * groups, work >= PARALLEL_FLOPS):
+    with parallel(blocks * groups, work >= PARALLEL_FLOPS) as task:
         inside = let("inside", either(by_rows, groups, parts))
         outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
         block = let("block", either(by_rows, outer, inner))

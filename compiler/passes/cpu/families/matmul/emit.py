@@ -28,8 +28,8 @@ from compiler.tir.building import (
     emit,
     let,
     let_opaque,
+    parallel,
     serial,
-    share_out,
     statements,
     store,
     when,
@@ -106,7 +106,7 @@ def _tasks(matmul: Matmul, m: Expr, by_rows: Expr) -> Iterator[tuple[Expr, Expr,
     # Opaque, because in a loop over blocks TVM knows that there is one, drops the maximum, and
     # computes quotients ahead of the loop, where there may be none to divide by.
     parts = let_opaque("parts", tirx.max(blocks, 1))
-    for task in share_out(blocks * groups, _is_parallel(matmul, m)):
+    with parallel(blocks * groups, _is_parallel(matmul, m)) as task:
         inside = let("inside", either(by_rows, groups, blocks))
         outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
         block = let("block", either(by_rows, outer, inner))

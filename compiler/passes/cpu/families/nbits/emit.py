@@ -44,8 +44,8 @@ from compiler.tir.building import (
     let,
     let_opaque,
     otherwise,
+    parallel,
     serial,
-    share_out,
     statements,
     when,
 )
@@ -88,7 +88,7 @@ def emit_block_matmul(matmul: BlockMatmul, unit: VectorUnit) -> Stmt:
             left = add_block_totals(known, left, m)
         work = m * (2 * matmul.depth * matmul.columns)
         parts = tirx.ceildiv(m, ROWS)
-        for task in share_out(parts * matmul.panels, work >= PARALLEL_FLOPS):
+        with parallel(parts * matmul.panels, work >= PARALLEL_FLOPS) as task:
             first = let("first", task // matmul.panels * ROWS)
             panel = let("panel", task % matmul.panels)
             count = let("count", tirx.min(ROWS, m - first))

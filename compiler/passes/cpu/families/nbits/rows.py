@@ -21,8 +21,8 @@ from compiler.tir.building import (
     emit,
     let,
     let_all,
+    parallel,
     serial,
-    share_out,
     store,
     vectorize,
     when,
@@ -110,7 +110,7 @@ def prepare_float_rows(matmul: BlockMatmul, unit: VectorUnit, m: Expr) -> FloatR
     # The kernel reads all elements of a word, so a row must not end within one. TVM refuses a
     # buffer without elements.
     copied = alloc([tirx.max(m, 1) * stride], "float32", "rows", "global")
-    for row in share_out(m, m * stride >= PARALLEL_WORK):
+    with parallel(m, m * stride >= PARALLEL_WORK) as row:
         start = let("start", _row_start(matmul, row))
         for begin, width in blocks(matmul.depth, unit.lanes(32), "k"):
             with vectorize(width) as lane:
@@ -125,7 +125,7 @@ def add_block_totals(matmul: BlockMatmul, left: FloatRows, m: Expr) -> FloatRows
     """Emit the sums of each row's blocks."""
     block_totals = alloc([tirx.max(m, 1) * matmul.blocks], "float32", "sums", "global")
     full, rest = divmod(matmul.depth, matmul.block)
-    for row in share_out(m, m * matmul.depth >= PARALLEL_WORK):
+    with parallel(m, m * matmul.depth >= PARALLEL_WORK) as row:
         start = let("start", left.start(row))
         for block, count in each_block(full, rest, matmul.block):
             acc = alloc([1], "float32", "acc")
@@ -175,7 +175,7 @@ def quantize_rows(matmul: BlockMatmul, unit: VectorUnit, m: Expr) -> QuantizedRo
             instruction,
         )
     full, rest = matmul.depth // matmul.block, matmul.depth % matmul.block
-    for row in share_out(m, m * (8 * stride) >= PARALLEL_WORK):
+    with parallel(m, m * (8 * stride) >= PARALLEL_WORK) as row:
         start = let("start", _row_start(matmul, row))
         with serial(full, "block") as block:
             _quantize_block(matmul, unit, result, (row, start, block), matmul.block)

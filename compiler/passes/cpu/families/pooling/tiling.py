@@ -16,7 +16,7 @@ from compiler.passes.cpu.shared.sharing import (
     share_positions,
 )
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import let, let_all, let_opaque, serial, share_out
+from compiler.tir.building import let, let_all, let_opaque, parallel, serial
 from compiler.tir.exprs import Expr, Table, const, either, require_int
 from compiler.tir.loops import multiply_extents
 
@@ -99,7 +99,7 @@ def _tasks(
     # By rows if the matmul that computes the image, usually of a sixth of the channels, is too.
     operations = images * row.extent * columns * (window.steps[0] * window.steps[1])
     by_rows = operations >= max(channels // 7, 64)
-    for task in share_out(row_blocks * groups, parallel_if):
+    with parallel(row_blocks * groups, parallel_if) as task:
         inside = let("inside", either(by_rows, groups, row_blocks))
         outer, inner = tirx.truncdiv(task, inside), tirx.truncmod(task, inside)
         block = let("block", either(by_rows, outer, inner))
@@ -107,13 +107,13 @@ def _tasks(
         start = let("start", tirx.Select(cut > 0, _edge(low, units, cuts, cut), const(0)))
         end = let("end", tirx.min(_edge(low, units, cuts, cut + 1), row.extent))
         position = let_all(position_of(around, tirx.truncdiv(block, cuts)))
-        if rest:
-            yield position, (start, end), (const(0), channels)
-            continue
-        group = let("group", either(by_rows, inner, outer))
-        first = let("first", tirx.truncdiv(group * vectors, groups) * lanes)
-        following = tirx.truncdiv((group + 1) * vectors, groups) * lanes
-        yield position, (start, end), (first, let("size", following - first))
+        first, size = const(0), const(channels)
+        if not rest:
+            group = let("group", either(by_rows, inner, outer))
+            first = let("first", tirx.truncdiv(group * vectors, groups) * lanes)
+            following = tirx.truncdiv((group + 1) * vectors, groups) * lanes
+            size = let("size", following - first)
+        yield position, (start, end), (first, size)
 
 
 def _edge(low: Expr, units: Expr, cuts: Expr, cut: Expr) -> Expr:

@@ -8,7 +8,7 @@ from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import POINTS
 from compiler.passes.cpu.families.winograd.tile import ROWS, most_column_tiles, tiles_of
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.building import let, let_opaque, share_out
+from compiler.tir.building import let, let_opaque, parallel
 from compiler.tir.exprs import Expr, const, either
 from compiler.tir.loops import PARALLEL_FLOPS
 
@@ -34,7 +34,7 @@ def share_tasks(winograd: Winograd, unit: VectorUnit, tiles: Expr) -> Iterator[t
     parts = let_opaque("parts", tirx.max(blocks, 1))
     # The transforms are left out: they are little beside the matmuls.
     work = tiles * (2 * POINTS * winograd.depth * winograd.columns)
-    for task in share_out(blocks * groups, work >= PARALLEL_FLOPS):
+    with parallel(blocks * groups, work >= PARALLEL_FLOPS) as task:
         block = let("block", tirx.truncdiv(task, groups))
         group = let("group", tirx.truncmod(task, groups))
         first = let("first", tirx.truncdiv(block * steps, parts) * ROWS)

@@ -21,9 +21,7 @@ def test_code_is_as_after_lower_intrin() -> None:
     programs = {g: f for g, f in kernels.functions.items() if isinstance(f, tirx.PrimFunc)}
     names = [step.name for step in pipeline(target, {})]
     first, last = names.index("tirx.BindTarget"), names.index("truncate_divisions")
-    steps = [
-        step for step in pipeline(target, {})[first : last + 1] if step.name != "merge_twin_loops"
-    ]
+    steps = pipeline(target, {})[first : last + 1]
     before = manager.run(steps, tvm.IRModule(programs), target=target)
     assert len(before.functions) >= len(FAMILIES)
     expected = tirx.transform.LowerIntrin()(before)

@@ -10,9 +10,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from compiler.codegen.side_by_side import compile_each
-from compiler.passes.lower.loops.merge_twin_loops import MergeTwinLoops
 from compiler.passes.manager import Lowering
-from compiler.tir.building import alloc, let, serial, share_out, statements, store
+from compiler.tir.building import alloc, parallel, serial, statements, store
 from compiler.tir.exprs import Expr, const
 from tests.compiler.conftest import HOST
 
@@ -24,9 +23,8 @@ def kernel(emit_row: Callable[[Any, Any, Expr], None]) -> tvm.IRModule:
     """A program over rows of 16 numbers, which threads share from 100 rows on."""
     rows = tirx.Var("rows", "int64")
     x, y = (tirx.decl_buffer([rows, const(COLUMNS)], "float32", name) for name in "xy")
-    with statements() as body:
-        for row in share_out(rows, rows >= const(FEWEST)):
-            emit_row(x, y, row)
+    with statements() as body, parallel(rows, rows >= const(FEWEST)) as row:
+        emit_row(x, y, row)
     block = s_tir.SBlock([], [], [], "root", body.stmt)
     root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
     func = tirx.PrimFunc([x, y], root).with_attrs(
@@ -80,29 +78,3 @@ def statements_of(func: tirx.PrimFunc) -> list[Any]:
     branches: list[Any] = []
     tvm_ffi.structural_walk(func.body, (tirx.IfThenElse, branches.append), order="pre")
     return branches
-
-
-def test_loops_that_differ_stay_apart() -> None:
-    """Some kernels simplify what they compute of a task's number."""
-    written = iter((1.0, 2.0))
-
-    def emit(x: Any, y: Any, row: Expr) -> None:
-        first = let("first", row * const(1))
-        store(y, x[first, 0] + tirx.const(next(written), "float32"), first, 0)
-
-    module = kernel(emit)
-    assert tvm_ffi.structural_equal(MergeTwinLoops().apply(module)["rows"], module["rows"])
-
-
-def test_what_is_no_choice_of_threads_stays() -> None:
-    """A branch between serial loops, as kernels have for the rest of a tile."""
-    x = tirx.decl_buffer([8], "float32", "x")
-    i, j, flag = (tirx.Var(name, "int64") for name in ("i", "j", "flag"))
-    loops = [
-        tirx.For(var, const(0), const(8), tirx.stmt.ForKind.SERIAL, tirx.BufferStore(x, 1.0, [var]))
-        for var in (i, j)
-    ]
-    function = tirx.PrimFunc([x, flag], tirx.IfThenElse(flag > const(0), *loops))
-    assert tvm_ffi.structural_equal(
-        MergeTwinLoops().apply(tvm.IRModule({"main": function}))["main"], function
-    )
