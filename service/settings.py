@@ -48,6 +48,10 @@ class Settings(BaseSettings):
     """The operator's bearer token; without one, nobody is asked to sign in."""
     oidc_issuers: Path | None = None
     """TOML or JSON file of the issuers whose tokens are taken."""
+    allowed_hosts: str = ""
+    """Names by which a service without a token may be called, separated by spaces, beside
+    `localhost`, addresses, this machine's own name and the one given to `--host`.
+    """
     allowed_origins: str = ""
     """Origins of web pages that may send requests that change something, separated by spaces."""
     pull_origins: str = ""

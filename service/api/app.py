@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from relaxd.errors import RelaxdError
+from relaxd.http.framing import Framing
+from relaxd.http.hosts import KnownHosts
 from relaxd.http.origins import SameOrigin
 from service.api import audit, health, jobs, models, oci, overview, page, storage, tenancy
 from service.api.access import Access, RequestMetrics
@@ -63,13 +65,18 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(Exception, _answer_unexpected)
     core = services.core
     app.add_middleware(
-        Authentication, gate=Gate(core, services.verify), rates=Rates(core), auditor=Auditor(core)
+        Authentication,
+        gate=Gate(core, services.verify),
+        rates=Rates(core),
+        auditor=Auditor(core),
+        hosts=KnownHosts(services.settings.allowed_hosts.split()),
     )
     origins = frozenset(services.settings.allowed_origins.split())
     hint = "name the origin in RELAXD_ALLOWED_ORIGINS on the server if it may send requests"
     app.add_middleware(SameOrigin, respond=respond, allowed=origins, hint=hint)
     # Before signing in: a browser asks without the page's token, and a page reads refusals too.
     app.add_middleware(PullsFromPages, origins=tuple(services.settings.pull_origins.split()))
+    app.add_middleware(Framing, respond=respond)
     app.add_middleware(Access, metrics=RequestMetrics(app.state.registry), tracer=core.tracer)
     secured = services.settings.token is not None or services.verify is not None
     app.openapi = lambda: describe(app, secured=secured)  # type: ignore[method-assign]

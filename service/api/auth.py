@@ -10,29 +10,35 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relaxd.http.credentials import read_credential
-from relaxd.http.errors import Unauthorized
+from relaxd.http.errors import Unauthorized, UnknownHost
+from relaxd.http.hosts import KnownHosts
 from service.api import page
 from service.api.audit import Auditor
 from service.api.errors import TooManyRequests
 from service.api.rates import Rates
 from service.api.respond import respond
 from service.errors import DatabaseUnavailable
-from service.identity import Principal
+from service.identity import Method, Principal
 from service.usecases.tenants.entering import Gate
 
 OPEN = frozenset({"/healthz", "/readyz"})
 THREADS = 16
+_ALLOW = "name the host in RELAXD_ALLOWED_HOSTS on the server, or set RELAXD_TOKEN there"
 
 T = TypeVar("T")
 
 
 class Authentication:
     """ASGI middleware, which sets `request.state.principal`; container tooling may send a token as
-    the password of Basic authentication, with any user name.
+    the password of Basic authentication, with any user name. Where nobody has to sign in, the
+    request has to call the service by a name of `hosts`.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate, rates: Rates, auditor: Auditor) -> None:
+    def __init__(
+        self, app: ASGIApp, gate: Gate, rates: Rates, auditor: Auditor, hosts: KnownHosts
+    ) -> None:
         self.app = app
+        self._hosts = hosts
         self._gate = gate
         self._rates = rates
         self._auditor = auditor
@@ -46,7 +52,8 @@ class Authentication:
         credential = read_credential(request.headers.get("Authorization", ""))
         try:
             principal = await self._enter(credential)
-        except (DatabaseUnavailable, TooManyRequests) as refusal:
+            self._check_host(request, principal)
+        except (DatabaseUnavailable, TooManyRequests, UnknownHost) as refusal:
             return await respond(request, refusal)(scope, receive, send)
         if principal is not None:
             request.state.principal = principal
@@ -67,6 +74,11 @@ class Authentication:
             else 'Bearer realm="relaxd"'
         )
         return await response(scope, receive, send)
+
+    def _check_host(self, request: Request, principal: Principal | None) -> None:
+        host = request.headers.get("Host", "")
+        if principal is not None and principal.method is Method.NONE and not self._hosts.has(host):
+            raise UnknownHost(host, _ALLOW)
 
     async def _enter(self, credential: str) -> Principal | None:
         principal = self._gate.at_once(credential)

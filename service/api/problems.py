@@ -29,7 +29,9 @@ from relaxd.http.errors import (
     ApiError,
     BodyTooLarge,
     ForeignOrigin,
+    HeaderTooLarge,
     Unauthorized,
+    UnknownHost,
     UnsupportedMediaType,
 )
 from service.api.errors import Forbidden, MalformedForm, TooManyRequests
@@ -117,12 +119,17 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
         Kind(HTTPStatus.SERVICE_UNAVAILABLE, "The store is not available", retryable=True),
     ),
     (StoreError, INTERNAL),
+    (
+        HeaderTooLarge,
+        Kind(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The header is too large"),
+    ),
     (BodyTooLarge, Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large")),
     (
         UnsupportedMediaType,
         Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The endpoint does not read such a body"),
     ),
     (MalformedForm, Kind(HTTPStatus.BAD_REQUEST, "The form is malformed")),
+    (UnknownHost, Kind(HTTPStatus.MISDIRECTED_REQUEST, "The service has another name")),
     (ForeignOrigin, Kind(HTTPStatus.FORBIDDEN, "Pages of other origins may not do that")),
     (TooManyRequests, Kind(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests", retryable=True)),
     (Forbidden, Kind(HTTPStatus.FORBIDDEN, "The scope of the token does not reach so far")),

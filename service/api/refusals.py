@@ -21,6 +21,7 @@ from relaxd.http.errors import (
     BodyTooLarge,
     ForeignOrigin,
     Unauthorized,
+    UnknownHost,
     UnsupportedMediaType,
 )
 from service.api.errors import Forbidden, MalformedForm, TooManyRequests
@@ -99,7 +100,7 @@ def refusals(
     body; `guarded`: it needs a token; `problem`: the schema of the documents.
     """
     errors = [*EVERYWHERE, *ERRORS.get((method, path), ())]
-    errors += GUARDED if guarded else ()
+    errors += GUARDED if guarded else (UnknownHost,)
     errors += [] if method in ("get", "head") else [ForeignOrigin]
     errors += [DeclarationError] if takes else []
     by_status: dict[int, dict[str, str]] = defaultdict(dict)

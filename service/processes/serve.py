@@ -1,13 +1,15 @@
 """Starts the processes of a command line: the API, with or without workers, or one worker."""
 
 import asyncio
+import fcntl
 import ipaddress
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import structlog
 import uvicorn
 import uvloop
 
+from artifacts.files import storage_errors
 from relaxd.http import descriptors
 from relaxd.http.connections import protocol
 from service.api.app import create_app
@@ -27,6 +30,7 @@ from service.settings import Settings, read_settings
 from service.workers.scratch import Workshop
 
 WORKERS = "service.workers"
+LOCK = "serve.lock"
 DRAIN_S = 5
 
 logger = structlog.get_logger("relaxd.serve")
@@ -36,6 +40,18 @@ class CannotListen(ServiceError):
     """The address is taken, or not this machine's."""
 
     code = "serve.cannot_listen"
+
+
+class FolderTaken(ServiceError):
+    """Another `relaxd serve` uses the data folder."""
+
+    code = "serve.folder_taken"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"another relaxd serve uses {folder}",
+            hint="stop it, or choose another folder with --data-dir",
+        )
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,8 @@ def serve(
     `service.bootstrap.build` raises.
     """
     settings = read_settings(**({} if data_dir is None else {"data_dir": data_dir.absolute()}))
+    allowed_hosts = f"{settings.allowed_hosts} {host}"
+    settings = settings.model_copy(update={"allowed_hosts": allowed_hosts})
     logs.configure(settings.log_level, settings.secrets())
     for chatty in ("uvicorn.error", "alembic.runtime.migration"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -66,7 +84,7 @@ def serve(
             host=host,
             hint="set RELAXD_TOKEN, or listen on 127.0.0.1",
         )
-    with _listen(host, port) as listener:
+    with _listen(host, port) as listener, _alone(settings, workers):
         services = build(settings, process="relaxd-api")
         recovery.set_aside(settings)
         shop = Workshop(settings.work_dir, f"api-{os.getpid()}")
@@ -87,6 +105,25 @@ def work() -> int:
     from service.workers.main import run_worker
 
     return run_worker(read_settings())
+
+
+@contextmanager
+def _alone(settings: Settings, workers: int) -> Iterator[None]:
+    """Keep the data folder from other services like this one, whose workers and settings would mix
+    with ours; raises FolderTaken. An API alone shares it.
+    """
+    if not workers:
+        yield
+        return
+    with storage_errors(f"cannot write to {settings.data_dir}"):
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        file = (settings.data_dir / LOCK).open("a+")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderTaken(settings.data_dir) from None
+        yield
 
 
 def _is_loopback(host: str) -> bool:

@@ -165,7 +165,7 @@ def slow_clients(run: Run) -> Outcome:
     """Clients that send a byte a second of a header, of a body, or nothing; all are closed."""
     starts = (
         b"",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
         _head_of_blob(),
     )
     with watch(run) as api:
@@ -216,11 +216,14 @@ def aborted_uploads(run: Run) -> Outcome:
 
 def _head_of_blob() -> bytes:
     position = f"/v2/relaxd/x/blobs/uploads/?digest={digest_of(b'never sent')}"
-    return f"POST {position} HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n".encode()
+    return (
+        f"POST {position} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n".encode()
+    )
 
 
 def _head_of_form() -> bytes:
-    head = "Host: x\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 10000000"
+    kind = "Content-Type: multipart/form-data; boundary=b"
+    head = f"Host: localhost\r\n{kind}\r\nContent-Length: 10000000"
     part = 'Content-Disposition: form-data; name="model"; filename="m"'
     return f"POST /v1/compile HTTP/1.1\r\n{head}\r\n\r\n--b\r\n{part}\r\n\r\n".encode()
 

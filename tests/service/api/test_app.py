@@ -126,7 +126,7 @@ def test_an_aborted_upload_is_no_error_of_the_service(
     api: Live, caplog: pytest.LogCaptureFixture
 ) -> None:
     head = (
-        "POST /v1/compile HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+        "POST /v1/compile HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n"
         "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
         '--b\r\nContent-Disposition: form-data; name="model"; filename="m"\r\n\r\nxxx'
     )

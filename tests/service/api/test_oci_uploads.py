@@ -309,7 +309,7 @@ def test_an_upload_in_one_request_leaves_nothing_when_it_fails(client, tmp_path,
 def test_an_aborted_upload_in_one_request_leaves_nothing(api: Live) -> None:
     head = (
         f"POST {UPLOADS}?digest={sha256(b'x')} HTTP/1.1\r\n"
-        "Host: x\r\nContent-Length: 9999\r\n\r\nxxx"
+        "Host: localhost\r\nContent-Length: 9999\r\n\r\nxxx"
     )
     folder = api.services.settings.data_dir / "uploads"
     address = urlsplit(api.url)

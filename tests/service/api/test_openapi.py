@@ -59,9 +59,9 @@ BUDGET = settings(
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
-    doorbell = QueueDoorbell()
+    doorbell, folder = QueueDoorbell(), tmp_path_factory.mktemp("openapi")
     with (
-        services_over(tmp_path_factory.mktemp("openapi"), FakeCompiler(), doorbell) as services,
+        services_over(folder, FakeCompiler(), doorbell, allowed_hosts="testserver") as services,
         working(services.core, doorbell),
     ):
         yield _without_formats(

@@ -70,6 +70,35 @@ def test_it_says_where_it_listens_and_stops_everything(
         assert not measured.exists()
 
 
+def test_a_second_service_does_not_share_the_folder(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "1") as (_, line):
+        assert line.startswith("relaxd is ready")
+        (tmp_path / "b").mkdir()
+        command = [sys.executable, "-m", "relaxd", "serve", "--port", "0", "--data-dir"]
+        second = [*command, str(tmp_path / "data")]
+        done = subprocess.run(second, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert "another relaxd serve uses" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["damaged", "mysql"])
+def test_a_database_that_cannot_be_used_is_said_in_a_sentence(tmp_path: Path, kind: str) -> None:
+    environment = dict(os.environ)
+    if kind == "damaged":
+        (tmp_path / "jobs.sqlite").write_bytes(b"no database" * 1000)
+    else:
+        environment["RELAXD_DATABASE_URL"] = "mysql://u:secret@h/d"
+    command = [sys.executable, "-m", "relaxd", "serve", "--port", "0", "--data-dir", str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr + done.stdout
+    assert ("backup" if kind == "damaged" else "mysql://") in done.stderr
+    assert "secret" not in done.stderr
+
+
 def test_a_folder_of_a_packages_name_in_the_working_directory_is_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
