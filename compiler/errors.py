@@ -141,7 +141,9 @@ class CompileOutOfMemory(CompileError):
 
 
 class CompileDiskFull(CompileError):
-    """The build's files grew past their limit, and its processes were killed."""
+    """The build's files grew past their limit, and its processes were killed; or the disk is
+    full.
+    """
 
 
 class CompileTooManyProcesses(CompileError):

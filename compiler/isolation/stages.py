@@ -2,11 +2,19 @@
 error.
 """
 
+import errno
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from compiler.errors import OF_STAGE, CompileError, CompileOutOfMemory, is_out_of_memory, summary
+from compiler.errors import (
+    OF_STAGE,
+    CompileDiskFull,
+    CompileError,
+    CompileOutOfMemory,
+    is_out_of_memory,
+    summary,
+)
 from compiler.isolation.messages import Event, Log, StageStarted
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage
@@ -44,6 +52,13 @@ def _translate(stage: Stage, error: Exception) -> CompileError:
             reason="out_of_memory",
             stage=stage,
             hint="raise the memory limit, or narrow the dims",
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CompileDiskFull(
+            f"the disk was full at stage {stage.value}",
+            reason="disk_full",
+            stage=stage,
+            hint="make room on the disk of the output and of TMPDIR",
         )
     if isinstance(error, DeclarationError):
         return CompileError.from_failure(

@@ -1,17 +1,45 @@
 """The class of all commands: turns typed errors into a short message and an exit code."""
 
+import errno
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from relaxd.cli.console import Exit, error_document, exit_code, print_json, render_error, stderr
+from relaxd.client.errors import FileTrouble
 from relaxd.errors import RelaxdError
 
 # The base of all mistakes on a command line; typer offers it under no name of its own.
 _UsageError: Any = typer.BadParameter.__base__
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)
+
+
+def _trouble_of(error: OSError) -> FileTrouble | None:
+    """The typed error for a path that the system refuses, or a full disk; None for any other."""
+    path = f": {error.filename}" if error.filename else ""
+    if error.errno in _FULL:
+        hint = "make room on the disk, or name another folder; TMPDIR names that of scratch files"
+        return FileTrouble(f"the disk is full{path} ({error.strerror})", hint=hint)
+    if error.errno in _REFUSED and path:
+        hint = "name a path that is there and may be written"
+        return FileTrouble(f"cannot use a path{path} ({error.strerror})", hint=hint)
+    return None
 
 
 class Command(TyperCommand):
@@ -36,11 +64,19 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except RelaxdError as error:
-            if self._wants_json(ctx):
-                print_json({"error": error_document(error)})
-            else:
-                stderr().print(render_error(error))
-            raise typer.Exit(exit_code(error)) from None
+            raise self._end(ctx, error) from None
+        except OSError as error:
+            if (trouble := _trouble_of(error)) is None:
+                raise
+            raise self._end(ctx, trouble) from None
+
+    def _end(self, ctx: Any, error: RelaxdError) -> typer.Exit:
+        """Print the error; the end of the command."""
+        if self._wants_json(ctx):
+            print_json({"error": error_document(error)})
+        else:
+            stderr().print(render_error(error))
+        return typer.Exit(exit_code(error))
 
     def _wants_json(self, ctx: Any) -> bool:
         return any(

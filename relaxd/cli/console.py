@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from relaxd.client.errors import JobFailed, PullError
+from relaxd.client.errors import FileTrouble, JobFailed, PullError
 from relaxd.contract.failures import Failure
 from relaxd.errors import (
     BundleNotFound,
@@ -21,7 +21,14 @@ from relaxd.errors import (
 )
 
 MAX_ITEMS = 20
-_ASKED_WRONGLY = (BundleNotFound, DeclarationError, EstimateError, InputError, PullError)
+_ASKED_WRONGLY = (
+    BundleNotFound,
+    DeclarationError,
+    EstimateError,
+    FileTrouble,
+    InputError,
+    PullError,
+)
 
 
 class Exit(IntEnum):

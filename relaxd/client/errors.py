@@ -23,6 +23,14 @@ class WaitTimeout(RelaxdError, TimeoutError):
     code = "client.wait_timeout"
 
 
+class FileTrouble(RelaxdError):
+    """The system refuses to read or write a file or folder that the caller named, or its disk is
+    full.
+    """
+
+    code = "client.file"
+
+
 class PullError(RelaxdError):
     """An artifact cannot be pulled: a reference that names nothing, content that belies its digest,
     a folder in the way.

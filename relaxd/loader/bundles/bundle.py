@@ -60,9 +60,15 @@ class Bundle:
 
     def path_of(self, name: str) -> str:
         """The same as text."""
-        if name not in self.manifest.files:
-            raise BundleError(f"the manifest lists no {name}", hint="rebuild the bundle", file=name)
+        self.entry(name)
         return f"{self.directory}/{name}"
+
+    def entry(self, name: str) -> FileEntry:
+        """What the manifest lists of the file; BundleError when it does not list it."""
+        entry = self.manifest.files.get(name)
+        if entry is None:
+            raise BundleError(f"the manifest lists no {name}", hint="rebuild the bundle", file=name)
+        return entry
 
     def verify(self, copied: Container[str] = ()) -> None:
         """Compare every listed file with its size, and all but reports with their sha256;
@@ -113,7 +119,7 @@ class Bundle:
         manifest was checked.
         """
         content = self.path(name).read_bytes()
-        if _digest(content) != self.manifest.files[name].sha256:
+        if _digest(content) != self.entry(name).sha256:
             raise BundleError(
                 f"{name} changed while the bundle was being loaded",
                 hint="put a new bundle beside the old one and rename it",

@@ -26,7 +26,7 @@ def open_library(bundle: Bundle) -> tuple[str, Any]:
     from relaxd.loader.tensors.ffi import tvm_ffi
 
     name = bundle.manifest.library
-    expected = bundle.manifest.files[name].sha256
+    expected = bundle.entry(name).sha256
     with _LOCK:
         if expected not in _OPENED:
             path = own_copy(bundle, name)
@@ -41,7 +41,7 @@ def own_copy(bundle: Bundle, name: str) -> str:
     raises BundleError for a file that changed since the manifest was checked.
     """
     if sys.platform.startswith("linux"):
-        COPIED.add(bundle.manifest.files[name].sha256)
+        COPIED.add(bundle.entry(name).sha256)
         copy = bundle.copies.pop(name, None)
         return in_memory(bundle.read(name)) if copy is None else _path(copy)
     bundle.read(name)  # what is opened is the file as it is now

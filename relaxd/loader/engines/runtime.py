@@ -203,7 +203,7 @@ def _best_copy(bundle: Bundle, name: str) -> Path:
     spec = importlib.util.find_spec("tvm") if "tvm" not in sys.modules else None
     for root in spec.submodule_search_locations or () if spec else ():
         installed = Path(root, "lib", name)
-        if installed.is_file() and sha256_of(installed) == bundle.manifest.files[name].sha256:
+        if installed.is_file() and sha256_of(installed) == bundle.entry(name).sha256:
             return installed
     return bundle.path(name)
 

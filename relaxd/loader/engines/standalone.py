@@ -76,7 +76,7 @@ def helpers_of(bundle: Bundle) -> Callable[[], Helpers]:
     opens it when it is first asked for, since one thread has no use for it; raises BundleError.
     """
     content = bundle.content(HELPERS)
-    return _helpers(bundle.manifest.files[HELPERS].sha256, content)
+    return _helpers(bundle.entry(HELPERS).sha256, content)
 
 
 @cache
@@ -148,7 +148,7 @@ def opened_library(bundle: Bundle, name: str) -> ctypes.CDLL:
     """A library of a bundle; raises BundleError for a file that changed since the manifest was
     checked, or that cannot be opened.
     """
-    return _opened(name, bundle.manifest.files[name].sha256, lambda: own_copy(bundle, name))
+    return _opened(name, bundle.entry(name).sha256, lambda: own_copy(bundle, name))
 
 
 def _opened(name: str, digest: str, path: Callable[[], str]) -> ctypes.CDLL:

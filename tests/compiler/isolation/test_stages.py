@@ -1,6 +1,8 @@
+import errno
+
 import pytest
 
-from compiler.errors import CompileError, CompileOutOfMemory, PassError, summary
+from compiler.errors import CompileDiskFull, CompileError, CompileOutOfMemory, PassError, summary
 from compiler.isolation.messages import Event, Log, StageStarted
 from compiler.isolation.stages import enter
 from relaxd.contract.states import Stage
@@ -46,6 +48,13 @@ def test_memory_that_ran_out_is_said_so(error: Exception) -> None:
     raised, _ = fail(error)
     assert isinstance(raised, CompileOutOfMemory)
     assert (raised.code, raised.failure.stage) == ("compile.out_of_memory", Stage.PASS)
+
+
+def test_a_full_disk_is_said_so() -> None:
+    found, _ = fail(OSError(errno.ENOSPC, "No space left on device"), Stage.LINK)
+    assert isinstance(found, CompileDiskFull)
+    assert (found.code, found.failure.stage) == ("compile.disk_full", Stage.LINK)
+    assert "log" not in str(found.hint)
 
 
 def test_a_bad_declaration_keeps_its_field() -> None:

@@ -55,3 +55,28 @@ def test_a_command_without_json_speaks_to_people() -> None:
 def test_other_errors_are_bugs_and_stay_as_they_are() -> None:
     ended = CliRunner().invoke(app, ["plain", "bug"])
     assert isinstance(ended.exception, KeyError)
+
+
+@app.command(cls=Command)
+def write(path: str, json: Json = False) -> None:
+    with open(path, "w", buffering=1) as file:
+        file.write("text\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/dev/full", "the disk is full"),
+        ("/nonexistent/x", "/nonexistent/x"),
+        ("/dev/null/x", "/dev/null/x"),
+        ("/", "/"),
+        ("x" * 300, "name too long"),
+    ],
+)
+def test_a_path_that_the_system_refuses_is_a_sentence(path: str, why: str) -> None:
+    ended = CliRunner().invoke(app, ["write", path])
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert why in ended.stderr.lower()
+    assert "Traceback" not in ended.stderr
+    document = json.loads(CliRunner().invoke(app, ["write", path, "--json"]).stdout)["error"]
+    assert document["code"] == "client.file"

@@ -9,7 +9,7 @@ from tests.service.live import Live
 
 
 def exchange(api: Live, sent: bytes) -> bytes:
-    """Read until the service closes the connection."""
+    """Return what comes until the service closes the connection."""
     address = urlsplit(api.url)
     received = b""
     with socket.create_connection((str(address.hostname), int(address.port or 0))) as client:

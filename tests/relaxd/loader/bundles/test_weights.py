@@ -85,6 +85,8 @@ def test_the_bytes_of_a_file_of_weights(tmp_path, copied):
         (lambda m: m["weights"][0].update(dtype="float33"), "float33"),
         (lambda m: m["weights"][0].pop("offset"), "malformed"),
         (lambda m: m["files"].pop("weights.bin"), "lists no weights.bin"),
+        (lambda m: m["files"].pop("model.so"), "lists no model.so"),
+        (lambda m: m.update(library="absent.so"), "lists no absent.so"),
     ],
 )
 def test_a_manifest_that_does_not_fit_the_weights(bundles: Path, tmp_path, change, message):
