@@ -171,7 +171,7 @@ FORGED: dict[str, Callable[[World], str]] = {
     "not even JSON": lambda w: "e30.e30.e30",
     "deep JSON": lambda w: encode(b"[" * 5000) + ".e30.e30",
     "a surrogate": lambda w: "relaxd_\udcff",
-    "long": lambda w: "x" * 40_000,
+    "long": lambda w: "x" * 20_000,
     "another's id with one's own secret": other_id,
     "an id that is not there": lambda w: of_a_token(w, lambda i, s: f"relaxd_{'0' * 16}_{s}"),
     "a truncated secret": lambda w: of_a_token(w, lambda i, s: f"relaxd_{i}_{s[:-1]}"),

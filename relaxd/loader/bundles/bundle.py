@@ -64,7 +64,7 @@ class Bundle:
         return f"{self.directory}/{name}"
 
     def entry(self, name: str) -> FileEntry:
-        """What the manifest lists of the file; BundleError when it does not list it."""
+        """The size and hash that the manifest lists for a file; BundleError when it lists none."""
         entry = self.manifest.files.get(name)
         if entry is None:
             raise BundleError(f"the manifest lists no {name}", hint="rebuild the bundle", file=name)
