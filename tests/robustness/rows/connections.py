@@ -216,14 +216,15 @@ def aborted_uploads(run: Run) -> Outcome:
 
 def _head_of_blob() -> bytes:
     position = f"/v2/relaxd/x/blobs/uploads/?digest={digest_of(b'never sent')}"
-    return (
-        f"POST {position} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n".encode()
-    )
+    head = "Host: localhost\r\nContent-Length: 10000000"
+    return f"POST {position} HTTP/1.1\r\n{head}\r\n\r\n".encode()
 
 
 def _head_of_form() -> bytes:
-    kind = "Content-Type: multipart/form-data; boundary=b"
-    head = f"Host: localhost\r\n{kind}\r\nContent-Length: 10000000"
+    head = (
+        "Host: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+        "Content-Length: 10000000"
+    )
     part = 'Content-Disposition: form-data; name="model"; filename="m"'
     return f"POST /v1/compile HTTP/1.1\r\n{head}\r\n\r\n--b\r\n{part}\r\n\r\n".encode()
 
