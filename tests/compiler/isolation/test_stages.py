@@ -51,10 +51,10 @@ def test_memory_that_ran_out_is_said_so(error: Exception) -> None:
 
 
 def test_a_full_disk_is_said_so() -> None:
-    found, _ = fail(OSError(errno.ENOSPC, "No space left on device"), Stage.LINK)
-    assert isinstance(found, CompileDiskFull)
-    assert (found.code, found.failure.stage) == ("compile.disk_full", Stage.LINK)
-    assert "log" not in str(found.hint)
+    raised, _ = fail(OSError(errno.ENOSPC, "No space left on device"), Stage.LINK)
+    assert isinstance(raised, CompileDiskFull)
+    assert (raised.code, raised.failure.stage) == ("compile.disk_full", Stage.LINK)
+    assert "log" not in str(raised.hint)
 
 
 def test_a_bad_declaration_keeps_its_field() -> None:
