@@ -116,9 +116,8 @@ def blockwise(bits: int, block: int, depth: int, columns: int) -> Family:
             )
 
         constants = [relax.const(tensor.data) for tensor in table.tensors]
-        result = builder.emit_te(
-            matmul, x, *constants, primfunc_name_hint=KERNEL_NAMES[bits, False]
-        )
+        name = KERNEL_NAMES[bits, False]
+        result = builder.emit_te(matmul, x, *constants, primfunc_name_hint=name)
         return op.add(result, residual)
 
     return Family(

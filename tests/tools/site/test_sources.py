@@ -66,5 +66,5 @@ def test_tolerances_are_those_of_the_comparison(sources: Path) -> None:
 def test_a_block_that_is_a_file_has_its_name_as_title(sources: Path) -> None:
     """`python name.txt` is no language: the block would be text, and headings behind it lost."""
     text = (sources / "explanation/kernels/matmul.md").read_text()
-    assert '```python title="product.txt"' in text
-    assert "```python product.txt" not in text
+    assert '```python title="matmul.txt"' in text
+    assert "```python matmul.txt" not in text

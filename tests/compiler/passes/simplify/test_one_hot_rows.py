@@ -50,8 +50,8 @@ def test_rows_are_read(dtype: str, swapped: bool) -> None:
     [
         {"table": np.where(TABLE > 1, np.inf, TABLE).astype("float32")},
         {"table": np.where(TABLE > 1, np.nan, TABLE).astype("float32")},
-        {"places": COUNTS[..., ::-1]},
-        {"places": COUNTS + 1},
+        {"counts": COUNTS[..., ::-1]},
+        {"counts": COUNTS + 1},
         {"dtype": "float32"},
         {"column": VALUES},
     ],
@@ -74,7 +74,7 @@ def test_like_onnxruntime(unit: str) -> None:
     ]
     constants = {
         "last": np.array([-1]),
-        "places": COUNTS,
+        "counts": COUNTS,
         "table": TABLE,
         "bias": np.linspace(-1, 1, 7, dtype="float32"),
     }

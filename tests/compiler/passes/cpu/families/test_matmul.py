@@ -44,7 +44,7 @@ def test_rows_one_more_than_dims_multiplied(compile_graph, draw):
 
 @pytest.mark.parametrize("columns", [192, 200, 600])
 def test_rows_around_the_two_blocks_at_which_tasks_change(columns, compile_graph, draw):
-    """Below them a task has fewer panels; `product.txt` of the golden loops shows that."""
+    """Below them a task has fewer panels; `matmul.txt` of the golden loops shows that."""
     weight = (draw.standard_normal((1152, columns)) * 0.05).astype("float32")
     model = compile_graph(
         lambda builder, x: op.nn.relu(op.matmul(x, relax.const(weight))),
