@@ -74,7 +74,7 @@ def test_like_onnxruntime(unit: str) -> None:
     ]
     constants = {
         "last": np.array([-1]),
-        "counts": COUNTS,
+        "places": COUNTS,
         "table": TABLE,
         "bias": np.linspace(-1, 1, 7, dtype="float32"),
     }
