@@ -319,14 +319,16 @@ static RD_UNUSED int rd_widen(rd_context *c, int64_t bytes) {
 
 #if defined(RD_THREADS)
 enum { RD_SHARES = 256 };
+/* One copy for all loops of a library. */
+#define RD_NOINLINE __attribute__((noinline))
 /* clang calls functions of its own library for atomics on Android, which not every NDK links. */
 #if defined(__ANDROID__) && defined(__aarch64__)
 #define RD_INLINE_ATOMICS __attribute__((target("no-outline-atomics")))
 #else
 #define RD_INLINE_ATOMICS
 #endif
-/* A loop that threads share: how many tasks it has, how many threads, and a flag for each share that
- * was claimed and one for all of them, zero at first. */
+/* A loop that threads share: how many tasks it has, how many threads, and a flag for each share
+ * that was claimed and one for all of them, zero at first. */
 typedef struct {
   int64_t total;
   int threads;
@@ -334,8 +336,8 @@ typedef struct {
 } rd_shares;
 /* Claims a share of the tasks, from the thread's own on: 1, and the share's first task and its end,
  * or 0. step: how many shares the thread has passed, zero at first. */
-static inline RD_INLINE_ATOMICS int rd_claim(rd_shares *own, int thread, int64_t *step,
-                                             int64_t *first, int64_t *end) {
+static RD_INLINE_ATOMICS RD_NOINLINE int rd_claim(rd_shares *own, int thread, int64_t *step,
+                                                  int64_t *first, int64_t *end) {
   int64_t shares = rd_min(own->total, RD_SHARES), home = thread * shares / own->threads;
   int32_t *taken = own->taken;
   if (__atomic_load_n(&taken[RD_SHARES], __ATOMIC_RELAXED) != 0) return 0;
