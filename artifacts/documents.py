@@ -133,7 +133,7 @@ def _json(data: bytes) -> Any:
         document = json.loads(data.decode())
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeError as error:
-        raise InvalidManifest(f"a manifest has a text that is no UTF-8: {error}") from error
+        raise InvalidManifest(f"a manifest has a text that is not valid UTF-8: {error}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidManifest(f"a manifest is not JSON: {error}") from error
     return document
@@ -177,7 +177,7 @@ def read_document(blobs: BlobStore, digest: str) -> Document:
     InvalidDigest.
     """
     if (size := blobs.size(digest)) > MAX_MANIFEST:
-        raise InvalidManifest(f"blob {digest} has {size} bytes: it is no manifest")
+        raise InvalidManifest(f"blob {digest} has {size} bytes: it is not a manifest")
     return parse(blobs.read(digest))
 
 

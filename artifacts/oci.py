@@ -128,7 +128,7 @@ def _files(directory: Path) -> list[Path]:
                 hint="a bundle holds plain files and folders only",
             )
     if not paths:
-        raise InvalidManifest(f"{directory.name} holds no files, so it is no bundle")
+        raise InvalidManifest(f"{directory.name} is not a bundle: it holds no files")
     return paths
 
 

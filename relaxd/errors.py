@@ -78,8 +78,9 @@ class CapacityError(RelaxdError):
 
     def __init__(self, tokens: int, capacity: int) -> None:
         super().__init__(
-            f"{tokens} tokens do not fit into caches of {capacity}",
-            hint="make a state of a greater capacity, or truncate or reset it",
+            f"{tokens} tokens are too many: there is room for {capacity}",
+            hint="shorten the prompt, truncate or reset the state, or give a greater capacity; a "
+            "model's largest is the maximum of its dim when it is compiled",
             tokens=tokens,
             capacity=capacity,
         )

@@ -279,7 +279,7 @@ class OpenService(ServiceError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the service asks nobody to sign in, so a token would keep nobody out",
+            "this service requires no sign-in, so a token would protect nothing",
             hint="set RELAXD_TOKEN or RELAXD_OIDC_ISSUERS on the server first",
         )
 

@@ -195,7 +195,9 @@ class Settings(BaseSettings):
         # A browser sends an origin without a path: one that has any, or a slash, would never match.
         for origin in origins.split():
             if origin != "*" and not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"{origin} is no origin; write it as in https://app.example:8443")
+                raise ValueError(
+                    f"{origin} is not an origin; write it as in https://app.example:8443"
+                )
         return origins
 
     def secrets(self) -> tuple[str, ...]:

@@ -21,5 +21,5 @@ def failures(target: Target) -> Iterator[None]:
             f"code generation for {target.name}: {summary(error)}",
             reason="failed",
             pass_name=error.failure.pass_name if isinstance(error, PassError) else None,
-            hint="the build's log has the whole story",
+            hint="the build's log has the full error",
         ) from error

@@ -120,7 +120,7 @@ def _check_plain(folder: Path) -> None:
             status = os.lstat(os.path.join(root, name))
             plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
             if not (plain or stat.S_ISDIR(status.st_mode)):
-                raise _odd(f"it left {name!r}, which is no plain file")
+                raise _odd(f"it left {name!r}, which is not a regular file")
 
 
 def _odd(what: str) -> CompileCrashed:

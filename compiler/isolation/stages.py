@@ -68,5 +68,5 @@ def _translate(stage: Stage, error: Exception) -> CompileError:
         f"{type(error).__name__}: {summary(error)}",
         reason="internal",
         stage=stage,
-        hint="the build's log has the whole story",
+        hint="the build's log has the full error",
     )

@@ -213,7 +213,7 @@ def _errors_named(step: Pass, target: Target | None) -> Iterator[None]:
             f"pass {step.name}: {summary(error)}",
             reason="failed",
             pass_name=step.name,
-            hint="the build's log has the whole story",
+            hint="the build's log has the full error",
             **inner.details(step),
         ) from error
 

@@ -54,7 +54,7 @@ def _check(name: str, values: Iterable[int], dims: Sequence[Dim]) -> None:
     if dim is None:
         known = ", ".join(quote_name(dim.name) for dim in dims) or "none"
         raise DeclarationError(
-            f"the grid varies {name!r}, which is no dim of an input",
+            f"the grid names {name!r}, but no input has such a dim",
             field=f"options.profile.grid.{name}",
             hint=f"dims of the inputs: {known}",
         )

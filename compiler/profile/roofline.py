@@ -9,6 +9,8 @@ from compiler.verify.inputs.effort import Note, work_at
 
 _FLOAT = "float32"
 """What the machine's peak is measured in."""
+_INT8 = "int8"
+"""The family of kernels that compute in int8 what the model states in float32."""
 
 
 def rate_row(row: Record, note: Note | None, dims: Mapping[str, int], machine: Record) -> Record:
@@ -30,8 +32,13 @@ def rate_row(row: Record, note: Note | None, dims: Mapping[str, int], machine: R
         "bytes": moved,
         "gflops": round(flops / seconds / 1e9, 3),
         "gb_s": round(moved / seconds / 1e9, 3),
-        **_bound(flops, moved, seconds, note.get("computes", ""), machine),
+        **_bound(flops, moved, seconds, _dtype(note), machine),
     }
+
+
+def _dtype(note: Note) -> str:
+    """The type that the kernel computes in; its work was counted before it was quantized."""
+    return _INT8 if note.get("family") == _INT8 else str(note.get("computes", ""))
 
 
 def _bound(flops: int, moved: int, seconds: float, dtype: str, machine: Record) -> Record:
@@ -44,6 +51,7 @@ def _bound(flops: int, moved: int, seconds: float, dtype: str, machine: Record) 
         bound, least = "cache", computing
     else:
         bound, least = ("memory", moving) if moving >= computing else ("compute", computing)
-    if bound != "memory" and dtype not in ("", _FLOAT):
+    # Instructions for a narrower type pass the peak of float32: it is no measure for them.
+    if bound != "memory" and (dtype not in ("", _FLOAT) or least > seconds):
         return {"bound": bound}
     return {"bound": bound, "percent_of_peak": round(100 * least / seconds, 1)}

@@ -137,7 +137,7 @@ def _refusal(
     **details: Any,
 ) -> UnknownTarget:
     return UnknownTarget(
-        f"the target is no TVM target JSON that can be built for: {why}",
+        f"the target is not a TVM target that can be built for: {why}",
         reason="unusable",
         field="targets",
         hint=hint,

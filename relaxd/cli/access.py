@@ -220,7 +220,7 @@ def _number(field: str, text: str) -> float | None:
         return float(text)
     except ValueError as error:
         raise DeclarationError(
-            f"{text!r} is no number", field=field, hint="give a number, or none for no limit"
+            f"{text!r} is not a number", field=field, hint="give a number, or none for no limit"
         ) from error
 
 
@@ -244,7 +244,9 @@ def _show_tenants(tenants: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def audit_command(
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, help="The largest number of entries to list.")
+    ] = 50,
     tenant: OfTenant = None,
     server: declare.Server = None,
     token: declare.Token = None,

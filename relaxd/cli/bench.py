@@ -33,10 +33,10 @@ def bench(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Time BUNDLE at every combination of dim values, on drawn inputs.
+    """Time BUNDLE at every combination of dim values, on random inputs.
 
-    Drawn are normal floats, and integers 0 or 1. A call's time covers the checks and the way in and
-    out of numpy.
+    Inputs are random: floats from a normal distribution, integers 0 or 1. Times include checking
+    inputs and copying arrays.
     Example: [bold]relaxd bench out --dim batch=1,8 --dim seq=16,128[/]
     """
     with extras.runtime():

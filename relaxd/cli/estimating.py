@@ -70,7 +70,7 @@ def _check_declared(report: Report, dims: dict[str, int]) -> None:
         value = dims.get(dim.name)
         if value is not None and value % dim.multiple:
             raise EstimateError(
-                f"{quote_name(dim.name)}={value} is no multiple of {dim.multiple}",
+                f"{quote_name(dim.name)}={value} is not a multiple of {dim.multiple}",
                 hint="the library refuses it",
                 reason="dims",
             )

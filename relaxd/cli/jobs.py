@@ -20,7 +20,9 @@ from relaxd.contract.states import State
 app = typer.Typer(no_args_is_help=True, help="List, show, follow and cancel the jobs of a service.")
 
 JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")]
+Limit = Annotated[
+    int, typer.Option("--limit", min=1, max=1000, help="The largest number of jobs to list.")
+]
 OfState = Annotated[
     State | None, typer.Option("--state", help="Only jobs in this state.", show_default=False)
 ]

@@ -34,7 +34,7 @@ def read_project(path: Path) -> tuple[ProjectModel, ...]:
     except OSError as error:
         raise _wrong(f"cannot read {path}: {error.strerror}", "config") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _wrong(f"{path} is no TOML: {error}", "config") from error
+        raise _wrong(f"{path} is not valid TOML: {error}", "config") from error
     if unknown := sorted(document.keys() - {"model", "fail_if", "require_verified"}):
         raise _wrong(f"{path} has the unknown key {unknown[0]!r}", unknown[0])
     listed = document.get("model")
@@ -56,7 +56,7 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
     declared = {key: entry[key] for key in _DECLARED if key in entry}
     fail_if = entry.get("fail_if", defaults.get("fail_if", []))
     if not isinstance(fail_if, list) or not all(isinstance(text, str) for text in fail_if):
-        raise _wrong(f"fail_if of {name!r} is no list of conditions", "model.fail_if")
+        raise _wrong(f"fail_if of model {name!r} must be a list of conditions", "model.fail_if")
     for text in fail_if:
         Gate.of(text)  # refuses what is no condition before anything is compiled
     return ProjectModel(

@@ -25,16 +25,14 @@ Threads = Annotated[
         min=1,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Of the inputs that are drawn.", min=0)]
+Seed = Annotated[int, typer.Option(help="The seed of random inputs.", min=0)]
 
 
 def run(
     bundle: BundlePath,
     dim: Annotated[
         list[str] | None,
-        typer.Option(
-            "--dim", metavar="NAME=SIZE", help="A dim's value for the inputs that are drawn."
-        ),
+        typer.Option("--dim", metavar="NAME=SIZE", help="A dim's size, for random inputs."),
     ] = None,
     input: Annotated[
         list[str] | None,
@@ -62,8 +60,8 @@ def run(
 ) -> None:
     """Run BUNDLE once and describe its outputs.
 
-    Inputs that are not given are drawn: normal floats, and integers 0 or 1, since an integer input
-    often indexes something of unknown length.
+    Inputs that are not given are random: floats from a normal distribution, and integers 0 or 1,
+    since an integer input is often an index into something of unknown length.
 
     Example: [bold]relaxd run out --dim batch=4 --input ids=ids.npy[/]
     """

@@ -279,7 +279,7 @@ def _costs(report: Report, profile: Profile) -> RenderableType:
 def _numerics(numerics: NumericsReport) -> RenderableType:
     if not numerics.outputs:
         return Text(f"not compared{f': {numerics.reason}' if numerics.reason else ''}")
-    columns = ("OUTPUT", "VERDICT", "LARGEST DIFFERENCE", "OF VALUES TO", "AT", "TOLERANCE")
+    columns = ("OUTPUT", "VERDICT", "LARGEST ERROR", "LARGEST VALUE", "WORST AT", "ALLOWED")
     table = plain_table(*columns)
     for output in numerics.outputs:
         table.add_row(
@@ -336,8 +336,8 @@ def _argmax(evidence: Evidence) -> str:
 def _tolerance(output: OutputReport) -> str:
     if output.atol is None:
         return ""
-    slack = f" + {output.slack:.2g}" if output.slack else ""
-    return f"{output.atol:g} + {output.rtol:g} of it{slack}"
+    slack = f" + rounding {output.slack:.2g}" if output.slack else ""
+    return f"atol {output.atol:g} + rtol {output.rtol:g}{slack}"
 
 
 def _weights(report: Report, stored: StoredReport) -> RenderableType:
@@ -401,7 +401,9 @@ def _caches(cache: WeightsReport) -> RenderableType:
 
 
 def _changed(weights: WeightsReport, against: str) -> list[RenderableType]:
-    table = plain_table("OUTPUT", "ERROR", "LARGEST", "COSINE", "SAME GREATEST", "DIVERGENCE")
+    table = plain_table(
+        "OUTPUT", "ERROR", "LARGEST ERROR", "COSINE", "SAME ARGMAX", "KL DIVERGENCE"
+    )
     for one in sorted(weights.outputs, key=lambda one: -(one.error or 0.0))[:MOST_OUTPUTS]:
         table.add_row(
             Name(one.name),
@@ -429,7 +431,7 @@ def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:
     more = [Text(f"and {rest} outputs with smaller errors", style="dim")] if rest else []
     return [
         Text(),
-        Text("Share of the tolerance used", style="dim"),
+        Text("Error in % of what is allowed", style="dim"),
         keep_names_whole(table),
         *more,
     ]

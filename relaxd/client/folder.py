@@ -27,8 +27,10 @@ def _check_free(directory: Path) -> None:
     names = {path.name for path in directory.iterdir()} if directory.is_dir() else {""}
     if names and not names & {FILENAME, DUMP_START, REPRODUCER_START}:
         raise PullError(
-            f"{directory} is in the way",
-            hint="name a folder that is absent, empty, or an older bundle, dump or reproducer",
+            f"the folder {directory} already holds other files"
+            if directory.is_dir()
+            else f"{directory} is a file, not a folder",
+            hint="choose another path: a new or empty folder, or an older bundle",
         )
 
 

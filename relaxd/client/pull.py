@@ -56,7 +56,7 @@ class Layer:
                 if is_digest(digest) and size >= 0 and _is_safe(title):
                     return cls(PurePosixPath(title), digest, size)
         raise PullError(
-            "the artifact has a layer that is no file of a bundle: "
+            "the artifact is not a bundle: one of its layers does not name a file: "
             f"{document.get('annotations') or document.get('digest')}"
         )
 
@@ -128,7 +128,7 @@ def _is_safe(title: str) -> bool:
 def _layers(manifest: dict[str, Any]) -> list[Layer]:
     listed = manifest.get("layers", [])
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-        raise PullError("the artifact is no bundle: its layers are no list of descriptors")
+        raise PullError("the artifact is not a bundle: its layers must be a list of descriptors")
     layers = [Layer.of(document) for document in listed]
     paths = {layer.path for layer in layers}
     if (
@@ -137,7 +137,7 @@ def _layers(manifest: dict[str, Any]) -> list[Layer]:
         or any(parent in paths for path in paths for parent in path.parents)
     ):
         raise PullError(
-            "the artifact is no bundle: it has no files, or two that would be in each other's place"
+            "the artifact is not a bundle: it has no files, or two of them have the same path"
         )
     return layers
 
@@ -166,7 +166,7 @@ def _document(content: bytes, version: str) -> dict[str, Any]:
     try:
         return mapping(read_json(content, "the artifact"), "the artifact")
     except BundleError as error:
-        raise PullError(f"{version} is no artifact: {error.message}") from error
+        raise PullError(f"{version} is not an artifact: {error.message}") from error
 
 
 def find(transport: Transport, name: str, version: str, target: str | None = None) -> Artifact:
@@ -270,7 +270,7 @@ def targets_of(document: dict[str, Any]) -> dict[str, str]:
                 notes = rest.get("annotations")
                 targets[str(notes.get(TARGET) if isinstance(notes, dict) else None)] = digest
             case _:
-                raise PullError("the index lists something that is no manifest")
+                raise PullError("the index lists something that is not a manifest")
     return targets
 
 
@@ -285,7 +285,7 @@ def content_of(transport: Transport, name: str, manifest: dict[str, Any], filena
                     f"{filename}: the content does not match {layer.digest}", hint="try again"
                 )
             return content
-    raise PullError(f"the artifact has no {filename}, so it is no bundle")
+    raise PullError(f"the artifact is not a bundle: it has no {filename}")
 
 
 def _choose(targets: dict[str, str], target: str | None) -> str:

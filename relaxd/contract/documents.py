@@ -34,7 +34,7 @@ def read_json(data: bytes, name: str) -> Any:
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_number)
@@ -105,7 +105,9 @@ def file_name(value: Any) -> str:
         raise BundleError(f"the manifest lists {name!r}, which is outside the bundle", file=name)
     longest = max([len(part.encode()) for part in parts])
     if "" in parts or "." in parts or longest > _LONGEST_PART or "\\" in name:
-        raise BundleError(f"the manifest lists {name[:300]!r}, which is no file's name", file=name)
+        raise BundleError(
+            f"the manifest lists {name[:300]!r}, which is not a valid file name", file=name
+        )
     return name
 
 

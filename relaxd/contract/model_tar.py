@@ -116,14 +116,14 @@ def _members(file: BinaryIO) -> dict[PurePosixPath, tuple[int, int]]:
 
 def _checked(member: tarfile.TarInfo) -> PurePosixPath:
     """The member's path; raises DeclarationError for one that leads out of the folder, and for what
-    is no plain file.
+    is not a regular file.
     """
     path, name = PurePosixPath(member.name), member.name[:100]
     if path.is_absolute() or ".." in path.parts or "\0" in member.name:
         raise _refused(f"the tar's member {name!r} leads out of the folder")
     if not (member.isreg() or member.isdir()) or member.issparse():
         raise _refused(
-            f"the tar's member {name!r} is no plain file",
+            f"the tar's member {name!r} is not a regular file",
             "pack the files themselves, not links to them: tar --dereference",
         )
     return path

@@ -57,7 +57,8 @@ class Speculation:
         source, _, tokens = text.partition(":")
         if source not in set(Source) or not (tokens or str(cls.tokens)).isdecimal():
             raise InputError(
-                f"{text!r} is no source of draft tokens", hint="ngram:N or draft:N, as in ngram:4"
+                f"{text!r} is not a valid source of draft tokens",
+                hint="ngram:N or draft:N, as in ngram:4",
             )
         return cls(Source(source), int(tokens) if tokens else cls.tokens)
 

@@ -35,7 +35,7 @@ class Text:
         try:
             self._tokenizer: Any = Tokenizer.from_file(str(path))
         except Exception as error:
-            raise InputError(f"{path} is no tokenizer: {error}") from error
+            raise InputError(f"cannot read the tokenizer {path}: {error}") from error
         self._settings = [_settings(folder / name) for name in _SETTINGS]
         self._folder = folder
 
@@ -147,7 +147,7 @@ def _settings(path: Path) -> dict[str, Any]:
     try:
         settings = json.loads(path.read_text())
     except ValueError as error:
-        raise InputError(f"{path} is no JSON: {error}") from error
+        raise InputError(f"{path} is not valid JSON: {error}") from error
     return settings if isinstance(settings, dict) else {}
 
 

@@ -77,13 +77,13 @@ def read_document(data: bytes, most_values: int) -> Any:
     try:
         document = json.loads(data.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"the body is no JSON: {error}") from error
+        raise InputError(f"the body is not valid JSON: {error}") from error
     _check(document)
     return document
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"JSON has no number {name}")
 
 
 def _check(document: Any) -> None:
@@ -117,7 +117,7 @@ def _is_text(text: str) -> bool:
 def read_request(document: Any, *, chat: bool) -> Asked:
     """Reads a request's body; raises InputError for what is malformed or cannot be followed."""
     if not isinstance(document, Mapping):
-        raise InputError("the body is no JSON object")
+        raise InputError("the body must be a JSON object")
     for name, nothing in _REFUSED.items():
         if name in document and document[name] not in nothing:
             raise InputError(f"{name} is not supported", hint="leave it out", field=name)

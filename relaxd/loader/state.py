@@ -200,7 +200,7 @@ class State:
                 f"the dim {dim.name} has no maximum", hint="give a capacity, in tokens"
             )
         if not dim.admits(wanted):
-            raise InputError(f"the capacity is {wanted}, it must be {dim.describe()}")
+            raise InputError(f"the capacity must be {dim.describe()}, got {wanted}")
         return wanted
 
     def _buffer(self, name: str) -> np.ndarray:

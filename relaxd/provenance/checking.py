@@ -25,7 +25,9 @@ def check_folder(folder: Path, trust: Trust, manifest: str | None = None) -> dic
     keys = read_public_keys(trust)
     if not folder.is_dir():
         raise TrustError(
-            f"{folder} is no folder, and tars carry no provenance", part="envelope", hint=_UNSIGNED
+            f"{folder} is not a folder; a tar carries no signature",
+            part="envelope",
+            hint=_UNSIGNED,
         )
     refusal: TrustError | None = None
     for statement in _statements(_lines(folder / FILENAME), keys):

@@ -70,7 +70,7 @@ def open_envelope(envelope: bytes, keys: Mapping[str, PublicKey]) -> dict[str, A
     except ValueError as error:
         raise TrustError(f"the signed statement is not JSON: {error}", part="statement") from error
     if not isinstance(statement, dict):
-        raise TrustError("the signed statement is no JSON object", part="statement")
+        raise TrustError("the signed statement must be a JSON object", part="statement")
     return statement
 
 

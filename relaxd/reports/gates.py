@@ -30,7 +30,7 @@ class Gate:
                 return cls(text, match["what"], limit)
         except ValueError:
             pass
-        raise DeclarationError(f"{text!r} is no condition", field="fail-if", hint=_HINT)
+        raise DeclarationError(f"{text!r} is not a valid condition", field="fail-if", hint=_HINT)
 
     @property
     def timed(self) -> bool:

@@ -11,15 +11,17 @@ MOST = 3
 _MUCH = 0.2
 _BEHIND = 1.05
 _MACHINE = "vm."
+_UNTUNED = "given"
+"""The family of kernels that the importers and TVM write."""
 _UNLIKE = {
-    Verdict.REFERENCE_INEXACT: "Outputs depart from the reference, and float64 shows that the "
-    "reference is the inexact one.",
-    Verdict.STATISTICAL: "Roundings move some outputs too far to compare them element by element: "
-    "their error as a whole is that of equal roundings.",
-    Verdict.TOLERATED: "Outputs depart from the reference by more than a tenth of their spread, "
-    "which the tolerance of the request allows.",
+    Verdict.REFERENCE_INEXACT: "Outputs differ from the reference, but they are closer to an "
+    "evaluation in float64 than the reference is.",
+    Verdict.STATISTICAL: "Some outputs are too sensitive to rounding to compare them element by "
+    "element: their overall error is as large as rounding explains.",
+    Verdict.TOLERATED: "Outputs differ from the reference by more than 10 % of their spread, which "
+    "the requested tolerance allows.",
 }
-_ROOFS = {"memory": "memory delivers", "compute": "the processor computes"}
+_ROOFS = {"memory": "memory bandwidth", "compute": "peak compute rate"}
 
 
 def sentences(
@@ -63,27 +65,32 @@ def _slow(profile: Profile, dims: Sequence[DimReport]) -> Iterator[str]:
         times, point = worst
         assert point.reference is not None
         text = f"At {_point(point.dims)} it takes {times:.1f} times as long as "
-        yield f"{text}{point.reference.engine}{_favouring(point.dims, dims)}."
+        yield f"{text}{point.reference.engine}{_alone(point.dims, dims)}"
 
 
-def _favouring(point: dict[str, int], dims: Sequence[DimReport]) -> str:
-    """How to have the compiler favour the point; nothing for a model without dims of its own."""
-    dim = next((one for one in dims if one.name in point), None)
-    if dim is None:
-        return ""
-    declared = (
-        f"{option_name(dim.name)}={dim.min}:{'' if dim.max is None else dim.max}@{point[dim.name]}"
-    )
-    return f": declare narrower ranges, or the sizes to favour, as in --dim {declared}"
+def _alone(point: dict[str, int], dims: Sequence[DimReport]) -> str:
+    """Advise a library for the point alone; nothing where every dim has one size already."""
+    open_dims = [dim.name for dim in dims if dim.name in point and dim.min != dim.max]
+    if not open_dims:
+        return "."
+    options = " ".join(f"--dim {option_name(name)}={point[name]}" for name in open_dims)
+    return f". A library for this size alone may be faster: {options}."
 
 
 def _unstable(profile: Profile) -> Iterator[str]:
     restless = [point for point in profile.points if point.stable is False]
     if restless:
         yield (
-            f"{len(restless)} of {len(profile.points)} latencies did not settle: other work shared"
-            " the processor, so measure again on an idle machine."
+            f"{_timings(len(restless), len(profile.points))} unreliable: other programs used the "
+            "processor. Repeat with `relaxd bench` on an idle machine."
         )
+
+
+def _timings(count: int, of: int) -> str:
+    """`1 of 3 timings is`, `2 of 3 timings are`, `The timings are`."""
+    if count == of:
+        return "The timings are" if of > 1 else "The timing is"
+    return f"{count} of {of} timings {'is' if count == 1 else 'are'}"
 
 
 def _where_time_goes(rows: Sequence[KernelTime]) -> str:
@@ -99,15 +106,33 @@ def _where_time_goes(rows: Sequence[KernelTime]) -> str:
     )
     if overhead > max(share, _MUCH):
         return (
-            f"{overhead:.0%} of the time is in the virtual machine, not in kernels: larger batches"
-            " share it."
+            f"{_percent(overhead)} of the time is in the virtual machine, not in kernels: in "
+            "larger batches its share is smaller."
         )
     bound, family = key
     calls = sum(row.calls for row in groups[key])
     limit = {"memory": "memory-bound ", "compute": "compute-bound "}.get(bound, "")
-    kernels = f"{limit}kernels of the family {family}" if family else f"{limit}kernels"
     times = f"{calls} call{'' if calls == 1 else 's'}"
-    return f"{share:.0%} of the time is in {times} of {kernels}{_used(bound, groups[key])}."
+    if family == _UNTUNED:
+        nodes = _first_names(
+            tuple(dict.fromkeys(node for row in groups[key] for node in row.nodes))
+        )
+        return (
+            f"{_percent(share)} of the time is in {nodes or f'{limit}kernels'} ({times}), whose "
+            "kernels relaxd does not tune."
+        )
+    kernels = f"{limit}{family} kernels" if family else f"{limit}kernels"
+    return f"{_percent(share)} of the time is in {times} of {kernels}{_used(bound, groups[key])}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _first_names(names: Sequence[str]) -> str:
+    """The first two names, and how many more there are; empty where there is none."""
+    rest = len(names) - 2
+    return ", ".join(names[:2]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _used(bound: str, rows: Sequence[KernelTime]) -> str:
@@ -117,18 +142,18 @@ def _used(bound: str, rows: Sequence[KernelTime]) -> str:
     if not total or bound not in _ROOFS:
         return ""
     part = sum(share * percent for share, percent in known) / total
-    return f", at {part:.0f} % of what {_ROOFS[bound]}"
+    return f", at {part:.0f} % of the {_ROOFS[bound]}"
 
 
 def _untested(dims: Sequence[DimReport]) -> Iterator[str]:
     for dim in dims:
         top = dim.verified_up_to
         if top is not None and dim.max is None:
-            text = f"{quote_name(dim.name)} was tested to {top} only: declare its maximum, as in "
-            yield f"{text}{option_name(dim.name)}={dim.min}:{top}."
+            text = f"{quote_name(dim.name)} was tested only up to {top}: declare its maximum, as in"
+            yield f"{text} --dim {option_name(dim.name)}={dim.min}:{top}."
         elif top is not None and dim.max is not None and top < dim.max:
-            help = "declare a smaller maximum, or give samples"
-            yield f"{quote_name(dim.name)} was tested to {top} of {dim.max}: {help}."
+            help = "declare a smaller maximum, or give --samples of larger inputs"
+            yield f"{quote_name(dim.name)} was tested up to {top} of {dim.max}: {help}."
 
 
 def _point(dims: dict[str, int]) -> str:

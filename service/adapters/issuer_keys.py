@@ -103,7 +103,7 @@ class IssuerKeys:
         except (ValueError, RecursionError) as error:
             raise _Unusable(f"{url} is not JSON") from error
         if not isinstance(document, dict):
-            raise _Unusable(f"{url} is no JSON object")
+            raise _Unusable(f"{url} did not answer with a JSON object")
         return document
 
 
@@ -113,7 +113,7 @@ def _keys(document: dict[str, Any]) -> dict[str, Any]:
     """
     listed = document.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise _Unusable(f"an issuer's keys are no list of at most {MOST_KEYS}")
+        raise _Unusable(f"an issuer's keys must be a list of at most {MOST_KEYS}")
     keys: dict[str, Any] = {}
     for entry in listed:
         if not isinstance(entry, dict) or not isinstance(entry.get("kid"), str):

@@ -73,7 +73,7 @@ def read_issuers(path: Path) -> tuple[Issuer, ...]:
     for entry in issuers:
         if entry.tenant != DEFAULT and not is_tenant_name(entry.tenant):
             raise InvalidSettings(
-                f"RELAXD_OIDC_ISSUERS: {entry.tenant!r} is no tenant", hint="correct the file"
+                f"RELAXD_OIDC_ISSUERS: {entry.tenant!r} is not a tenant", hint="correct the file"
             )
     return issuers
 

@@ -77,7 +77,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]
     def _deliver(self, message: Any, queue: str) -> None:
         """Pass a ring on, and nothing else."""
         if (ring := read_ring(message, queue)) is None:
-            drop("it is no ring")
+            drop("it is not a notification of a build")
         else:
             super()._deliver(ring, queue)
 

@@ -1,7 +1,7 @@
 """Errors that only the API meets, beside those of any HTTP server."""
 
 from relaxd.http.errors import ApiError
-from service.identity import Principal, Scope
+from service.identity import DEFAULT, Principal, Scope
 
 
 class MalformedForm(ApiError):
@@ -25,15 +25,20 @@ class TooManyRequests(ApiError):
 
 
 class Forbidden(ApiError):
-    """The principal may not do that."""
+    """The principal lacks the scope that a request takes, or is of another tenant than the
+    operator's; `action`: what the request does, an infinitive.
+    """
 
     code = "http.forbidden"
 
-    def __init__(self, principal: Principal, scopes: frozenset[Scope], *, home: bool) -> None:
-        wanted = " or ".join(sorted(scopes))
-        where = " in the operator's tenant" if home else ""
+    def __init__(
+        self, principal: Principal, action: str, scopes: frozenset[Scope], *, home: bool
+    ) -> None:
+        wanted = f"the scope {' or '.join(sorted(scopes))}" + (
+            f" in the operator's tenant, {DEFAULT!r}" if home else ""
+        )
         super().__init__(
-            f"{principal.name} may not do that",
-            hint=f"sign in with a token that has the scope {wanted}{where}",
+            f"{principal.name} may not {action}: that takes {wanted}",
+            hint="sign in with a token that has it; an admin makes one with `relaxd token create`",
             scopes=sorted(scopes),
         )

@@ -134,7 +134,7 @@ def _resolve(artifacts: Artifacts, name: str, reference: str) -> str:
 def _read(artifacts: Artifacts, digest: str) -> tuple[bytes, Document]:
     try:
         if artifacts.blobs.size(digest) > MAX_MANIFEST:
-            raise _unknown(f"{digest} is no manifest")
+            raise _unknown(f"{digest} is not a manifest")
         data = artifacts.blobs.read(digest)
         return data, parse(data)
     except (BlobNotFound, BlobCorrupt, InvalidManifest) as error:

@@ -33,7 +33,7 @@ def check_repository(name: str, tenant: str) -> str:
     if len(name) > LONGEST or below == name or not BELOW.fullmatch(below):
         raise RegistryError(
             Code.NAME_INVALID,
-            f"{name[:LONGEST]!r} is no repository here",
+            f"{name[:LONGEST]!r} is not a repository of this service",
             hint=f"repositories are {own}/<name>, lower case",
         )
     return name

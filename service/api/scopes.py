@@ -91,6 +91,25 @@ NEEDS: Mapping[tuple[str, str], Need] = {
 }
 
 
+INFINITIVES: Mapping[str, str] = {
+    "submit": "submit jobs",
+    "inspect": "inspect models",
+    "cancel": "cancel jobs",
+    "pin": "pin artifacts",
+    "unpin": "unpin artifacts",
+    "gc": "collect garbage",
+    "upload": "upload content",
+    "push": "push artifacts",
+    "token.create": "create tokens",
+    "token.revoke": "revoke tokens",
+    "token.rotate": "rotate tokens",
+    "tenant.create": "create tenants",
+    "tenant.set": "change tenants",
+    "tenant.delete": "delete tenants",
+}
+"""What the audited actions do, for people."""
+
+
 def need_of(method: str, path: str) -> Need:
     """Look up what a route requires; one that the table lacks is for the operator's admins."""
     return NEEDS.get((method, path), Need(frozenset({ADMIN}), home=True))
@@ -110,4 +129,9 @@ async def authorize(request: Request) -> None:
     need, principal = need_of(request.method, path), principal_of(request)
     request.state.action = need.action
     if not need.allows(principal):
-        raise Forbidden(principal, need.scopes, home=need.home)
+        raise Forbidden(
+            principal,
+            INFINITIVES.get(need.action or "", f"send {request.method} {path}"),
+            need.scopes,
+            home=need.home,
+        )

@@ -78,10 +78,10 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise _unknown_kind("the text is no URL") from None
+        raise _unknown_kind("it is not a URL") from None
     kind = parsed.get_backend_name()
     if kind not in ("sqlite", "postgresql", "postgres"):
-        raise _unknown_kind(f"{kind}:// is no kind of database that relaxd works on")
+        raise _unknown_kind(f"relaxd has no support for {kind}:// databases")
     return parsed
 
 

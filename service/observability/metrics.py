@@ -99,7 +99,7 @@ class WorkerMetrics:
         )
         self.reclaimed = Counter(
             "relaxd_builds_reclaimed",
-            "Builds taken from workers that fell silent.",
+            "Builds taken from workers that stopped responding.",
             registry=registry,
         )
         self.dropped = Counter(

@@ -33,8 +33,8 @@ export class CapacityError extends RelaxdError {
   code = 'run.capacity';
 
   constructor(tokens, capacity) {
-    super(`${tokens} tokens do not fit into caches of ${capacity}`, {
-      hint: 'make a state of a greater capacity, or truncate or reset it', tokens, capacity,
+    super(`${tokens} tokens are too many: there is room for ${capacity}`, {
+      hint: 'shorten the prompt, truncate or reset the state, or make one of a greater capacity', tokens, capacity,
     });
   }
 }
@@ -44,7 +44,7 @@ export class ExecutionError extends RelaxdError {
   code = 'run.failed';
 }
 
-/** A reference names no bundle, or content belies its digest. */
+/** A reference names no bundle, or content does not match its digest. */
 export class PullError extends RelaxdError {
   code = 'client.pull';
 }

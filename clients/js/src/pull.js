@@ -35,7 +35,7 @@ class Registry {
   async files(layers, also = []) {
     const named = new Map(layers.map((layer) => [titleOf(layer), layer]));
     const manifestLayer = named.get('manifest.json');
-    if (!manifestLayer) throw new PullError('the artifact has no manifest.json, so it is no bundle');
+    if (!manifestLayer) throw new PullError('the artifact is not a bundle: it has no manifest.json');
     const bytes = await this.get(`blobs/${manifestLayer.digest}`, manifestLayer.digest);
     const manifest = JSON.parse(new TextDecoder().decode(bytes));
     const wanted = [manifest.library, ...(manifest.weights?.length ? [manifest.weights_file] : []), ...also];

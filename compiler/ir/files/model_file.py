@@ -3,11 +3,12 @@ inside the model's own folder.
 """
 
 import hashlib
+import os
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -120,7 +121,7 @@ def _is_torchscript(path: Path) -> bool:
             "it to ONNX"
         )
         raise LoadError(
-            "the file is an archive of torch's without TorchScript code",
+            "the file was written by torch.save: it is not TorchScript",
             reason="not_torchscript",
             field="model",
             hint=hint,
@@ -249,20 +250,20 @@ def _absorb_external_data(model: onnx.ModelProto, folder: Path) -> list[str]:
     for tensor in _tensors(model):
         if not uses_external_data(tensor):
             continue
-        locations.add(
-            next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        location = next(
+            (entry.value for entry in tensor.external_data if entry.key == "location"), ""
         )
+        locations.add(location)
         try:
             # onnx follows no link and opens nothing outside the folder.
             load_external_data_for_tensor(tensor, str(folder))
         except (ValidationError, ValueError, OSError) as error:
             raise LoadError(
-                f"external data of {tensor.name!r} cannot be read: "
-                f"{summary(error).replace(str(folder), '.')}",
+                _why_not_absorbed(tensor, location, folder, error),
                 reason="external_data",
                 field="model",
                 node=tensor.name or None,
-                hint="data files lie beside the model, in its own folder, and are sent with it",
+                hint="put the weights' file next to the model, and send it along with it",
             ) from error
         total += len(tensor.raw_data)
         if total > MAX_DATA_BYTES:
@@ -274,6 +275,16 @@ def _absorb_external_data(model: onnx.ModelProto, folder: Path) -> list[str]:
         tensor.data_location = onnx.TensorProto.DEFAULT
         tensor.ClearField("external_data")
     return sorted(locations)
+
+
+def _why_not_absorbed(
+    tensor: onnx.TensorProto, location: str, folder: Path, error: Exception
+) -> str:
+    # Whether files outside of the folder exist is not told.
+    if PurePath(location).name == location and not os.path.lexists(folder / location):
+        return f"the weights are in {location!r}, which is not in the model's folder"
+    reason = summary(error).replace(str(folder), ".")
+    return f"external data of {tensor.name!r} cannot be read: {reason}"
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

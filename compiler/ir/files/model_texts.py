@@ -16,7 +16,8 @@ def check_texts(message: Message) -> None:
                 check_texts(part)
             elif isinstance(part, bytes):
                 raise LoadError(
-                    f"{message.DESCRIPTOR.name}.{field.name} is {part[:100]!r}, which is no UTF-8",
+                    f"{message.DESCRIPTOR.name}.{field.name} is {part[:100]!r}, "
+                    "which is not valid UTF-8",
                     reason="not_utf8",
                     field="model",
                     hint="give the model names in UTF-8, as ONNX asks for, and export it again",

@@ -21,9 +21,9 @@ def document(name: str, data: Array, most: int = _MOST_BYTES) -> dict[str, Any]:
         # Half of a pair of UTF-16 can be written as JSON, and as no text.
         json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise unusable(f"{name} is no JSON: {str(error)[:100]}") from error
+        raise unusable(f"{name} is not valid JSON: {str(error)[:100]}") from error
     if not isinstance(content, dict):
-        raise unusable(f"{name} is no JSON object")
+        raise unusable(f"{name} must be a JSON object")
     return content
 
 

@@ -45,7 +45,7 @@ def read_safetensors(name: str, data: Array) -> Mapping[str, Stored]:
             continue
         kind, shape, (begin, end) = _entry(name, tensor, entry)
         if end > len(content):
-            raise _malformed(name, f"the tensor {tensor!r} lies behind its end")
+            raise _malformed(name, f"the tensor {tensor!r} extends beyond the end of the file")
         ranges.append((begin, end))
         tensors[tensor] = Stored(kind, shape, content[begin:end])
     covered = 0
@@ -66,7 +66,7 @@ def _table(name: str, data: Array) -> tuple[dict[str, Any], int]:
     try:
         table = json.loads(data[8 : 8 + size].tobytes().decode(), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise _malformed(name, "its table is no JSON, or states a name twice") from error
+        raise _malformed(name, "its table is not valid JSON, or has a name twice") from error
     if not isinstance(table, dict) or len(table) > _MOST_TENSORS:
         raise _malformed(name, "its table is none, or too long")
     return table, 8 + size

@@ -40,4 +40,4 @@ def _text(files: Files, name: str) -> str:
     try:
         return files.arrays[name].tobytes().decode()
     except UnicodeDecodeError as error:
-        raise LoadError(f"{name} is no UTF-8", reason="folder", field="model") from error
+        raise LoadError(f"{name} is not valid UTF-8", reason="folder", field="model") from error

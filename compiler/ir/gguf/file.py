@@ -80,7 +80,7 @@ def _read(reader: "_Reader") -> Gguf:
     stored = {}
     for name, kind, shape, offset in infos:
         if start + offset > len(reader.data):
-            raise _malformed(f"the tensor {name!r} lies behind its end")
+            raise _malformed(f"the tensor {name!r} extends beyond the end of the file")
         stored[name] = Stored(kind, shape, reader.data[start + offset :])
     return Gguf(metadata, stored)
 

@@ -50,7 +50,7 @@ class Vocabulary:
         """A list of texts."""
         texts = self.entry(name)
         if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-            raise LeftOut(f"tokenizer.ggml.{name} is no list of texts")
+            raise LeftOut(f"tokenizer.ggml.{name} must be a list of strings")
         return texts
 
     @cached_property

@@ -166,6 +166,6 @@ def _tensor(scope: Scope, name: str, value: Any) -> Value:
     number = kind_of(value)
     if number is None:
         raise ImportFailed(
-            f"the output {name!r} is no tensor and no number", reason="unsupported_output"
+            f"the output {name!r} is neither a tensor nor a number", reason="unsupported_output"
         )
     return scalar_tensor(scope.builder, value, number)

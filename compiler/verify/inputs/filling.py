@@ -56,7 +56,7 @@ def objection(point: Point, uses: Iterable[CacheUse], capacity: Dim | None = Non
             return f"{rows} new tokens do not fit into {total} in all"
         most = capacity.highest if capacity else None
         if most is not None and total > most:
-            return f"{total} tokens do not fit into caches of {most}"
+            return f"{total} tokens are too many: there is room for {most}"
     return None
 
 

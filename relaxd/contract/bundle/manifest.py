@@ -208,7 +208,7 @@ def _specs(value: Any, what: str) -> tuple[TensorSpec, ...]:
             raise manifest_error(f"a shape in {what} is not a list of up to {_MAX_RANK} axes")
         text(document["dtype"], "a dtype"), text(document["name"], f"a name in {what}")
         if not isinstance(document.get("default", 0), (int, float)):
-            raise manifest_error(f"a default in {what} is no number")
+            raise manifest_error(f"a default in {what} is not a number")
         specs.append(TensorSpec.from_json({**document, "shape": [_small(axis) for axis in axes]}))
     return tuple(specs)
 
@@ -292,7 +292,7 @@ def _check_state(manifest: Manifest) -> None:
         return
     ranks = {spec.name: len(spec.shape) for spec in manifest.inputs}
     if not state.caches or any(ranks.get(cache.input) != 4 for cache in state.caches):
-        raise manifest_error("a cache is no input of four axes")
+        raise manifest_error("a cache must be an input of four axes")
     if not state.parts.keys() <= ranks.keys():
         raise manifest_error("the state names an input that is not there")
     names = {dim.name for dim in manifest.dims}

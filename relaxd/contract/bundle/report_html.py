@@ -63,13 +63,13 @@ def report_html(report: Report) -> str:
         )
     parts.append(
         _table(
-            ("output", "verdict", "largest difference"),
+            ("output", "verdict", "largest error"),
             ((o.name, o.verdict, o.max_abs) for o in report.numerics.outputs),
         )
     )
     parts.append(
         _table(
-            ("output", "dims", "verdict", "difference", "of the tolerance"),
+            ("output", "dims", "verdict", "error", "of what is allowed"),
             (
                 (o.name, point_text(p.dims), p.verdict, p.max_abs, _part(p.of_tolerance))
                 for o in report.numerics.outputs

@@ -60,7 +60,9 @@ class Dim:
                 f"no multiple of {self.multiple} lies between {self.min} and {self.max}"
             )
         if self.opt is not None and not self.admits(self.opt):
-            raise self._wrong(f"opt {self.opt} is not an allowed value")
+            raise self._wrong(
+                f"the favoured size {self.opt} is outside its range, {self.describe()}"
+            )
 
     def _wrong(self, why: str) -> DeclarationError:
         return DeclarationError(

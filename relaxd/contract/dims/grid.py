@@ -54,14 +54,14 @@ def _grid(value: Any) -> str | tuple[tuple[str, tuple[int, ...]], ...]:
 
 def _values(name: str, value: Any) -> tuple[int, ...]:
     if objection_to(name):
-        raise _wrong(f"the grid names {name!r}, which is no dim", "grid")
+        raise _wrong(f"the grid names {name!r}, which cannot be the name of a dim", "grid")
     values = [value] if type(value) is int else value
     if (
         not isinstance(values, list | tuple)
         or not values
         or any(type(one) is not int or not 0 <= one < 2**62 for one in values)
     ):
-        raise _wrong(f"the grid's values of {name!r} are no whole numbers: {value!r}", "grid")
+        raise _wrong(f"the grid's values of {name!r} must be whole numbers, got {value!r}", "grid")
     return tuple(sorted(set(values)))
 
 

@@ -60,7 +60,7 @@ def _files(directory: Path) -> dict[str, Path]:
         files[file_name(title)] = blobs / _hexadecimal(layer)
     if FILENAME not in files:
         raise BundleError(
-            f"{directory} holds an image that is no bundle: it has no {FILENAME}",
+            f"{directory} holds an image that is not a bundle: it has no {FILENAME}",
             hint="copy a bundle of a relaxd service",
         )
     return files

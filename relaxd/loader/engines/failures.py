@@ -38,7 +38,7 @@ def explain(error: str, dims: Mapping[str, int]) -> str:
             f"where {tensor['wanted']} is expected"
         )
     elif _NO_MEMORY in error:
-        message = "there is no memory left"
+        message = "out of memory"
     else:
         return error
     values = ", ".join(f"{quote_name(name)} = {value}" for name, value in dims.items())

@@ -35,7 +35,7 @@ def reserve(size: int) -> np.ndarray:
     try:
         return np.empty(size, np.uint8)
     except MemoryError as error:
-        raise Failed(f"{{{{there is no memory left for {size} bytes}}}}") from error
+        raise Failed(f"{{{{out of memory: cannot allocate {size} bytes}}}}") from error
 
 
 class Outputs:

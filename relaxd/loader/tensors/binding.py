@@ -137,8 +137,8 @@ class Binding:
         for spec, shape in zip(self._specs, shapes, strict=True):
             if len(shape) != len(spec.shape):
                 raise InputError(
-                    f"input {spec.name!r} has rank {len(shape)}, it must have rank "
-                    f"{len(spec.shape)}: {spec.text}",
+                    f"input {spec.name!r} must be {spec.text}, with {_axes_text(len(spec.shape))}; "
+                    f"got {_axes_text(len(shape))}",
                     input=spec.name,
                     shape=list(shape),
                     expected=spec.text,
@@ -194,7 +194,7 @@ class _AxisValue:
         if solved is None:
             if _linear(self.axis, name, values):
                 raise self._wrong(
-                    f"has size {self.size}, which {self.axis} is for no whole {quote_name(name)}",
+                    f"must be {self.axis} for a whole number {quote_name(name)}; got {self.size}",
                     dim=name,
                 )
             return False
@@ -219,20 +219,23 @@ class _AxisValue:
         if self.size == expected:
             return
         known = _listed(self.axis, values)
-        reason = f"it must be {expected}" + (
-            f": {self.axis} with {known} from the other axes" if known else ""
-        )
+        where = f", where {known}" if known else ""
         raise self._wrong(
-            f"has size {self.size}, {reason}",
+            f"must be {expected}{where}; got {self.size}",
             dim=self.axis.symbol,
             value=self.size,
             allowed=str(expected),
         )
 
     def _wrong(self, what: str, **details: Any) -> InputError:
-        where = f"input {self.name!r}: axis {self.index} ({self.axis})"
+        # A fixed size says nothing that the message does not say.
+        axis = f"axis {self.index} ({self.axis})" if self.axis.dims else f"axis {self.index}"
         return InputError(
-            f"{where} {what}", input=self.name, axis=self.index, size=self.size, **details
+            f"input {self.name!r}: {axis} {what}",
+            input=self.name,
+            axis=self.index,
+            size=self.size,
+            **details,
         )
 
 
@@ -288,12 +291,16 @@ def _as_input(spec: TensorSpec, dtype: np.dtype | None, value: Any) -> np.ndarra
 
 def _wrong_dtype(spec: TensorSpec, dtype: str) -> InputError:
     return InputError(
-        f"input {spec.name!r} has dtype {dtype}, it must be {spec.dtype}",
-        hint="nothing is cast silently: convert it with .astype(...)",
+        f"input {spec.name!r} must be {spec.dtype}, got {dtype}",
+        hint="inputs are not cast: convert it with .astype(...)",
         input=spec.name,
         dtype=dtype,
         expected=spec.dtype,
     )
+
+
+def _axes_text(count: int) -> str:
+    return f"{count} {'axis' if count == 1 else 'axes'}"
 
 
 def _listed(axis: Axis, values: dict[str, int]) -> str:

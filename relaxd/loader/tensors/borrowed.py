@@ -107,7 +107,7 @@ def _copied(name: str, array: np.ndarray, destination: Any) -> Any:
     out = visible(destination)
     if not isinstance(out, np.ndarray):
         raise InputError(
-            f"output {name!r}: {type(destination).__name__} is no array on this machine"
+            f"output {name!r}: {type(destination).__name__} is not an array in main memory"
         )
     if out.shape != array.shape or out.dtype != array.dtype or not out.flags.writeable:
         have = f"{out.dtype}{list(out.shape)}" + ("" if out.flags.writeable else ", read-only")

@@ -22,7 +22,7 @@ def report_of(store: Artifacts, digest: str, repository: str = REPOSITORY) -> Re
     """
     files = bundle_files(read_document(store.blobs, digest))
     if MANIFEST not in files:
-        raise InvalidManifest(f"the artifact has no {MANIFEST}, so it is no bundle")
+        raise InvalidManifest(f"the artifact is not a bundle: it has no {MANIFEST}")
     manifest = Manifest.from_json(_document(store, files, MANIFEST))
     document = _document(store, files, kernels.FILENAME)
     return assemble(

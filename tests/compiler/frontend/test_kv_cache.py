@@ -183,7 +183,7 @@ def test_points_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
     trials = prepare(signature, None, 0, tmp_path, 1 << 20)
     sizes = [trial.point.dims["past"] + trial.point.dims["seq"] for trial in trials.chosen]
     assert max(sizes) <= 70
-    assert any("do not fit into caches of 70" in left.reason for left in trials.left_out)
+    assert any("there is room for 70" in left.reason for left in trials.left_out)
 
 
 def test_a_capacity_of_its_own(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_what_leads_elsewhere_is_refused(
             os.link(tmp_path / "secret", folder / "model.so")
         case "pipe":
             os.mkfifo(folder / "model.so")
-    with pytest.raises(CompileCrashed, match=r"'model\.so', which is no plain file"):
+    with pytest.raises(CompileCrashed, match=r"'model\.so', which is not a regular file"):
         output.check(job, {"name": "m"})
 
 

@@ -45,6 +45,9 @@ def test_integers_have_no_part_of_a_peak_of_floats() -> None:
     rated = rate_row(row(1.0), note("50000000", "1000", computes="int32"), {}, MACHINE)
     assert rated["bound"] == "compute"
     assert "percent_of_peak" not in rated
+    for flops, family in (("50000000", "int8"), ("145000000", "attention")):
+        noted = {**note(flops, "1000"), "family": family}
+        assert "percent_of_peak" not in rate_row(row(1.0), noted, {}, MACHINE)
     moved = rate_row(row(1.0), note("10", "8000000", computes="int64"), {}, MACHINE)
     assert moved["percent_of_peak"] == 80.0
 

@@ -105,9 +105,12 @@ def test_a_build_that_fails_hides_no_other(
         ("[[model]]\npath = 'a.onnx'\nspeed = 1", "unknown key 'speed'"),
         ("[[model]]\npath = 'a.onnx'\n[[model]]\npath = 'b/a.onnx'", "two models are named 'a'"),
         ("[[model]]\npath = 'a.onnx'\ndims = { n = '8:2' }", "greater than max"),
-        ("x = ", "is no TOML"),
-        ("[[model]]\npath = 'a.onnx'\nfail_if = 'size>1%'", "no list of conditions"),
-        ("[[model]]\npath = 'a.onnx'\nfail_if = ['speed>1%']", "'speed>1%' is no condition"),
+        ("x = ", "is not valid TOML"),
+        ("[[model]]\npath = 'a.onnx'\nfail_if = 'size>1%'", "must be a list of conditions"),
+        (
+            "[[model]]\npath = 'a.onnx'\nfail_if = ['speed>1%']",
+            "'speed>1%' is not a valid condition",
+        ),
     ],
 )
 def test_a_project_that_means_nothing(relaxd: Any, text: str, says: str) -> None:

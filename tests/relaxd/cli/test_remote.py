@@ -132,7 +132,7 @@ def test_a_bundle_is_not_written_over_a_folder_of_something_else(served: Any, mo
     Path("mine/thesis.tex").write_text("precious")
     ended = served("compile", model, "--dim", "n=3", "-o", "mine")
     assert ended.code == 2
-    assert "in the way" in ended.err
+    assert "already holds other files" in ended.err
 
 
 def test_a_dump_is_pulled_beside_the_bundles(served: Any, model: str) -> None:

@@ -31,7 +31,7 @@ def test_a_build_explains_itself(relaxd: Any, bundle: Path) -> None:
     assert "Latency on A Processor, 2 threads, load 0.5" in shown
     line = next(line for line in shown.splitlines() if line.startswith("n=8"))
     assert line.split() == ["n=8", "2", "1.9", "to", "2.2", "1.8", "50", "3", "1.50"]
-    assert "95% of the time is in 1 call of" in shown
+    assert "95 % of the time is in 1 call of matmul kernels." in shown
 
 
 def test_the_document_is_that_of_the_library(relaxd: Any, bundle: Path) -> None:
@@ -107,7 +107,7 @@ def test_errors_are_listed_by_point_and_output(relaxd: Any, bundle: Path) -> Non
     seal(bundle, "numerics.json", {"verdict": "passed", "outputs": outputs})
     lines = relaxd("show", str(bundle)).out.splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("DIMS  near"))
-    assert lines[start - 1].strip() == "Share of the tolerance used"
+    assert lines[start - 1].strip() == "Error in % of what is allowed"
     assert lines[start].split() == ["DIMS", "near", "exact"]
     assert [line.split() for line in lines[start + 1 : start + 3]] == [
         ["n=1", "exact", "exact"],

@@ -54,7 +54,7 @@ def test_what_is_no_bundle_is_never_deleted(tmp_path: Path, kind: str) -> None:
         path.mkdir()
         (path / "mine").write_text("")
     before = list_values(tmp_path)
-    with pytest.raises(PullError, match="in the way"), replacing(path):
+    with pytest.raises(PullError, match=r"already holds other files|is a file"), replacing(path):
         pytest.fail("never entered")
     assert list_values(tmp_path) == before
 

@@ -104,7 +104,7 @@ def test_an_older_bundle_is_replaced_and_anything_else_is_not(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
     for position in (tmp_path / "mine", tmp_path / "mine" / "thesis.tex"):
-        with pytest.raises(PullError, match="in the way"):
+        with pytest.raises(PullError, match=r"already holds other files|is a file"):
             pull(transport, NAME, bundle(api), position)
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
 

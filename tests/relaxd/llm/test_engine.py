@@ -107,7 +107,7 @@ def test_an_answer_ends_where_the_caches_are_full(engine: Engine) -> None:
 
 
 def test_what_does_not_fit_is_refused_at_once(engine: Engine) -> None:
-    with pytest.raises(CapacityError, match="41 tokens do not fit into caches of 40"):
+    with pytest.raises(CapacityError, match="41 tokens are too many: there is room for 40"):
         engine.generate([1] * CAPACITY)
     with pytest.raises(InputError, match="the prompt is empty"):
         engine.generate("")

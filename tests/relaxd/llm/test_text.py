@@ -80,11 +80,11 @@ def test_folders_without_what_it_takes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no tokenizer\.json"):
         Text(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="is no tokenizer"):
+    with pytest.raises(InputError, match="cannot read the tokenizer"):
         Text(tmp_path)
     tokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{")
-    with pytest.raises(InputError, match="is no JSON"):
+    with pytest.raises(InputError, match="is not valid JSON"):
         Text(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{}")
     with pytest.raises(InputError, match="has no template"):

@@ -164,7 +164,7 @@ def test_a_bfloat16_input_is_told_by_its_name(bundles):
         spec.name: np.zeros(1, "uint16" if spec.dtype == "bfloat16" else spec.dtype)
         for spec in model.inputs
     }
-    with pytest.raises(InputError, match="'x_bfloat16' has dtype uint16, it must be bfloat16"):
+    with pytest.raises(InputError, match="'x_bfloat16' must be bfloat16, got uint16"):
         model.run(inputs)
 
 

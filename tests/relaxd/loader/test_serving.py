@@ -161,7 +161,7 @@ print(json.dumps([imported, same, place.tolist(), lent.tolist(), refused]))
     imported, same, position, lent, refusal = with_torch(code, bundles / "dims")
     assert (imported, same) == (False, True)
     assert position == lent == [[4] * 4] * 3
-    assert "'x' has dtype float64, it must be float32" in refusal
+    assert "'x' must be float32, got float64" in refusal
 
 
 def test_bfloat16_of_torch_which_numpy_cannot_see(bundles):
@@ -179,7 +179,7 @@ print(json.dumps([run(half[:7]), run(half[1:8]), refusal({**inputs, "x_bfloat16"
     assert first == [2 * value for value in range(7)]
     assert unaligned == [2 * value for value in range(1, 8)]
     assert "make it contiguous" in strided
-    assert "'x_float32' has dtype bfloat16" in wrong
+    assert "'x_float32' must be float32, got bfloat16" in wrong
 
 
 def test_a_profile_names_the_kernels(vector):

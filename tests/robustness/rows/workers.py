@@ -63,7 +63,7 @@ class _Kills:
         waits = []
         for job_id in {build.rpartition("-")[0] for build, _ in self.is_met} & set(jobs):
             for event in self.here.services.jobs.events(job_id):
-                match = re.match(r"worker (\S+) fell silent", event.data.get("reason", ""))
+                match = re.match(r"worker (\S+) stopped responding", event.data.get("reason", ""))
                 if event.type is EventType.BUILD_QUEUED and match:
                     index = self.is_met.get((jobs[job_id].builds[0].id, match[1]))
                     waits += [(event.time - index).total_seconds()] if index else []

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.routing import APIRoute
 
-from service.api.scopes import NEEDS, OPEN
+from service.api.scopes import INFINITIVES, NEEDS, OPEN
 from service.identity import DEFAULT, Scope
 from tests.service.routes import JSON, path_of
 from tests.service.tenancy import House, house
@@ -59,6 +59,23 @@ def test_a_route_is_refused_to_whoever_lacks_its_scope_and_to_nobody_else(
         if (answer.status_code == 403) == allowed or answer.status_code in (401, 500):
             wrong.append((method, template, answer.status_code))
     assert wrong == []
+
+
+def test_a_refusal_names_the_action_and_the_scope_that_it_takes(guarded: House) -> None:
+    def message(tenant: str, method: str, path: str) -> str:
+        answer = guarded.client(tenant, Scope.READ).request(method, path)
+        return str(answer.json()["detail"])
+
+    collecting = message("a", "POST", "/v1/gc")
+    assert " may not collect garbage: that takes the scope admin in the operator" in collecting
+    assert "'default'" in collecting
+    assert message("a", "GET", "/v1/tokens").endswith(
+        " may not send GET /v1/tokens: that takes the scope admin"
+    )
+
+
+def test_every_audited_action_has_a_sentence() -> None:
+    assert {need.action for need in NEEDS.values() if need.action} == INFINITIVES.keys()
 
 
 @pytest.mark.parametrize("route", sorted(NEEDS))

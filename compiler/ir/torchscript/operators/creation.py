@@ -255,7 +255,7 @@ def number_to_tensor(b: Builder, node: Node) -> Value:
     """A number as a tensor of rank 0, of the dtype that its kind has."""
     number = kind_of(node.args[0])
     if number is None:
-        node.fail("its argument is no number", reason="unsupported_form")
+        node.fail("its argument is not a number", reason="unsupported_form")
     return scalar(b, node.args[0], "float32" if number is Number.FLOAT else number.value)
 
 

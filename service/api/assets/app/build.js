@@ -53,7 +53,7 @@ function Report({ digest, report, artifact }) {
           ${profile.operators.timeline?.length > 0 && html`<span class="end"><${Fetch} address=${tracePath(digest, profile)} name=${`${report.name || "build"}-${report.target.name}.trace.json`} word="Trace for Perfetto" /></span>`}</header>
         <${Kernels} key=${which} times=${profile.operators} /></section>`}
       <section class="card" aria-labelledby="numerics"><header><h2 id="numerics">Error</h2>
-        ${report.numerics.reference && html`<p class="quiet">against ${report.numerics.reference}, as a part of the tolerance</p>`}</header>
+        ${report.numerics.reference && html`<p class="quiet">against ${report.numerics.reference}, in % of what is allowed</p>`}</header>
         <${HeatMap} numerics=${report.numerics} /></section>
       <div class="two">
         <section class="card" aria-labelledby="interface"><header><h2 id="interface">Interface</h2></header><${Interface} report=${report} /></section>
@@ -91,7 +91,7 @@ function Facts({ report, profile }) {
   const facts = [
     opt && ["Latency", milliseconds(opt.median_ms), `at ${named(opt.dims)}`],
     ratio && ["ONNX Runtime", milliseconds(opt.reference.median_ms), ratio >= 1 ? `${ratio.toFixed(2)}× as long` : `${(1 / ratio).toFixed(2)}× as fast`],
-    report.numerics.outputs.length > 0 && (parts.length ? ["Worst error", percent(worst, worst < 0.1 ? 2 : 0), "of the tolerance"] : ["Largest error", number(largest), "of any output"]),
+    report.numerics.outputs.length > 0 && (parts.length ? ["Worst error", percent(worst, worst < 0.1 ? 2 : 0), "of what is allowed"] : ["Largest error", number(largest), "of any output"]),
     ["Size", bytes(report.sizes.total), `${bytes(report.sizes.weights)} of weights`],
     profile?.load_ms && ["Load", milliseconds(profile.load_ms), profile.peak_rss_bytes ? `${bytes(profile.peak_rss_bytes)} of memory at most` : ""],
     report.memory.planned_bytes != null && ["Buffers of a run", bytes(report.memory.planned_bytes), report.memory.unplanned_bytes > report.memory.planned_bytes ? `${bytes(report.memory.unplanned_bytes)} without the plan` : "every dim at its maximum"],

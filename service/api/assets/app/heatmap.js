@@ -29,7 +29,7 @@ export function HeatMap({ numerics }) {
         <td class="right">${number(output.max_abs)}<small class="quiet">of ${number(output.range)}</small></td>
         <td class="right">${number(output.atol)}<small class="quiet">+ ${number(output.rtol)} × size</small></td></tr>`)}</tbody>
     </table></div>
-    ${points.length > 0 && html`<p class="scale" aria-hidden="true"><span>none</span>${[0, 0.2, 0.4, 0.6, 0.8, 1].map((step) => html`<i key=${step} style=${{ "--heat": step }}></i>`)}<span>all of the tolerance</span></p>`}
+    ${points.length > 0 && html`<p class="scale" aria-hidden="true"><span>none</span>${[0, 0.2, 0.4, 0.6, 0.8, 1].map((step) => html`<i key=${step} style=${{ "--heat": step }}></i>`)}<span>all that is allowed</span></p>`}
     ${numerics.left_out.length > 0 && html`<p class="hint soft">Not compared: ${numerics.left_out.map((one) => `${named(one.dims)} (${one.reason})`).join("; ")}</p>`}`;
 }
 

@@ -144,3 +144,13 @@ def test_external_data_of_a_subgraph_is_confined_too(tmp_path: Path) -> None:
         helper.make_node("Add", ["x", "w"], ["y"]),
     ]
     assert refusal_code(save(tmp_path, model(nodes).SerializeToString())) == "load.external_data"
+
+
+def test_weights_that_were_not_sent_are_named(tmp_path: Path) -> None:
+    path = save(tmp_path, with_external("model.onnx.data").SerializeToString())
+    with pytest.raises(LoadError) as caught:
+        read_model(path)
+    assert caught.value.message == (
+        "the weights are in 'model.onnx.data', which is not in the model's folder"
+    )
+    assert caught.value.code == "load.external_data"

@@ -32,7 +32,7 @@ def test_a_text_that_is_no_utf_8_is_refused_wherever_it_is(of, tmp_path):
     assert read_model(path)
     assert MARK in data
     path.write_bytes(data.replace(MARK, ODD))
-    with pytest.raises(LoadError, match="no UTF-8") as refused:
+    with pytest.raises(LoadError, match="not valid UTF-8") as refused:
         read_model(path)
     assert refused.value.code == "load.not_utf8"
 
