@@ -19,6 +19,37 @@ from tests.service.fakes import mismatch, write_bundle
 Child = Callable[..., Any]
 
 
+RELU = {"node": "/relu", "op": "Relu", "supported": True, "outputs": ["float32[batch, 3]"]}
+REPORTS: dict[bytes, dict[str, Any]] = {
+    b"a model": {
+        "supported": False,
+        "nodes": [
+            {"node": "/a", "op": "Relu", "supported": True},
+            {"node": "/n", "op": "Odd", "supported": False, "reason": "[unknown]"},
+            {"node": "/c", "op": "Constant", "supported": True},
+            {"node": "/d", "op": "Constant", "supported": False},
+        ],
+    },
+    b"good": {
+        "supported": True,
+        "inputs": ["x"],
+        "dims": {"batch": {"min": 1, "multiple": 1}},
+        "operators": {"Relu": 1000},
+        "nodes": [{**RELU, "node": f"/relu{i}"} for i in range(1000)],
+        "error": None,
+    },
+    b"undeclared": {
+        "supported": False,
+        "inputs": ["x"],
+        "nodes": [RELU],
+        "error": {
+            "message": "the type of 'x' is not known",
+            "hint": "declare it: --input x=float32[n]",
+        },
+    },
+}
+
+
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
     """The jobs that a stand-in for the compile process was given; a model that says `bad` does not
@@ -38,15 +69,10 @@ def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
         on_event(Log("a line of the compiler"))
         if Path(job.model).read_bytes() == b"bad":
             raise ImportFailed("it is bad", reason="bad", node="/n", hint="make it good")
+        if "unknown" in job.request.get("dims", {}):
+            raise ImportFailed("no such dim", reason="dim", field="dims.unknown")
         if isinstance(job, InspectJob):
-            return {
-                "supported": True,
-                "nodes": [
-                    {"node": "/n", "op": "Odd", "supported": False, "reason": "[unknown]"},
-                    {"node": "/c", "op": "Constant", "supported": True},
-                    {"node": "/d", "op": "Constant", "supported": False},
-                ],
-            }
+            return REPORTS[Path(job.model).read_bytes()]
         Path(job.output).rmdir()
         return write_bundle(job, Path(job.output))
 
@@ -107,14 +133,57 @@ def test_a_failure_leaves_the_older_bundle(
     assert Path("out/manifest.json").exists()
 
 
+def test_a_declaration_that_the_compiler_refuses_is_a_bad_request(
+    relaxd: Any, model: str, child: list[CompileJob]
+) -> None:
+    for command in ("compile", "inspect"):
+        ended = relaxd(command, model, "--dim", "unknown=1:8")
+        assert (ended.code, "no such dim" in ended.err) == (2, True), command
+
+
 def test_inspect_marks_what_is_not_supported(
     relaxd: Any, model: str, child: list[InspectJob]
 ) -> None:
     out = relaxd("inspect", model).out
     assert "/c" not in out, "constants that can be compiled say nothing"
-    assert "/d" in out
-    assert "supported: yes" in out
-    assert out.splitlines()[-2].split() == ["/n", "Odd", "no", "[unknown]"]
+    assert "supported: no, 2 of 4 nodes cannot be compiled" in out
+    assert "/a" not in out
+    assert [line.split() for line in out.splitlines()[-2:]] == [
+        ["/n", "Odd", "no", "[unknown]"],
+        ["/d", "Constant", "no"],
+    ]
+    assert "/a" in relaxd("inspect", model, "--nodes").out
+
+
+def test_inspect_of_a_model_that_compiles_ends_with_the_next_command(
+    relaxd: Any, model: str, child: list[InspectJob]
+) -> None:
+    Path(model).write_bytes(b"good")
+    ended = relaxd("inspect", model, "--const", "sr=16000", "--input", "x=float32[batch,3]")
+    lines = ended.out.splitlines()
+    assert lines[0] == "supported: yes, 1000 of 1000 nodes"
+    assert len(lines) < 20
+    assert lines[-2:] == [
+        "next: relaxd compile net.onnx --input 'x=float32[batch,3]' --const sr=16000 "
+        "--dim batch=1:64 -o out",
+        "every node with its shapes: --nodes",
+    ]
+    assert relaxd("inspect", model, "--nodes").out.count("Relu") == 1001
+    unbounded = relaxd("inspect", model, "--dim", "batch=1:").out.splitlines()[-2]
+    assert unbounded == "next: relaxd compile net.onnx --dim batch=1: -o out"
+
+
+def test_inspect_of_a_model_that_lacks_a_declaration_says_so_first(
+    relaxd: Any, model: str, child: list[InspectJob]
+) -> None:
+    Path(model).write_bytes(b"undeclared")
+    lines = relaxd("inspect", model).out.splitlines()
+    assert lines[:3] == [
+        "supported: not as declared, though every operator is known",
+        "error: the type of 'x' is not known",
+        " hint: declare it: --input x=float32[n]",
+    ]
+    assert not any(line.startswith("next:") for line in lines)
 
 
 def test_a_dump_goes_where_the_command_says(

@@ -120,11 +120,15 @@ function Declare({ file, report, form, setForm, busy, inspect, trouble, who }) {
     <div class="submit">
       <button type="button" class="button main" disabled=${sending || !form.targets.length || !report.supported} onClick=${submit}>
         Compile for ${form.targets.length === 1 ? form.targets[0] : `${form.targets.length} targets`}</button>
-      ${!report.supported && html`<p class="bad">The model has operators that cannot be compiled.</p>`}
+      ${!report.supported && html`<p class="bad">${lacks(report)}</p>`}
     </div>
     <details><summary>The same on the command line</summary><${Command} what="command" text=${command(file, form, report)} /></details>
   `;
 }
+
+/** What keeps the model from being compiled: its nodes, or what is declared of it. */
+const lacks = (report) =>
+  report.nodes?.some((node) => !node.supported) ? "The model has nodes that cannot be compiled." : "The model cannot be compiled as it is declared: see the message above, then check again.";
 
 function Findings({ report }) {
   const lacking = report.nodes?.filter((node) => !node.supported) || [];
@@ -132,7 +136,7 @@ function Findings({ report }) {
   const nodes = kinds.reduce((sum, [, calls]) => sum + calls, 0);
   return html`<section class="card" aria-labelledby="found">
     <header><h2 id="found">Model</h2>
-      <span class=${`badge ${report.supported ? "good" : "bad"}`}>${report.supported ? "every operator can be compiled" : `${lacking.length || "some"} of ${count(nodes)} nodes cannot be compiled`}</span></header>
+      <span class=${`badge ${report.supported ? "good" : "bad"}`}>${report.supported ? "every operator can be compiled" : lacking.length ? `${count(lacking.length)} of ${count(nodes)} nodes cannot be compiled` : "cannot be compiled as declared"}</span></header>
     <div class="two">
       ${["inputs", "outputs"].map((side) => html`<div key=${side}><h3 class="quiet">${side === "inputs" ? "Inputs" : "Outputs"}</h3>
         <ul class="tensors">${(report[side] || []).map((tensor) => html`<li key=${tensor.name || tensor}><b>${tensor.name || tensor}</b> ${tensor.dtype && html`<code>${shape(tensor)}</code>`}</li>`)}</ul></div>`)}
