@@ -19,6 +19,10 @@ LOCKS = {
     "dev.txt": (("dev",), set[str]()),
 }
 BUILD = ("setuptools",)
+COMPLETE = frozenset({"api.txt", "worker.txt"})
+"""The locks that are installed without a look at what their packages need."""
+OLDER_PYTHON = {"redis": ("async-timeout", '==5.0.1; python_full_version < "3.11.3"')}
+"""What a package needs on an older Python 3.11 than this one, as that of Debian 12."""
 OWN = "relaxd-server"
 """The distribution of the packages that compile and serve, built from this checkout too."""
 
@@ -55,7 +59,10 @@ def lock(project: dict[str, Any], file: str) -> str:
     """The text of one lock file, one `name==version` a line."""
     extras, without = LOCKS[file]
     names = closure(project, extras, without) | set(BUILD)
-    pins = [f"{name}=={version(name).partition('+')[0]}" for name in sorted(names)]
+    exact = {name: f"=={version(name).partition('+')[0]}" for name in names}
+    if file in COMPLETE:
+        exact |= {name: pin for owner, (name, pin) in OLDER_PYTHON.items() if owner in names}
+    pins = [f"{name}{exact[name]}" for name in sorted(exact)]
     return "\n".join(
         [f"# Written by `make lock`: what relaxd[{','.join(extras)}] needs.", *pins, ""]
     )

@@ -1,12 +1,13 @@
 """The pins are what pyproject.toml asks for, whole and of this environment."""
 
 import tomllib
+from importlib.metadata import requires
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 
-from tools.lock import LOCKS, OWN, ROOT, closure, lock
+from tools.lock import COMPLETE, LOCKS, OWN, ROOT, closure, lock
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -41,6 +42,26 @@ def test_extras_are_followed_and_what_is_left_out_takes_its_own_along() -> None:
     assert closure(project, (), {"rich"}) == set()
     project["optional-dependencies"]["all"].append(f"{OWN}==0.1.0")
     assert OWN not in closure(project, ("all",), set()), "it is built here, not fetched"
+
+
+@pytest.mark.parametrize("file", sorted(COMPLETE))
+def test_redis_has_what_it_needs_on_the_python_of_debian_12(file: str) -> None:
+    pinned = {Requirement(line).name: Requirement(line) for line in pins(file)}
+    debian = {"python_version": "3.11", "python_full_version": "3.11.2"}
+    lacking = [
+        text
+        for text in requires("redis") or []
+        if (needed := Requirement(text)).marker is not None
+        and "extra" not in str(needed.marker)
+        and needed.marker.evaluate(debian)
+        and needed.name not in pinned
+    ]
+    assert "redis" in pinned
+    assert lacking == []
+    marker = pinned["async-timeout"].marker
+    assert marker is not None
+    assert marker.evaluate(debian)
+    assert not marker.evaluate({**debian, "python_full_version": "3.11.3"})
 
 
 def test_what_is_pinned_satisfies_the_project() -> None:
