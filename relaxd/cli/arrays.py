@@ -7,6 +7,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from relaxd.contract.dims.names import option_name
 from relaxd.contract.dims.tensors import STORAGE
 from relaxd.errors import DeclarationError
 from relaxd.loader.model import Model
@@ -17,9 +18,18 @@ from relaxd.loader.tensors.binding import Binding
 def complete(
     model: Model, arguments: Mapping[str, np.ndarray], chosen: Mapping[str, int], seed: int
 ) -> dict[str, np.ndarray]:
-    """The arguments, and random inputs for the rest at dims that agree with them."""
+    """The arguments, and random inputs for the rest at dims that agree with them; raises
+    DeclarationError for a chosen dim that does not.
+    """
     known = tuple(spec for spec in model.inputs if spec.name in arguments)
     implied = Binding(known, model.dims).solve(tuple(arguments[spec.name].shape for spec in known))
+    for name, size in chosen.items():
+        if size != implied.get(name, size):
+            raise DeclarationError(
+                f"dim {name!r} is {size}, but the given inputs have {implied[name]}",
+                field=f"dims.{name}",
+                hint=f"leave --dim {option_name(name)} out, or give other inputs",
+            )
     rest = tuple(spec for spec in model.inputs if spec.name not in arguments)
     values = dim_values(model.dims, {**chosen, **implied})
     return {**draw(rest, values, seed, model.manifest.state), **arguments}

@@ -11,7 +11,15 @@ from rich.text import Text
 
 from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
-from relaxd.cli.console import Exit, error_document, print_json, render_error, stderr, stdout
+from relaxd.cli.console import (
+    Exit,
+    error_document,
+    exit_code,
+    print_json,
+    render_error,
+    stderr,
+    stdout,
+)
 from relaxd.cli.following import follow
 from relaxd.cli.progress import BuildProgress, transfer
 from relaxd.cli.views import size, status_mark, warning_lines
@@ -357,8 +365,8 @@ def _show(event: dict[str, Any], target: str, progress: BuildProgress, verbose: 
 
 
 def _report(results: list[Result], document: dict[str, Any], *, as_json: bool) -> None:
-    """Print the outcomes, to `document` if that is wanted; exits with FAILED if any target
-    failed.
+    """Print the outcomes, to `document` if that is wanted; exits with the code of the targets that
+    failed, with FAILED if they differ.
     """
     if as_json:
         print_json({**document, "results": [result.to_json() for result in results]})
@@ -367,8 +375,9 @@ def _report(results: list[Result], document: dict[str, Any], *, as_json: bool) -
             stderr().print(render_error(result.error, result.target))
         else:
             _print_bundle(result)
-    if any(result.error for result in results):
-        raise typer.Exit(Exit.FAILED)
+    codes = {exit_code(result.error) for result in results if result.error}
+    if codes:
+        raise typer.Exit(codes.pop() if len(codes) == 1 else Exit.FAILED)
 
 
 def _print_bundle(result: Result) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from relaxd.client.errors import FileTrouble, JobFailed, PullError
 from relaxd.contract.failures import Failure
+from relaxd.contract.states import Stage
 from relaxd.errors import (
     BundleNotFound,
     DeclarationError,
@@ -29,6 +31,7 @@ _ASKED_WRONGLY = (
     InputError,
     PullError,
 )
+_DECLARED = frozenset({"dims", "inputs", "consts", "shapes", "options", "samples", "targets"})
 
 
 class Exit(IntEnum):
@@ -61,10 +64,19 @@ def exit_code(error: RelaxdError) -> Exit:
     if isinstance(error, ServerUnreachable):
         return Exit.UNREACHABLE
     if isinstance(error, ServerError):
-        asked_wrongly = error.status < 500 and "stage" not in error.problem
+        asked_wrongly = error.status < 500 and (
+            "stage" not in error.problem or _is_declaration(error.problem)
+        )
         return Exit.USAGE if asked_wrongly else Exit.FAILED
-    usage = isinstance(error, _ASKED_WRONGLY) or error.code.startswith("target.")
-    return Exit.USAGE if usage else Exit.FAILED
+    if isinstance(error, _ASKED_WRONGLY) or error.code.startswith("target."):
+        return Exit.USAGE
+    return Exit.USAGE if _is_declaration(error_document(error)) else Exit.FAILED
+
+
+def _is_declaration(failure: Mapping[str, Any]) -> bool:
+    """True for a failure that another request avoids: the compiler found a declaration wrong."""
+    declared = str(failure.get("field") or "").partition(".")[0] in _DECLARED
+    return declared and failure.get("stage") in (Stage.LOAD, Stage.IMPORT)
 
 
 def error_document(error: RelaxdError) -> dict[str, Any]:

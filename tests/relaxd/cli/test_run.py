@@ -134,6 +134,15 @@ def test_a_file_of_the_wrong_kind(bundles, tmp_path):
         assert (code, "hint" in err) == (2, True)
 
 
+def test_a_chosen_dim_that_the_given_inputs_do_not_have_is_refused(bundles, tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((3, 6), "float32"))
+    arguments = ("--input", f"x={tmp_path}/x.npy")
+    code, _, err = relaxd("run", bundles / "dims", *arguments, "--dim", "n=4")
+    assert code == 2
+    assert "dim 'n' is 4, but the given inputs have 3" in err
+    assert relaxd("run", bundles / "dims", *arguments, "--dim", "n=3")[0] == 0
+
+
 def test_a_wrong_input_names_its_axis(bundles, tmp_path):
     np.save(tmp_path / "x.npy", np.ones((9, 2), "float32"))
     code, out, _ = relaxd("run", bundles / "dims", "--input", f"x={tmp_path}/x.npy", "--json")
