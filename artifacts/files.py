@@ -13,7 +13,7 @@ from typing import BinaryIO
 from artifacts.errors import StorageFailed, StoreFull
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-MAKE_ROOM = "make room: `relaxd gc` removes what nothing needs any more"
+MAKE_ROOM = "make room: `relaxd gc` removes what is no longer needed"
 
 
 @contextmanager

@@ -211,7 +211,7 @@ class TooManyUploads(ServiceError):
     def __init__(self, tenant: str, limit: int) -> None:
         super().__init__(
             f"tenant {tenant} may have {limit} uploads under way at a time",
-            hint="finish or delete some; one that nobody goes on with ends by itself. An operator "
+            hint="finish or delete some; an abandoned upload expires. An operator "
             "raises RELAXD_MAX_UPLOADS",
             limit=limit,
         )

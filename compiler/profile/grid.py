@@ -61,7 +61,7 @@ def _check(name: str, values: Iterable[int], dims: Sequence[Dim]) -> None:
     for value in values:
         if not dim.admits(value):
             raise DeclarationError(
-                f"the grid has {quote_name(name)}={value}, which the dim does not admit",
+                f"the grid has {quote_name(name)}={value}, which is outside of the dim's range",
                 field=f"options.profile.grid.{name}",
                 hint=f"it was declared as {dim.describe()}",
             )

@@ -110,7 +110,7 @@ def _isa(
     promised = architecture.cpus.get(cpu)
     if promised is None:
         raise _refusal(
-            f"mcpu {cpu!r} does not say what a loader must check",
+            f"mcpu {cpu!r} does not tell which features a loader must check for",
             hint=f"name one of {', '.join(architecture.cpus)}, and the rest as mattr",
         )
     added = [feature for feature in features if feature.startswith("+")]

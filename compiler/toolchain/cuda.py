@@ -78,7 +78,7 @@ def architecture_of(cubin: bytes) -> str:
         or len(cubin) < _ELF_FLAGS + 4
         or struct.unpack_from("<H", cubin, 18)[0] != _CUDA_MACHINE
     ):
-        raise CodegenError("the CUDA compiler gave no cubin", reason="cuda_compiler")
+        raise CodegenError("the CUDA compiler returned no cubin", reason="cuda_compiler")
     (flags,) = struct.unpack_from("<I", cubin, _ELF_FLAGS)
     # CUDA 13 moved the number up a byte, and counts that as version 8 of its ABI.
     return f"sm_{flags >> 8 & 0xFF if cubin[_ELF_ABI] >= 8 else flags & 0xFF}"

@@ -246,8 +246,8 @@ def _hint(item: Judged, options: CompileOptions) -> str:
     """Say what to do about a difference of that kind."""
     if is_strict(options) and not item.difference.structural:
         return (
-            "the request states tolerances of its own: leave options.atol and options.rtol out to "
-            "have roundings of the reference allowed for, or raise them"
+            "the request sets its own tolerances: raise options.atol and options.rtol, or leave "
+            "them out, so that rounding errors of the reference are allowed for"
         )
     return (
         "the library is wrong for these inputs: report the model, or the reproducer where there is "

@@ -30,7 +30,7 @@ ScopesOf = Annotated[
 ]
 Days = Annotated[
     float | None,
-    typer.Option("--days", help="For how long; without end if left out.", show_default=False),
+    typer.Option("--days", help="For how long; forever by default.", show_default=False),
 ]
 Overlap = Annotated[
     float, typer.Option("--overlap-hours", min=0, help="How long the old one stays good.")
@@ -59,7 +59,7 @@ def create_token(
     for each in scope:
         if each not in SCOPES:
             raise DeclarationError(
-                f"there is no scope {each!r}", field="scope", hint=f"one of {', '.join(SCOPES)}"
+                f"unknown scope {each!r}", field="scope", hint=f"one of {', '.join(SCOPES)}"
             )
     with _client(server, token) as client:
         _show_issued(client.create_token(name, scope, days=days, tenant=tenant), json)

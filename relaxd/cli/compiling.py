@@ -79,7 +79,7 @@ Timeout = Annotated[
         "--timeout",
         metavar="SECONDS",
         min=0,
-        help="With a server: how long to wait for the builds; the job goes on afterwards.",
+        help="With a server: how long to wait for the builds; the job continues afterwards.",
         show_default=False,
     ),
 ]
@@ -224,8 +224,8 @@ def _delivered(
         return list({**late, **results}.values())
     except KeyboardInterrupt:
         stderr().print(
-            f"the job goes on: [bold]relaxd jobs follow {job.id}[/], or stop it with [bold]relaxd "
-            f"jobs cancel {job.id}[/]"
+            f"the job continues: [bold]relaxd jobs follow {job.id}[/] shows it, "
+            f"[bold]relaxd jobs cancel {job.id}[/] stops it"
         )
         raise
     for build in job.builds:

@@ -71,7 +71,7 @@ def diff_command(
     format = "json" if json else format
     if format not in ("text", *FORMATS):
         raise DeclarationError(
-            f"there is no format {format!r}", field="format", hint=f"text, {', '.join(FORMATS)}"
+            f"unknown format {format!r}", field="format", hint=f"text, {', '.join(FORMATS)}"
         )
     gates = [Gate.of(text) for text in fail_if or []]
     with ExitStack() as stack:

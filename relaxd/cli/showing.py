@@ -374,7 +374,7 @@ def _precision(report: Report, quantized: QuantizedReport) -> RenderableType:
     beside = f", {quantized.bfloat16} bfloat16" if quantized.bfloat16 else ""
     lines: list[RenderableType] = [
         Text(
-            f"{quantized.layers} of {count} matmuls and convolutions multiply "
+            f"{quantized.layers} of {count} matmuls and convolutions compute in "
             f"{quantized.form}{beside}"
         )
     ]
@@ -387,7 +387,7 @@ def _precision(report: Report, quantized: QuantizedReport) -> RenderableType:
     lines += [Text(f"{number} stay float32: {why}", style="dim") for why, number in reasons]
     if fallback is not None and measured:
         share = "infinitely" if fallback.error is None else f"by {fallback.error:.2%}"
-        why = f"{len(measured)} stay float32 for their error: all layers change an output {share}"
+        why = f"{len(measured)} stay float32: with all of them quantized, an output changes {share}"
         lines.append(Text(why, style="dim"))
     if effect is not None:
         lines += [Text(), *_changed(effect, "the model in its own precision")]

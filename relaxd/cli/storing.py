@@ -15,7 +15,7 @@ from relaxd.client import Client, extras
 from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -41,7 +41,7 @@ PinDigest = Annotated[
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for people.")]
 Days = Annotated[
     float | None,
-    typer.Option("--days", help="For how long; without end if left out.", show_default=False),
+    typer.Option("--days", help="For how long; forever by default.", show_default=False),
 ]
 Remove = Annotated[bool, typer.Option("--remove", help="Remove the pin.")]
 ListPins = Annotated[bool, typer.Option("--list", help="List the pins.")]

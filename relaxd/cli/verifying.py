@@ -47,8 +47,8 @@ SamplesFile = Annotated[
     typer.Option(
         "--samples",
         metavar="NPZ",
-        help="The samples that decided what is rounded, for --rebuild, in place of the server's.",
-        show_default=False,
+        help="The samples that the build was calibrated with, for --rebuild.",
+        show_default="the server's",
     ),
 ]
 

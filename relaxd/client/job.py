@@ -114,8 +114,8 @@ class JobHandle:
     def _overdue(self, timeout: float | None) -> WaitTimeout:
         return WaitTimeout(
             f"job {self.id} is still {self.state.value} after {timeout or 0:g} seconds",
-            hint=f"it goes on: `relaxd jobs follow {self.id}` waits for it, `relaxd jobs cancel "
-            f"{self.id}` stops it",
+            hint=f"the job continues: `relaxd jobs follow {self.id}` waits for it, "
+            f"`relaxd jobs cancel {self.id}` stops it",
         )
 
     def read(self) -> dict[str, Any]:

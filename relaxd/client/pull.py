@@ -56,7 +56,7 @@ class Layer:
                 if is_digest(digest) and size >= 0 and _is_safe(title):
                     return cls(PurePosixPath(title), digest, size)
         raise PullError(
-            "the artifact is not a bundle: one of its layers does not name a file: "
+            "the artifact is not a bundle: a layer has no valid file name: "
             f"{document.get('annotations') or document.get('digest')}"
         )
 

@@ -215,7 +215,7 @@ class Transport:
     def _odd(self, what: str) -> ServerUnreachable:
         return ServerUnreachable(
             f"{self.url} does not answer like a relaxd service or a registry: {what}",
-            hint="check the URL, and who answers there",
+            hint="check the URL: another program answers there",
         )
 
     def _unreachable(self, error: httpx.RequestError) -> ServerUnreachable:

@@ -66,7 +66,7 @@ def _complete_weights(names: Collection[str]) -> set[str]:
     pickled = sorted(name for name in names if name.endswith(_PICKLES))
     if pickled:
         raise _refused(
-            f"{pickled[0]!r} is a pickle, which runs code of its own when it is read",
+            f"{pickled[0]!r} is a pickle, which runs code when it is loaded",
             "save the weights as safetensors: model.save_pretrained(folder)",
         )
     raise _refused(f"the folder has no {WEIGHTS}", "add the weights as safetensors")

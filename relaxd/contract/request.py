@@ -49,8 +49,7 @@ class CompileRequest:
         """
         if self.options.calibration is not Calibration.NONE and self.samples is None:
             raise DeclarationError(
-                f"calibration={self.options.calibration} rounds by what samples make of "
-                "the model, and there are none",
+                f"calibration={self.options.calibration} needs samples, and there are none",
                 field="samples",
                 hint="give an .npz of real inputs (--samples), or leave calibration out",
             )

@@ -137,7 +137,7 @@ class State:
         """Forgets an entry's tokens from `length` on; raises InputError where it has fewer."""
         have = int(self._lengths[entry])
         if not 0 <= length <= have:
-            raise InputError(f"entry {entry} has {have} tokens, it cannot be cut to {length}")
+            raise InputError(f"entry {entry} has {have} tokens: it cannot be truncated to {length}")
         self._clear(entry, [length], have - length)
         self._lengths[entry] = length
 

@@ -49,7 +49,7 @@ def _checked(sound: Array) -> Array:
     if len(sound) > RATE * SECONDS:
         raise InputError(
             f"a sound has {len(sound) / RATE:.1f} s, an encoder takes {SECONDS} s at once",
-            hint=f"cut it where nobody speaks; it must have {RATE} samples a second",
+            hint=f"split it at a pause; it must have {RATE} samples a second",
         )
     return sound.astype(np.float64)
 

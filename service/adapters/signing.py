@@ -45,12 +45,13 @@ def _ask(command: list[str], public: PublicKey, message: bytes) -> bytes:
         raise SigningFailed(f"the signing command ended with {error.returncode}: {why}") from error
     except (OSError, subprocess.TimeoutExpired, binascii.Error, ValueError) as error:
         raise SigningFailed(
-            f"the signing command gave no signature: {error}",
+            f"the signing command returned no signature: {error}",
             hint="it reads the message on standard input and prints the signature in base64",
         ) from error
     if not public.accepts(signature, message):
         raise SigningFailed(
             f"the command's signature does not fit the public key {public.id}",
-            hint="RELAXD_SIGNING_KEY has to be the public key of what RELAXD_SIGNING_COMMAND asks",
+            hint="RELAXD_SIGNING_KEY must be the public half of the key that "
+            "RELAXD_SIGNING_COMMAND signs with",
         )
     return signature

@@ -101,7 +101,7 @@ async def _answer(request: Request, error: Exception) -> JSONResponse:
 async def _answer_http(request: Request, error: HTTPException) -> JSONResponse:
     """Starlette's own errors, with a sentence in place of the status phrase."""
     plain = {
-        404: f"there is nothing at {request.url.path}",
+        404: f"{request.url.path} does not exist",
         405: f"{request.method} is not allowed on {request.url.path}",
     }
     if error.detail == HTTPStatus(error.status_code).phrase:

@@ -95,7 +95,7 @@ def _announced_length(request: Request, name: str, upload: str, size: int) -> in
             f"the chunk starts at {match[1]}, the upload has {size} bytes",
             HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
             _position(name, upload, size),
-            hint="go on after the last byte that Range names",
+            hint="continue after the last byte that Range names",
         )
     return int(match[2]) + 1 - int(match[1])
 

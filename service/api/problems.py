@@ -97,7 +97,7 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (QueueFull, Kind(HTTPStatus.TOO_MANY_REQUESTS, "The tenant's queue is full", retryable=True)),
     (NoWorker, Kind(HTTPStatus.SERVICE_UNAVAILABLE, "No worker is running", retryable=True)),
     (TargetNotServed, Kind(HTTPStatus.CONFLICT, "No running worker compiles for the target")),
-    (OpenService, Kind(HTTPStatus.CONFLICT, "Nobody has to sign in")),
+    (OpenService, Kind(HTTPStatus.CONFLICT, "The service requires no sign-in")),
     (NotFinished, Kind(HTTPStatus.GATEWAY_TIMEOUT, "The work is still under way", retryable=True)),
     (DatabaseDamaged, Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "The job database is damaged")),
     (

@@ -68,7 +68,7 @@ class CollectionOut(BaseModel):
 @router.post("/gc", summary="Collect garbage")
 def collect(
     services: UseServices,
-    dry_run: Annotated[bool, Query(description="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, Query(description="Only list what would be removed.")] = False,
 ) -> CollectionOut:
     """Answers when the collection has ended; 409 while another runs."""
     return CollectionOut(**asdict(collecting.run(services.core, dry_run=dry_run)))

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from service.errors import DatabaseDamaged, DatabaseUnavailable, ServiceError
 
 _READ_ONLY = "it takes no writes: point RELAXD_DATABASE_URL at the primary server"
-_FULL = "its disk is full: make room there; `relaxd gc` removes what nothing needs any more"
+_FULL = "its disk is full: make room there; `relaxd gc` removes what is no longer needed"
 _CONNECTIONS = "raise max_connections of the server, or run fewer processes"
 _BUSY = "try again: other transactions conflicted with this one"
 _RESTARTS = "try again; the server is stopping or starting"

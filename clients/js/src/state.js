@@ -141,7 +141,7 @@ export class State {
   /** Forgets an entry's tokens from `length` on. */
   truncate(entry, length) {
     const have = this.filled[entry];
-    if (!(length >= 0 && length <= have)) throw new InputError(`entry ${entry} has ${have} tokens, it cannot be cut to ${length}`);
+    if (!(length >= 0 && length <= have)) throw new InputError(`entry ${entry} has ${have} tokens: it cannot be truncated to ${length}`);
     // Steps of other entries read these rows and weigh them by 0, which a NaN would outlive.
     if (length < have) this.clear(this.spans(entry, length, have));
     this.filled[entry] = length;

@@ -151,7 +151,7 @@ def _name(finding: Finding, *, inexact: bool) -> Finding:
 
 def _who(exact: Sequence[Array], *, inexact: bool) -> str:
     if not exact:
-        return "there is no evaluation in float64 to compare with"
+        return "the model could not be evaluated in float64"
     return "float64 deviates from both" if inexact else "float64 agrees with the reference"
 
 

@@ -78,7 +78,7 @@ class State:
         known_keys(entries, frozenset(field.name for field in fields(cls)), "state")
         parts = mapping(entries["parts"], "state.parts")
         if type(entries["ragged"]) is not bool or not set(parts.values()) <= set(Part):
-            raise manifest_error("the state is none that this relaxd knows")
+            raise manifest_error("the state is of a kind that this release does not support")
         return cls(
             tuple(_cache(entry) for entry in sequence(entries["caches"], "state.caches")),
             text(entries["capacity"], "state.capacity", 256),

@@ -287,7 +287,7 @@ def _write(path: Path, content: IO[bytes]) -> None:
         with path.open("xb") as file:
             shutil.copyfileobj(content, file, 1 << 20)
     except FileExistsError as error:
-        raise BundleError(f"{path.name} stands where a folder has to be", file=path.name) from error
+        raise BundleError(f"{path.name} is a file, but must be a folder", file=path.name) from error
 
 
 def _document(directory: str | PathLike[str]) -> Any:

@@ -242,7 +242,7 @@ def test_layers_that_stay_for_their_error_are_counted_apart() -> None:
     console = Console(width=100, file=io.StringIO(), record=True)
     console.print(render(report))
     shown = console.export_text()
-    assert "1 of 6 matmuls and convolutions multiply int8, 2 bfloat16" in shown
+    assert "1 of 6 matmuls and convolutions compute in int8, 2 bfloat16" in shown
     assert "1 stay float32: it has fewer than 8 columns" in shown
-    assert "2 stay float32 for their error: all layers change an output by 6.08%" in shown
+    assert "2 stay float32: with all of them quantized, an output changes by 6.08%" in shown
     assert "0.03" not in shown

@@ -217,7 +217,7 @@ def test_truncating_forking_and_resetting(bundles: dict[str, Path], name: str) -
     np.testing.assert_array_equal(
         state.step([tokens(4)])["logits"], fresh.step([tokens(4)])["logits"]
     )
-    with pytest.raises(InputError, match="has 4 tokens, it cannot be cut to 5"):
+    with pytest.raises(InputError, match="has 4 tokens: it cannot be truncated to 5"):
         state.truncate(0, 5)
 
 

@@ -21,7 +21,7 @@ def test_what_is_not_there(api: Live) -> None:
     assert (answer.status_code, answer.json()["code"], answer.json()["detail"]) == (
         404,
         "http.not_found",
-        "there is nothing at /nope",
+        "/nope does not exist",
     )
     answer = api.http.delete("/v1/targets")
     assert (answer.status_code, answer.json()["code"], answer.headers["Allow"]) == (
