@@ -16,9 +16,9 @@ from relaxd.cli.asking import asking
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import (
+    FittingTable,
     Name,
     count,
-    keep_names_whole,
     plain_table,
     shorten_list,
     size,
@@ -150,14 +150,16 @@ def _dims(dims: tuple[DimReport, ...]) -> RenderableType:
             for value in (dim.verified_up_to, dim.measured_up_to)
         ]
         table.add_row(escape(dim.name), f"{dim.min} to {top or 'any'}{step}", *tested)
-    return table
+    return FittingTable(table)
 
 
 def where(machine: Machine) -> str:
     """The machine of a profile, to be put behind a number; empty where nothing is known of it."""
     known = [
         machine.processor,
-        f"{machine.threads} threads" if machine.threads else None,
+        f"{machine.threads} thread{'s' if machine.threads > 1 else ''}"
+        if machine.threads
+        else None,
         f"load {machine.load_average[0]:.1f}" if machine.load_average else None,
         f"governor {machine.governor}" if machine.governor else None,
     ]
@@ -169,7 +171,7 @@ def _latency(profile: Profile) -> RenderableType:
     references = any(point.reference for point in profile.points)
     engine = next((p.reference.engine for p in profile.points if p.reference), "")
     columns = ["DIMS", "MEDIAN ms", "QUARTILES", "MIN", "RUNS"]
-    columns += [f"{engine.upper()} ms", "RATIO"] if references else []
+    columns += [f"{engine.partition(' ')[0].upper()} ms", "RATIO"] if references else []
     table = plain_table(*columns)
     usual = [point for point in profile.points if not point.label.startswith("grid")]
     for point in usual:
@@ -183,7 +185,8 @@ def _latency(profile: Profile) -> RenderableType:
     reasons = dict.fromkeys(skipped.reason for skipped in profile.left_out)
     notes += [Text(f"{NOT_MEASURED} not measured: {reason}", style="dim") for reason in reasons]
     notes += [_cost(profile.cost)] if profile.cost else []
-    return Group(keep_names_whole(table), *notes)
+    notes += [Text(f"against {engine}", style="dim")] if engine else []
+    return Group(FittingTable(table), *notes)
 
 
 def _cost(cost: CostModel) -> Text:
@@ -292,7 +295,7 @@ def _numerics(numerics: NumericsReport) -> RenderableType:
         )
     against = [Text(f"against {numerics.reference}", style="dim")] if numerics.reference else []
     evidence = [Text(line, style="dim") for line in _evidence_lines(numerics)]
-    return Group(keep_names_whole(table), *against, *evidence, *_by_point(numerics.outputs))
+    return Group(FittingTable(table), *against, *evidence, *_by_point(numerics.outputs))
 
 
 def _evidence_lines(numerics: NumericsReport) -> Iterator[str]:
@@ -414,7 +417,7 @@ def _changed(weights: WeightsReport, against: str) -> list[RenderableType]:
             "" if one.divergence is None else f"{one.divergence:.2g}",
         )
     limit = "" if weights.limit is None else f", at most {weights.limit:.2%} is allowed"
-    return [table, Text(f"against {against}{limit}", style="dim")]
+    return [FittingTable(table), Text(f"against {against}{limit}", style="dim")]
 
 
 def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:
@@ -432,7 +435,7 @@ def _by_point(outputs: tuple[OutputReport, ...]) -> list[RenderableType]:
     return [
         Text(),
         Text("Error in % of what is allowed", style="dim"),
-        keep_names_whole(table),
+        FittingTable(table),
         *more,
     ]
 

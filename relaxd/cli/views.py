@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markup import escape
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -99,14 +100,51 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def keep_names_whole(table: Table) -> Table:
-    """The table, whose first column keeps names whole where the terminal is narrow, unless they are
-    very long themselves.
+class FittingTable:
+    """A table of names and facts; where a terminal is too narrow for it, a paragraph for each name,
+    since cells that wrap into columns of single words cannot be read.
     """
-    names = table.columns[0]
-    longest = max((Text.from_markup(str(cell)).cell_len for cell in names.cells), default=0)
-    names.min_width = min(longest, LONG)
-    return table
+
+    def __init__(self, table: Table) -> None:
+        names = table.columns[0]
+        longest = max(_text_of(cell).cell_len for cell in (names.header, *names.cells))
+        # Names stay whole, unless they are very long themselves.
+        names.min_width = min(longest, LONG)
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._needed() <= options.max_width:
+            yield self._table
+            return
+        headers = [_text_of(column.header).plain.lower() for column in self._table.columns]
+        for name, *cells in zip(*(column.cells for column in self._table.columns), strict=True):
+            yield Text(cut_middle(_text_of(name).plain, options.max_width), style="bold")
+            facts = [
+                Text.assemble((f"{header} ", "dim"), text)
+                for header, text in zip(headers[1:], map(_text_of, cells), strict=True)
+                if text
+            ]
+            paragraph = Text("; ").join(facts)
+            # Padding would cut what a pipe gets, where nothing is wrapped.
+            yield (
+                Text.assemble("  ", paragraph)
+                if options.no_wrap
+                else Padding(paragraph, (0, 0, 0, 2))
+            )
+
+    def _needed(self) -> int:
+        """The width at which no cell but a name wraps."""
+        gap = self._table.padding[1]
+        names, *facts = self._table.columns
+        widths = [
+            max(_text_of(cell).cell_len for cell in (column.header, *column.cells))
+            for column in facts
+        ]
+        return (names.min_width or 0) + sum(width + gap for width in widths)
+
+
+def _text_of(cell: RenderableType) -> Text:
+    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
 
 
 def status_mark(status: str | None) -> str:

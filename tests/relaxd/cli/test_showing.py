@@ -9,8 +9,11 @@ from rich.console import Console
 from relaxd.cli.showing import render
 from relaxd.contract.bundle.report import (
     AloneReport,
+    ComparedPoint,
+    DimReport,
     FallbackReport,
     NumericsReport,
+    OutputReport,
     QuantizedReport,
     Report,
     TargetReport,
@@ -246,3 +249,37 @@ def test_layers_that_stay_for_their_error_are_counted_apart() -> None:
     assert "1 stay float32: it has fewer than 8 columns" in shown
     assert "2 stay float32: with all of them quantized, an output changes by 6.08%" in shown
     assert "0.03" not in shown
+
+
+@pytest.mark.parametrize("width", [40, 80, 128, 200])
+def test_cells_never_become_columns_of_single_words(width: int) -> None:
+    worst = ComparedPoint("max", {"batch": 8, "sequence_length": 128})
+    output = OutputReport(
+        "last_hidden_state",
+        verdict="reference_inexact",
+        max_abs=1.2e-5,
+        range=12.3,
+        atol=1e-4,
+        rtol=1e-3,
+        slack=0.01,
+        worst=worst,
+    )
+    report = Report(
+        "model",
+        TargetReport("native"),
+        dims=(DimReport("sequence_length", 8, 512, 8, verified_up_to=512),),
+        numerics=NumericsReport("executed", "reference_inexact", outputs=(output,)),
+    )
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(render(report))
+    lines = [line.strip() for line in console.export_text().splitlines()]
+    text = " ".join(lines)
+    allowed = "atol 0.0001 + rtol 0.001 + rounding 0.01"
+    assert allowed in text
+    assert "reference inexact" in text
+    assert "8 to 512, multiples of 8" in text
+    piped = Console(width=width, file=io.StringIO(), record=True, soft_wrap=True)
+    piped.print(render(report))
+    assert allowed in piped.export_text()
+    assert ("LARGEST VALUE" in text) == (width == 200)
+    assert ("largest value 12.3; worst at batch=8 sequence_length=128" in text) == (width < 200)

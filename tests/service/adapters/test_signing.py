@@ -34,7 +34,11 @@ def test_a_command_signs_for_a_key_that_stays_elsewhere(keys: Path, tmp_path: Pa
     assert created is not None
     assert created.public.accepts(created.sign(b"message"), b"message")
     wrong = base64.b64encode(b"s" * 64).decode()
-    for answer, why in ((f"echo {wrong}", "does not fit"), ("echo !", "returned no"), ("false", "1:")):
+    for answer, why in (
+        (f"echo {wrong}", "does not fit"),
+        ("echo !", "returned no"),
+        ("false", "1:"),
+    ):
         created = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=answer))
         assert created is not None
         with pytest.raises(SigningFailed, match=why):
