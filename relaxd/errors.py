@@ -2,6 +2,9 @@
 
 from typing import Any
 
+_OF_THE_SERVER = frozenset({"compiler", "api", "server"})
+"""Extras that take the other wheel, too."""
+
 
 class RelaxdError(Exception):
     """Base of every error that `relaxd` raises; `details` are JSON types."""
@@ -16,6 +19,14 @@ class RelaxdError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+def install_hint(extra: str) -> str:
+    """How to install an extra: from the wheels, as no package index has them."""
+    wheels = f"'./relaxd-VERSION-py3-none-any.whl[{extra}]'"
+    if extra in _OF_THE_SERVER:
+        wheels += " ./relaxd_server-VERSION-py3-none-any.whl"
+    return f"pip install {wheels}"
 
 
 class DeclarationError(RelaxdError):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from artifacts.errors import StoreFull
 from relaxd.contract.failures import Failure
-from relaxd.errors import RelaxdError
+from relaxd.errors import RelaxdError, install_hint
 
 
 class ServiceError(RelaxdError):
@@ -27,7 +27,7 @@ class TracesUnavailable(ServiceError):
     def __init__(self) -> None:
         super().__init__(
             "RELAXD_TRACES_URL is set, and OpenTelemetry is not installed",
-            hint="install relaxd[traces], or unset RELAXD_TRACES_URL",
+            hint=f"{install_hint('traces')}, or unset RELAXD_TRACES_URL",
         )
 
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from compiler.errors import CodegenError, ToolchainMissing
 from compiler.toolchain.nvrtc import find_nvrtc
+from relaxd.errors import install_hint
 
 DRIVER = "13.0"
 """The least CUDA version a driver must speak to load TVM's CUDA runtime, which is linked with that
 of CUDA 13 (driver 580).
 """
 
-LACKING = "no CUDA compiler is installed: pip install 'relaxd[cuda]', or put nvcc on PATH"
+LACKING = "no CUDA compiler is installed: install the extra cuda of relaxd, or put nvcc on PATH"
 _NVCC_SECONDS = 600
 _ELF_FLAGS, _ELF_ABI, _CUDA_MACHINE = 48, 8, 190
 
@@ -57,9 +58,7 @@ def compile_kernels(source: str, architecture: str) -> bytes:
     """
     compiler = find_compiler()
     if compiler is None:
-        raise ToolchainMissing(
-            LACKING, reason="no_cuda_compiler", hint="pip install 'relaxd[cuda]'"
-        )
+        raise ToolchainMissing(LACKING, reason="no_cuda_compiler", hint=install_hint("cuda"))
     cubin = compiler.compile(source, architecture)
     actual = architecture_of(cubin)
     if actual != architecture:

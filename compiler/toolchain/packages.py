@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 from compiler.errors import ToolchainMissing
+from relaxd.errors import install_hint
 
 
 def folder_of(name: str) -> Path:
@@ -13,6 +14,6 @@ def folder_of(name: str) -> Path:
         raise ToolchainMissing(
             f"{name} is not installed",
             reason="missing_package",
-            hint="pip install 'relaxd[server]'",
+            hint=install_hint("server"),
         )
     return Path(spec.submodule_search_locations[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compiler.errors import ToolchainMissing
 from relaxd.contract.action import TOOLCHAIN
+from relaxd.errors import install_hint
 
 _OPTIONAL = frozenset({"torch"})
 """torch reads TorchScript models, and its passes shape their graphs."""
@@ -78,7 +79,7 @@ def _version(package: str) -> str:
         raise ToolchainMissing(
             f"{package} is not installed",
             reason="missing_package",
-            hint="pip install 'relaxd[server]'",
+            hint=install_hint("server"),
         ) from error
 
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
-from relaxd.errors import RelaxdError
+from relaxd.errors import RelaxdError, install_hint
 
 RUNTIME = frozenset({"numpy", "tvm_ffi"})
 """What running a bundle takes; the images of the API have neither."""
@@ -28,7 +28,7 @@ def load(module: str, *, extra: str) -> ModuleType:
         if absent in OWN and absent != module.partition(".")[0]:
             raise
         raise ExtraMissing(
-            f"this needs {absent}, which is not installed", hint=f"pip install 'relaxd[{extra}]'"
+            f"this needs {absent}, which is not installed", hint=install_hint(extra)
         ) from error
 
 
@@ -46,5 +46,6 @@ def runtime() -> Iterator[None]:
         package = "apache-tvm-ffi" if absent == "tvm_ffi" else absent
         raise ExtraMissing(
             f"running a bundle needs {package}, which is not installed",
-            hint="run it where `pip install relaxd` was run whole: the API's image runs no bundles",
+            hint="run it where relaxd's wheel was installed with its dependencies: the API's image "
+            "runs no bundles",
         ) from error

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relaxd.errors import install_hint
 from relaxd.provenance.errors import KeyInvalid, TrustUnavailable
 
 if TYPE_CHECKING:
@@ -125,6 +126,6 @@ def _library() -> tuple[Any, Any]:
     except ModuleNotFoundError as error:
         raise TrustUnavailable(
             "signatures need cryptography, which is not installed",
-            hint="pip install 'relaxd[trust]'",
+            hint=install_hint("trust"),
         ) from error
     return serialization, ed25519

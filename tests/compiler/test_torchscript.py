@@ -101,7 +101,7 @@ except ToolchainMissing as error:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("toolchain.torch")
-    assert "relaxd[torchscript]" in done.stdout
+    assert ".whl[torchscript]" in done.stdout
 
 
 NET = """

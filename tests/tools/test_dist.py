@@ -112,4 +112,6 @@ def test_the_small_one_runs_a_bundle(wheels: dict[str, Path], tmp_path: Path) ->
     assert (result["own"], result["help"]) == ([], 0)
     assert result["file"].startswith(str(tmp_path / "installed"))
     assert result["version"] == metadata(wheels["relaxd"])["Version"]
-    assert "pip install 'relaxd[server]'" in " ".join(result["serve"].split())
+    assert "pip install './relaxd-VERSION-py3-none-any.whl[server]'" in " ".join(
+        result["serve"].split()
+    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.errors import LoadError, ToolchainMissing
 from compiler.ir.torchscript import torchvision
+from relaxd.errors import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ def load_torch() -> Any:
         raise ToolchainMissing(
             "a TorchScript model needs torch, which is not installed",
             reason="torch",
-            hint='pip install "relaxd[torchscript]"',
+            hint=install_hint("torchscript"),
         ) from error
     torch.set_num_threads(1)
     return torch

@@ -192,8 +192,24 @@ def test_hints_name_extras_that_exist() -> None:
     }
     cli = "".join(path.read_text() for path in (ROOT / "relaxd/cli").glob("*.py"))
     named |= set(re.findall(r'extra="([a-z]+)"', cli))
+    code = "".join(path.read_text() for path in sources)
+    named |= set(re.findall(r'install_hint\("([a-z]+)"\)', code))
     assert {"compiler", "server", "torchscript", "trust"} <= named
     assert named <= extras.keys()
+
+
+def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
+    """Whoever took the name there would run code where the token of a service is."""
+    pages = [
+        ROOT / "README.md",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("ci/*"),
+        *ROOT.glob("wheels/*/*.md"),
+    ]
+    sources = [path for name in OWN for path in (ROOT / name).rglob("*.py")]
+    by_name = re.compile(r"(?:pip|npm|uv|pipx) (?:install|i|add) [\"'`]?relaxd(?!-)\b")
+    assert by_name.search("pip install 'relaxd[server]'")
+    assert [path for path in (*pages, *sources) if by_name.search(path.read_text())] == []
 
 
 def test_targets_of_this_machine(relaxd: Any) -> None:
@@ -219,5 +235,8 @@ def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
             env={**os.environ, "COLUMNS": "200"},
         )
         assert ended.returncode == 1
-        assert f"pip install 'relaxd[{extra}]'" in ended.stderr
+        assert (
+            f"pip install './relaxd-VERSION-py3-none-any.whl[{extra}]' ./relaxd_server-"
+            in ended.stderr
+        )
         assert "Traceback" not in ended.stderr
