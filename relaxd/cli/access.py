@@ -252,7 +252,7 @@ def audit_command(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """Who changed what, the newest first; operators see all tenants."""
+    """List who changed what, newest first; operators see all tenants."""
     with _client(server, token) as client:
         entries = client.audit(limit=limit, tenant=tenant)
     if json:

@@ -27,13 +27,33 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 Config = Annotated[Path, typer.Option("--config", metavar="TOML", help="The project's file.")]
 Branch = Annotated[str, typer.Option("--baseline", help="The branch to compare with.")]
 Folder = Annotated[
-    Path, typer.Option("--baselines", metavar="DIR", help="Without a server: where baselines lie.")
+    Path,
+    typer.Option(
+        "--baselines", metavar="DIR", help="Without a server: the folder of the baselines."
+    ),
 ]
 Move = Annotated[
     bool, typer.Option("--move", help="If all checks pass, make these bundles the baseline.")
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="For the bundles.")]
-Written = Annotated[Path | None, typer.Option(metavar="FILE", show_default=False)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="The folder for the bundles.")
+]
+Summary = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Append the report as Markdown.",
+        show_default=f"{SUMMARY}, where it is set",
+    ),
+]
+JUnit = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML."),
+]
+Sarif = Annotated[
+    Path | None,
+    typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF."),
+]
 
 
 class DiffFailed(RelaxdError):
@@ -48,9 +68,9 @@ def ci_command(
     move: Move = False,
     output: Output = Path("relaxd-ci"),
     baselines: Folder = Path(".relaxd/baselines"),
-    summary: Written = None,
-    junit_file: Annotated[Path | None, typer.Option("--junit", metavar="FILE")] = None,
-    sarif_file: Annotated[Path | None, typer.Option("--sarif", metavar="FILE")] = None,
+    summary: Summary = None,
+    junit_file: JUnit = None,
+    sarif_file: Sarif = None,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,

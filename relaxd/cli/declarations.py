@@ -99,7 +99,7 @@ PrecisionOption = Annotated[
     Precision | None,
     typer.Option(
         "--precision",
-        help="The type that matmuls and convolutions multiply; numerics.json reports the error.",
+        help="The type that matmuls and convolutions compute in; numerics.json reports the error.",
         show_default="float32",
     ),
 ]
@@ -142,7 +142,10 @@ Targets = Annotated[
 OneTarget = Annotated[
     str | None,
     typer.Option(
-        "--target", metavar="TARGET", help="Which one, if there are several.", show_default=False
+        "--target",
+        metavar="TARGET",
+        help="The target, if the build has several.",
+        show_default=False,
     ),
 ]
 Server = Annotated[

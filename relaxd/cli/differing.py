@@ -34,12 +34,16 @@ FailIf = Annotated[
     ),
 ]
 Format = Annotated[str, typer.Option("--format", help="text, md, json, junit or sarif.")]
-AsJson = Annotated[bool, typer.Option("--json", help="As --format json; errors too.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON, as with --format json; errors, too.")
+]
 Points = Annotated[
     list[str] | None,
     typer.Option("--dim", metavar="NAME=SIZE,..", help="Values of a dim: batch=1,8."),
 ]
-Seconds = Annotated[float, typer.Option("--seconds", min=0, help="To time a point for; 0: not.")]
+Seconds = Annotated[
+    float, typer.Option("--seconds", min=0, help="Seconds of timing at each point; 0 skips it.")
+]
 
 OwnThreads = Annotated[
     int,

@@ -45,7 +45,7 @@ def families_command(
     target: Target = "native",
     json: Json = False,
 ) -> None:
-    """Show which family took each kernel of BUNDLE|MODEL, and why those before it declined.
+    """Show which family compiled each kernel of BUNDLE|MODEL, and why the others declined.
 
     Example: [bold]relaxd families m.onnx --dim batch=1:64 --target x86-64-v3[/]
     """

@@ -49,7 +49,7 @@ def list_command(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """The latest jobs, newest first."""
+    """List the latest jobs, newest first."""
     with _client(server, token) as client:
         jobs = [job.document for job in client.jobs(limit, state.value if state else None)]
     if json:
@@ -64,7 +64,7 @@ def list_command(
 def show_command(
     job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False
 ) -> None:
-    """A job and its builds."""
+    """Show a job and its builds."""
     with _client(server, token) as client:
         _show(client.job(job), json)
 
@@ -94,7 +94,7 @@ def logs_command(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """The lines that the compiler printed."""
+    """Print what the compiler printed."""
     with _client(server, token) as client:
         text = client.job(job).logs(target)
     if json:

@@ -26,11 +26,11 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="DIR",
-        help="Absent, empty, or an older bundle, which is replaced.",
+        help="The folder to write: new, empty, or an older bundle, which is replaced.",
     ),
 ]
 Best = Annotated[
-    bool, typer.Option("--best", help="Of several, the best that this machine can run.")
+    bool, typer.Option("--best", help="Choose the best build that this machine can run.")
 ]
 
 

@@ -23,7 +23,7 @@ DataDir = Annotated[
         "--data-dir",
         metavar="DIR",
         envvar="RELAXD_DATA_DIR",
-        help="Where everything is kept.",
+        help="The folder for all data.",
         show_default="~/.local/share/relaxd",
     ),
 ]

@@ -21,7 +21,7 @@ DataDir = Annotated[
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="Collect here, in the data of a service, in place of asking the service.",
+        help="Collect in this folder of a service's data, without asking the service.",
         show_default=False,
     ),
 ]
@@ -30,7 +30,7 @@ CheckedDir = Annotated[
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="The data of a service, in place of what RELAXD_* variables name.",
+        help="The folder of a service's data; by default RELAXD_* variables name it.",
         show_default=False,
     ),
 ]
@@ -54,7 +54,7 @@ def gc_command(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """Remove what nothing needs any more: old jobs, and blobs that no tag, pin or job refers to."""
+    """Remove what is no longer needed: old jobs, and blobs that no tag, pin or job refers to."""
     if data_dir is not None:
         tidy = extras.load("service.processes.tidy", extra="server")
         done = tidy.collect(data_dir, dry_run=dry_run)

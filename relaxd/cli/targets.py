@@ -10,7 +10,7 @@ from relaxd.client import Client, extras
 def targets_command(
     server: declare.Server = None, token: declare.Token = None, json: Json = False
 ) -> None:
-    """The targets of a service, or of the compiler that is installed here."""
+    """List the targets of a service, or of the compiler that is installed here."""
     if server:
         with Client(server, token=token) as client:
             known = client.targets()

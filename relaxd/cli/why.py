@@ -36,7 +36,7 @@ def why_command(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """Name the parts in which two action keys differ, so why the second build was no cache hit."""
+    """Show why a build was not a cache hit: the parts in which two action keys differ."""
     with Client(server or DEFAULT_URL, token=token) as client:
         first, second = (_key(ref, target, client) for ref in (key_a, key_b))
     differing = differences(first.parts, second.parts)

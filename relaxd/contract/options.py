@@ -65,7 +65,7 @@ class Calibration(StrEnum):
 
 
 class Precision(StrEnum):
-    """The type that matmuls and convolutions multiply; accumulators are float32 or int32.
+    """The type that matmuls and convolutions compute in; accumulators are float32 or int32.
 
     INT8: with block-wise quantized weights, activations are quantized block by block; otherwise,
     constant weights are quantized per column, and activations per row or image.

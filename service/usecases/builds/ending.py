@@ -52,7 +52,9 @@ def take_back(
         outcome = Outcome(State.FAILED, error=failure)
     else:
         tx.requeue(
-            build, failure.message, attempts=build.attempts if attempted else build.attempts - 1
+            build,
+            f"{failure.message}: trying again",
+            attempts=build.attempts if attempted else build.attempts - 1,
         )
         return None
     tx.end(build, outcome)

@@ -32,7 +32,8 @@ def _reclaim(core: Core, job_id: str, build_id: str) -> bool:
         failure = Failure(
             code="worker.lost",
             stage=build.stage or Stage.LOAD,
-            message=f"worker {build.worker} stopped responding in attempt {build.attempts}",
+            message=f"worker {build.worker} stopped responding in attempt {build.attempts} of "
+            f"{core.settings.max_attempts}",
             hint="see the worker's log: the machine may have run out of memory",
             retryable=True,
         )

@@ -39,7 +39,7 @@ def test_a_silent_workers_build_is_queued_again_then_fails(core, jobs, model, cl
         for event in jobs.events(build.job_id)
         if event.type is EventType.BUILD_QUEUED
     ]
-    assert reasons == ["worker worker 1 stopped responding in attempt 1"]
+    assert reasons == ["worker worker 1 stopped responding in attempt 1 of 2: trying again"]
 
 
 def test_a_silent_workers_cancelled_build_is_cancelled(core, jobs, model, clock):
