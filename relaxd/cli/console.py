@@ -116,8 +116,10 @@ def render_error(error: RelaxdError, about: str | None = None) -> Group:
         lines.append(Text("   at: " + ", ".join(where), style="dim"))
     hint = str(document.get("hint") or "")
     for items in (value for value in document.values() if isinstance(value, list)):
-        # A list of what is known stands in the hint already.
-        lines += [] if all(str(item) in hint for item in items) else _listed(items)
+        # The message has the sizes of a shape, and it or the hint what is known of names.
+        said = hint + document["message"]
+        shown = all(isinstance(item, int) or str(item) in said for item in items)
+        lines += [] if shown else _listed(items)
     if reproducer := document.get("reproducer"):
         where = reproducer["ref"] if isinstance(reproducer, dict) else reproducer
         lines.append(Text.assemble((" reproducer: ", "bold cyan"), where))

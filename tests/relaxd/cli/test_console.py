@@ -108,3 +108,16 @@ def test_long_lists_are_cut() -> None:
 def test_what_the_hint_lists_is_not_listed_again() -> None:
     error = UnknownTarget("no", reason="unknown", hint="one of a1, b2", known=["a1", "b2"])
     assert render_text(error).count("a1") == 1
+
+
+def test_the_sizes_of_a_shape_are_not_listed_below_the_message() -> None:
+    error = InputError(
+        "input 'x' must be float32[n,4], with 2 axes; got 3 axes", input="x", shape=[7, 11, 13]
+    )
+    assert render_text(error).splitlines() == [f"error: {error.message}"]
+
+
+def test_what_the_message_names_is_not_listed_again() -> None:
+    error = problem(403, code="http.forbidden", scopes=["admin"])
+    error.message = error.problem["detail"] = "ci may not create tokens: that takes the scope admin"
+    assert "     admin" not in render_text(error)

@@ -122,3 +122,9 @@ def test_fixed():
     assert Dim("n", 5, 9, 8).fixed
     assert not Dim("n", 1, 2).fixed
     assert not Dim("n").fixed
+
+
+def test_a_favoured_size_outside_of_the_range_is_called_that():
+    with pytest.raises(DeclarationError) as caught:
+        Dim.of("batch", "1:4@9")
+    assert caught.value.message == "dim 'batch': the favoured size 9 is outside its range, 1 to 4"
