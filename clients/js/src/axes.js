@@ -19,7 +19,7 @@ const unquoted = (name) => (name.startsWith('"') ? name.slice(1, -1).replace(/\\
 /** A function from dims to the size of the axis, with the names of the dims that it reads. */
 export function parseAxis(axis) {
   const names = new Set(), tokens = tokensOf(String(axis));
-  const wrong = () => new BundleError(`the manifest has the axis ${axis}, which is no expression`);
+  const wrong = () => new BundleError(`the manifest has the axis ${axis}, which is not an expression`);
   if (!tokens) throw wrong();
 
   const chain = (level) => {

@@ -152,7 +152,7 @@ export class Model {
 
   take(bytes) {
     const at = this.calls.allocate(Math.max(bytes, 1)) >>> 0;
-    if (!at) throw new ExecutionError(`there is no memory for ${bytes} bytes`, { hint: 'take smaller dims' });
+    if (!at) throw new ExecutionError(`out of memory: cannot allocate ${bytes} bytes`, { hint: 'take smaller dims' });
     return at;
   }
 

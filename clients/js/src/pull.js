@@ -11,7 +11,7 @@ const REFERENCE = /^(?:([a-z0-9._/-]+)@)?(sha256:[0-9a-f]{64})$/;
 export async function pull(server, reference, options = {}) {
   const [, name = 'relaxd/bundles', digest] = REFERENCE.exec(reference) ?? [];
   if (!digest) {
-    throw new PullError(`${reference} is no digest`, {
+    throw new PullError(`${reference} is not a digest`, {
       hint: 'as in relaxd/bundles@sha256:<64 hex>; a tag may change, so it proves nothing',
     });
   }

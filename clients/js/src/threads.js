@@ -23,7 +23,7 @@ export async function start(module, library, entry, wanted) {
   try {
     const jobs = Array.from({ length: threads - 1 }, (_, i) => {
       const stack = exports[`${entry}_allocate`](STACK) >>> 0;
-      if (!stack) throw new Error('there is no memory for their stacks');
+      if (!stack) throw new Error('out of memory: cannot allocate the stacks of threads');
       return { module, memory, entry, number: i + 1, stack: stack + STACK };
     });
     await Promise.all(jobs.map((job) => helper(job, team.workers)));

@@ -45,7 +45,7 @@ class Packing:
         rows, depth = shape
         group, each = self.group or depth, 32 // self.bits
         if depth % group or rows % each or depth % each:
-            raise unusable(f"{module} is no matrix of whole groups of {group} numbers")
+            raise unusable(f"{module} must be a matrix in whole groups of {group} numbers")
         block = math.gcd(group, _BLOCK)
         if block < _LEAST_BLOCK:
             raise unsupported_error(f"groups of {group} numbers", _REPACK)

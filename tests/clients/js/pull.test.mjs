@@ -94,7 +94,7 @@ test('content that belies its digest is refused, whichever it is', async () => {
 test('a tag, or what is no bundle, is refused', async () => {
   await assert.rejects(pull(url, 'relaxd/bundles:latest'), { code: 'client.pull', message: /a tag may change/ });
   const other = document({ layers: [] }).digest;
-  await assert.rejects(pull(url, other, { token: TOKEN }), { code: 'client.pull', message: /no bundle/ });
+  await assert.rejects(pull(url, other, { token: TOKEN }), { code: 'client.pull', message: /is not a bundle/ });
 });
 
 test('what the service refuses, and one that is not there, are errors of their own', async () => {

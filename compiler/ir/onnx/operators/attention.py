@@ -121,7 +121,7 @@ def _precision(node: Node, dtype: str) -> str:
     """The dtype of the softmax: at least the one asked for, at least float32."""
     asked = node.attr("softmax_precision", None)
     if asked is not None and DTYPES.get(asked, "").rstrip("0123456789") not in ("float", "bfloat"):
-        node.fail(f"softmax_precision {asked} is no float type", reason="attribute")
+        node.fail(f"softmax_precision {asked} is not a float type", reason="attribute")
     return dtype if asked is None or DTYPES[asked] != "float64" else "float64"
 
 

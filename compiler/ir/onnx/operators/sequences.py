@@ -182,7 +182,9 @@ def _position(node: Node, index: int, count: int, end: int = 0) -> int:
             hint="fix the input that decides it with --const",
         )
     if not -count <= position < count + end:
-        node.fail(f"there is no position {position} in a sequence of {count}", reason="sequence")
+        node.fail(
+            f"position {position} is outside of a sequence of {count} tensors", reason="sequence"
+        )
     return position if position >= 0 else position + count
 
 

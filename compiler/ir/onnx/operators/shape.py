@@ -70,7 +70,7 @@ def cast_like(b: Builder, node: Node) -> Value:
 def _cast(b: Builder, node: Node, dtype: str) -> Value:
     mode = node.attr("round_mode", "up")
     if mode not in ("up", "down", "nearest"):
-        node.fail(f"there is no rounding {mode!r}", reason="attribute")
+        node.fail(f"unknown rounding mode {mode!r}", reason="attribute")
     saturate = bool(node.attr("saturate", 1))
     return small_types.cast(b, node.value(0), dtype, saturate=saturate, round_mode=mode)
 

@@ -220,7 +220,7 @@ def test_branches_that_give_sequences_of_different_lengths_are_refused() -> None
         ),
         (
             [NODE("SequenceConstruct", ["x"], ["s"]), NODE("SequenceAt", ["s", "far"], ["y"])],
-            "no position 4",
+            "position 4 is outside of a sequence",
         ),
         ([NODE("SplitToSequence", ["x"], ["y"])], "how many items"),
         ([NODE("Optional", [], ["o"]), NODE("OptionalGetElement", ["o"], ["y"])], "no element"),
