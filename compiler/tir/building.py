@@ -22,7 +22,7 @@ from tvm import tirx
 from tvm.tirx.stmt import ForKind
 
 from compiler.tir.exprs import Expr, Table, as_int, const, dtype_of, to_int64
-from compiler.tir.loops import PARALLEL_IF, SHARES, TAKE, TAKE_CODE, Stmt, seq
+from compiler.tir.loops import PARALLEL_IF, SHARES, TAKE, TAKE_CODE, TASKS, Stmt, replace_loop, seq
 from compiler.tir.stages import Axis
 from compiler.tir.vecmath import vectorize_calls
 
@@ -131,13 +131,15 @@ def parallel(
     cache what it wrote in the loop before, if tasks lie in the order of the rows, and one that
     wakes late, or whose core also does other work, holds nobody up.
     """
-    with statements() as loop, serial(extent, name) as task:
-        yield task
     if as_int(parallel_if) == 0 or as_int(extent) in (0, 1):
-        _emit_all(loop)
-    else:
-        condition = parallel_if if as_int(parallel_if) is None else tirx.IntImm("bool", 1)
-        emit(tirx.AttrStmt(const(0), PARALLEL_IF, condition, loop.stmt))
+        with serial(extent, name) as task:
+            yield task
+        return
+    with statements() as tasks, serial(extent, name) as task:
+        yield task
+    loop = replace_loop(tasks.stmt, annotations={TASKS: True})
+    condition = parallel_if if as_int(parallel_if) is None else tirx.IntImm("bool", 1)
+    emit(tirx.AttrStmt(const(0), PARALLEL_IF, condition, loop))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Counts and positions of loops, and the code by which threads take tasks of a parallel one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -16,6 +16,10 @@ PARALLEL_FLOPS = 1 << 20
 
 PARALLEL_IF = "relaxd_parallel_if"
 """The attribute of a serial loop whose iterations run over the threads where its value holds."""
+TASKS = "relaxd_tasks"
+"""The annotation of that loop. TVM may take away a loop of one iteration, and then another loop is
+inside of the attribute, whose iterations may depend on each other.
+"""
 
 SHARES = 256
 """Into how many shares tasks are divided at most, and how many threads may have one of their own.
@@ -77,12 +81,12 @@ passed. LLVM has atomics, TIR does not.
 """
 
 
-def parallel_loop(stmt: Any) -> tuple[list[Stmt], Any]:
-    """The loop with the attribute PARALLEL_IF that the statement is, and what other passes moved
-    out of the loop: statements to run before it.
+def parallel_loop(stmt: Any) -> tuple[list[Stmt], Any] | None:
+    """The loop over tasks in a statement with the attribute PARALLEL_IF, and what other passes
+    moved out of the loop: statements to run before it. None where no such loop is left.
     """
     *before, loop = list(stmt.body.seq) if isinstance(stmt.body, tirx.SeqStmt) else [stmt.body]
-    return before, loop
+    return (before, loop) if isinstance(loop, tirx.For) and TASKS in loop.annotations else None
 
 
 def replace_loop(
@@ -92,6 +96,7 @@ def replace_loop(
     extent: Expr | None = None,
     kind: ForKind | None = None,
     body: Stmt | None = None,
+    annotations: Mapping[str, Any] | None = None,
 ) -> Stmt:
     """The loop with some of its parts replaced."""
     return tirx.For(
@@ -101,7 +106,7 @@ def replace_loop(
         loop.kind if kind is None else kind,
         loop.body if body is None else body,
         None,
-        loop.annotations,
+        loop.annotations if annotations is None else dict(annotations),
         loop.step,
     )
 

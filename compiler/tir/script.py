@@ -6,7 +6,7 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
 from compiler.tir.exprs import Expr, const
-from compiler.tir.loops import PARALLEL_IF
+from compiler.tir.loops import PARALLEL_IF, TASKS
 
 PARALLEL_WORK = 1 << 15
 """Operations below which starting other threads costs more than it saves."""
@@ -17,5 +17,6 @@ def spread(extent: Expr, work: Expr) -> Iterator[Expr]:
     of all of them, is worth it.
     """
     condition = tirx.GT(work, const(PARALLEL_WORK))
-    with T.attr(const(0), PARALLEL_IF, condition), T.serial(extent) as i:
+    tasks = T.serial(extent, annotations={TASKS: True})
+    with T.attr(const(0), PARALLEL_IF, condition), tasks as i:
         yield i

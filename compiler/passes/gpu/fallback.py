@@ -13,7 +13,7 @@ from tvm.tirx.stmt import ForKind
 
 from compiler.tir.building import emit, statements, store, when
 from compiler.tir.exprs import as_int, dtype_of
-from compiler.tir.loops import PARALLEL_IF, multiply_extents, seq, unfuse
+from compiler.tir.loops import PARALLEL_IF, multiply_extents, parallel_loop, seq, unfuse
 
 _DATA_PARALLEL, _THREAD_INDEX = 0, 1
 
@@ -143,7 +143,8 @@ def _emit_nest(stmt: Any, threads: int) -> None:
 def _independent_loop(stmt: Any, dependent: set[int]) -> tirx.For | None:
     """The loop that the statement is, None where its iterations may depend on each other."""
     if isinstance(stmt, tirx.AttrStmt) and str(stmt.attr_key) == PARALLEL_IF:
-        return stmt.body
+        before, loop = parallel_loop(stmt) or ([stmt], None)
+        return None if before else loop
     if not isinstance(stmt, tirx.For):
         return None
     if stmt.kind == ForKind.PARALLEL:

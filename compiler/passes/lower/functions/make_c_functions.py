@@ -135,7 +135,10 @@ class _Body:
             case tirx.SeqStmt():
                 return seq(*(self.statement(part) for part in stmt.seq))
             case tirx.AttrStmt() if str(stmt.attr_key) == PARALLEL_IF:
-                return self._parallel(stmt.value, *parallel_loop(stmt))
+                tasks = parallel_loop(stmt)
+                if tasks is None:
+                    return self.statement(stmt.body)
+                return self._parallel(stmt.value, *tasks)
             case tirx.AttrStmt():
                 return tirx.AttrStmt(
                     stmt.node, stmt.attr_key, stmt.value, self.statement(stmt.body)

@@ -53,7 +53,10 @@ class _Parts:
         """A choice of calls in place of a loop with the attribute."""
         if str(stmt.attr_key) != PARALLEL_IF:
             return stmt
-        before, loop = parallel_loop(stmt)
+        tasks = parallel_loop(stmt)
+        if tasks is None:
+            return stmt.body
+        before, loop = tasks
         part, arguments = self._part(loop)
         with statements() as calls:
             with when(stmt.value), shares(loop.extent.astype("int64")) as (start, end):

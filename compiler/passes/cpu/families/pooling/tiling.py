@@ -107,7 +107,7 @@ def _tasks(
         start = let("start", tirx.Select(cut > 0, _edge(low, units, cuts, cut), const(0)))
         end = let("end", tirx.min(_edge(low, units, cuts, cut + 1), row.extent))
         position = let_all(position_of(around, tirx.truncdiv(block, cuts)))
-        first, size = const(0), const(channels)
+        first, size = const(0), channels
         if not rest:
             group = let("group", either(by_rows, inner, outer))
             first = let("first", tirx.truncdiv(group * vectors, groups) * lanes)
