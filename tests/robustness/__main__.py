@@ -1,6 +1,6 @@
 """Holds the service's promises against faults and attacks: `python -m tests.robustness
 [--row NAME] [--scale 0.1] [--seed N] [--list] [--keep FOLDER] [--record]`; exit status 1 where one
-is broken.
+is broken or was skipped.
 """
 
 import argparse

@@ -79,7 +79,7 @@ def _lacking(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _broken(results: Sequence[Result]) -> Iterator[str]:
-    broken = [result for result in results if not result.is_met]
+    broken = [result for result in results if not (result.is_met or result.skipped)]
     if broken:
         yield "## What broke"
         yield ""

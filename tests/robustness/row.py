@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 
@@ -29,14 +30,37 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Row:
-    """full: the number of faults at scale 1. unproven: what the row leaves open."""
+    """full: the number of faults at scale 1. unproven: what the row leaves open. fewest: the number
+    of faults with which each kind of them occurs. minimums: the least of a figure for each fault:
+    with less of it the promise was not put to the test. maximums: the bounds that it names.
+    """
 
     name: str
     promise: str
     full: int
     run: Callable[[Run], Outcome]
     unproven: str = ""
+    fewest: int = 1
+    minimums: Mapping[str, float] = field(default_factory=dict)
+    maximums: Mapping[str, float] = field(default_factory=dict)
 
     def scale(self, scale: float) -> int:
         """The number of faults at a scale."""
-        return max(1, round(self.full * scale))
+        return max(self.fewest, round(self.full * scale))
+
+    def check(self, outcome: Outcome, count: int) -> Outcome:
+        """The outcome of `count` faults, not met where its figures are outside of the row's own
+        bounds. A minimum is at least 1; a figure that the run did not come to is outside.
+        """
+        wrong = list[str]()
+        for name, each in self.minimums.items():
+            least, value = max(1, int(each * count)), outcome.counts.get(name, 0)
+            if value < least:
+                wrong.append(
+                    f"{name}: {value:g}, less than {least}, which is no test of the promise"
+                )
+        for name, most in self.maximums.items():
+            if not (value := outcome.counts.get(name, inf)) <= most:
+                wrong.append(f"{name}: {value:g}, more than {most:g}")
+        detail = "\n".join([outcome.detail, *wrong]).strip() if wrong else outcome.detail
+        return Outcome(outcome.is_met and not wrong, outcome.counts, detail)

@@ -3,6 +3,7 @@
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,38 @@ def test_a_row_that_raises_is_broken_and_keeps_its_folder() -> None:
 
 def test_a_row_without_its_servers_is_skipped_and_not_held() -> None:
     result = judge(LACKING, 1, 0)
-    assert (result.word, result.outcome.is_met) == ("skipped", False)
+    assert (result.word, result.is_met) == ("skipped", False)
+    assert main(["--seed", "1"], (MET, LACKING)) == 1
+
+
+COUNTING = replace(MET, full=4, run=lambda run: Outcome(True, {"in hand": 2, "p99 ms": 400}))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "is_met"),
+    [
+        ({"minimums": {"in hand": 0.5}}, True),
+        ({"minimums": {"in hand": 0.75}}, False),
+        ({"maximums": {"p99 ms": 400}}, True),
+        ({"maximums": {"p99 ms": 399}}, False),
+        ({"maximums": {"in hand": 2}, "minimums": {"p99 ms": 101}}, False),
+    ],
+)
+def test_figures_outside_of_a_rows_bounds_break_it(bounds: dict[str, Any], is_met: bool) -> None:
+    result = judge(replace(COUNTING, **bounds), 1, 0)
+    assert result.is_met == is_met
+    assert is_met == (not result.outcome.detail)
+
+
+def test_a_minimum_is_never_less_than_one() -> None:
+    idle = replace(COUNTING, run=lambda run: Outcome(True, {"in hand": 0}))
+    result = judge(replace(idle, minimums={"in hand": 0.1}), 1, 0)
+    assert not result.is_met
+    assert "in hand: 0, less than 1, which is no test of the promise" in result.outcome.detail
+
+
+def test_a_row_has_faults_of_every_kind_at_any_scale() -> None:
+    assert replace(MET, fewest=4).scale(0.001) == 4
 
 
 def test_only_whole_runs_are_recorded(capsys: pytest.CaptureFixture[str]) -> None:
