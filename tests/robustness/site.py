@@ -3,7 +3,7 @@
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -135,22 +135,37 @@ class Site:
         """How often each key was compiled."""
         return Counter(line.rpartition(" ")[0] for line in self.ledger.read_text().splitlines())
 
-    def verdict(self, ids: list[str], ended: dict[str, Job]) -> dict[str, int]:
+    def verdict(
+        self, ids: list[str], ended: dict[str, Job], losses: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
         """Count jobs that are lost, did not succeed, ended more than once, or have another
-        bundle than an equal one.
+        bundle than an equal one. With `losses`, the number of workers that were killed under each
+        build, those are counted apart that failed because every attempt lost its worker.
         """
         bundles: dict[str | None, set[str]] = {}
         for build in (build for job in ended.values() for build in job.builds):
             if build.artifact:
                 bundles.setdefault(build.action_key, set()).add(build.artifact.digest)
         endings = [self._endings(job) for job in ended.values() if job.state.terminal]
+        hopeless = {id for id, job in ended.items() if self._is_hopeless(job, losses or {})}
+        failed = {id for id, job in ended.items() if job.state is not State.SUCCEEDED}
         return {
             "jobs": len(ids),
             "lost": sum(id not in ended or not ended[id].state.terminal for id in ids),
-            "not succeeded": sum(job.state is not State.SUCCEEDED for job in ended.values()),
+            "not succeeded": len(failed - hopeless),
             "ended twice": sum(count != 1 for count in endings),
             "published twice": sum(len(digests) > 1 for digests in bundles.values()),
+            **({} if losses is None else {"lost at every attempt": len(hopeless)}),
         }
+
+    def _is_hopeless(self, job: Job, losses: Mapping[str, int]) -> bool:
+        """True if a build of the job failed, rightly, as each attempt lost its worker."""
+        return any(
+            build.error is not None
+            and build.error.code == "worker.lost"
+            and losses.get(build.id, 0) >= self.settings.max_attempts
+            for build in job.builds
+        )
 
     def _endings(self, job: Job) -> int:
         """1 where each of the job's builds, and the job, ended once."""
