@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,26 @@ from tests.compiler.isolation.attacks.system import TORCHSCRIPT
 
 KERNELS = ("", "namespaces", "landlock", "seccomp")
 """Lacking no layer, and one each."""
+EVERY_LAYER = "namespaces,landlock,seccomp"
+WITHOUT_CONTROL = frozenset(
+    (
+        # Denied to whoever lacks privileges, as a build does: other processes' insides, devices,
+        # the kernel.
+        *("read_an_environment", "torchscript_reads_an_environment", "read_by_a_handle"),
+        *("read_through_the_root_of_another_process", "torchscript_reads_through_another_root"),
+        *("torchscript_saves_through_another_root", "open_the_memory_of_a_process"),
+        *("read_the_memory_of_a_process", "trace_a_process", "enter_a_namespace"),
+        *("make_a_device", "open_a_raw_socket", "mount_a_file_system", "change_the_root"),
+        *("load_a_module", "restart_the_machine", "set_a_kernel_parameter"),
+        # Denied by a limit of resources, which is no layer.
+        "write_a_file_without_end",
+        # What tmpfs allows, depends on the kernel.
+        "set_an_attribute",
+        # Where they succeed, they reach what is not the scene's.
+        *("signal_all_processes", "open_a_device"),
+    )
+)
+"""Attacks of which no control shows that they succeed where every layer is lacking."""
 SECONDS = 300
 
 
@@ -85,6 +105,18 @@ def reset(scene: dict[str, Any], folder: Path) -> dict[str, Any]:
     (folder / "model.onnx").write_bytes(b"a model")
     own = {"inside": "inside", "cache": "cache", "model": "model.onnx"}
     return {**scene, **{key: str(folder / name) for key, name in own.items()}}
+
+
+def failed_controls(
+    scene: dict[str, Any], folder: Path, attacks: Iterable[str], **options: Any
+) -> dict[str, str]:
+    """The outcomes of those of the attacks that do not succeed where every layer is lacking, each
+    on the scene as it was: their denial elsewhere would prove nothing.
+    """
+    spec = {**reset(scene, folder), "only": list(attacks), "restore": True, **options}
+    result = attempt(EVERY_LAYER, spec)
+    assert result["level"] == "none"
+    return {name: text for name, text in result["outcomes"].items() if text != "succeeded"}
 
 
 def attempt(lacking: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from compiler.isolation.level import CONFINING, Layer, level_of
-from tests.compiler.isolation.attacks import ATTACKS, SECRET
-from tests.compiler.isolation.attacks.system import SURFACE, TORCHSCRIPT
-from tests.compiler.isolation.attempts import KERNELS, attempt, reset, stage
+from tests.compiler.isolation.attacks import ATTACKS, NARROWED, SECRET
+from tests.compiler.isolation.attacks.system import SURFACE
+from tests.compiler.isolation.attempts import (
+    KERNELS,
+    WITHOUT_CONTROL,
+    attempt,
+    failed_controls,
+    reset,
+    stage,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -61,29 +68,12 @@ def test_it_is_denied(attacks: dict[str, Any], lacking: str, attack: str) -> Non
     assert attacks[lacking]["outcomes"][attack] != "succeeded"
 
 
-# An environment and the root of another process are not among them: a process without capabilities
-# reads none of root's.
-CONTROL = (
-    *("read_a_secret", "create_a_file", "read_through_a_hard_link", "overwrite_a_record"),
-    *("signal_a_process", "connect_by_tcp", "connect_to_a_socket_file"),
-    *("connect_to_an_abstract_socket", "send_from_a_pair_to_a_socket_file", "send_by_udp"),
-    *("poison_the_linkers_cache", "reopen_a_descriptor_for_writing"),
-    *(
-        f"torchscript_{name}"
-        for name in TORCHSCRIPT
-        if name != "reads_an_environment" and "another" not in name
-    ),
-    "delete_a_record",
-)
-
-
 def test_attacks_succeed_where_every_layer_is_lacking(
     scene: dict[str, Any], tmp_path: Path, attacks: dict[str, Any]
 ) -> None:
-    spec = {**reset(scene, tmp_path), "only": CONTROL}
-    result = attempt("namespaces,landlock,seccomp", spec)
-    assert result["level"] == "none"
-    assert {name for name, outcome in result["outcomes"].items() if outcome != "succeeded"} == set()
+    controls = [name for name in ATTACKS if name not in WITHOUT_CONTROL | ONLY_SECCOMP]
+    assert failed_controls(scene, tmp_path, controls) == {}
+    assert failed_controls(scene, tmp_path, NARROWED, narrowed=True) == {}
 
 
 @pytest.mark.parametrize("lacking", KERNELS)

@@ -47,7 +47,11 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    outcomes = {name: outcome(name, scene) for name in spec.get("only", ATTACKS)}
+    outcomes = {}
+    for name in spec.get("only", ATTACKS):
+        if spec.get("restore"):
+            scene.restore()
+        outcomes[name] = outcome(name, scene)
     layers = [layer.value for layer in confinement.layers]
     print(json.dumps({"layers": layers, "level": confinement.level, "outcomes": outcomes}))
 

@@ -1,5 +1,6 @@
 """The place of an attack, and the register of all attacks."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,19 @@ class Scene:
         self.cache, self.model = Path(spec["cache"]), Path(spec["model"])
         self.victim, self.tcp, self.udp = spec["victim"], spec["tcp"], spec["udp"]
         self.abstract, self.models = spec["abstract"], spec["models"]
+        self._entries = set(os.listdir(self.outside))
+
+    def restore(self) -> None:
+        """Undo what an attack that succeeded has changed, but inside of the build: from where
+        nothing is denied.
+        """
+        for path in self.outside.iterdir():
+            if path.name not in self._entries:
+                path.rmdir() if path.is_dir() else path.unlink()
+        self.secret.write_bytes(SECRET)
+        self.record.write_bytes(b"record")
+        self.model.unlink()
+        self.model.write_bytes(b"a model")
 
     @property
     def secret(self) -> Path:
