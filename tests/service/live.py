@@ -130,7 +130,9 @@ def live(folder: Path, tracer: Tracer = NO_TRACER, **settings: Any) -> Iterator[
 
 
 @contextmanager
-def working(core: Core, doorbell: QueueDoorbell, name: str = "worker") -> Iterator[None]:
+def working(
+    core: Core, doorbell: QueueDoorbell, name: str = "worker"
+) -> Iterator[threading.Thread]:
     """A thread that builds whatever it is rung for."""
     stop, workshop = threading.Event(), Workshop(core.settings.work_dir, name)
     runner = Runner(core, workshop, stop, lambda claim, ending, seconds: None)
@@ -144,7 +146,7 @@ def working(core: Core, doorbell: QueueDoorbell, name: str = "worker") -> Iterat
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        yield
+        yield thread
     finally:
         stop.set()
         doorbell.rings.put(None)
