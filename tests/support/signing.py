@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,9 @@ class Mutation:
     parts: tuple[str, ...]
 
 
-def mutate(folder: Path, draw: random.Random) -> Mutation:
-    """Change, remove or add a file."""
-    name = draw.choice([*FILES, FILENAME, FILENAME, FILENAME])
+def mutate(folder: Path, draw: random.Random, files: Iterable[str] = FILES) -> Mutation:
+    """Change, remove or add a file; `files` are those that are signed."""
+    name = draw.choice([*files, FILENAME, FILENAME, FILENAME])
     parts = ("envelope", "signature") if name == FILENAME else (name,)
     path, kind = folder / name, draw.randrange(7)
     if kind == 5:
@@ -79,6 +80,7 @@ def mutate(folder: Path, draw: random.Random) -> Mutation:
         return Mutation(f"{name} removed", parts)
     if kind == 6:
         added = draw.choice(["libextra.so", "deep/more", ".hidden"])
+        (folder / added).parent.mkdir(exist_ok=True)
         (folder / added).write_bytes(b"x")
         return Mutation(f"{added} added", (added,))
     path.write_bytes(_changed(path.read_bytes(), kind, draw))

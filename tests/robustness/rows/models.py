@@ -58,8 +58,8 @@ class Inspection:
 
 
 @contextmanager
-def inspecting(run: Run, **limits: int) -> Iterator[Inspection]:
-    """A service whose workers use confined processes, with those limits."""
+def inspecting(run: Run, **settings: Any) -> Iterator[Inspection]:
+    """A service whose workers use confined processes, with limits and other settings."""
     doorbell = QueueDoorbell()
     with ExitStack() as stack:
         stack.enter_context(quiet())
@@ -67,7 +67,7 @@ def inspecting(run: Run, **limits: int) -> Iterator[Inspection]:
         data = run.folder / "data"
         data.mkdir()
         services = stack.enter_context(
-            services_over(data, ChildCompiler(), doorbell, **dict[str, Any](LIMITS | limits))
+            services_over(data, ChildCompiler(), doorbell, **(LIMITS | settings))
         )
         workers = [
             stack.enter_context(working(services.core, doorbell, f"worker{number}"))
