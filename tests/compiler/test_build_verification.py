@@ -229,7 +229,7 @@ def test_a_tolerance_of_the_request_that_is_no_tolerance_is_said_so(tmp_path: Pa
     assert "atol" not in str(caught.value.hint)
     with pytest.raises(verify.Mismatch) as strict:
         _verify(bundle, _biased(), tmp_path, CompileOptions(atol=1e-3))
-    assert "leave options.atol and options.rtol out" in str(strict.value.hint)
+    assert "raise options.atol and options.rtol, or leave them out" in str(strict.value.hint)
 
 
 def test_another_shape_is_wrong_at_once_and_no_tolerance_is_hinted_at(

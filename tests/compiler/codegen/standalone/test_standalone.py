@@ -388,7 +388,7 @@ print(json.dumps([before, after, plain(kept), empty, refusal(feed(half[::2][:3],
     assert stayed == [[3, 4, 5], [0, 1, 2]]
     assert empty == [[], []]
     assert "make it contiguous" in strided
-    assert "'x_bfloat16' has dtype float8_e4m3fn" in wrong
+    assert "'x_bfloat16' must be bfloat16, got float8_e4m3fn" in wrong
 
 
 def test_such_tensors_take_a_package(small_types):

@@ -230,9 +230,9 @@ def test_the_settings(tmp_path: Path) -> None:
         (of_bytes() | metadata_of(pre=3), "the pre-tokenizer '3' is not known"),
         (of_bytes() | metadata_of(merges=["t h", "q q"]), "the merge 'q q' makes no token"),
         (of_bytes() | metadata_of(merges=["th"]), "the merge 'th' makes no token"),
-        (of_bytes() | metadata_of(merges="t h"), "tokenizer.ggml.merges is no list of texts"),
+        (of_bytes() | metadata_of(merges="t h"), "tokenizer.ggml.merges must be a list of strings"),
         (of_bytes() | metadata_of(tokens=["a", "a"]), "two tokens have the same text"),
-        (of_bytes() | metadata_of(tokens=[1, 2]), "tokenizer.ggml.tokens is no list of texts"),
+        (of_bytes() | metadata_of(tokens=[1, 2]), "tokenizer.ggml.tokens must be a list of strings"),
         (
             of_bytes() | metadata_of(token_type=[1, 2]),
             "token_type does not have one number for each",
