@@ -406,7 +406,7 @@ def _packed_functions(target: Target) -> tuple[Pass, ...]:
         ),
         _functions(lower.FP8StorageLegalize()),
         _functions(lower.BF16StorageLegalize(), requires=(Property.NO_BFLOAT16_ARITHMETIC,)),
-        OutlineLoops(),
+        OutlineLoops(with_symbols=not by_kernel),
         _functions(lower.LowerTVMBuiltin()),
         LowerIntrinsics() if by_kernel else _functions(lower.LowerIntrin()),
     )

@@ -24,8 +24,12 @@ _RETAINED = ("target", "tirx.noalias")
 class OutlineLoops(ModulePass):
     """Makes the body of each loop with the attribute PARALLEL_IF a function: a thread calls it for
     each of its shares, and a serial loop is one call.
+
+    with_symbols: these functions have symbols, derived from the kernel's. TVM's names of private
+    ones begin with `.L`, which the linkers of Windows do not find.
     """
 
+    with_symbols: bool = False
     name = "outline_loops"
     phase = Phase.FUNCTIONS
     requires = (Property.PACKED_FUNCTIONS,)
@@ -34,7 +38,7 @@ class OutlineLoops(ModulePass):
         """Rewrites every function, and adds those of the loops."""
         functions: dict[Any, Any] = {}
         for gvar, func in module.functions.items():
-            parts = _Parts(gvar.name_hint, func.attrs)
+            parts = _Parts(gvar.name_hint, func.attrs, self.with_symbols)
             steps = ((tirx.AttrStmt, parts.of),)
             functions[gvar] = with_body(func, tvm_ffi.structural_map(func.body, steps))
             functions |= parts.functions
@@ -47,6 +51,7 @@ class _Parts:
 
     kernel: str
     attrs: Any
+    with_symbols: bool
     functions: dict[Any, Any] = field(default_factory=dict)
 
     def of(self, stmt: Any) -> Stmt:
@@ -72,6 +77,8 @@ class _Parts:
         free = list(tirx.analysis.undefined_vars(share, [first, end]))
         pointers, declared, _ = unpack(free)
         attrs = {name: self.attrs[name] for name in _RETAINED if name in self.attrs}
+        if self.with_symbols:
+            attrs["global_symbol"] = f"{self.attrs['global_symbol']}_part{len(self.functions)}"
         part = plain_function([first, end, *pointers], seq(*declared, share), None)
         gvar = tvm.ir.GlobalVar(f"{self.kernel}.part{len(self.functions)}")
         self.functions[gvar] = part.with_attrs(attrs)
