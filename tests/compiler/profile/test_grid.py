@@ -46,8 +46,8 @@ def test_named_values_vary_and_other_dims_keep_their_favoured_value() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"rows": [1]}, "no dim of an input"),
-        ({"found": [1]}, "no dim of an input"),
+        ({"rows": [1]}, "no input has such a dim"),
+        ({"found": [1]}, "no input has such a dim"),
         ({"seq": [24]}, "seq=24"),
         ({"batch": [9]}, "batch=9"),
     ],
