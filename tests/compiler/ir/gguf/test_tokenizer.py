@@ -232,7 +232,7 @@ def test_the_settings(tmp_path: Path) -> None:
         (of_bytes() | metadata_of(merges=["th"]), "the merge 'th' makes no token"),
         (of_bytes() | metadata_of(merges="t h"), "tokenizer.ggml.merges must be a list of strings"),
         (of_bytes() | metadata_of(tokens=["a", "a"]), "two tokens have the same text"),
-        (of_bytes() | metadata_of(tokens=[1, 2]), "tokenizer.ggml.tokens must be a list of strings"),
+        (of_bytes() | metadata_of(tokens=[1, 2]), "tokenizer.ggml.tokens must be a list"),
         (
             of_bytes() | metadata_of(token_type=[1, 2]),
             "token_type does not have one number for each",
