@@ -57,6 +57,7 @@ class Trial:
         if number % 4 == 3:
             with failing(self.draw.choice(CALLS), self.draw.randrange(4)):
                 self._judge(number, data, send)
+            self._collect(number)
         else:
             ballast = self.disk / "ballast"
             fill(ballast, leaving)

@@ -51,7 +51,7 @@ ROWS = (
         full_disk,
         "The full disk is a tmpfs; failures of fsync, rename, utime and mkdir are injected in "
         "Python, not by a device.",
-        fewest=10,
+        fewest=30,
         minimums={"refused": 0.2, "abandoned": 0.02},
     ),
 )
