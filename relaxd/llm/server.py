@@ -22,7 +22,7 @@ from relaxd.http.hosts import CheckedHost, KnownHosts
 from relaxd.http.origins import Respond, SameOrigin
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Finish, Generation, Piece
-from relaxd.llm.lanes import Bodies, Lane
+from relaxd.llm.limits import BodyBudget, BoundedThreads
 from relaxd.llm.metrics import LlmMetrics
 from relaxd.llm.wire import Answer, Asked, failure, read_document, read_request
 
@@ -138,11 +138,11 @@ class _Endpoint:
         self._engine = engine
         self._name = name
         self._metrics = LlmMetrics(engine)
-        self._bodies = Bodies(_longest_body(engine), ALL_BODIES)
+        self._bodies = BodyBudget(_longest_body(engine), ALL_BODIES)
         self._most_values = _VALUES + _PER_TOKEN * engine.capacity
-        self._quick = Lane("plain", 4, 1024)
-        self._large = Lane("large", 1, 16)
-        self._with_grammar = Lane("grammar", 4, 64)
+        self._quick = BoundedThreads("plain", 4, 1024)
+        self._large = BoundedThreads("large", 1, 16)
+        self._with_grammar = BoundedThreads("grammar", 4, 64)
 
     def refuse(self, request: Request, error: RelaxdError) -> Response:
         """The answer of an error, which is counted."""
@@ -179,8 +179,8 @@ class _Endpoint:
             async with self._bodies.read(request) as body:
                 want = await self._read(body, chat=chat)
                 listening = _Listening()
-                lane = self._lane(want, len(body))
-                await lane.run(partial(listening.begin, self._engine, want))
+                threads = self._threads(want, len(body))
+                await threads.run(partial(listening.begin, self._engine, want))
             answer, stream, usage = Answer(self._name, chat=chat), want.stream, want.usage
             # The prompt is not kept for as long as its answer takes.
             del want, body
@@ -206,7 +206,7 @@ class _Endpoint:
         document = await self._large.run(partial(read_document, body, self._most_values))
         return read_request(document, chat=chat)
 
-    def _lane(self, want: Asked, size: int) -> Lane:
+    def _threads(self, want: Asked, size: int) -> BoundedThreads:
         grammar = want.sampling.grammar
         if grammar is not None and not self._engine.has_compiled(grammar):
             return self._with_grammar

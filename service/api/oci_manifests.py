@@ -15,11 +15,11 @@ from artifacts.oci import JOB_TAG
 from artifacts.referrers import MOST_REFERRERS, describe, descriptor_of
 from artifacts.store import Artifacts
 from relaxd.contract.canonical import digest_of, is_digest
-from service.api.lanes import Lanes
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_errors import Code, RegistryError, RegistryRoute
 from service.api.oci_names import Repository, StoreOf, check_reference, manifest_path
 from service.api.scopes import principal_of
+from service.api.tenant_threads import TenantThreads
 from service.identity import bundles_of
 from service.usecases.store.holdings import look_up
 
@@ -30,7 +30,7 @@ PAGE, PAGE_BYTES = 100, 1 << 20
 def router(store_of: StoreOf) -> APIRouter:
     """Endpoints end-3, 7, 8 and 12 of the distribution spec."""
     routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
-    lanes = Lanes()
+    threads = TenantThreads()
 
     @routes.api_route("/v2/{name:path}/manifests/{reference}", methods=["GET", "HEAD"])
     def pull(name: Repository, reference: str, request: Request) -> Response:
@@ -57,7 +57,7 @@ def router(store_of: StoreOf) -> APIRouter:
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         data = await _body(request)
         push = partial(_push, store_of(request), name, reference, content_type, data)
-        return await lanes.run(tenant, push)
+        return await threads.run(tenant, push)
 
     @routes.get("/v2/{name:path}/tags/list")
     def tags(
@@ -86,7 +86,7 @@ def router(store_of: StoreOf) -> APIRouter:
     ) -> Response:
         tenant = principal_of(request).tenant
         page = partial(_referrers, store_of(request), name, digest, artifactType, last)
-        return await lanes.run(tenant, page)
+        return await threads.run(tenant, page)
 
     return routes
 

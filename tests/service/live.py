@@ -39,6 +39,7 @@ from service.workers.scratch import Workshop
 from tests.service.fakes import FakeCompiler
 from tests.service.tables import copy_sqlite
 from tests.support import plain_http
+from tests.support.servers import serve
 
 MODEL = b"a model"
 
@@ -164,13 +165,5 @@ def listening(services: Services) -> Iterator[str]:
             lifespan="off",
             timeout_graceful_shutdown=1,
         )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.01)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
+        with serve(config, listener) as port:
+            yield f"http://127.0.0.1:{port}"

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+import uvicorn
 
 START_S = 30
 TIED = ("setpriv", "--pdeathsig", "SIGKILL")
@@ -29,6 +31,21 @@ def free_ports(count: int) -> list[int]:
 def free_port() -> int:
     """A port of this machine, which is free now."""
     return free_ports(1)[0]
+
+
+@contextmanager
+def serve(config: uvicorn.Config, listener: socket.socket) -> Iterator[int]:
+    """Serve an application in a thread; yield its port."""
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield int(listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def missing(what: str, remedy: str) -> NoReturn:

@@ -1,7 +1,6 @@
 """Clients that stand still are closed; those that move are served."""
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from relaxd.http.connections import TimedProtocol
+from tests.support.servers import serve
 
 PATIENCE_S = 0.5
 BIG = 64 << 20
@@ -42,14 +42,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 def serving(http: type[TimedProtocol] = Impatient) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(app, http=http, log_config=None, lifespan="off")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield listener.getsockname()[1]
-        server.should_exit = True
-        thread.join()
+        with serve(config, listener) as port:
+            yield port
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,11 @@
 """An endpoint in a thread, for tests."""
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
-
 from relaxd.llm.serving import _listening, config_of
+from tests.support.servers import serve
 
 
 @contextmanager
@@ -17,14 +14,5 @@ def serving(app: Any, most: int = 1024, **protocol: Any) -> Iterator[str]:
     config = config_of(app, most)
     assert isinstance(config.http, type)
     config.http = type("Changed", (config.http,), protocol)
-    server, sock = uvicorn.Server(config), _listening(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        sock.close()
+    with _listening(("127.0.0.1", 0)) as listener, serve(config, listener) as port:
+        yield f"http://127.0.0.1:{port}"

@@ -10,9 +10,12 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from compiler.codegen.side_by_side import compile_each
+from compiler.passes.lower.functions.make_c_functions import Plain
+from compiler.passes.lower.functions.outline_loops import OutlineLoops
 from compiler.passes.manager import Lowering
 from compiler.tir.building import alloc, parallel, serial, statements, store
 from compiler.tir.exprs import Expr, const
+from compiler.tir.loops import PARALLEL_IF
 from tests.compiler.conftest import HOST
 
 FEWEST = 100
@@ -78,3 +81,18 @@ def statements_of(func: tirx.PrimFunc) -> list[Any]:
     branches: list[Any] = []
     tvm_ffi.structural_walk(func.body, (tirx.IfThenElse, branches.append), order="pre")
     return branches
+
+
+def test_a_loop_inside_of_one_that_vanished_is_no_loop_over_tasks() -> None:
+    """TVM takes away a loop of one iteration: what is left may depend on the step before."""
+    x = tirx.decl_buffer([9], "float32", "x")
+    step = tirx.Var("step", "int64")
+    total = tirx.BufferStore(x, x[step] + x[step + const(1)], [step + const(1)])
+    inner = tirx.For(step, const(0), const(8), tirx.ForKind.SERIAL, total)
+    marked = tirx.AttrStmt(const(0), PARALLEL_IF, tirx.IntImm("bool", 1), inner)
+    func = tirx.PrimFunc([x], marked).with_attr("global_symbol", "sums")
+    outlined = OutlineLoops().apply(tvm.IRModule({"sums": func}))
+    assert [gvar.name_hint for gvar in outlined.functions] == ["sums"]
+    assert tvm_ffi.structural_equal(outlined["sums"].body, inner)
+    plain = Plain()
+    assert plain.kernel(func).tasks == ()

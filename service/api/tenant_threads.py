@@ -1,4 +1,4 @@
-"""Lanes: how many requests of one tenant do what takes long at a time, so that those of others find
+"""How many requests of one tenant do what takes long at a time, so that those of others find
 the processor and threads free.
 """
 
@@ -15,7 +15,7 @@ WIDTH = 2
 T = TypeVar("T")
 
 
-class Lanes:
+class TenantThreads:
     """Threads apart from those of other requests, WIDTH for each tenant; who comes later waits."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Threads for what a request takes before its first token, so that slow requests hold up none that
+"""Limits of what requests take before their first token, so that slow ones hold up none that
 are quick.
 """
 
@@ -16,8 +16,8 @@ from relaxd.http.bodies import check_json, read_limited
 T = TypeVar("T")
 
 
-class Lane:
-    """A few threads, and at most so many requests that use them or wait."""
+class BoundedThreads:
+    """A few threads, with a limit on the requests that use them or wait."""
 
     def __init__(self, name: str, threads: int, most: int) -> None:
         self._name = name
@@ -40,13 +40,13 @@ class Lane:
             self._count -= 1
 
 
-class Bodies:
+class BodyBudget:
     """Bodies of at most `limit` bytes, and of `total` bytes together."""
 
     def __init__(self, limit: int, total: int) -> None:
         self._limit = limit
         self._total = total
-        self._held = 0
+        self._bytes = 0
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
@@ -58,11 +58,11 @@ class Bodies:
         try:
             async for chunk in read_limited(request, self._limit, "send a shorter prompt"):
                 data += chunk
-                self._held += len(chunk)
-                if self._held > self._total:
+                self._bytes += len(chunk)
+                if self._bytes > self._total:
                     raise OverloadError(
                         "too many large requests are read", hint="try again later", retry_after=1
                     )
             yield bytes(data)
         finally:
-            self._held -= len(data)
+            self._bytes -= len(data)
