@@ -18,6 +18,10 @@ from relaxd.contract.dims.tensors import TensorSpec
 
 Feed = dict[str, NDArray[Any]]
 
+SEEDS = 3
+"""Of the inputs of a model: where a rounding error turns a rectifier on, a single draw may have
+twenty times the error of the others (regnet_y_400mf on bright pages)."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -39,9 +43,10 @@ def model_subject(name: str) -> Subject:
     point = ROWS[name][0]
 
     def feeds() -> Iterator[tuple[str, Feed]]:
-        base = model.feed(point, 0)
-        for wanted in candidates([_spec(*item) for item in base.items()], ()):
-            yield wanted.value, _sample_inputs(base, wanted)
+        for seed in range(SEEDS):
+            base = model.feed(point, seed)
+            for wanted in candidates([_spec(*item) for item in base.items()], ()):
+                yield f"{wanted.value} {seed}", _sample_inputs(base, wanted, seed)
 
     return Subject("model", name, lambda: onnx.load(model.path), model.dims, model.inputs, feeds)
 
@@ -50,9 +55,9 @@ def _spec(name: str, array: NDArray[Any]) -> TensorSpec:
     return TensorSpec(name, array.dtype.name, tuple(Axis(str(size)) for size in array.shape))
 
 
-def _sample_inputs(base: Feed, wanted: Distribution) -> Feed:
+def _sample_inputs(base: Feed, wanted: Distribution, seed: int) -> Feed:
     """The inputs, those that the distribution means anything to sampled from it."""
-    random = np.random.default_rng(1)
+    random = np.random.default_rng(seed + 1)
     specs = {name: _spec(name, array) for name, array in base.items()}
     samples = {name: sample(spec, base[name].shape, wanted, random) for name, spec in specs.items()}
     return {

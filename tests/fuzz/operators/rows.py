@@ -4,6 +4,11 @@ from tests.fuzz.draft import Draft, Inapplicable, Value, least
 from tests.fuzz.registry import operator
 
 HEADS = (1, 2, 3, 4)
+REDUCTIONS = (
+    "ReduceMean", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp",
+)  # fmt: skip
+FAR = 200.0
+"""Beyond the 88 whose exponential float32 holds."""
 HEAD_SIZES = (5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40)
 
 
@@ -125,10 +130,32 @@ def reduce(draft: Draft) -> None:
         shape = [extent for index, extent in enumerate(x.shape) if index not in axes]
     if not shape:
         raise Inapplicable
-    op = draft.choose(("ReduceMean", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2"))
+    op = draft.choose(REDUCTIONS)
     arguments = [axis - x.rank if draft.chance(0.3) else axis for axis in axes]
     names = draft.constant(arguments, "int64")
     draft.apply(op, [x.name, names], shape, keepdims=int(keep))
+
+
+@operator(0.5)
+def far_apart(draft: Draft) -> None:
+    """Rows or columns that lie far from 0 and from each other, in front of exponentials."""
+    x = draft.pick(2, 3, 4)
+    axis = draft.choose((-1, -2))
+    x.fill_inputs(axis)
+    size = x.fix_extents(axis)
+    offsets = draft.random.uniform(-FAR, FAR, (size, 1) if axis == -2 else size)
+    moved = draft.node("Add", [x.name, draft.constant(offsets)])[0]
+    if draft.chance(0.5):
+        op = draft.choose(("Softmax", "LogSoftmax"))
+        exponential = draft.apply(op, [moved], x.shape, axis=axis)
+        if op == "LogSoftmax":
+            draft.apply("Mul", [exponential.name, draft.constant(1 / FAR)], x.shape)
+        return
+    shape = [*x.shape]
+    shape[axis] = 1
+    names = draft.constant([axis], "int64")
+    total = draft.node("ReduceLogSumExp", [moved, names], keepdims=1)[0]
+    draft.apply("Mul", [total, draft.constant(1 / FAR)], tuple(shape))
 
 
 @operator(0.4)
