@@ -20,7 +20,6 @@ from compiler.frontend.entry import imported_from, open_for
 from compiler.host.machine import cannot_run
 from compiler.host.runners import runner_of
 from compiler.ir.files.model_file import LoadedModel, LoadedScript
-from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
@@ -28,9 +27,9 @@ from compiler.isolation.stages import OnEvent, enter
 from compiler.isolation.step import Record
 from compiler.key import action_key
 from compiler.profile import stage
-from compiler.quantize import plan
-from compiler.quantize.calibration.run import Calibrator, calibrator_of
-from compiler.quantize.sensitivity.run import Fallback, fallback_of
+from compiler.quantize.measuring import Measurements
+from compiler.quantize.plan import QuantizationPlan
+from compiler.quantize.references import references_of
 from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
@@ -49,9 +48,14 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import tvm
+
     from compiler.codegen.kernel_cache import KernelCache
     from compiler.ir.imported import Imported
     from compiler.passes.framework.observers import Observer
+    from compiler.passes.pipelines import QuantizationPass
 
 _VERIFY = sides.Budget()
 _EMULATED_VERIFY = sides.Budget(seconds=480.0)
@@ -60,13 +64,13 @@ _EMULATED_VERIFY = sides.Budget(seconds=480.0)
 @dataclass(frozen=True)
 class Compiled:
     """A library in the partial bundle: its manifest and signature, the notes of its kernels, and
-    what became of weights and layers that were to be rounded.
+    the plan that it was quantized by.
     """
 
     manifest: Manifest
     signature: Signature
     kernels: list[Record]
-    quantization: plan.Outcome
+    quantization: QuantizationPlan
 
 
 @dataclass(frozen=True)
@@ -171,8 +175,12 @@ def _compile(
     writer: writes and digests the weights while later passes run: neither needs Python's lock.
     """
     with enter(Stage.IMPORT, this.on_event):
-        outcome = plan.Outcome()
-        imported, keep = _imported(this, model, original, outcome)
+        samples = Path(this.job.samples) if this.job.samples else None
+        measurements = Measurements(this.request, original, samples, this.scratch, this.more_points)
+        imported, plan = imported_from(model, this.request, this.target, measurements)
+        if isinstance(model, LoadedModel):
+            # The module holds its own copy of the weights.
+            model.proto.Clear()
         signature = Signature.of(imported)
         if imported.in_place is not None:
             state.require_host(this.target, imported.in_place.state.stored)
@@ -197,19 +205,18 @@ def _compile(
     with enter(Stage.PASS, this.on_event):
         memory = memory_report.MemoryReport(imported.ranges)
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
-        samples, wanted = this.job.samples, Calibration.GPTQ
-        calibrator = calibrator_of(this.request, wanted, samples, original, signature, this.scratch)
-        if calibrator is not None:
-            this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
+        module, plan, quantization = _planned(
+            this, imported, plan, measurements, (*dumps, names, work)
+        )
         scheduled = manager.to_kernels(
-            imported.module,
+            module,
             this.target,
             imported.ranges,
             (*dumps, names, work),
-            plan.choose_pass(this.request, imported, this.target, outcome, calibrator, keep),
+            quantization,
             earlier if maker.takes_objects else None,
+            planned=quantization is not None,
         )
-        outcome.fallback = None if keep is None else keep.measured
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
         separated = weights.separate(scheduled, smallest=maker.smallest_weight)
@@ -235,56 +242,36 @@ def _compile(
         weights=written.table,
         memory=memory.report,
         state=imported.in_place.state if imported.in_place else None,
-        stored=outcome.weights.stored if outcome.weights else None,
-        narrow=outcome.layers,
+        stored=plan.weights.stored if plan.weights else None,
+        narrow=plan.layers,
         left_out=dict(model.text.left_out),
     )
-    return Compiled(maker.describe(manifest, this.partial), signature, notes, outcome)
+    return Compiled(maker.describe(manifest, this.partial), signature, notes, plan)
 
 
-def _imported(
+def _planned(
     this: Build,
-    model: LoadedModel | LoadedScript,
-    original: sides.Reference,
-    outcome: plan.Outcome,
-) -> "tuple[Imported, Fallback | None]":
-    """The model in Relax, and what chooses the layers that passes are not to round, where the
-    request wants that. An import that rounds is made again with what was chosen.
+    imported: "Imported",
+    plan: QuantizationPlan,
+    measurements: Measurements,
+    observers: "Sequence[Observer]",
+) -> "tuple[tvm.IRModule, QuantizationPlan, QuantizationPass | None]":
+    """The module up to where a pass quantizes it, the complete plan, and the pass; the module as it
+    was imported where no pass quantizes.
     """
-    imported = imported_from(model, this.request, this.target)
-    plan.require_processor(this.request, this.target)
-    signature, sample_file = Signature.of(imported), this.job.samples
+    from compiler.passes import manager
+    from compiler.quantize.module_plan import complete, pass_of
 
-    def calibrator(wanted: Calibration) -> Calibrator | None:
-        return calibrator_of(this.request, wanted, sample_file, original, signature, this.scratch)
-
-    def again(chosen: MatmulQuantization) -> "Imported":
-        return imported_from(open_for(this.job, this.request), this.request, this.target, chosen)
-
-    if (smoother := calibrator(Calibration.SMOOTH)) is not None:
-        scales, outcome.smoothing = smoother.scales()
-        outcome.chosen = MatmulQuantization(scales=scales)
-        imported = again(outcome.chosen)
-    if (placer := calibrator(Calibration.STATIC)) is not None:
-        grids, scales, outcome.static_grids = placer.grids()
-        outcome.chosen = MatmulQuantization(scales=scales, grids=grids)
-        imported = again(outcome.chosen)
-    samples = Path(sample_file) if sample_file else None
-    keep = fallback_of(
-        this.request,
-        signature,
-        samples,
-        original,
-        outcome.chosen,
-        this.scratch,
-        more_points=this.more_points,
+    quantization = pass_of(plan, this.request, imported, this.target)
+    if quantization is None:
+        return imported.module, plan, None
+    if this.request.options.calibration is Calibration.GPTQ:
+        this.on_event(Progress(Stage.PASS, "calibrating weights by the samples"))
+    module = manager.to_quantization(
+        imported.module, this.target, imported.ranges, quantization, observers
     )
-    if imported.layers is None:
-        return imported, keep
-    float32 = keep([(name,) for name in imported.layers.layers]) if keep is not None else {}
-    if float32:
-        imported = again(dataclasses.replace(outcome.chosen, retained=float32))
-    return imported, keep
+    plan, planned = complete(plan, quantization, module, measurements, Signature.of(imported))
+    return module, plan, planned
 
 
 def _kernels(this: Build) -> "KernelCache | None":
@@ -448,7 +435,7 @@ def _verify(
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
     budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
     kv_caches = compiled.signature.in_place
-    original, parts = plan.references_of(original, compiled.quantization, kv_caches, this.scratch)
+    original, parts = references_of(original, compiled.quantization, kv_caches, this.scratch)
     return report.verify(
         this.partial,
         original,

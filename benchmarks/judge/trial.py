@@ -124,7 +124,7 @@ class Judge:
 
     def _reference_of(self, library: Library) -> Reference:
         """The reference that a right library is verified by."""
-        from compiler.quantize import plan
+        from compiler.quantize.references import references_of
         from compiler.verify.reference import onnx as reference
 
         build, compiled = library.build, library.compiled
@@ -132,7 +132,7 @@ class Judge:
         if signature.quantized and original.engines == reference.ONNX:
             original = dataclasses.replace(original, engines=reference.QUANTIZED)
         folder = self._scratch("rounded")
-        return plan.references_of(original, compiled.quantization, signature.in_place, folder)[0]
+        return references_of(original, compiled.quantization, signature.in_place, folder)[0]
 
     def _reference(self, build: Build) -> Reference:
         """The model as its file has it, whatever the library was compiled from."""

@@ -80,9 +80,7 @@ def peak_of(target: Target, arithmetic: Arithmetic = Arithmetic.FLOAT32) -> Call
 
 def kernels_of(case: Case, target: Target) -> tvm.IRModule:
     """The case's graph with the loops that the compiler writes."""
-    round_pass = RoundOperands(
-        VectorUnit.of(target), {}, (MATMUL,), frozenset({MATMUL}), lambda layers: None
-    )
+    round_pass = RoundOperands(VectorUnit.of(target), {}, (MATMUL,), frozenset({MATMUL}))
     module = build_module(case.graph, dict(case.inputs))
     return to_kernels(module, target, {}, (), round_pass if case.is_bfloat16 else None)
 

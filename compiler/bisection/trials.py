@@ -16,12 +16,13 @@ from compiler.bisection import cuts, reproducer
 from compiler.bisection.cuts import Cut, Declared
 from compiler.bisection.values import Values
 from compiler.errors import CompileError
+from compiler.ir.files.node_labels import label_of
+from compiler.ir.onnx.model.matmuls import OPERATORS
 from compiler.ir.onnx.model.nodes import Graph
 from compiler.ir.onnx.model.walking import walk
-from compiler.ir.onnx.quantize.block_matmuls import has_blocks, is_quantizable
-from compiler.ir.onnx.quantize.matmuls import OPERATORS, label_of
-from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.messages import CompileJob
+from compiler.quantize.onnx.block_matmuls import has_blocks, is_quantizable
+from compiler.quantize.onnx.row_matmuls import RowMatmuls
 from compiler.verify.inputs.samples import to_npz
 from compiler.verify.report import Mismatch
 from relaxd.contract.dims.tensors import TensorSpec

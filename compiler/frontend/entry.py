@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 from compiler.frontend import kv_cache, logits
 from compiler.ir import import_model, import_torchscript
 from compiler.ir.files.model_file import LoadedModel, LoadedScript, open_model
-from compiler.ir.onnx.quantize.integer_operands import multiply_integers
-from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
 from compiler.quantize import plan
+from compiler.quantize.measuring import Measurements
+from compiler.quantize.onnx.integer_operands import multiply_integers
+from compiler.quantize.plan import QuantizationPlan, plan_graph, quantize_graph
 from compiler.targets import Target
+from compiler.verify.inputs.inputs import Signature
 from relaxd.contract.request import CompileRequest
 
 if TYPE_CHECKING:
@@ -29,21 +31,29 @@ def imported_from(
     model: LoadedModel | LoadedScript,
     request: CompileRequest,
     target: Target,
-    chosen: MatmulQuantization | None = None,
-) -> "Imported":
-    """The model in Relax; a model that was read is emptied. Raises CompileError.
+    measurements: Measurements | None = None,
+) -> "tuple[Imported, QuantizationPlan]":
+    """The model in Relax, and the plan that its graph was quantized by. Raises CompileError.
 
-    chosen: what became of products that the import could round; None where nothing was chosen.
+    measurements: what the plan may be measured with; None to quantize all that can be. Samples and
+    sensitivity are about the inputs that an import finds: where they choose otherwise than the
+    request alone, the graph is imported by what they choose instead.
     """
     if isinstance(model, LoadedScript):
         kv_cache.require_passed(request)
         plan.require_plain(request)
-        return import_torchscript(model.path, request)
+        return import_torchscript(model.path, request), QuantizationPlan()
     proto = multiply_integers(model.proto) if _multiplies_bytes(target) else model.proto
-    imported = import_model(proto, request, chosen)
-    # The module holds its own copy of the weights.
-    model.proto.Clear()
-    return imported
+    first = plan_graph(proto, request)
+    imported = import_model(quantize_graph(proto, first), request)
+    plan.require_processor(request, target)
+    if measurements is None:
+        return imported, first
+    measured = measurements.measure_graph(proto, first, Signature.of(imported))
+    if measured.matmuls is not first.matmuls:
+        del imported
+        imported = import_model(quantize_graph(proto, measured), request)
+    return imported, measured
 
 
 def _multiplies_bytes(target: Target) -> bool:

@@ -12,21 +12,16 @@ if TYPE_CHECKING:
     import onnx
 
     from compiler.ir.imported import Imported
-    from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
     from relaxd.contract.request import CompileRequest
 
 
-def import_model(
-    model: onnx.ModelProto,
-    request: CompileRequest,
-    chosen: MatmulQuantization | None = None,
-) -> Imported:
+def import_model(model: onnx.ModelProto, request: CompileRequest) -> Imported:
     """Import an ONNX model; raises compiler.errors.ImportFailed naming the node or declaration at
-    fault. chosen: as in `compiler.ir.onnx.reader.read`.
+    fault.
     """
     from compiler.ir.onnx.reader import read
 
-    return read(model, request, chosen=chosen)
+    return read(model, request)
 
 
 def inspect_model(model: onnx.ModelProto, request: CompileRequest) -> dict[str, Any]:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from compiler.ir.caches import CacheUse
 from compiler.ir.shapes.index_bounds import Limits
-from compiler.ir.weights import FileWeight
 from relaxd.contract.bundle.state import State
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec
-from relaxd.contract.narrow import QuantizedLayers
 
 if TYPE_CHECKING:
     import tvm
@@ -52,9 +50,6 @@ class Imported:
     stack of none: ONNX Runtime has 0 for those that are dims.
     caches: how attention uses its caches, and which inputs state how far they are filled.
     in_place: the KV caches that are buffers of the caller.
-    weights: the large weights of the model's file by digest, where some may be quantized.
-    matmuls: those of `nodes` whose operands a reference can quantize, too. layers: those that the
-    request quantizes, where the import itself decides that.
     """
 
     module: tvm.IRModule
@@ -67,7 +62,4 @@ class Imported:
     caches: tuple[CacheUse, ...] = ()
     nodes: tuple[str, ...] = ()
     in_place: CallerState | None = None
-    weights: Mapping[bytes, FileWeight] = field(default_factory=dict)
-    matmuls: frozenset[str] = frozenset()
-    layers: QuantizedLayers | None = None
     stacks: bool = False

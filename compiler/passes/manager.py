@@ -41,6 +41,20 @@ def lower(
     return to_machine(to_kernels(module, target, ranges, observers), target, ranges, observers)
 
 
+def to_quantization(
+    module: tvm.IRModule,
+    target: Target,
+    ranges: Ranges,
+    quantization: QuantizationPass,
+    observers: Sequence[Observer] = (),
+) -> tvm.IRModule:
+    """Runs the pipeline up to where that pass stands, so that it can be planned by the module that
+    it will be given; raises PassError naming the pass.
+    """
+    steps = pipeline(target, ranges, quantization)
+    return run(steps[: steps.index(quantization)], module, observers, target)
+
+
 def to_kernels(
     module: tvm.IRModule,
     target: Target,
@@ -48,17 +62,21 @@ def to_kernels(
     observers: Sequence[Observer] = (),
     quantization: QuantizationPass | None = None,
     recall: Recall | None = None,
+    *,
+    planned: bool = False,
 ) -> tvm.IRModule:
     """Runs the pipeline up to scheduled tensor programs and the calls between them; raises
     PassError naming the pass, or ToolchainMissing.
 
-    quantization: of weights that are stored in fewer bits, or of what is multiplied; recall: of
-    kernels of earlier builds, of which the result has no loops: a KernelCache has to link it.
+    quantization: of weights that are stored in fewer bits, or of what is multiplied; planned: the
+    module is a result of `to_quantization`. recall: of kernels of earlier builds, of which the
+    result has no loops: a KernelCache has to link it.
     """
     if target.device is not None and target.device.lacking:
         raise ToolchainMissing(f"{target.name}: {target.device.lacking}", reason="lacking")
-    steps = pipeline(target, ranges, quantization, recall)
-    return run(_up_to(steps, LAST_OF_KERNELS), module, observers, target)
+    steps = _up_to(pipeline(target, ranges, quantization, recall), LAST_OF_KERNELS)
+    first = steps.index(quantization) if planned and quantization is not None else 0
+    return run(steps[first:], module, observers, target)
 
 
 def to_machine(

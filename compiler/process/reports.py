@@ -10,7 +10,6 @@ from compiler.ir import inspect_model, inspect_torchscript
 from compiler.ir.files.model_file import LoadedScript
 from compiler.isolation.messages import FamiliesJob, InspectJob
 from compiler.isolation.stages import OnEvent, enter
-from compiler.quantize import plan
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
@@ -23,11 +22,12 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
         request, target = CompileRequest.from_json(job.request), targets.resolve(job.target)
         model = open_for(job, request)
     with enter(Stage.IMPORT, on_event):
-        imported = imported_from(model, request, target)
+        imported, plan = imported_from(model, request, target)
     from compiler.passes import manager
     from compiler.passes.framework.kernel_notes import kernel_table
     from compiler.passes.framework.kernel_work import KernelWork
     from compiler.passes.framework.node_names import NodeNames
+    from compiler.quantize.module_plan import pass_of
 
     with enter(Stage.PASS, on_event):
         names, work = NodeNames(imported.nodes), KernelWork(imported.ranges)
@@ -36,7 +36,7 @@ def families(job: FamiliesJob, on_event: OnEvent = lambda event: None) -> dict[s
             target,
             imported.ranges,
             (names, work),
-            plan.choose_pass(request, imported, target, plan.Outcome()),
+            pass_of(plan, request, imported, target),
         )
         table = kernel_table(scheduled, names.of_kernels(scheduled), work.table)
         return {"target": target.name, "kernels": table}

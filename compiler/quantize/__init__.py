@@ -1,1 +1,3 @@
-"""Quantization of a build: its weights and operands, their scales, and their cost in accuracy."""
+"""Quantization of what the model itself does not: the plan, measurements that decide it, the ONNX
+graphs that it rewrites, and the references that judge the result.
+"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,16 +29,11 @@ from compiler.ir.onnx.model.item_names import item_name
 from compiler.ir.onnx.model.kv_cache import plan_caches
 from compiler.ir.onnx.model.lists import Items, Stacked
 from compiler.ir.onnx.model.walking import walk
-from compiler.ir.onnx.model.weights import file_weights
-from compiler.ir.onnx.quantize.block_matmuls import has_blocks, layers_of, set_level
-from compiler.ir.onnx.quantize.matmuls import MatmulQuantization, matmul_labels
-from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.shapes.facts import Facts
 from compiler.ir.shapes.index_bounds import collect
 from compiler.ir.shapes.symbols import extent_of
-from relaxd.contract.narrow import QuantizedLayers
-from relaxd.contract.options import Calibration, Precision, StateForm, WeightForm
+from relaxd.contract.options import Precision, StateForm
 from relaxd.contract.request import CompileRequest
 
 
@@ -47,43 +41,15 @@ def read(
     model: onnx.ModelProto,
     request: CompileRequest,
     trace: list[dict[str, Any]] | None = None,
-    chosen: MatmulQuantization | None = None,
 ) -> Imported:
     """Import a model under a request; `trace` collects every node with its inferred shapes.
 
-    chosen: choices about matmuls that the import can quantize; None where there are none.
     Raises ImportFailed naming the node or the declaration at fault.
     """
-    wanted, layers = _quantized(model, request, chosen or MatmulQuantization())
     if trace is None:
-        support.check(wanted)
-    flat = without_calls(wanted)
-    imported = explore(lambda assumed: _read(flat, request, trace, assumed))
-    if layers is not None:
-        labels = frozenset() if wanted is model else matmul_labels(wanted)
-        return replace(imported, layers=layers, matmuls=labels)
-    if request.options.precision is not Precision.FLOAT32:
-        return replace(imported, matmuls=matmul_labels(model))
-    if request.options.weights is WeightForm.FLOAT32:
-        return imported
-    return replace(imported, weights=file_weights(model))
-
-
-def _quantized(
-    model: onnx.ModelProto, request: CompileRequest, chosen: MatmulQuantization
-) -> tuple[onnx.ModelProto, QuantizedLayers | None]:
-    """The model with matmuls quantized as the request wants, and which are; None where passes do
-    it. A model with weights in blocks is changed in place.
-    """
-    if request.options.precision is not Precision.INT8:
-        return model, None
-    if has_blocks(model):
-        set_level(model, 0, chosen.retained)
-        return model, layers_of(model).keeping(chosen.retained)
-    static = request.options.calibration is Calibration.STATIC
-    matmuls = RowMatmuls(model, chosen.scales, chosen.grids, static=static)
-    layers = matmuls.layers.keeping(chosen.retained)
-    return matmuls.quantize(labels=layers.layers), layers
+        support.check(model)
+    flat = without_calls(model)
+    return explore(lambda assumed: _read(flat, request, trace, assumed))
 
 
 def _read(

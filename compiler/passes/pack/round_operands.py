@@ -2,16 +2,16 @@
 attentions, to bfloat16.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
 from compiler.ir.graph.origins import position_of
-from compiler.ir.imported import Imported, Ranges
+from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import constant_of, rebind, rewrite_functions
 from compiler.passes.pack.attentions import AttentionMatmul, find_attention_matmuls
@@ -26,8 +26,22 @@ LEAST_DEPTH = 16
 LEAST_COLUMNS = 8
 """Smaller products leave most of a panel or of a pair's instruction unused."""
 _ELSEWHERE = "it is part of another operator, or stands in a loop or a branch"
-Keep: TypeAlias = Callable[[Sequence[Unit]], Mapping[str, str]]
 _OPERATORS = ("relax.matmul", "relax.nn.conv2d", "relax.nn.conv3d")
+
+
+@dataclass(frozen=True)
+class OperandSites:
+    """layers: by name, in the order of the model, the matmuls of a module whose operands can be
+    cast, each with those that round with it; objections: why others stay float32.
+    """
+
+    layers: Mapping[str, Unit]
+    objections: Mapping[str, str]
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The layers that round together or not at all."""
+        return tuple(dict.fromkeys(self.layers.values()))
 
 
 @dataclass(frozen=True)
@@ -36,66 +50,52 @@ class RoundOperands(ModulePass):
     that graph passes see matmuls and convolutions of float32; `PackPairs` narrows them.
 
     labels: the model's nodes by position; matmuls: those of them that the reference can be given
-    with the same casts. note: called with what became of the layers. keep: chooses from the units
-    that could round the layers that stay float32, with the reasons; None keeps none. beside: what
-    the import has rounded to int8, so that attentions alone are rounded here; None otherwise.
+    with the same casts. retained: layers that stay float32 all the same, with the reasons. beside:
+    what the graph has quantized to int8, so that attentions alone are rounded here; None otherwise.
     """
 
     unit: VectorUnit
     ranges: Ranges
     labels: tuple[str, ...]
     matmuls: frozenset[str]
-    note: Callable[[QuantizedLayers], None]
-    keep: Keep | None = None
+    retained: Mapping[str, str] = field(default_factory=dict)
     beside: QuantizedLayers | None = None
     name = "round_operands"
     phase = Phase.GRAPH
 
-    @classmethod
-    def of(
-        cls,
-        imported: Imported,
-        unit: VectorUnit,
-        note: Callable[[QuantizedLayers], None],
-        keep: Keep | None = None,
-    ) -> "RoundOperands":
-        """For a model that was imported to be rounded."""
-        return cls(
-            unit, imported.ranges, imported.nodes, imported.matmuls, note, keep, imported.layers
-        )
-
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every Relax function."""
-        rewriter = _Rewriter(module, self, {})
-        rewritten = rewrite_functions(rewriter, module)
-        units = dict.fromkeys(
-            rewriter.layers[name] for name in self.labels if name in rewriter.layers
-        )
-        if self.keep is not None and (float32 := self.keep(tuple(units))):
-            rewriter = _Rewriter(module, self, float32)
-            rewritten = rewrite_functions(rewriter, module)
-        layers = tuple(name for name in self.labels if name in rewriter.layers)
+    def find(self, module: tvm.IRModule) -> OperandSites:
+        """The matmuls of the module whose operands can be cast, `retained` among them."""
+        rewriter = _Rewriter(module, self, is_dry=True)
+        rewrite_functions(rewriter, module)
+        layers = {name: rewriter.layers[name] for name in self.labels if name in rewriter.layers}
         objections = {
             name: rewriter.objections[name] for name in self.labels if name in rewriter.objections
         }
-        self.note(self._noted(layers, objections))
-        return rewritten
+        return OperandSites(layers, objections)
 
-    def _noted(self, layers: tuple[str, ...], objections: Mapping[str, str]) -> QuantizedLayers:
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        return rewrite_functions(_Rewriter(module, self), module)
+
+    def describe(self, sites: OperandSites) -> QuantizedLayers:
+        """State which layers of a module with these sites round, and why others do not."""
+        reasons = {**sites.objections, **self.retained}
+        layers = tuple(name for name in sites.layers if name not in self.retained)
+        others = {name: reasons[name] for name in self.labels if name in reasons}
         if self.beside is None:
-            return QuantizedLayers(Precision.BFLOAT16, layers, objections)
-        others = {name: why for name, why in self.beside.kept.items() if name not in layers}
-        return replace(self.beside, kept={**others, **objections}, bfloat16=layers)
+            return QuantizedLayers(Precision.BFLOAT16, layers, others)
+        before = {name: why for name, why in self.beside.kept.items() if name not in layers}
+        return replace(self.beside, kept={**before, **others}, bfloat16=layers)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def __init__(
-        self, module: tvm.IRModule, options: RoundOperands, chosen: Mapping[str, str]
+        self, module: tvm.IRModule, options: RoundOperands, *, is_dry: bool = False
     ) -> None:
-        """chosen: the layers that are to stay as they are, with the reasons."""
+        """is_dry: look for matmuls whose operands can be cast, and change none."""
         super().__init__(module)
-        self.options, self.chosen = options, chosen
+        self.options, self.is_dry = options, is_dry
         self.layers: dict[str, Unit] = {}
         self.objections: dict[str, str] = {}
         self.rounded: dict[Any, Any] = {}
@@ -125,12 +125,14 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             self._objection(call, constant, label)
             if constant is not None or matmul is None
             else self._objection_to_attention(matmul, label)
-        ) or self.chosen.get(label)
+        )
         if why is not None:
             self.objections |= {label: why} if label else {}
+        else:
+            self.layers[label] = self._unit(label, matmul if constant is None else None)
+        if why is not None or self.is_dry or label in self.options.retained:
             super().visit_var_binding_(binding)
             return
-        self.layers[label] = self._unit(label, matmul if constant is None else None)
         left, right = (self.visit_expr(arg) for arg in call.args)
         right = self._cast(right) if constant is None else self._weight(constant)
         left = self._cast(left)

@@ -1,6 +1,6 @@
 """Rounds the weights of matmuls and of tables to what a narrower form can hold."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,67 +25,35 @@ from relaxd.contract.bundle.weights import StoredWeight, StoredWeights
 from relaxd.contract.options import Calibration, WeightForm
 
 Array = np.ndarray[Any, Any]
-Calibrate = Callable[[Mapping[bytes, WeightQuantization]], Mapping[bytes, WeightQuantization]]
-"""Gives roundings of weights, by digest, with the values of those that it could calibrate."""
 _UNUSED = "no matmul multiplies by it, and no rows of it are read"
 _SHARED = "other operators read it too"
 _BOTH_WAYS = "sums go along its rows and along its columns"
 
 
 @dataclass(frozen=True)
-class RoundWeights(ModulePass):
-    """Replaces large weights that the model's file holds by their rounded values, still float32, so
-    that passes over matmuls see what they know; `StoreWeights` narrows them.
+class WeightSites:
+    """Where a module has weights of its file that can be quantized to a form.
 
-    file_weights: by digest. One that is not found there, as it was computed from others,
-    stays as it is: the reference could not be given its rounded values. note: called with what
-    became of them. calibrate: None rounds each number to the nearest.
+    constants: by digest, those of the module that hold the weight, each with the axis that sums go
+    along; nearest: each with its numbers to the nearest, in the order of the file; objections: why
+    others stay as they are.
     """
 
     form: WeightForm
     file_weights: Mapping[bytes, FileWeight]
-    note: Callable[[QuantizedWeights], None]
-    calibrate: Calibrate | None = None
-    name = "round_weights"
-    phase = Phase.GRAPH
+    constants: Mapping[bytes, Sequence[tuple[Any, int]]]
+    nearest: Mapping[bytes, WeightQuantization]
+    objections: Mapping[bytes, str]
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every Relax function."""
-        rewriter = _Rewriter(module)
-        chosen, objections = self._choose(_uses(rewriter, module, self.file_weights))
-        roundings: Mapping[bytes, WeightQuantization] = {
-            key: WeightQuantization(self.form, min(chosen[key].axes))
-            for key in self.file_weights
-            if key in chosen
-        }
-        if self.calibrate is not None:
-            roundings = self.calibrate(roundings)
-        for key, use in chosen.items():
-            for constant, axis in use.constants:
-                quantized = _quantize(constant.value.numpy(), axis, roundings[key])
-                rewriter.replacements[constant.__hash__()] = relax.const(quantized)
-        self.note(self._described(roundings, objections))
-        return rewrite_functions(rewriter, module)
-
-    def _choose(self, uses: Mapping[bytes, "_Use"]) -> tuple[dict[bytes, "_Use"], dict[bytes, str]]:
-        """The uses of weights that are rounded, and why others are not."""
-        chosen, objections = {}, {}
-        for key, use in uses.items():
-            reason = use.objection or objection(use.constants[0][0].value.numpy(), self.form)
-            if reason is None:
-                chosen[key] = use
-            else:
-                objections[key] = reason
-        return chosen, objections
-
-    def _described(
-        self, roundings: Mapping[bytes, WeightQuantization], objections: Mapping[bytes, str]
+    def describe(
+        self, roundings: Mapping[bytes, WeightQuantization], calibration: Calibration
     ) -> QuantizedWeights:
+        """State which of the file's weights are quantized, and why others are not."""
         layers: dict[str, StoredWeight] = {}
         others: dict[str, str] = {}
         for key, weight in self.file_weights.items():
             if key not in roundings:
-                others |= dict.fromkeys(weight.names, objections.get(key, _UNUSED))
+                others |= dict.fromkeys(weight.names, self.objections.get(key, _UNUSED))
                 continue
             quantization = roundings[key]
             columns, depth = weight.shape[1 - quantization.axis], weight.shape[quantization.axis]
@@ -97,8 +65,56 @@ class RoundWeights(ModulePass):
             )
             layers |= dict.fromkeys(weight.names, stored)
         block = 1 if BITS[self.form] == HALF else BLOCK
-        by = Calibration.NONE if self.calibrate is None else Calibration.GPTQ
-        return QuantizedWeights(StoredWeights(self.form, block, layers, others, by), roundings)
+        stored_weights = StoredWeights(self.form, block, layers, others, calibration)
+        return QuantizedWeights(stored_weights, roundings)
+
+
+@dataclass(frozen=True)
+class RoundWeights(ModulePass):
+    """Replaces large weights that the model's file holds by their rounded values, still float32, so
+    that passes over matmuls see what they know; `StoreWeights` narrows them.
+
+    file_weights: by digest. One that is not found there, as it was computed from others, stays as
+    it is: the reference could not be given its rounded values. sites, roundings: what was planned
+    for the module that it is given; None for every weight that can be, to the nearest. calibrated:
+    some roundings are by samples.
+    """
+
+    form: WeightForm
+    file_weights: Mapping[bytes, FileWeight]
+    sites: WeightSites | None = None
+    roundings: Mapping[bytes, WeightQuantization] | None = None
+    calibrated: bool = False
+    name = "round_weights"
+    phase = Phase.GRAPH
+
+    def find(self, module: tvm.IRModule) -> WeightSites:
+        """The weights of the module that can be quantized."""
+        uses = _uses(_Rewriter(module), module, self.file_weights)
+        objections = {
+            key: why
+            for key, use in uses.items()
+            if (why := use.objection or objection(use.constants[0][0].value.numpy(), self.form))
+            is not None
+        }
+        nearest = {
+            key: WeightQuantization(self.form, min(uses[key].axes))
+            for key in self.file_weights
+            if key in uses and key not in objections
+        }
+        constants = {key: tuple(uses[key].constants) for key in nearest}
+        return WeightSites(self.form, self.file_weights, constants, nearest, objections)
+
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Rewrites every Relax function."""
+        sites = self.sites or self.find(module)
+        roundings = sites.nearest if self.roundings is None else self.roundings
+        rewriter = _Rewriter(module)
+        for key, quantization in roundings.items():
+            for constant, axis in sites.constants[key]:
+                quantized = _quantize(constant.value.numpy(), axis, quantization)
+                rewriter.replacements[constant.__hash__()] = relax.const(quantized)
+        return rewrite_functions(rewriter, module)
 
 
 @dataclass

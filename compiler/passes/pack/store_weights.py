@@ -50,7 +50,7 @@ class StoreWeights(ModulePass):
     @classmethod
     def of(cls, earlier: RoundWeights) -> "StoreWeights":
         """For what that pass leaves."""
-        return cls(earlier.form, earlier.calibrate is not None)
+        return cls(earlier.form, earlier.calibrated)
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.onnx.quantize.matmuls import Grid
-from compiler.ir.onnx.quantize.row_writer import by_column
 from compiler.quantize.calibration.smoothing import STRENGTHS, channel_scales, spread_rows
+from compiler.quantize.onnx.matmuls import Grid
+from compiler.quantize.onnx.row_writer import by_column
 
 SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4)
 """Shares of the range that a grid may cover: numbers beyond it are rounded to its end."""

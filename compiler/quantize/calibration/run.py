@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ImportFailed
-from compiler.ir.onnx.quantize.matmuls import Grid
 from compiler.ir.weights import WeightQuantization
 from compiler.isolation.step import Record, run_task
+from compiler.quantize.onnx.matmuls import Grid
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import Signature
 from compiler.verify.inputs.samples import from_npz
@@ -35,7 +35,7 @@ class Calibrator:
     samples: Mapping[str, Array]
     folder: Path
 
-    def __call__(
+    def quantize(
         self, roundings: Mapping[bytes, WeightQuantization]
     ) -> dict[bytes, WeightQuantization]:
         """The roundings with the values of weights that could be calibrated, and for the others the
@@ -98,7 +98,7 @@ class Calibrator:
 def calibrator_of(
     request: CompileRequest,
     wanted: Calibration,
-    samples: str | None,
+    samples: Path | None,
     original: Reference,
     signature: Signature,
     folder: Path,
@@ -111,7 +111,7 @@ def calibrator_of(
     request.require_samples()
     assert samples is not None
     own = signature.original
-    return Calibrator(original, from_npz(Path(samples), own.inputs, own.dims)[1], folder)
+    return Calibrator(original, from_npz(samples, own.inputs, own.dims)[1], folder)
 
 
 def _read_record(

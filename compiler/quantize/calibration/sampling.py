@@ -11,9 +11,9 @@ import numpy as np
 from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.graph.draws import Draw
 from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
-from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record
 from compiler.quantize.calibration.pieces import Pieces
+from compiler.quantize.onnx.row_matmuls import RowMatmuls
 from compiler.verify.inputs import npz
 from compiler.verify.reference import feeding
 from compiler.verify.reference.onnx import wide

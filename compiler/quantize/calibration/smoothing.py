@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.onnx.quantize.row_writer import MOST, by_column
+from compiler.quantize.onnx.row_writer import MOST, by_column
 
 STRENGTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """How much of what channels differ by goes to the weights, 1 being all of it."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.grids import StaticGrid, of_images, of_rows
 from compiler.quantize.calibration.sampling import Learn, learn_values
+from compiler.quantize.onnx.row_matmuls import RowMatmuls
 from compiler.verify.inputs import npz
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import ImportFailed
-from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
 from compiler.isolation.step import Record, run_task
+from compiler.quantize.onnx.matmuls import MatmulQuantization
 from compiler.quantize.sensitivity import SCALES
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import Signature, prepare
@@ -23,11 +23,10 @@ _SECONDS = 1800.0
 _MEMORY_BYTES = 8 << 30
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fallback:
     """reference: the model without rounding; inputs: files of `verify.npz`, cheapest first; budget:
     the error that is allowed; folder: scratch space; chosen: what samples decided before.
-    measured: as `relaxd.contract.bundle.report.FallbackReport`, None until it is called.
     """
 
     reference: Reference
@@ -36,22 +35,20 @@ class Fallback:
     budget: float
     folder: Path
     chosen: MatmulQuantization = field(default_factory=MatmulQuantization)
-    measured: Record | None = None
 
-    def __call__(self, units: Sequence[Unit]) -> dict[str, str]:
-        """The layers to keep, with the reasons; raises ImportFailed where the reference does not
-        answer in time.
+    def search(self, units: Sequence[Unit]) -> tuple[dict[str, str], Record]:
+        """The layers of at least one unit that stay float32, with the reasons, and what was
+        measured, as `relaxd.contract.bundle.report.FallbackReport`; raises ImportFailed where the
+        reference does not answer in time.
         """
-        if not units:
-            return {}
         errors, *groups = self._search(units)
-        self.measured = {**errors, "groups": groups}
-        return {
+        retained = {
             name: _reason(group, self.budget)
             for group in groups
             if group["kept"]
             for name in group["layers"]
         }
+        return retained, {**errors, "groups": groups}
 
     def _search(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
         npz.write(self.folder / SCALES, self.chosen.scales)

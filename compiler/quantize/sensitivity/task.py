@@ -15,10 +15,10 @@ import onnx
 from compiler.errors import summary
 from compiler.ir.files.model_file import LoadedScript, open_model
 from compiler.ir.graph.draws import Draw
-from compiler.ir.onnx.quantize.block_matmuls import has_blocks, quantize_rows, set_level
-from compiler.ir.onnx.quantize.matmuls import Grid, MatmulQuantization, cast_operands, recent
-from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.isolation.step import Record, serve
+from compiler.quantize.onnx.block_matmuls import has_blocks, quantize_rows, set_level
+from compiler.quantize.onnx.matmuls import Grid, MatmulQuantization, cast_operands, recent
+from compiler.quantize.onnx.row_matmuls import RowMatmuls
 from compiler.quantize.sensitivity import SCALES
 from compiler.quantize.sensitivity.search import search
 from compiler.verify.inputs import npz

@@ -67,9 +67,9 @@ def test_weights_are_flushed_behind_what_knows_them_by_their_values_alone(beside
     """Casts would hide weights from the pass that flushes them."""
     target = targets.resolve("x86-64-v3")
     quantization: RoundWeights | RoundOperands = (
-        RoundWeights(WeightForm.INT4, {}, lambda _: None)
+        RoundWeights(WeightForm.INT4, {})
         if beside == "round_weights"
-        else RoundOperands(VectorUnit.of(target), {}, (), frozenset(), lambda _: None)
+        else RoundOperands(VectorUnit.of(target), {}, (), frozenset())
     )
     names = [step.name for step in pipeline(target, {}, quantization)]
     behind = names.index("flush_weights") > names.index(beside)

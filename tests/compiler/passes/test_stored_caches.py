@@ -17,10 +17,10 @@ from tvm import relax, te, tirx
 import relaxd
 from compiler.build import build
 from compiler.codegen.generate import generate
-from compiler.ir.onnx.quantize.kv_cache import quantize_caches
 from compiler.isolation.messages import CompileJob
 from compiler.passes.cpu.shared.float16 import convert_float16
 from compiler.passes.manager import lower
+from compiler.quantize.onnx.kv_cache import quantize_caches
 from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.run.native import run_step
 from relaxd.contract.options import CacheForm

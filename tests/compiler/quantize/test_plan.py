@@ -11,12 +11,17 @@ from onnx import helper, numpy_helper
 from compiler import api, compile_model, targets
 from compiler import build as builder
 from compiler.errors import ImportFailed, VerifyError
+from compiler.frontend import entry
+from compiler.ir import import_model
 from compiler.ir.files.model_file import LoadedModel
 from compiler.ir.imported import Imported
-from compiler.ir.onnx.quantize.block_matmuls import set_level
+from compiler.ir.onnx.model.matmuls import matmul_labels
 from compiler.passes.cpu.families.nbits import emit
 from compiler.passes.cpu.families.nbits.rows import prepare_float_rows
-from compiler.quantize.plan import Outcome, as_wanted, choose_pass, require_plain
+from compiler.quantize.measuring import Measurements
+from compiler.quantize.onnx.block_matmuls import set_level
+from compiler.quantize.plan import as_wanted, require_plain, require_processor
+from compiler.verify.sides import Reference
 from relaxd.contract.bundle.weights import StoredWeight
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Calibration, CompileOptions, Flavour, Precision, WeightForm
@@ -122,17 +127,39 @@ def perceptron() -> onnx.ModelProto:
 
 
 def test_targets_and_models_that_round_nothing() -> None:
-    imported = Imported(None, (), (), (), {})
+    webgpu = targets.resolve("webgpu")
     for option, form in (("weights", "int8"), ("precision", "bfloat16"), ("precision", "int8")):
         request = CompileRequest.of(options={option: form})
         with pytest.raises(ImportFailed, match="not for webgpu") as caught:
-            choose_pass(request, imported, targets.resolve("webgpu"), Outcome())
+            require_processor(request, webgpu)
         assert caught.value.failure.field == f"options.{option}"
         assert caught.value.code == f"import.{option}"
         with pytest.raises(ImportFailed, match="ONNX"):
             require_plain(request)
     require_plain(CompileRequest())
-    assert choose_pass(CompileRequest(), imported, targets.resolve("webgpu"), Outcome()) is None
+    require_processor(CompileRequest(), webgpu)
+
+
+@pytest.mark.parametrize("form", ["float32", "bfloat16", "int8"])
+def test_a_model_is_imported_once(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imports: list[onnx.ModelProto] = []
+
+    def import_counted(model: onnx.ModelProto, request: CompileRequest) -> Imported:
+        imports.append(model)
+        return import_model(model, request)
+
+    monkeypatch.setattr(entry, "import_model", import_counted)
+    request = CompileRequest.of(dims=DIMS, options={"precision": form})
+    measurements = Measurements(request, Reference(tmp_path, {}), None, tmp_path, more_points=True)
+    model = LoadedModel(perceptron(), "sha256:0")
+    _, plan = entry.imported_from(model, request, targets.resolve("native"), measurements)
+    assert len(imports) == 1
+    layers = None if plan.layers is None else plan.layers.layers
+    # Operands of bfloat16 are found in the module.
+    assert layers == (("first", "second") if form == "int8" else None)
+    assert plan.operands == (frozenset() if form == "float32" else matmul_labels(model.proto))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 import compiler
 import relaxd
-from compiler.ir.onnx.quantize.kv_cache import quantize_caches
+from compiler.quantize.onnx.kv_cache import quantize_caches
 from relaxd.contract.options import CacheForm, CompileOptions, Flavour, StateForm
 from relaxd.errors import CapacityError
 from relaxd.llm import Engine, Sampling

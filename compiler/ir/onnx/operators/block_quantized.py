@@ -8,10 +8,10 @@ import numpy as np
 
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
+from compiler.ir.onnx.model.matmuls import INT8_LEVEL, LEVEL
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.contrib import MICROSOFT
 from compiler.ir.onnx.operators.indexing import indexes
-from compiler.ir.onnx.quantize.block_matmuls import INT8_LEVEL, LEVEL
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops.math import linear
 from compiler.ir.ops.pointwise import elementwise as ew

@@ -14,10 +14,10 @@ from tvm import tirx
 
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
+from compiler.ir.onnx.model.matmuls import INT8_LEVEL
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators.block_quantized import constant, parts_of
 from compiler.ir.onnx.operators.contrib import MICROSOFT
-from compiler.ir.onnx.quantize.block_matmuls import INT8_LEVEL
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops.attention import experts, routing
 from compiler.ir.ops.attention.attention import restate

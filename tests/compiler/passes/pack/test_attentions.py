@@ -1,7 +1,6 @@
 """Attentions whose operands are rounded to bfloat16, beside ONNX Runtime that rounds alike."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,16 +8,19 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import tvm
 from onnx import helper, numpy_helper
 
 from compiler import compile_model, targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.quantize.matmuls import cast_operands
-from compiler.passes.manager import to_kernels, to_machine
+from compiler.passes.manager import to_kernels, to_machine, to_quantization
 from compiler.passes.pack.round_operands import RoundOperands
-from compiler.targets.vector_unit import VectorUnit
-from relaxd.contract.narrow import QuantizedLayers, Unit
+from compiler.passes.pack.tied import calls_of
+from compiler.quantize.module_plan import pass_of
+from compiler.quantize.onnx.matmuls import cast_operands
+from compiler.quantize.plan import plan_graph
+from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import CompileOptions, Precision, PrecisionOver
 from relaxd.contract.request import CompileRequest
 from relaxd.loader.bundles.bundle import read_manifest
@@ -243,8 +245,9 @@ def test_the_instructions_of_arm() -> None:
     target = targets.resolve(json.dumps({**ARM, "mattr": ["+neon", "+bf16"]}))
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
     request = CompileRequest.of(dims={"b": (1, 2), "n": (1, 40)}, options=options)
-    imported = import_model(attention(2, 24, 40, 0.5), request)
-    quantization = RoundOperands.of(imported, VectorUnit.of(target), lambda layers: None)
+    model = attention(2, 24, 40, 0.5)
+    imported = import_model(model, request)
+    quantization = pass_of(plan_graph(model, request), request, imported, target)
     kernels = to_kernels(imported.module, target, imported.ranges, (), quantization)
     text = assembly(generate(to_machine(kernels, target, imported.ranges), target))
     assert "bfdot" in text
@@ -252,21 +255,25 @@ def test_the_instructions_of_arm() -> None:
 
 
 def test_both_matmuls_of_an_attention_stay_if_one_is_to() -> None:
-    target, asked = PAIRED, []
+    target, model = PAIRED, attention(2, 32, 32, 0.5)
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
     request = CompileRequest.of(dims={"b": (1, 2), "n": (1, 40)}, options=options)
-    imported = import_model(attention(2, 32, 32, 0.5), request)
-    notes: list[QuantizedLayers] = []
+    imported = import_model(model, request)
+    quantization = pass_of(plan_graph(model, request), request, imported, target)
+    assert isinstance(quantization, RoundOperands)
+    module = to_quantization(imported.module, target, imported.ranges, quantization)
+    sites = quantization.find(module)
+    assert sites.units == (("scores", "values"),)
+    assert len(bfloats_of(quantization.apply(module))) > 0
+    retained = dict.fromkeys(("scores", "values"), "it is told to")
+    plain = replace(quantization, retained=retained)
+    assert plain.describe(sites) == QuantizedLayers(Precision.BFLOAT16, (), retained)
+    assert not bfloats_of(plain.apply(module))
 
-    def keep(units: Sequence[Unit]) -> dict[str, str]:
-        asked.extend(units)
-        return dict.fromkeys(units[0], "it is told to")
 
-    quantization = RoundOperands.of(imported, VectorUnit.of(target), notes.append, keep)
-    to_kernels(imported.module, target, imported.ranges, (), quantization)
-    assert asked == [("scores", "values")]
-    reasons = dict.fromkeys(("scores", "values"), "it is told to")
-    assert notes == [QuantizedLayers(Precision.BFLOAT16, (), reasons)]
+def bfloats_of(module: tvm.IRModule) -> list[Any]:
+    """The calls whose result is bfloat16."""
+    return [call for call in calls_of(module) if str(getattr(call.ty, "dtype", "")) == "bfloat16"]
 
 
 def test_attentions_beside_integers(tmp_path: Path) -> None:

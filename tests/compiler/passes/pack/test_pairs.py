@@ -16,13 +16,14 @@ from tvm import relax
 from compiler import targets
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.quantize.matmuls import cast_operands
 from compiler.passes.framework.kernel_notes import KernelNote
-from compiler.passes.manager import to_kernels, to_machine
+from compiler.passes.manager import to_kernels, to_machine, to_quantization
 from compiler.passes.pack.pairs import bits_of_bfloats, pack_pairs, round_to_bfloat
 from compiler.passes.pack.round_operands import RoundOperands
+from compiler.quantize.module_plan import complete, pass_of
+from compiler.quantize.onnx.matmuls import cast_operands
+from compiler.quantize.plan import plan_graph
 from compiler.targets import Target
-from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import CompileOptions, Precision
 from relaxd.contract.request import CompileRequest
@@ -52,17 +53,21 @@ def compile_bfloat16(
 ) -> tuple[Built, QuantizedLayers, list[str]]:
     """The library, what became of the layers, and the tiles of its kernels."""
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
-    imported = import_model(model, CompileRequest.of(dims=dims, options=options))
-    notes: list[QuantizedLayers] = []
-    quantization = RoundOperands.of(imported, VectorUnit.of(target), notes.append)
-    kernels = to_kernels(imported.module, target, imported.ranges, (), quantization)
+    request = CompileRequest.of(dims=dims, options=options)
+    imported, plan = import_model(model, request), plan_graph(model, request)
+    quantization = pass_of(plan, request, imported, target)
+    assert isinstance(quantization, RoundOperands)
+    module = to_quantization(imported.module, target, imported.ranges, quantization)
+    plan, planned = complete(plan, quantization, module, None, None)
+    assert plan.layers is not None
+    kernels = to_kernels(module, target, imported.ranges, (), planned, planned=True)
     tiles = [
         KernelNote.of(f).tile
         for f in kernels.functions.values()
         if isinstance(f, tvm.tirx.PrimFunc)
     ]
     executable = generate(to_machine(kernels, target, imported.ranges), target)
-    return Built(imported, relax.VirtualMachine(executable, tvm.cpu())), notes[0], tiles
+    return Built(imported, relax.VirtualMachine(executable, tvm.cpu())), plan.layers, tiles
 
 
 def check(
@@ -301,8 +306,9 @@ def test_the_instruction(target: dict[str, Any], instruction: str) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="p")]
     model = model_of(nodes, {"x": "float32[n,64]"}, {"w": normal(64, 96)}, outputs=["y"])
     options = CompileOptions(precision=Precision.BFLOAT16).to_json()
-    imported = import_model(model, CompileRequest.of(dims={"n": (1, 9)}, options=options))
-    quantization = RoundOperands.of(imported, VectorUnit.of(resolved), lambda layers: None)
+    request = CompileRequest.of(dims={"n": (1, 9)}, options=options)
+    imported = import_model(model, request)
+    quantization = pass_of(plan_graph(model, request), request, imported, resolved)
     kernels = to_kernels(imported.module, resolved, imported.ranges, (), quantization)
     text = assembly(generate(to_machine(kernels, resolved, imported.ranges), resolved))
     assert instruction in text

@@ -15,8 +15,10 @@ from compiler.codegen.generate import generate
 from compiler.ir import import_model
 from compiler.ir.onnx.model.weights import quantize_weights
 from compiler.ir.weights import LEAST, QuantizedWeights
-from compiler.passes.manager import to_kernels, to_machine
+from compiler.passes.manager import to_kernels, to_machine, to_quantization
 from compiler.passes.pack.round_weights import RoundWeights
+from compiler.quantize.module_plan import complete, pass_of
+from compiler.quantize.plan import plan_graph
 from compiler.targets import Target
 from relaxd.contract.options import CompileOptions, WeightForm
 from relaxd.contract.request import CompileRequest
@@ -60,13 +62,21 @@ def compile_model(
 ) -> tuple[Built, QuantizedWeights, int]:
     """The library, what became of the weights, and the bytes of the constants."""
     options = CompileOptions(weights=WeightForm(form)).to_json()
-    imported = import_model(model, CompileRequest.of(dims=dims, options=options))
-    notes: list[QuantizedWeights] = []
-    quantization = RoundWeights(WeightForm(form), imported.weights, notes.append)
-    kernels = to_kernels(imported.module, target, imported.ranges, (), quantization)
+    request = CompileRequest.of(dims=dims, options=options)
+    imported, plan = import_model(model, request), plan_graph(model, request)
+    quantization = pass_of(plan, request, imported, target)
+    assert isinstance(quantization, RoundWeights)
+    module = to_quantization(imported.module, target, imported.ranges, quantization)
+    plan, planned = complete(plan, quantization, module, None, None)
+    assert plan.weights is not None
+    kernels = to_kernels(module, target, imported.ranges, (), planned, planned=True)
     constant_bytes = sum(tensor.numpy().nbytes for tensor in separate(kernels).constants)
     executable = generate(to_machine(kernels, target, imported.ranges), target)
-    return Built(imported, relax.VirtualMachine(executable, tvm.cpu())), notes[0], constant_bytes
+    return (
+        Built(imported, relax.VirtualMachine(executable, tvm.cpu())),
+        plan.weights,
+        constant_bytes,
+    )
 
 
 def quantized_session(model: onnx.ModelProto, weights: QuantizedWeights) -> Any:

@@ -10,9 +10,9 @@ import pytest
 from onnx import helper
 
 from compiler import compile_model
-from compiler.ir.onnx.quantize.matmuls import Grid
-from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.quantize.calibration.grids import of_images, of_rows, round_to_grid
+from compiler.quantize.onnx.matmuls import Grid
+from compiler.quantize.onnx.row_matmuls import RowMatmuls
 from relaxd.contract.options import Calibration, CompileOptions, Precision, PrecisionOver
 from relaxd.loader.report import report_of
 from tests.compiler.building import report

@@ -78,7 +78,7 @@ def calibrate(
 ) -> dict[str, WeightQuantization]:
     folder.mkdir()
     path = save_model(changed or model(), folder)
-    return by_name(Calibrator(Reference(path, {}), feed(), folder)(roundings()))
+    return by_name(Calibrator(Reference(path, {}), feed(), folder).quantize(roundings()))
 
 
 def test_what_multiplies_which_weights() -> None:

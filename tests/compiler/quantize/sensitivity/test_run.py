@@ -155,12 +155,6 @@ def test_what_the_reference_does_not_run_is_refused(tmp_path: Path) -> None:
     reference = Reference(save_model(model(), folder), {}, ("onnxruntime.ordered",))
     fallback = Fallback(reference, [inputs], Precision.INT8, 0.1, folder)
     with pytest.raises(ImportFailed, match="answered at no point") as caught:
-        fallback([("first",)])
+        fallback.search([("first",)])
     assert caught.value.code == "import.precision_over"
     assert caught.value.failure.field == "options.precision_over"
-
-
-def test_nothing_to_round_is_nothing_to_measure(tmp_path: Path) -> None:
-    reference = Reference(tmp_path / "missing.onnx", {})
-    fallback = Fallback(reference, [], Precision.BFLOAT16, 0.1, tmp_path)
-    assert (fallback([]), fallback.measured) == ({}, None)

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from compiler.ir.onnx.quantize.matmuls import Array, Grid
-from compiler.ir.onnx.quantize.node_writer import NodeWriter
+from compiler.quantize.onnx.matmuls import Array, Grid
+from compiler.quantize.onnx.node_writer import NodeWriter
 
 MOST = 127.0
 _LEAST = 2.0**-120

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.model.kv_cache import extender
 from compiler.ir.onnx.model.walking import walk
-from compiler.ir.onnx.quantize.block_matmuls import opset_of
-from compiler.ir.onnx.quantize.matmuls import recent
+from compiler.quantize.onnx.block_matmuls import opset_of
+from compiler.quantize.onnx.matmuls import recent
 from relaxd.contract.bundle.byte_rows import LEAST, MOST
 from relaxd.contract.options import CacheForm
 

@@ -16,8 +16,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.ir.onnx.quantize.matmuls import OPERATORS, Array, Grid, label_of, matmul_labels
-from compiler.ir.onnx.quantize.row_writer import RowWriter, upright
+from compiler.ir.files.node_labels import label_of
+from compiler.ir.onnx.model.matmuls import OPERATORS, matmul_labels
+from compiler.quantize.onnx.matmuls import Array, Grid
+from compiler.quantize.onnx.row_writer import RowWriter, upright
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Precision
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from compiler.ir.onnx.quantize.matmuls import label_of
+from compiler.ir.files.node_labels import label_of
 
 
 @dataclass

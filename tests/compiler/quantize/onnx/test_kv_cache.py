@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from compiler.ir.onnx.quantize import kv_cache as stored_caches
-from compiler.ir.onnx.quantize.kv_cache import quantize_caches
+from compiler.quantize.onnx import kv_cache as stored_caches
+from compiler.quantize.onnx.kv_cache import quantize_caches
 from relaxd.contract.options import CacheForm
 from relaxd.loader import byte_rows
 from relaxd.loader.tensors.element_types import dtype_of

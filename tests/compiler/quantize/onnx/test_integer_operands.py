@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from compiler.ir.onnx.quantize.integer_operands import multiply_integers
+from compiler.quantize.onnx.integer_operands import multiply_integers
 from tests.compiler.ir.onnx.running import model_of
 
 NODE = helper.make_node

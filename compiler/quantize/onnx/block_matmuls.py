@@ -11,15 +11,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.ir.files.node_labels import label_of
+from compiler.ir.onnx.model.matmuls import LEVEL, OPERATORS
 from compiler.ir.onnx.model.walking import walk
-from compiler.ir.onnx.quantize.matmuls import OPERATORS, label_of
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Precision
 
 OPERATOR = "MatMulNBits"
-LEVEL = "accuracy_level"
-INT8_LEVEL = 4
-"""The accuracy_level from which on ONNX Runtime rounds the left side to 8 bits."""
 LEAST_OPSET = 13
 """From which on the nodes that round are written here."""
 _BITS = (4, 8)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.ir.onnx.quantize.node_writer import NodeWriter, names_read
+from compiler.quantize.onnx.node_writer import NodeWriter, names_read
 
 _ENDING = "__of_integers"
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)

@@ -5,15 +5,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.ir.onnx.quantize.block_matmuls import (
-    INT8_LEVEL,
-    LEVEL,
+from compiler.ir.onnx.model.matmuls import INT8_LEVEL, LEVEL
+from compiler.ir.ops.quantized.block_matmul import dequantize
+from compiler.quantize.onnx.block_matmuls import (
     layers_of,
     opset_of,
     quantize_rows,
     set_level,
 )
-from compiler.ir.ops.quantized.block_matmul import dequantize
 from relaxd.contract.options import Precision
 from tests.compiler.ir.onnx.running import normal, session_of
 from tests.compiler.passes.cpu.families.test_nbits import model_of, quantize_dequantize, table

@@ -4,8 +4,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from compiler.ir.onnx.quantize.matmuls import cast_operands, matmul_labels
+from compiler.ir.onnx.model.matmuls import matmul_labels
 from compiler.passes.pack.pairs import round_to_bfloat
+from compiler.quantize.onnx.matmuls import cast_operands
 from tests.compiler.ir.onnx.running import model_of, normal, session_of
 
 

@@ -1,8 +1,7 @@
-"""The matmuls of an ONNX model, and a model that casts their operands to bfloat16."""
+"""How matmuls of an ONNX model are quantized, and a model that casts their operands to bfloat16."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +10,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.ir.files.node_labels import label_of
 from compiler.ir.onnx.model.opsets import convert_opset
-from compiler.ir.onnx.model.walking import walk
 
-OPERATORS = ("MatMul", "Gemm", "Conv")
 _OLDEST = 13
 """The least opset whose Cast knows bfloat16."""
 _ENDING = "__rounded"
@@ -44,24 +42,6 @@ class MatmulQuantization:
     retained: Mapping[str, str] = field(default_factory=dict)
     scales: Mapping[str, Array] = field(default_factory=dict)
     grids: Mapping[str, Grid] | None = None
-
-
-def label_of(node: onnx.NodeProto) -> str:
-    """The node's name in messages and reports: its own, or that of its first output."""
-    return node.name or next((name for name in node.output if name), node.op_type)
-
-
-def matmul_labels(model: onnx.ModelProto) -> frozenset[str]:
-    """The labels of the main graph's matmuls that no other node has."""
-    inner = (node for function in model.functions for node in function.node)
-    counts = Counter(map(label_of, walk((*model.graph.node, *inner))))
-    return frozenset(
-        label_of(node)
-        for node in model.graph.node
-        if node.op_type in OPERATORS
-        and node.domain in ("", "ai.onnx")
-        and counts[label_of(node)] == 1
-    )
 
 
 def cast_operands(

@@ -11,10 +11,11 @@ from tvm import relax
 
 from compiler.codegen.generate import generate
 from compiler.ir import import_model
-from compiler.ir.onnx.quantize.matmuls import MatmulQuantization
-from compiler.ir.onnx.quantize.row_matmuls import RowMatmuls
 from compiler.passes.framework.kernel_notes import KernelNote
 from compiler.passes.manager import to_kernels, to_machine
+from compiler.quantize.onnx.matmuls import MatmulQuantization
+from compiler.quantize.onnx.row_matmuls import RowMatmuls
+from compiler.quantize.plan import plan_graph, quantize_graph
 from relaxd.contract.options import CompileOptions, Precision
 from relaxd.contract.request import CompileRequest
 from tests.compiler.conftest import HOST
@@ -60,8 +61,10 @@ def built_of(
 ) -> Built:
     """The library, some of whose kernels multiply bytes."""
     options = CompileOptions(precision=Precision.INT8).to_json()
-    imported = import_model(model, CompileRequest.of(dims=dims, options=options), chosen)
-    assert imported.layers == RowMatmuls(model).layers
+    request = CompileRequest.of(dims=dims, options=options)
+    plan = plan_graph(model, request, chosen)
+    imported = import_model(quantize_graph(model, plan), request)
+    assert plan.layers == RowMatmuls(model).layers
     kernels = to_kernels(imported.module, HOST, imported.ranges)
     families = {
         KernelNote.of(function).family
@@ -224,9 +227,9 @@ def test_layers_that_are_kept() -> None:
     model = model_of(nodes, {"x": "float32[n,32]"}, weights, outputs=["y"])
     options = CompileOptions(precision=Precision.INT8).to_json()
     request = CompileRequest.of(dims={"n": (1, 9)}, options=options)
-    imported = import_model(model, request, MatmulQuantization({"one": "it is told to"}))
-    assert imported.layers is not None
-    assert imported.layers.layers == ("two",)
-    assert imported.layers.kept == {"one": "it is told to"}
-    operators = [node.op_type for node in RowMatmuls(model).quantize(labels=["two"]).graph.node]
+    plan = plan_graph(model, request, MatmulQuantization({"one": "it is told to"}))
+    assert plan.layers is not None
+    assert plan.layers.layers == ("two",)
+    assert plan.layers.kept == {"one": "it is told to"}
+    operators = [node.op_type for node in quantize_graph(model, plan).graph.node]
     assert (operators[0], operators.count("Round")) == ("MatMul", 1)
