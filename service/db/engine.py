@@ -1,5 +1,6 @@
 """Connections to the job database: SQLite in WAL mode or PostgreSQL, with equal guarantees."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,10 +11,10 @@ from sqlalchemy import URL, Connection, Engine, Executable, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, TimeoutError
 
-from service.db.failures import classify, is_read_only
+from service.db.failures import BUSY, classify, is_read_only
 from service.errors import DatabaseUnavailable, InvalidSettings
 
-BUSY_S = 30
+BUSY_S = 10.0
 CONNECT_S = 10
 WRITE_S = 5
 """How long a database that works takes for a small write at the most."""
@@ -28,7 +29,8 @@ class Database:
         """Connect to nothing yet; raises InvalidSettings for a URL of another kind."""
         self.url = _parse(url)
         self._embedded = self.url.get_backend_name() == "sqlite"
-        self._engine = _sqlite(url) if self._embedded else _server(url)
+        self._turns = threading.Lock()
+        self._engine = _sqlite(url, BUSY_S) if self._embedded else _server(url)
         transactions = {} if self._embedded else {"isolation_level": "READ COMMITTED"}
         self._writer = self._engine.execution_options(writes=True, **transactions)
 
@@ -45,8 +47,23 @@ class Database:
         """Commits when the block ends, rolls back when it raises; SQLite lets one in at a time;
         raises DatabaseUnavailable.
         """
-        with _translated(), self._writer.begin() as connection:
+        with self._turn(BUSY_S), _translated(), self._writer.begin() as connection:
             yield connection
+
+    @contextmanager
+    def _turn(self, seconds: float) -> Iterator[None]:
+        """Let the threads of this process write to SQLite in turn: it would have each that finds
+        its lock taken sleep for up to 0.1 s and try again, for seconds where many do.
+        """
+        if not self._embedded:
+            yield
+            return
+        if not self._turns.acquire(timeout=seconds):
+            raise DatabaseUnavailable(f"no write could begin within {seconds:g} s", BUSY)
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     def write_at_once(self) -> AbstractContextManager[Connection]:
         """Do what `write` does, for one statement: on a server it needs no transaction."""
@@ -54,7 +71,7 @@ class Database:
 
     def check_writable(self, write: Executable) -> None:
         """Raise DatabaseUnavailable unless the database does the write, and within WRITE_S."""
-        with _translated(), self._prober.begin() as connection:
+        with self._turn(WRITE_S), _translated(), self._prober.begin() as connection:
             if not self._embedded:
                 connection.execute(text(f"SET LOCAL statement_timeout = '{WRITE_S}s'"))
             connection.execute(write)
@@ -64,7 +81,7 @@ class Database:
         # SQLite waits for a lock as long as its connection was made to.
         if not self._embedded:
             return self._writer
-        prober = _sqlite(self.url, busy_s=WRITE_S, pool_size=1)
+        prober = _sqlite(self.url, WRITE_S, pool_size=1)
         return prober.execution_options(writes=True)
 
     def close(self) -> None:
@@ -128,7 +145,7 @@ def _server(url: str) -> Engine:
     return engine
 
 
-def _sqlite(url: str | URL, busy_s: int = BUSY_S, pool_size: int = 10) -> Engine:
+def _sqlite(url: str | URL, busy_s: float, pool_size: int = 10) -> Engine:
     engine = create_engine(
         url, connect_args={"timeout": busy_s}, pool_size=pool_size, max_overflow=30
     )

@@ -15,6 +15,7 @@ _CONNECTIONS = "raise max_connections of the server, or run fewer processes"
 _BUSY = "try again: other transactions conflicted with this one"
 _RESTARTS = "try again; the server is stopping or starting"
 
+BUSY = "another process holds its lock: see which, or try again"
 READ_ONLY = "25006"
 _BY_STATE: tuple[tuple[str, str], ...] = (
     (READ_ONLY, _READ_ONLY),
@@ -34,7 +35,7 @@ _BY_STATE: tuple[tuple[str, str], ...] = (
 _BY_NAME: tuple[tuple[str, str], ...] = (
     ("SQLITE_FULL", _FULL),
     ("SQLITE_READONLY", "it cannot be written: check the permissions and the disk"),
-    ("SQLITE_BUSY", "another process holds its lock: see which, or try again"),
+    ("SQLITE_BUSY", BUSY),
     ("SQLITE_LOCKED", _BUSY),
     ("SQLITE_IOERR", "its disk fails or is full"),
 )

@@ -1,4 +1,6 @@
+import sqlite3
 import threading
+from contextlib import AbstractContextManager, closing
 
 import psycopg
 import pytest
@@ -64,6 +66,36 @@ def test_readers_do_not_wait_for_a_writer(db):
     assert count(db) == 1
 
 
+@pytest.mark.parametrize("held_by", ["this process", "another"])
+def test_a_write_lock_that_is_held_for_long_is_told_by_name(tmp_path, monkeypatch, held_by):
+    monkeypatch.setattr("service.db.engine.BUSY_S", 0.2)
+    monkeypatch.setattr("service.db.engine.WRITE_S", 0.2)
+    file = tmp_path / "jobs.sqlite"
+    db = Database(f"sqlite:///{file}")
+    upgrade(db)
+    other = sqlite3.connect(file, isolation_level=None)
+
+    def hold() -> AbstractContextManager[object]:
+        if held_by == "this process":
+            return db.write()
+        other.execute("BEGIN IMMEDIATE")
+        return closing(other)
+
+    with hold():
+        assert count(db) == 0
+        for refused in (db.write(), db.write_at_once()):
+            with pytest.raises(DatabaseUnavailable) as busy, refused:
+                pass
+            assert "another process holds its lock" in busy.value.hint
+        with pytest.raises(DatabaseUnavailable):
+            db.check_writable(text("UPDATE workers SET slots = 1"))
+    with db.write() as connection:
+        add(connection, "a")
+    assert count(db) == 1
+    other.close()
+    db.close()
+
+
 def test_sqlite_is_durable_and_in_wal_mode(tmp_path):
     db = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
     with db.read() as connection:
@@ -72,7 +104,7 @@ def test_sqlite_is_durable_and_in_wal_mode(tmp_path):
             for name in ("journal_mode", "synchronous", "busy_timeout")
         ]
     db.close()
-    assert pragmas == ["wal", 2, 30000]
+    assert pragmas == ["wal", 2, 10000]
 
 
 @pytest.mark.parametrize(
