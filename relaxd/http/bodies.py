@@ -1,6 +1,6 @@
 """Bodies of requests as they come, within a limit."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from starlette.requests import Request
 
@@ -8,6 +8,34 @@ from relaxd.http.errors import BodyTooLarge, UnsupportedMediaType
 
 JSON_TYPE = "application/json"
 _SEPARATORS = (b",", b":", b"[", b"{")
+
+
+class ReadAhead:
+    """Reads the beginnings of bodies into memory before anything is begun for them: a client that
+    goes away meanwhile has cost little. All that are being read take `most` bytes at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    async def read(self, request: Request, limit: int) -> tuple[bytes, AsyncIterator[bytes] | None]:
+        """The body's beginning, and the rest, None where that is the whole: at most `limit` bytes
+        and one part, fewer where others take the memory; none of a client that waits to be told to
+        go on. Raises ClientDisconnect.
+        """
+        body, data, taken = request.stream(), bytearray(), 0
+        if "Expect" in request.headers:
+            return b"", body
+        try:
+            async for chunk in body:
+                data += chunk
+                self._left -= len(chunk)
+                taken += len(chunk)
+                if taken > limit or self._left < 0:
+                    return bytes(data), body
+        finally:
+            self._left += taken
+        return bytes(data), None
 
 
 async def read_limited(request: Request, limit: int, hint: str) -> AsyncGenerator[bytes, None]:

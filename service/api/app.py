@@ -110,7 +110,10 @@ async def _answer_http(request: Request, error: HTTPException) -> JSONResponse:
 
 
 async def _answer_nobody(request: Request, error: Exception) -> Response:
-    """The client is gone, which is no fault of the service's; the access log has the status."""
+    """The client is gone, which is no fault of the service's; the access log has the status. The
+    audit log does not: before the end of its body, a request changes nothing.
+    """
+    request.state.action = None
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 

@@ -40,6 +40,14 @@ class Bounds:
     idle_s: float = 3600
 
 
+@dataclass(frozen=True)
+class Started:
+    """A new session's identifier, and what counts for it."""
+
+    identifier: str
+    reserved: Reservation
+
+
 class Sessions:
     """Upload sessions in a folder; each is written by one request at a time, whichever process
     serves it. Those of another tenant are unknown. What they hold counts for the tenant's quota.
@@ -61,9 +69,19 @@ class Sessions:
             return self
         return Sessions(self._folder, self._bounds, self._uploads, tenant)
 
-    def start(self, size: int = 0) -> str:
-        """A new session's identifier, for a blob of that size if it is known; now and again sweeps
-        those that nobody goes on with. Raises StorageFailed, QuotaExceeded, TooManyUploads.
+    @property
+    def largest_at_once(self) -> int:
+        """The size of the largest blob that `store_whole` takes."""
+        return min(CHUNK, self._bounds.max_bytes)
+
+    def store_whole(self, data: bytes, blobs: BlobStore, digest: str) -> Blob:
+        """Put a blob into the store that came whole; raises StoreError, QuotaExceeded."""
+        check_room(self._folder, len(data), self._bounds.reserve)
+        return blobs.put(data, digest)
+
+    def start(self, size: int = 0) -> Started:
+        """A new session, for a blob of that size if it is known; now and again sweeps those that
+        nobody goes on with. Raises StorageFailed, QuotaExceeded, TooManyUploads.
         """
         identifier = uuid.uuid4().hex
         with storage_errors(f"cannot begin an upload in {self._folder}"):
@@ -73,10 +91,11 @@ class Sessions:
                     _remove_forgotten(path, self._bounds.idle_s)
         path = self._path(identifier)
         check_room(self._folder, size, self._bounds.reserve)
-        self._reservation(path).begin(size)
+        reserved = self._reservation(path)
+        reserved.begin(size)
         with storage_errors(f"cannot begin an upload in {self._folder}"):
             path.touch(exist_ok=False)
-        return identifier
+        return Started(identifier, reserved)
 
     def _reservation(self, path: Path, size: int = 0) -> Reservation:
         return self._uploads.reservation(self._tenant, path.name, size)
@@ -123,14 +142,23 @@ class Sessions:
         file.seek(0, os.SEEK_END)
         return file
 
-    async def append(self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None) -> int:
-        """Add the body to a session being written; the session's size after it.
+    async def append(
+        self,
+        file: BinaryIO,
+        body: AsyncIterator[bytes],
+        length: int | None,
+        started: Started | None = None,
+    ) -> int:
+        """Add the body to a session being written; the session's size after it. One that was
+        `started` for this request ends with it.
 
         A body that is too large, not of the length announced, or for which the disk or the tenant
         has no room leaves the session as it was; raises RegistryError, StorageFailed,
-        QuotaExceeded. A connection that breaks leaves
-        what had arrived, for the client to go on from.
+        QuotaExceeded. A connection that breaks leaves what had arrived, for the client to go on
+        from.
         """
+        if started is not None:
+            return await self._append(file, body, length, started.reserved)
         start = file.tell()
         reserved = self._reservation(Path(file.name), start)
         try:
@@ -190,12 +218,14 @@ class Sessions:
             check_room(self._folder, len(data), self._bounds.reserve)
             _write_all(file, data)
 
-    def store(self, identifier: str, blobs: BlobStore, digest: str) -> Blob:
+    def store(
+        self, identifier: str, blobs: BlobStore, digest: str, started: Started | None = None
+    ) -> Blob:
         """Move a complete session into the store; raises DigestMismatch, after which the session is
         over too.
         """
-        path = self._path(identifier)
-        reserved = self._reservation(path, self.size(identifier))
+        path, size = self._path(identifier), self.size(identifier)
+        reserved = started.reserved if started else self._reservation(path, size)
         try:
             blob = draw_on(reserved, blobs).put_file(path, digest)
         except FileNotFoundError:

@@ -1,23 +1,29 @@
 """Blobs up: monolithic, in chunks, resumed, and mounted from another repository."""
 
 import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 
 from artifacts.store import BlobStore, hex_of
+from relaxd.http.bodies import ReadAhead
 from service.api.oci_errors import Code, RegistryError, RegistryRoute
 from service.api.oci_names import Repository, StoreOf, blob_path, upload_path
-from service.api.oci_sessions import Sessions
+from service.api.oci_sessions import Sessions, Started
 from service.api.scopes import principal_of
 
+MOST_AHEAD = 64 << 20
+"""The memory for the beginnings of all blobs that are read before an upload begins."""
 CONTENT_RANGE = re.compile(r"(?:bytes )?(\d{1,18})-(\d{1,18})(?:/.*)?")
 
 
 def router(store_of: StoreOf, shared: Sessions) -> APIRouter:
     """Endpoints end-4a, 4b, 5, 6, 11 and 13 of the distribution spec."""
     routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
+    ahead = ReadAhead(MOST_AHEAD)
 
     def of(request: Request) -> Sessions:
         return shared.of(principal_of(request).tenant)
@@ -30,17 +36,22 @@ def router(store_of: StoreOf, shared: Sessions) -> APIRouter:
         blobs, sessions = store_of(request).blobs, of(request)
         if mount is not None and await anyio.to_thread.run_sync(blobs.touch, mount):
             return _created(name, mount)
-        if digest is not None:
-            hex_of(digest)
-        announced = _announced_size(request) if digest is not None else None
-        upload = await anyio.to_thread.run_sync(sessions.start, announced or 0)
         if digest is None:
-            return _accepted(name, upload, 0)
+            started = await anyio.to_thread.run_sync(sessions.start)
+            return _accepted(name, started.identifier, 0)
+        hex_of(digest)
+        beginning, rest = await ahead.read(request, sessions.largest_at_once)
+        if rest is None and "Content-Range" not in request.headers:
+            request.state.subject = f"{name}@{digest}"
+            await anyio.to_thread.run_sync(sessions.store_whole, beginning, blobs, digest)
+            return _created(name, digest)
+        started = await anyio.to_thread.run_sync(sessions.start, _announced_size(request) or 0)
+        upload = _Upload(name, started.identifier, _chain(beginning, rest), started)
         try:
-            return await _finish(blobs, sessions, name, upload, digest, request)
+            return await _finish(blobs, sessions, upload, digest, request)
         finally:
             # The client was never told of it, so it cannot go on.
-            await anyio.to_thread.run_sync(sessions.forget, upload)
+            await anyio.to_thread.run_sync(sessions.forget, started.identifier)
 
     @routes.get("/v2/{name:path}/blobs/uploads/{upload}")
     def status(name: Repository, upload: str, request: Request) -> Response:
@@ -48,12 +59,13 @@ def router(store_of: StoreOf, shared: Sessions) -> APIRouter:
 
     @routes.patch("/v2/{name:path}/blobs/uploads/{upload}")
     async def append(name: Repository, upload: str, request: Request) -> Response:
-        return _accepted(name, upload, await _append(of(request), name, upload, request))
+        size = await _append(of(request), _Upload(name, upload, request.stream()), request)
+        return _accepted(name, upload, size)
 
     @routes.put("/v2/{name:path}/blobs/uploads/{upload}")
     async def finish(name: Repository, upload: str, request: Request, digest: str = "") -> Response:
-        blobs = store_of(request).blobs
-        return await _finish(blobs, of(request), name, upload, digest, request)
+        blobs, appended = store_of(request).blobs, _Upload(name, upload, request.stream())
+        return await _finish(blobs, of(request), appended, digest, request)
 
     @routes.delete("/v2/{name:path}/blobs/uploads/{upload}")
     def cancel(name: Repository, upload: str, request: Request) -> Response:
@@ -63,11 +75,27 @@ def router(store_of: StoreOf, shared: Sessions) -> APIRouter:
     return routes
 
 
-async def _append(sessions: Sessions, name: str, upload: str, request: Request) -> int:
-    async with sessions.writing(upload) as file:
-        return await sessions.append(
-            file, request.stream(), _announced_length(request, name, upload, file.tell())
-        )
+async def _chain(beginning: bytes, rest: AsyncIterator[bytes] | None) -> AsyncIterator[bytes]:
+    yield beginning
+    if rest is not None:
+        async for part in rest:
+            yield part
+
+
+@dataclass(frozen=True)
+class _Upload:
+    """A request to add a body to an upload, which it `started` itself where that is not None."""
+
+    name: str
+    identifier: str
+    body: AsyncIterator[bytes]
+    started: Started | None = None
+
+
+async def _append(sessions: Sessions, upload: _Upload, request: Request) -> int:
+    async with sessions.writing(upload.identifier) as file:
+        length = _announced_length(request, upload.name, upload.identifier, file.tell())
+        return await sessions.append(file, upload.body, length, upload.started)
 
 
 def _announced_size(request: Request) -> int | None:
@@ -101,13 +129,14 @@ def _announced_length(request: Request, name: str, upload: str, size: int) -> in
 
 
 async def _finish(
-    blobs: BlobStore, sessions: Sessions, name: str, upload: str, digest: str, request: Request
+    blobs: BlobStore, sessions: Sessions, upload: _Upload, digest: str, request: Request
 ) -> Response:
     hex_of(digest)
+    name, identifier = upload.name, upload.identifier
     request.state.subject = f"{name}@{digest}"
     try:
-        await _append(sessions, name, upload, request)
-        await anyio.to_thread.run_sync(sessions.store, upload, blobs, digest)
+        await _append(sessions, upload, request)
+        await anyio.to_thread.run_sync(sessions.store, identifier, blobs, digest, upload.started)
     except RegistryError as error:
         # A client that did not hear of its success asks again.
         if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await anyio.to_thread.run_sync(

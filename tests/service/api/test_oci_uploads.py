@@ -6,20 +6,25 @@ import itertools
 import os
 import socket
 import time
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from artifacts.errors import StoreFull
-from service.api import oci_sessions
+from artifacts.store import CHUNK
+from relaxd.http.bodies import ReadAhead
+from service.api import access, oci_sessions, oci_uploads
 from service.api.oci_errors import RegistryError
 from service.api.oci_sessions import Bounds, Sessions
+from service.db.engine import Database
 from tests.e2e.deployment import until
 from tests.service.api.registry import Unlimited, error_code, push_blob, serving, sha256
-from tests.service.live import Live
+from tests.service.live import Live, live
 
 DATA = bytes(range(250)) * 4
 UPLOADS = "/v2/relaxd/test/blobs/uploads/"
@@ -250,7 +255,7 @@ def test_two_writers_of_one_upload_do_not_mix(client, tmp_path):
 
 def test_a_broken_connection_leaves_what_had_arrived(tmp_path):
     sessions = Sessions(tmp_path, Bounds(10_000), Unlimited())
-    upload = sessions.start()
+    upload = sessions.start().identifier
 
     async def breaks():
         yield b"arrived"
@@ -288,7 +293,8 @@ def test_a_full_disk_is_a_507_and_leaves_the_upload_as_it_was(client, tmp_path, 
     assert (answer.status_code, error_code(answer)) == (507, "UNAVAILABLE")
     assert client.get(upload).headers["Range"] == "0-3"
     client.delete(upload)
-    assert client.post(f"{UPLOADS}?digest={sha256(b'x')}", content=b"x").status_code == 507
+    large = bytes(CHUNK + 1)
+    assert client.post(f"{UPLOADS}?digest={sha256(large)}", content=large).status_code == 507
     assert list((tmp_path / "uploads").iterdir()) == []
 
 
@@ -306,14 +312,76 @@ def test_an_upload_in_one_request_leaves_nothing_when_it_fails(client, tmp_path,
     assert list((tmp_path / "uploads").iterdir()) == []
 
 
-def test_an_aborted_upload_in_one_request_leaves_nothing(api: Live) -> None:
+@pytest.fixture
+def roomy(tmp_path) -> Iterator[Live]:
+    with live(tmp_path) as running:
+        yield running
+
+
+def begin_upload(api: Live, size: int) -> socket.socket:
+    """A connection on which so many of 10 MB have been sent."""
+    address = urlsplit(api.url)
     head = (
         f"POST {UPLOADS}?digest={sha256(b'x')} HTTP/1.1\r\n"
-        "Host: localhost\r\nContent-Length: 9999\r\n\r\nxxx"
+        "Host: localhost\r\nContent-Length: 10000000\r\n\r\n"
     )
-    folder = api.services.settings.data_dir / "uploads"
-    address = urlsplit(api.url)
-    with socket.create_connection((str(address.hostname), int(address.port or 0))) as sender:
-        sender.sendall(head.encode())
+    sender = socket.create_connection((str(address.hostname), int(address.port or 0)))
+    sender.sendall(head.encode() + bytes(size))
+    return sender
+
+
+def test_an_aborted_upload_in_one_request_leaves_nothing(roomy: Live) -> None:
+    folder = roomy.services.settings.data_dir / "uploads"
+    with begin_upload(roomy, 2 * CHUNK):
         until(lambda: list(folder.iterdir()), 20, "the upload")
     until(lambda: not list(folder.iterdir()), 20, "its end")
+
+
+def test_a_client_that_goes_away_early_costs_no_write(roomy: Live, monkeypatch) -> None:
+    answered, write = [], Database.write
+    monkeypatch.setattr(
+        access.RequestMetrics, "note", lambda self, *arguments: answered.append(arguments[2])
+    )
+    writes = []
+    monkeypatch.setattr(Database, "write", lambda db: writes.append(db) or write(db))
+    with begin_upload(roomy, CHUNK // 2):
+        pass
+    until(lambda: answered, 20, "the end of the request")
+    assert (answered, writes) == ([499], [])
+
+
+def test_a_blob_that_came_whole_begins_no_upload(client, monkeypatch):
+    monkeypatch.setattr(Sessions, "start", None)
+    assert client.post(f"{UPLOADS}?digest={sha256(DATA)}", content=DATA).status_code == 201
+    assert client.get(f"/v2/relaxd/x/blobs/{sha256(DATA)}").content == DATA
+
+
+def test_memory_for_beginnings_is_limited_for_all_together(client, monkeypatch):
+    monkeypatch.setattr(oci_uploads, "MOST_AHEAD", 0)
+    assert client.post(f"{UPLOADS}?digest={sha256(DATA)}", content=DATA).status_code == 201
+
+
+async def read_beginnings(parts: list[bytes], limit: int, most: int) -> list[Any]:
+    """Read the beginnings of two equal bodies, one after the other."""
+    results = []
+    ahead = ReadAhead(most)
+    for _ in range(2):
+        left = iter([*parts, b""])
+
+        async def receive(left: Iterator[bytes] = left) -> dict[str, Any]:
+            part = next(left)
+            return {"type": "http.request", "body": part, "more_body": part != b""}
+
+        request = Request({"type": "http", "headers": []}, receive)
+        beginning, rest = await ahead.read(request, limit)
+        results.append((beginning, rest and b"".join([part async for part in rest])))
+    return results
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "expected"),
+    [(6, 99, (b"abcdef", None)), (5, 99, (b"abcdef", b"")), (2, 99, (b"abc", b"def")),
+     (99, 3, (b"abcdef", b"")), (99, 2, (b"abc", b"def"))],
+)  # fmt: skip
+def test_beginnings_are_read_within_both_limits(limit, most, expected):
+    assert asyncio.run(read_beginnings([b"abc", b"def"], limit, most)) == [expected, expected]
