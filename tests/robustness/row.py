@@ -1,8 +1,8 @@
 """One row of the robustness table: a promise, and the faults or attacks that it is held against."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 
 
@@ -64,3 +64,8 @@ class Row:
                 wrong.append(f"{name}: {value:g}, more than {most:g}")
         detail = "\n".join([outcome.detail, *wrong]).strip() if wrong else outcome.detail
         return Outcome(outcome.is_met and not wrong, outcome.counts, detail)
+
+
+def p99(seconds: Sequence[float]) -> float:
+    """The value that 99 of 100 do not exceed: of fewer than 100, the largest."""
+    return sorted(seconds)[ceil(0.99 * len(seconds)) - 1] if seconds else inf

@@ -13,7 +13,7 @@ import httpx
 import psutil
 
 from tests.robustness.bombs import BOMBS
-from tests.robustness.row import Outcome, Row, Run
+from tests.robustness.row import Outcome, Row, Run, p99
 from tests.robustness.rows.models import THREADS, WORKERS, inspecting
 
 MOST_BYTES = 1 << 20
@@ -60,7 +60,7 @@ class _Watch:
         return max(sizes)
 
     def p99(self) -> float:
-        return sorted(self.seconds)[int(0.99 * (len(self.seconds) - 1))]
+        return p99(self.seconds)
 
 
 def bombs(run: Run) -> Outcome:

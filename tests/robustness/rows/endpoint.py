@@ -19,7 +19,7 @@ import psutil
 
 from tests.relaxd.llm.models import LETTERS, build, tokenizer
 from tests.robustness.hostile_requests import KINDS, REFUSED, Hostile
-from tests.robustness.row import Outcome, Row, Run
+from tests.robustness.row import Outcome, Row, Run, p99
 from tests.robustness.site import until
 from tests.support import plain_http
 
@@ -190,7 +190,7 @@ def hostile_requests(run: Run) -> Outcome:
         wrong.append(f"memory grew by {grown >> 20} MiB")
     if missing := set(list(KINDS)[: run.count]) - attack.sent.keys():
         wrong.append(f"never sent: {', '.join(sorted(missing))}")
-    before, after = (_p99(each.first) for each in (quiet, beside))
+    before, after = (p99(each.first) for each in (quiet, beside))
     if after > MOST_SLOWER * before:
         wrong.append(f"p99 to the first token is {1000 * after:.0f} ms, {1000 * before:.0f} alone")
     figures = {
@@ -222,10 +222,6 @@ def _is_alive(process: psutil.Process) -> bool:
 
 def _is_idle(url: str) -> bool:
     return 'state="running"} 0.0' in plain_http.get(f"{url}/metrics").text
-
-
-def _p99(seconds: list[float]) -> float:
-    return sorted(seconds)[int(0.99 * (len(seconds) - 1))] if seconds else float("inf")
 
 
 ROWS = (
