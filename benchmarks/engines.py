@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,28 +18,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Arrays = dict[str, NDArray[Any]]
-Runner = Callable[[Arrays], list[NDArray[Any]]]
+from relaxd.timing import engines
+from relaxd.timing.engines import Arrays, Runner
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model file, its input names in order and, for engines that need it, the declared dims and
-    inputs.
+class Subject(engines.Subject):
+    """A subject with what engines need that compile it, the declared dims and inputs.
 
     name: the model's key in `tests.support.models.known`, by which an engine that takes no ONNX
     finds the torch module.
-    threads: what every engine computes with; None leaves each its default.
     built: a folder where an engine that compiles ahead of time leaves its result and finds it the
     next time.
     """
 
-    path: Path
-    names: tuple[str, ...]
     dims: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
     name: str = ""
-    threads: int | None = None
     built: Path | None = None
 
 
@@ -48,7 +43,6 @@ def relaxd(subject: Subject, precision: str = "float32", calibration: str = "non
     measured.
     """
     from compiler import compile_model
-    from relaxd.loader.model import load
 
     folder = None if subject.built else TemporaryDirectory(prefix="relaxd-bench-")
     parts = [part for part in (precision, calibration) if part not in ("float32", "none")]
@@ -64,10 +58,10 @@ def relaxd(subject: Subject, precision: str = "float32", calibration: str = "non
             options=options | {"calibration": calibration},
             samples=samples,
         )
-    model = load(bundle, threads=subject.threads)
+    call = engines.load_bundle(replace(subject, bundle=bundle))
 
     def run(feed: Arrays, keep: Any = folder) -> list[NDArray[Any]]:
-        return list(model.run(feed).values())
+        return call(feed)
 
     return run
 
@@ -161,23 +155,10 @@ def openvino(subject: Subject, precision: str = "f32", calibrated: bool = False)
     """OpenVINO on the CPU, float32 or bfloat16 throughout; calibrated: in 8 bits where it can."""
     import openvino as engine
 
-    core = engine.Core()
-    model = core.read_model(subject.path)
+    model = engine.Core().read_model(subject.path)
     if calibrated:
         model = _quantised_by_nncf(model, subject)
-    options: dict[str, Any] = {
-        "INFERENCE_PRECISION_HINT": precision,
-        "PERFORMANCE_HINT": "LATENCY",
-    }
-    if subject.threads:
-        options["INFERENCE_NUM_THREADS"] = subject.threads
-    compiled = core.compile_model(model, "CPU", options)
-
-    def run(feed: Arrays) -> list[NDArray[Any]]:
-        result = compiled([feed[name] for name in subject.names])
-        return [np.asarray(result[index]) for index in range(len(compiled.outputs))]
-
-    return run
+    return engines.compile_openvino(model, subject, precision)
 
 
 def _quantised_by_nncf(model: Any, subject: Subject) -> Any:
@@ -197,35 +178,19 @@ def _quantised_by_nncf(model: Any, subject: Subject) -> Any:
     )
 
 
-def onnxruntime(subject: Subject) -> Runner:
-    """ONNX Runtime on the CPU."""
-    import onnxruntime as engine
-
-    engine.disable_telemetry_events()
-    options = engine.SessionOptions()
-    options.intra_op_num_threads = subject.threads or 0
-    session = engine.InferenceSession(subject.path, options, providers=["CPUExecutionProvider"])
-    return lambda feed: list(session.run(None, feed))
-
-
 def quantize_model(subject: Subject) -> Runner:
     """ONNX Runtime on its own dynamic quantization of the model: weights with a scale for each
     column, what multiplies them with one for each tensor, found at run time.
     """
-    import onnxruntime as engine
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    engine.disable_telemetry_events()
-    options = engine.SessionOptions()
-    options.intra_op_num_threads = subject.threads or 0
     with TemporaryDirectory(prefix="quantized-") as folder:
         path = Path(folder) / "model.onnx"
         quantize_dynamic(
             subject.path, path, op_types_to_quantize=["MatMul", "Gemm", "Conv"], per_channel=True,
             weight_type=QuantType.QInt8,
         )  # fmt: skip
-        session = engine.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda feed: list(session.run(None, feed))
+        return engines.load_onnxruntime(replace(subject, path=path))
 
 
 def torch_compile(subject: Subject) -> Runner:
@@ -272,7 +237,7 @@ PACKAGES = {
 
 ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "relaxd": relaxd,
-    "onnxruntime": onnxruntime,
+    "onnxruntime": engines.load_onnxruntime,
     "openvino": openvino,
     "tvm": tvm,
     "iree": iree,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from benchmarks import engines
 from benchmarks.accuracy.subject import Feed, Subject
-from benchmarks.engines import Runner
 from compiler.verify.reference.float64 import Float64
+from relaxd.timing.engines import Runner
 
 ENGINES = ("relaxd", "onnxruntime", "openvino")
 PEERS = ENGINES[1:]
@@ -120,11 +120,11 @@ def _engine_subject(
     return engines.Subject(
         path,
         tuple(value.name for value in model.graph.input if value.name not in stored),
-        dict(subject.dims),
-        dict(subject.inputs),
-        subject.name,
-        1,
-        folder,
+        threads=1,
+        dims=dict(subject.dims),
+        inputs=dict(subject.inputs),
+        name=subject.name,
+        built=folder,
     )
 
 

@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import documents
-from benchmarks.cpu import callers, contest, document, page, quiet, report, subjects
-from benchmarks.cpu.intervals import FEWEST
+from benchmarks.cpu import callers, contest, document, page, report, subjects
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.cpu.work import works_of
 from benchmarks.cpu.worker import PEAK_FLOPS
@@ -29,6 +28,8 @@ from benchmarks.documents import Document
 from benchmarks.engines import PACKAGES
 from compiler import targets
 from compiler.profile.peaks import gflops_meter
+from relaxd.timing import quiet
+from relaxd.timing.intervals import FEWEST
 from tests.zoo.exporting import ExportError
 
 ENGINES = ("relaxd", "onnxruntime", "openvino", "torch.compile", "iree")

@@ -12,8 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.cpu import contest, report, rounds
+from benchmarks.cpu import contest, report
 from benchmarks.cpu.rows import ROWS, label
+from relaxd.timing import rounds
+from relaxd.timing.contestants import Contestant, start_workers, times_of
 
 MODELS = ("minilm", "resnet50", "ppocr_rec", "silero_vad_16k_op15", "mobilenet_v2")
 """Those measured where none is named, each at the first of its points."""
@@ -26,21 +28,19 @@ def measure(name: str, numbers: Sequence[int], plan: contest.Plan) -> Iterator[d
     with TemporaryDirectory(prefix="callers-") as path:
         folder = Path(path)
         contest.prepare(name, [point], plan.threads, folder)
-        with contest.start_workers(plan.engines, folder) as contestants:
+        with start_workers(plan.engines, folder, contest.WORKER) as contestants:
             for number in numbers:
                 row = {"label": label(name, point), "model": name, "callers": number}
                 yield row | _row(contestants, number, plan)
 
 
-def _row(
-    contestants: Sequence[contest.Contestant], number: int, plan: contest.Plan
-) -> dict[str, Any]:
+def _row(contestants: Sequence[Contestant], number: int, plan: contest.Plan) -> dict[str, Any]:
     racing = [one for one in contestants if "error" not in one.ready]
     request = {"point": 0, "callers": number, "seconds": plan.seconds}
     done = rounds.in_turns(racing, request, plan.rounds)
     engines = {one.engine: dict(one.ready) for one in contestants}
     for one in racing:
-        engines[one.engine] |= contest.times_of(one.engine, done)
+        engines[one.engine] |= times_of(one.engine, done)
     return {"engines": engines, "others": [round(one.others, 4) for one in done]}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu import intervals
-from benchmarks.cpu.intervals import Verdict
 from benchmarks.cpu.report import PEERS, Row, ratio, verdict
+from relaxd.timing import intervals
+from relaxd.timing.intervals import Verdict
 
 _COLOURS = {
     Verdict.AHEAD: "#1a7f37",

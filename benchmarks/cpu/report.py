@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.cpu import intervals, quiet
-from benchmarks.cpu.contest import TOLERANCE
-from benchmarks.cpu.intervals import Interval, Verdict
+from relaxd.timing import intervals, quiet
+from relaxd.timing.contestants import TOLERANCE
+from relaxd.timing.intervals import Interval, Verdict
 
 Row = Mapping[str, Any]
 """`label`, `model`, `others` (their share of the processors in each round), and `engines`: each

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.engines import Arrays, Subject, onnxruntime, relaxd
+from benchmarks.engines import Subject, relaxd
 from compiler import compile_model
 from relaxd.loader.model import load
+from relaxd.timing.engines import Arrays, load_onnxruntime
 
 _DIMS = {
     "batch_size": "1:16",
@@ -40,8 +41,8 @@ def main() -> int:
     head = next(2 * table.dims[1] for table in graph.initializer if table.name == "cos_cache")
     with TemporaryDirectory(prefix="relaxd-decoder-") as folder:
         built = options.built or Path(folder)
-        subject = Subject(options.model, tuple(inputs), _DIMS, threads=1, built=built)
-        ours, theirs = relaxd(subject), onnxruntime(subject)
+        subject = Subject(options.model, tuple(inputs), threads=1, dims=_DIMS, built=built)
+        ours, theirs = relaxd(subject), load_onnxruntime(subject)
         in_place = CallerOwned(options.model, built / "lifted", options.tokens)
         print(
             "| batch | tokens | context | passed ms | owned ms | onnxruntime ms | times as fast |"

@@ -28,7 +28,10 @@ def attempt(engine: str, folder: Path) -> dict[str, Any]:
     """
     document = json.loads((folder / "subject.json").read_text())
     subject = Subject(
-        Path(document["path"]), tuple(document["names"]), document["dims"], document["inputs"]
+        Path(document["path"]),
+        tuple(document["names"]),
+        dims=document["dims"],
+        inputs=document["inputs"],
     )
     try:
         run = ENGINES[engine](subject)

@@ -26,7 +26,6 @@ sys.modules.setdefault("torch", None)
 from collections.abc import Callable, Sequence  # noqa: E402
 from typing import Any  # noqa: E402
 
-from benchmarks.cpu import quiet  # noqa: E402
 from benchmarks.documents import Document  # noqa: E402
 from benchmarks.kernels import ceilings, document, page  # noqa: E402
 from benchmarks.kernels.candidates import candidates_for  # noqa: E402
@@ -39,6 +38,7 @@ from compiler import targets  # noqa: E402
 from compiler.targets import Target  # noqa: E402
 from compiler.targets.caches import host_caches  # noqa: E402
 from compiler.targets.vector_unit import VectorUnit  # noqa: E402
+from relaxd.timing import quiet  # noqa: E402
 
 QUIET = 0.9
 """Share of the processor that this process has on a quiet machine, compilation included."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import documents
-from benchmarks.cpu import quiet
 from benchmarks.documents import Document
 from benchmarks.kernels.case import Case
 from benchmarks.kernels.roofline import Rating, rate_row
 from compiler.targets.caches import Caches, host_caches
+from relaxd.timing import quiet
 
 
 def new_document() -> Document:

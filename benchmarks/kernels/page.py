@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.cpu import quiet
 from benchmarks.documents import FOLDER, Document, between, describe
 from benchmarks.kernels import chart, document
 from benchmarks.kernels.case import Arithmetic
 from benchmarks.kernels.ceilings import Bandwidth, sizes_by_level
 from benchmarks.kernels.roofline import Family, Rating, Spread, by_family
 from compiler.targets.caches import Caches
+from relaxd.timing import quiet
 
 PAGE, FILE, CHART = FOLDER / "kernels.md", FOLDER / "kernels.json", FOLDER / "roofline.png"
 MARK = "roofline"

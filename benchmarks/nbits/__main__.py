@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from benchmarks.engines import Arrays, Subject, onnxruntime, relaxd
+from benchmarks.engines import Subject, relaxd
 from benchmarks.nbits.cases import Case, cases, model_of
+from relaxd.timing.engines import Arrays, load_onnxruntime
 
 _READ_BYTES = 256 << 20
 
@@ -42,8 +43,8 @@ def _measure(case: Case, rows: list[int], turns: int, memory: Any) -> None:
     with TemporaryDirectory(prefix="relaxd-nbits-") as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model_of(case), path, save_as_external_data=True)
-        subject = Subject(path, ("x",), {"m": "1:256"}, threads=1)
-        ours, theirs = relaxd(subject), onnxruntime(subject)
+        subject = Subject(path, ("x",), threads=1, dims={"m": "1:256"})
+        ours, theirs = relaxd(subject), load_onnxruntime(subject)
         for m in rows:
             x = np.random.default_rng(m).standard_normal((m, case.depth), np.float32)
             _agree(ours({"x": x})[0], theirs({"x": x})[0])

@@ -15,16 +15,17 @@ import importlib.util
 import statistics
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.cpu import contest, rounds
+from benchmarks.cpu import contest
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.engines import PACKAGES
+from relaxd.timing import rounds
+from relaxd.timing.contestants import start_workers
 
 REFERENCE, PLAIN = "onnxruntime", "relaxd"
 PEERS = {
@@ -55,10 +56,7 @@ def main() -> int:
 
 def _run(name: str, engines: Sequence[str], options: argparse.Namespace, folder: Path) -> None:
     contest.prepare(name, ROWS[name], options.threads, folder)
-    with ExitStack() as stack:
-        contestants = [contest.Contestant(engine, folder) for engine in engines]
-        for contestant in contestants:
-            stack.callback(contestant.end)
+    with start_workers(engines, folder, contest.WORKER) as contestants:
         for index, point in enumerate(ROWS[name]):
             for one in contestants:
                 one.ask(point=index, save=str(folder / f"made_{one.engine}_{index}.npz"))

@@ -2,11 +2,13 @@
 
 import itertools
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from relaxd.cli.against import plan_race, run_race, show_race
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.declarations import split_dim
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from relaxd.loader.model import Model
 
 Point = dict[str, int]
+PANEL = "Comparison"
+RUNS, WARMUP = 30, 3
+ROUNDS, SECONDS = 11, 0.4
+FEWEST = 6
+"""Rounds: those of which `relaxd.timing.intervals` can make an interval."""
 
 
 def bench(
@@ -27,18 +34,67 @@ def bench(
         list[str] | None,
         typer.Option("--dim", metavar="NAME=SIZE,..", help="Values of a dim: batch=1,8."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Timed calls at each point.", min=1)] = 30,
-    warmup: Annotated[int, typer.Option(help="Calls before the timed ones.", min=0)] = 3,
+    runs: Annotated[
+        int | None, typer.Option(help="Timed calls at each point.", min=1, show_default="30")
+    ] = None,
+    warmup: Annotated[
+        int | None, typer.Option(help="Calls before the timed ones.", min=0, show_default="3")
+    ] = None,
     seed: Seed = 0,
     threads: Threads = None,
     json: Json = False,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            metavar="MODEL",
+            help="The model's file, for other engines to run in turns with BUNDLE.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="NAME,..",
+            help="The other engines: onnxruntime, openvino; torch for TorchScript.",
+            rich_help_panel=PANEL,
+            show_default="onnxruntime, or torch",
+        ),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help="Rounds at each point, in each of which every engine has a turn.",
+            rich_help_panel=PANEL,
+            min=FEWEST,
+            show_default="11",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="The length of a turn.", rich_help_panel=PANEL, min=0.0, show_default="0.4"
+        ),
+    ] = None,
 ) -> None:
     """Time BUNDLE at every combination of dim values, on random inputs.
 
     Inputs are random: floats from a normal distribution, integers 0 or 1. Times include checking
     inputs and copying arrays.
-    Example: [bold]relaxd bench out --dim batch=1,8 --dim seq=16,128[/]
+
+    With --against, other engines run MODEL on the same inputs with as many threads, each in a
+    process of its own, one at a time.
+
+    Example: [bold]relaxd bench out --dim batch=1,8 --dim seq=16,128 --against m.onnx[/]
     """
+    if model is None:
+        _refuse("without --against", engine=engine, rounds=rounds, seconds=seconds)
+        race = None
+    else:
+        _refuse("with --against", runs=runs, warmup=warmup)
+        race = plan_race(model, engine, rounds or ROUNDS, SECONDS if seconds is None else seconds)
     with extras.runtime():
         from relaxd.loader.model import load
         from relaxd.loader.samples import dim_values
@@ -46,20 +102,41 @@ def bench(
     choices = choices_of(dim)
     began = time.perf_counter()
     with extras.runtime():
-        model = load(bundle, threads=threads)
+        loaded = load(bundle, threads=threads)
     load_seconds = time.perf_counter() - began
-    points = [dim_values(model.dims, point) for point in all_points(choices)]
-    results = [_measure(model, point, runs, warmup, seed) for point in points]
+    points = [dim_values(loaded.dims, point) for point in all_points(choices)]
+    if race is not None:
+        report = run_race(race, bundle, loaded, points, seed)
+        if json:
+            print_json(report)
+        else:
+            show_race(race, report)
+        return
+    runs, warmup = runs or RUNS, WARMUP if warmup is None else warmup
+    results = [_measure(loaded, point, runs, warmup, seed) for point in points]
     if json:
         print_json(
             {
-                "model": model.manifest.name,
-                "threads": model.threads,
+                "model": loaded.manifest.name,
+                "threads": loaded.threads,
                 "load_seconds": load_seconds,
                 "points": results,
             }
         )
         return
+    _show(loaded, results, load_seconds)
+
+
+def _refuse(where: str, **options: float | str | None) -> None:
+    """Raises DeclarationError for an option that has a value."""
+    for name, value in options.items():
+        if value is not None:
+            raise DeclarationError(
+                f"--{name} has no meaning {where}", field=name, hint="leave it out"
+            )
+
+
+def _show(model: "Model", results: list[dict[str, Any]], load_seconds: float) -> None:
     table = plain_table(
         *(escape(d.name.upper()) for d in model.dims), "MEDIAN ms", "P95 ms", "MIN ms", "CALLS/s"
     )
@@ -70,8 +147,8 @@ def bench(
         table.add_row(*map(str, result["dims"].values()), *times, f"{result['calls_per_s']:.1f}")
     stdout().print(table)
     stdout().print(
-        f"{model.manifest.name}: {runs} calls a row, threads {model.threads}, loaded in "
-        f"{load_seconds:.2f} s"
+        f"{model.manifest.name}: {results[0]['runs']} calls a row, threads {model.threads}, "
+        f"loaded in {load_seconds:.2f} s"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import documents
 from benchmarks.cpu import callers, document, page, report
 from benchmarks.cpu.__main__ import main
-from benchmarks.cpu.intervals import Verdict
+from relaxd.timing.intervals import Verdict
 
 WORK = {"products": 10**9, "matmuls": 0}
 

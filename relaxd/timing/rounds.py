@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from benchmarks.cpu import quiet
+from relaxd.timing import quiet
 
 PAUSE = 1.0
 """Seconds after a round in which the machine was not quiet."""
@@ -56,7 +56,8 @@ def in_turns(racing: Sequence[Engine], request: Mapping[str, Any], wanted: int) 
     give enough quiet rounds, the least noisy ones fill up the number. An engine that fails is not
     asked again.
     """
-    racing, done = list(racing), []
+    racing = list(racing)
+    done: list[Round] = []
     while sum(one.quiet for one in done) < wanted and len(done) < 2 * wanted:
         done.append(_round(order(racing, len(done)), request))
         racing = [one for one in racing if one.engine not in done[-1].errors]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.cpu.intervals import (
+from relaxd.timing.intervals import (
     FEWEST,
     Interval,
     Verdict,

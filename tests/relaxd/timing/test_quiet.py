@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.cpu import quiet
-from benchmarks.cpu.quiet import Clock, clock, machine_ticks, others_between, process_ticks
+from relaxd.timing import quiet
+from relaxd.timing.quiet import Clock, clock, machine_ticks, others_between, process_ticks
 
 STAT = "cpu  100 20 30 400 50 6 7 80 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
 

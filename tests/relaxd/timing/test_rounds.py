@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.cpu import quiet, rounds
-from benchmarks.cpu.contest import times_of
+from relaxd.timing import quiet, rounds
+from relaxd.timing.contestants import times_of
 
 
 class Fake:

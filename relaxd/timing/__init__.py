@@ -1,0 +1,1 @@
+"""Times engines in turns, each in a process of its own, and says what may be concluded."""
