@@ -1,5 +1,6 @@
 """Errors of the light package, each with a stable `code` and a hint that names what to change."""
 
+from collections.abc import Iterable
 from typing import Any
 
 _OF_THE_SERVER = frozenset({"compiler", "api", "server"})
@@ -27,6 +28,14 @@ def install_hint(extra: str) -> str:
     if extra in _OF_THE_SERVER:
         wheels += " ./relaxd_server-VERSION-py3-none-any.whl"
     return f"pip install {wheels}"
+
+
+def suggest(name: str, known: Iterable[str], hint: str) -> str:
+    """The hint, after those of the known names of which `name` looks like a misspelling."""
+    from difflib import get_close_matches  # it loads slowly, and only a mistake needs it
+
+    close = get_close_matches(name, list(known), 2)
+    return f"did you mean {' or '.join(close)}? {hint}" if close else hint
 
 
 class DeclarationError(RelaxdError):

@@ -1,6 +1,5 @@
 """Runs passes of the pipelines, chosen by name, on a saved module."""
 
-import difflib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from compiler.passes.framework.saved import SavedModule, read_module, write_modu
 from compiler.passes.pipelines import Interface, pipeline
 from compiler.targets import Target
 from relaxd.contract.options import Flavour
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 _SYMBOLS = "relaxd_model"
 _FOLDERS: dict[str, tuple[Any, ...]] = {
@@ -99,11 +98,10 @@ def script_of(saved: SavedModule) -> str:
 def _look_up(name: str, known: dict[str, Pass]) -> Pass:
     if name in known:
         return known[name]
-    close = difflib.get_close_matches(name, known, 3)
     raise DeclarationError(
-        f"there is no pass {name}" + (f" (did you mean {' or '.join(close)}?)" if close else ""),
+        f"there is no pass {name}",
         field="passes",
-        hint="relaxd opt --list shows all",
+        hint=suggest(name, known, "relaxd opt --list shows all"),
     )
 
 

@@ -8,7 +8,7 @@ from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.grid import MOST_POINTS, ProfileOptions
 from relaxd.contract.dims.names import option_name, quote_name
 from relaxd.contract.dims.tensors import TensorSpec
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 _MOST_VALUES = 12
 
@@ -56,7 +56,7 @@ def _check(name: str, values: Iterable[int], dims: Sequence[Dim]) -> None:
         raise DeclarationError(
             f"the grid names {name!r}, but no input has such a dim",
             field=f"options.profile.grid.{name}",
-            hint=f"dims of the inputs: {known}",
+            hint=suggest(name, [dim.name for dim in dims], f"dims of the inputs: {known}"),
         )
     for value in values:
         if not dim.admits(value):

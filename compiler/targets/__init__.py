@@ -16,6 +16,7 @@ from compiler.targets.target import (
     Target,
     TargetStatus,
 )
+from relaxd.errors import suggest
 from relaxd.loader.machine.host import Host, this_host
 
 __all__ = [
@@ -57,7 +58,7 @@ def resolve(name: str) -> Target:
             f"unknown target {name!r}",
             reason="unknown",
             field="targets",
-            hint=hint,
+            hint=suggest(name, names(), hint),
             known=list(names()),
         )
     return gpu.equip(_ENTRIES[name])

@@ -11,7 +11,7 @@ from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import size
 from relaxd.client import Client
 from relaxd.client.client import DEFAULT_URL
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 tokens = typer.Typer(no_args_is_help=True, help="Make, list, revoke and rotate tokens.")
 tenants = typer.Typer(no_args_is_help=True, help="Make, list and limit tenants, for operators.")
@@ -59,7 +59,9 @@ def create_token(
     for each in scope:
         if each not in SCOPES:
             raise DeclarationError(
-                f"unknown scope {each!r}", field="scope", hint=f"one of {', '.join(SCOPES)}"
+                f"unknown scope {each!r}",
+                field="scope",
+                hint=suggest(each, SCOPES, f"one of {', '.join(SCOPES)}"),
             )
     with _client(server, token) as client:
         _show_issued(client.create_token(name, scope, days=days, tenant=tenant), json)

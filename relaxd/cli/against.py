@@ -16,7 +16,7 @@ from relaxd.cli.views import plain_table
 from relaxd.client.errors import FileTrouble
 from relaxd.client.extras import ExtraMissing
 from relaxd.contract.dims.names import quote_name
-from relaxd.errors import DeclarationError, ExecutionError
+from relaxd.errors import DeclarationError, ExecutionError, suggest
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model
@@ -53,7 +53,9 @@ def plan_race(model: Path, engines: str | None, rounds: int, seconds: float) -> 
     for name in names:
         if name not in TITLES:
             raise DeclarationError(
-                f"there is no engine {name!r}", field="engine", hint=f"one of {', '.join(TITLES)}"
+                f"there is no engine {name!r}",
+                field="engine",
+                hint=suggest(name, TITLES, f"one of {', '.join(TITLES)}"),
             )
         if name not in able:
             kind = "TorchScript" if able is _TORCHSCRIPT else "ONNX"

@@ -15,7 +15,7 @@ from relaxd.cli.asking import asking
 from relaxd.cli.bench import all_points, choices_of
 from relaxd.cli.console import Exit, stderr, stdout
 from relaxd.contract.bundle.diff import BuildDiff, LatencyChange, OutputChange
-from relaxd.errors import DeclarationError, LoadContractError
+from relaxd.errors import DeclarationError, LoadContractError, suggest
 from relaxd.reports.diff_formats import FORMATS, markdown
 from relaxd.reports.differ import compare
 from relaxd.reports.gates import Gate, judge_all
@@ -75,7 +75,9 @@ def diff_command(
     format = "json" if json else format
     if format not in ("text", *FORMATS):
         raise DeclarationError(
-            f"unknown format {format!r}", field="format", hint=f"text, {', '.join(FORMATS)}"
+            f"unknown format {format!r}",
+            field="format",
+            hint=suggest(format, FORMATS, f"one of text, {', '.join(FORMATS)}"),
         )
     gates = [Gate.of(text) for text in fail_if or []]
     with ExitStack() as stack:

@@ -1,18 +1,19 @@
 """`relaxd.toml`: the models that a repository compiles, for which targets, and their budgets."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from relaxd.contract.request import CompileRequest
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 from relaxd.reports.gates import Gate
 
 FILENAME = "relaxd.toml"
 _DECLARED = ("dims", "inputs", "consts", "shapes", "options", "targets")
-_KNOWN = frozenset({"name", "path", "samples", "fail_if", "require_verified", *_DECLARED})
+_DEFAULTS = frozenset({"fail_if", "require_verified"})
+_KNOWN = frozenset({"name", "path", "samples", *_DEFAULTS, *_DECLARED})
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ def read_project(path: Path) -> tuple[ProjectModel, ...]:
         raise _wrong(f"cannot read {path}: {error.strerror}", "config") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _wrong(f"{path} is not valid TOML: {error}", "config") from error
-    if unknown := sorted(document.keys() - {"model", "fail_if", "require_verified"}):
-        raise _wrong(f"{path} has the unknown key {unknown[0]!r}", unknown[0])
+    if unknown := sorted(document.keys() - _DEFAULTS - {"model"}):
+        raise _unknown_key(str(path), unknown[0], _DEFAULTS | {"model"}, unknown[0])
     listed = document.get("model")
     if not isinstance(listed, list) or not listed:
         raise _wrong(f"{path} lists no model", "model")
@@ -52,7 +53,7 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
         raise _wrong("a model has no path", "model.path")
     name = str(entry.get("name") or Path(entry["path"]).stem)
     if unknown := sorted(entry.keys() - _KNOWN):
-        raise _wrong(f"model {name!r} has the unknown key {unknown[0]!r}", f"model.{unknown[0]}")
+        raise _unknown_key(f"model {name!r}", unknown[0], _KNOWN, f"model.{unknown[0]}")
     declared = {key: entry[key] for key in _DECLARED if key in entry}
     fail_if = entry.get("fail_if", defaults.get("fail_if", []))
     if not isinstance(fail_if, list) or not all(isinstance(text, str) for text in fail_if):
@@ -67,6 +68,11 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
         tuple(fail_if),
         bool(entry.get("require_verified", defaults.get("require_verified", True))),
     )
+
+
+def _unknown_key(where: str, key: str, known: Iterable[str], field: str) -> DeclarationError:
+    hint = suggest(key, known, f"known keys: {', '.join(sorted(known))}")
+    return DeclarationError(f"{where} has the unknown key {key!r}", field=field, hint=hint)
 
 
 def _wrong(message: str, field: str) -> DeclarationError:

@@ -12,7 +12,7 @@ import httpx
 from relaxd.client.errors import JobFailed, PullError, WaitTimeout
 from relaxd.client.transport import ATTEMPTS, BUSY, FIRST_PAUSE, Transport
 from relaxd.contract.states import State
-from relaxd.errors import ServerError
+from relaxd.errors import ServerError, suggest
 
 if TYPE_CHECKING:
     from relaxd.client.build import Build
@@ -86,7 +86,9 @@ class JobHandle:
                 if target is None
                 else f"job {self.id} has no target {target!r}"
             )
-            raise PullError(why, hint=f"name one: {', '.join(builds)}")
+            raise PullError(
+                why, hint=suggest(target or "", builds, f"name one: {', '.join(builds)}")
+            )
         return dict(builds[target])
 
     def refresh(self) -> "JobHandle":

@@ -17,7 +17,7 @@ from relaxd.contract.bundle.manifest import FILENAME
 from relaxd.contract.bundle.profile import Profile
 from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.documents import file_name, mapping, read_json
-from relaxd.errors import BundleError
+from relaxd.errors import BundleError, suggest
 from relaxd.provenance.envelope import ARTIFACT, MAX_ENVELOPE, signers
 from relaxd.provenance.envelope import FILENAME as PROVENANCE
 from relaxd.provenance.envelope import MEDIA_TYPE as DSSE
@@ -298,7 +298,7 @@ def _choose(targets: dict[str, str], target: str | None) -> str:
             if target
             else "the artifact has several targets"
         )
-        raise PullError(why, hint=f"name one: {known}")
+        raise PullError(why, hint=suggest(target or "", targets, f"name one: {known}"))
     return targets[target]
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from relaxd.contract.dims.grid import ProfileOptions
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 
 class Flavour(StrEnum):
@@ -226,7 +226,7 @@ class CompileOptions:
                 raise DeclarationError(
                     f"unknown option {key!r}",
                     field=f"options.{key}",
-                    hint=f"known options: {', '.join(sorted(_FIELDS))}",
+                    hint=suggest(key, _FIELDS, f"known options: {', '.join(sorted(_FIELDS))}"),
                 )
         return cls(**document)
 

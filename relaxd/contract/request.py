@@ -11,7 +11,7 @@ from relaxd.contract.dims.axes import Axis, axes_of
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec, split_axes
 from relaxd.contract.options import Calibration, CompileOptions
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 FIELDS = frozenset({"model", "inputs", "dims", "consts", "shapes", "samples", "targets", "options"})
 
@@ -78,7 +78,7 @@ class CompileRequest:
                 raise DeclarationError(
                     f"unknown field {key!r}",
                     field=str(key),
-                    hint=f"known fields: {', '.join(sorted(FIELDS))}",
+                    hint=suggest(str(key), FIELDS, f"known fields: {', '.join(sorted(FIELDS))}"),
                 )
         return cls.of(
             dims=_mapping(document, "dims"),

@@ -11,7 +11,7 @@ from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.names import quote_name
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 from relaxd.contract.options import CacheForm
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 from relaxd.loader.byte_rows import quantize_rows
 from relaxd.loader.tensors.element_types import dtype_of
 
@@ -25,7 +25,9 @@ def dim_values(dims: tuple[Dim, ...], chosen: Mapping[str, int]) -> dict[str, in
         if name not in known:
             hint = f"its dims: {', '.join(map(quote_name, known))}" if known else "it has no dims"
             raise DeclarationError(
-                f"the bundle has no dim {name!r}", field=f"dims.{name}", hint=hint
+                f"the bundle has no dim {name!r}",
+                field=f"dims.{name}",
+                hint=suggest(name, known, hint),
             )
         if not known[name].admits(value):
             raise DeclarationError(

@@ -24,7 +24,7 @@ from relaxd.contract.dims.axes import Axis
 from relaxd.contract.dims.names import objection_to, quote_name
 from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 ANONYMOUS = frozenset({"", "?", "-1", "0", "None", "none", "null", "unk", "unknown"})
 
@@ -181,7 +181,7 @@ def declare(
                 f"the model has no dim {name!r}",
                 reason="unknown_dim",
                 field=f"dims.{name}",
-                hint=_known(named),
+                hint=suggest(name, named, _known(named)),
             )
 
     def dim(name: str) -> Extent:
@@ -214,7 +214,7 @@ def check_names(kind: str, names: Iterable[str], inputs: Iterable[str]) -> None:
                 f"the model has no input {name!r}",
                 reason="unknown_input",
                 field=f"{kind}.{name}",
-                hint=f"its inputs are {', '.join(sorted(known))}",
+                hint=suggest(name, known, f"its inputs are {', '.join(sorted(known))}"),
             )
 
 

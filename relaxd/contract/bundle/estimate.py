@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from relaxd.contract.dims.names import option_name, quote_name
-from relaxd.errors import EstimateError
+from relaxd.errors import EstimateError, suggest
 
 if TYPE_CHECKING:
     from relaxd.contract.bundle.profile import CostModel, Profile
@@ -43,7 +43,9 @@ def estimate(profile: Profile, dims: Mapping[str, int]) -> Estimate:
     for name in point.keys() - cost.low.keys():
         known = ", ".join(map(quote_name, sorted(cost.low))) or "none"
         raise EstimateError(
-            f"the profile has no dim {name!r}", hint=f"its dims: {known}", reason="dims"
+            f"the profile has no dim {name!r}",
+            hint=suggest(name, cost.low, f"its dims: {known}"),
+            reason="dims",
         )
     for name, low in cost.low.items():
         _check(name, point.get(name), low, cost.high[name])

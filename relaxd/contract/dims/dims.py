@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxd.contract.dims.names import objection_to, quote_name
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 _RANGE = re.compile(
     r"(?P<min>\d+)\s*(?P<colon>:\s*(?P<max>\d+)?)?\s*(%\s*(?P<multiple>\d+))?\s*(@\s*(?P<opt>\d+))?"
@@ -22,6 +22,7 @@ _RANGE = re.compile(
 LARGEST = (1 << 63) - 1
 """The largest extent: compiled code counts in 64 bits."""
 _DIGITS = 19
+_KEYS = ("min", "max", "multiple", "opt")
 _SHOWN = 200
 
 
@@ -123,12 +124,12 @@ class Dim:
             case tuple() | list() if len(value) == 2:
                 return cls(name, *value)
             case dict() | Mapping():  # the first by itself: it takes no search for subclasses
-                unknown = value.keys() - {"min", "max", "multiple", "opt"}
+                unknown = value.keys() - set(_KEYS)
                 if unknown:
                     raise DeclarationError(
                         f"dim {name!r}: unknown key {sorted(unknown)[0]!r}",
                         field=f"dims.{name}",
-                        hint="known keys: min, max, multiple, opt",
+                        hint=suggest(str(unknown.pop()), _KEYS, f"known keys: {', '.join(_KEYS)}"),
                     )
                 return cls(name, **value)
         raise DeclarationError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from relaxd.contract.dims.axes import Axis, axes_of
 from relaxd.contract.dims.names import QUOTED
-from relaxd.errors import DeclarationError
+from relaxd.errors import DeclarationError, suggest
 
 STORAGE = {
     "float8_e4m3fn": "uint8",
@@ -75,7 +75,7 @@ class TensorSpec:
             raise DeclarationError(
                 f"input {self.name!r}: unknown dtype {self.dtype!r}",
                 field=f"inputs.{self.name}",
-                hint=f"one of {', '.join(sorted(DTYPES))}",
+                hint=suggest(self.dtype, DTYPES, f"one of {', '.join(sorted(DTYPES))}"),
             )
 
     @property

@@ -12,7 +12,7 @@ from relaxd.contract.dims.axes import Axis
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.names import quote_name
 from relaxd.contract.dims.tensors import DTYPES, STORAGE, TensorSpec
-from relaxd.errors import InputError
+from relaxd.errors import InputError, suggest
 from relaxd.loader.tensors import element_types
 from relaxd.loader.tensors.borrowed import Borrowed, visible
 
@@ -158,7 +158,9 @@ class Binding:
         for name in inputs:
             if name not in self._names:
                 raise InputError(
-                    f"the model has no input {name!r}", hint=f"its inputs: {known}", input=name
+                    f"the model has no input {name!r}",
+                    hint=suggest(name, self._names, f"its inputs: {known}"),
+                    input=name,
                 )
         missing = [spec.name for spec in self._specs if spec.name not in inputs]
         raise InputError(

@@ -117,6 +117,23 @@ def test_bad_declarations_are_usage_errors(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["compile", "net.onnx", "--option", "verfiy=false"], "did you mean verify? known"),
+        (["compile", "net.onnx", "--target", "x86-64-v33"], "did you mean x86-64-v3"),
+        (["compile", "net.onnx", "--input", "x=flaot32[n]"], "did you mean float32"),
+        (["compile", "net.onnx", "--option", "x=11"], "known options"),
+        (["token", "create", "t", "--scope", "admn"], "did you mean admin?"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_close_ones(
+    relaxd: Any, model: str, arguments: list[str], meant: str
+) -> None:
+    hint = relaxd(*arguments, "--json").json["error"]["hint"]
+    assert hint.startswith(meant)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [["nonesuch"], ["compile"], ["compile", "a", "--nope"], ["jobs", "list", "--limit", "0"]],
 )

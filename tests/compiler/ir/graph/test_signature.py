@@ -137,7 +137,7 @@ def test_a_dim_that_the_model_does_not_have_is_refused_with_those_it_has() -> No
     spec = spec_of(FileInput("x", "float32", ("batch", "2*seq")), request)
     with pytest.raises(ImportFailed, match="no dim 'bach'") as caught:
         declare(Facts(), [spec], request)
-    assert caught.value.hint == 'its dims are "2*seq", batch'
+    assert caught.value.hint == 'did you mean batch? its dims are "2*seq", batch'
 
 
 def test_extents_follow_the_declared_ranges() -> None:
