@@ -16,6 +16,7 @@ from relaxd.cli.run import BundlePath, Seed, Threads
 from relaxd.cli.views import plain_table
 from relaxd.client import extras
 from relaxd.errors import DeclarationError
+from relaxd.timing.intervals import FEWEST
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model
@@ -24,8 +25,6 @@ Point = dict[str, int]
 PANEL = "Comparison"
 RUNS, WARMUP = 30, 3
 ROUNDS, SECONDS = 11, 0.4
-FEWEST = 6
-"""Rounds: those of which `relaxd.timing.intervals` can make an interval."""
 
 
 def bench(

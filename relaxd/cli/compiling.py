@@ -28,12 +28,16 @@ from relaxd.client.compiling import digest_here
 from relaxd.client.errors import JobFailed, PullError, WaitTimeout
 from relaxd.client.folder import clear_folder, replacing
 from relaxd.client.job import failure_of, reproducer_of
-from relaxd.contract.bundle import numerics
+from relaxd.contract.bundle import numerics, profile
 from relaxd.contract.bundle.numerics import Numerics
+from relaxd.contract.bundle.profile import Profile
+from relaxd.contract.bundle.report import NumericsReport
 from relaxd.contract.model_folder import require_model
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from relaxd.contract.typed import read_typed
 from relaxd.errors import DeclarationError, RelaxdError, UnverifiedError
+from relaxd.reports import sentences
 
 Output = Annotated[
     Path,
@@ -95,7 +99,7 @@ RequireVerified = Annotated[
 @dataclass(frozen=True)
 class Result:
     """The outcome of one target: an error, or a bundle of `size` bytes in `output` with the
-    `report` of its verification.
+    `report` of its verification and one line on its speed and error.
     """
 
     target: str
@@ -103,6 +107,7 @@ class Result:
     size: int = 0
     digest: str | None = None
     report: Numerics = field(default_factory=Numerics)
+    summary: str = ""
     error: RelaxdError | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -117,6 +122,7 @@ class Result:
             "status": self.report.status,
             "verdict": self.report.verdict,
             "warnings": list(self.report.warnings),
+            "summary": self.summary,
         }
 
 
@@ -248,7 +254,8 @@ def _pulled(job: JobHandle, build: dict[str, Any], delivery: "_Delivery") -> Res
     if dump:
         job.pull_dump(target, dump)
     artifact = build["artifact"]
-    return Result(target, output, artifact["size"], artifact["digest"], report)
+    summary = _summary(build.get("profile"), build.get("numerics"))
+    return Result(target, output, artifact["size"], artifact["digest"], report, summary)
 
 
 def _failure(job: JobHandle, build: dict[str, Any], reproducer: Path) -> JobFailed:
@@ -339,19 +346,28 @@ def _build(
                 reproducer=_beside(output, "reproducer"),
                 on_event=lambda event: _show(event.to_json(), target, progress, verbose),
             )
-            report = _report_in(fresh)
+            report = Numerics.from_json(document := _document(fresh / numerics.FILENAME))
             delivery.admit(report)
+            summary = _summary(_document(fresh / profile.FILENAME), document)
             digest = digest_here(fresh, target, manifest)
     except RelaxdError as error:
         progress.end(target, State.FAILED)
         return Result(target, error=error)
     progress.end(target, State.SUCCEEDED)
     size = sum(entry.size for entry in manifest.files.values())
-    return Result(target, output, size, digest, report)
+    return Result(target, output, size, digest, report, summary)
 
 
-def _report_in(bundle: Path) -> Numerics:
-    return Numerics.from_json(json_format.loads((bundle / numerics.FILENAME).read_bytes()))
+def _document(file: Path) -> Any:
+    """The JSON in a bundle's file; None without one."""
+    return json_format.loads(file.read_bytes()) if file.exists() else None
+
+
+def _summary(profile_document: Any, numerics_document: Any) -> str:
+    return sentences.summary(
+        Profile.from_json(profile_document or {}),
+        read_typed(NumericsReport, numerics_document or {}, numerics.FILENAME),
+    )
 
 
 def _show(event: dict[str, Any], target: str, progress: BuildProgress, verbose: bool) -> None:
@@ -381,7 +397,9 @@ def _report(results: list[Result], document: dict[str, Any], *, as_json: bool) -
 
 
 def _print_bundle(result: Result) -> None:
-    """The target's line with its status, and the warnings of its verification under it."""
+    """The target's line with its status; under it the warnings of its verification, the digest,
+    and its speed and error.
+    """
     status, reason = status_mark(result.report.status), result.report.reason
     how = f", {status}" + (f": {escape(reason)}" if reason else "") if status else ""
     where = escape(str(result.output))
@@ -390,3 +408,5 @@ def _print_bundle(result: Result) -> None:
         stdout().print(Text.assemble("  ", line))
     if result.digest:
         stdout().print(f"  {result.digest}", soft_wrap=True)
+    if result.summary:
+        stdout().print(f"  {escape(result.summary)}", soft_wrap=True)

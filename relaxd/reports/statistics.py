@@ -10,10 +10,12 @@ from statistics import median
 def median_interval(values: Sequence[float], confidence: float) -> tuple[float, float, float]:
     """The median and two of the values between which the median of the distribution lies, with at
     least that confidence; the extremes where there are too few values for it.
+
+    The number of values below the median is binomial with one half: H. A. David and H. N. Nagaraja,
+    Order Statistics, 3rd edition (2003), section 7.1.
     """
     ordered = sorted(values)
     count, outside, rank = len(ordered), 0.0, 0
-    # The binomial tail: so many of the values lie below the median by chance.
     while rank < count // 2:
         outside += comb(count, rank) / 2**count
         if 2 * outside > 1 - confidence:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
+from relaxd.reports import statistics as order_statistics
 
 CONFIDENCE = 0.95
-FEWEST = 6
+FEWEST = order_statistics.fewest(CONFIDENCE)
 """Rounds below which no two of them enclose the median with that confidence."""
 REPLICATES = 2000
 
@@ -43,29 +43,11 @@ class Interval:
         return f"{self.middle:.2f} ({self.low:.2f}-{self.high:.2f})"
 
 
-def rank(count: int, confidence: float = CONFIDENCE) -> int | None:
-    """The greatest k for which the k-th smallest and the k-th greatest of `count` values enclose
-    the median with this confidence, whatever the distribution; None where k = 1 does not.
-
-    The number of values below the median is binomial with one half: H. A. David and H. N. Nagaraja,
-    Order Statistics, 3rd edition (2003), section 7.1.
-    """
-    result, below = None, 0
-    for k in range(1, count // 2 + 1):
-        below += math.comb(count, k - 1)
-        if 1 - 2 * below / 2**count < confidence:
-            break
-        result = k
-    return result
-
-
 def median_interval(values: Sequence[float]) -> Interval:
     """The median and its order statistics' interval; raises ValueError for fewer than FEWEST."""
-    k = rank(len(values))
-    if k is None:
+    if len(values) < FEWEST:
         raise ValueError(f"{len(values)} rounds give no interval; {FEWEST} or more do")
-    ordered = sorted(values)
-    return Interval(statistics.median(ordered), ordered[k - 1], ordered[-k])
+    return Interval(*order_statistics.median_interval(values, CONFIDENCE))
 
 
 def best_peer(rounds: Mapping[str, Sequence[float]], peers: Sequence[str]) -> str | None:
@@ -97,6 +79,8 @@ def geometric_mean(rows: Sequence[Sequence[float]], seed: int = 0) -> Interval |
     """
     if not rows:
         return None
+    import numpy as np
+
     generator = np.random.default_rng(seed)
     logs = np.zeros(REPLICATES)
     for row in rows:

@@ -91,6 +91,25 @@ def test_one_target_fills_the_folder(relaxd: Any, model: str, child: list[Compil
     assert relaxd("compile", model).code == 0, "an older bundle is replaced"
 
 
+def test_the_last_line_says_how_fast_and_how_exact(
+    relaxd: Any, model: str, child: list[CompileJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = write_bundle
+
+    def write_measured(job: CompileJob, folder: Path) -> Manifest:
+        manifest = write(job, folder)
+        reference = {"median_ms": 2.0, "engine": "onnxruntime 1.31.1"}
+        point = {"label": "opt", "dims": {"n": 4}, "median_ms": 1.42, "reference": reference}
+        (folder / "profile.json").write_text(json.dumps({"measured": True, "points": [point]}))
+        return manifest
+
+    monkeypatch.setitem(globals(), "write_bundle", write_measured)
+    line = "1.42 ms at n=4, 0.71 of onnxruntime's time"
+    assert relaxd("compile", model).out.splitlines()[-1] == f"  {line}"
+    (result,) = relaxd("compile", model, "--json").json["results"]
+    assert result["summary"] == line
+
+
 def test_the_document_has_the_digest_that_a_service_would_publish(
     relaxd: Any, model: str, child: list[CompileJob], tmp_path: Path
 ) -> None:

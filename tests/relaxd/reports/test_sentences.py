@@ -5,8 +5,8 @@ from relaxd.contract.bundle.profile import (
     ReferenceLatency,
     TimedPoint,
 )
-from relaxd.contract.bundle.report import DimReport, NumericsReport
-from relaxd.reports.sentences import sentences
+from relaxd.contract.bundle.report import DimReport, NumericsReport, WeightsReport
+from relaxd.reports.sentences import sentences, summary
 
 PASSED = NumericsReport("executed", "passed")
 
@@ -108,3 +108,32 @@ def test_there_are_three_at_most_and_unchecked_numbers_come_first() -> None:
     assert len(message) == 3
     assert message[0] == "The outputs were not compared with a reference: no such core."
     assert message[1] == "Nothing was measured."
+
+
+def test_the_summary_has_the_favoured_time_beside_the_reference_and_what_int8_changed() -> None:
+    reference = ReferenceLatency(4.0, engine="onnxruntime 1.31.1")
+    points = (
+        TimedPoint(1.0, label="min", dims={"n": 1}, reference=reference),
+        TimedPoint(2.8449, label="opt", dims={"n": 8}, reference=reference, stable=True),
+    )
+    numerics = NumericsReport(
+        "executed",
+        "passed",
+        precision=WeightsReport("int8", error=0.00804, limit=0.02),
+        weights=WeightsReport("int4", error=0.031),
+    )
+    assert summary(Profile(True, points=points), numerics) == (
+        "2.84 ms at n=8, 0.71 of onnxruntime's time; int8 operands change outputs by 0.80 % "
+        "(2.00 % is allowed); int4 weights change outputs by 3.10 %"
+    )
+
+
+def test_the_summary_of_a_build_that_nobody_ran_is_empty() -> None:
+    assert summary(Profile(False, reason="no such processor"), NumericsReport()) == ""
+
+
+def test_the_summary_says_that_a_time_did_not_settle() -> None:
+    points = (TimedPoint(0.5, label="sample", stable=False),)
+    assert summary(Profile(True, points=points), PASSED) == (
+        "0.5 ms (unreliable: other programs used the processor)"
+    )

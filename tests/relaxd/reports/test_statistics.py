@@ -10,6 +10,13 @@ def test_ten_values_give_the_interval_of_the_tables() -> None:
     assert median_interval(range(1, 11), 0.95) == (5.5, 2, 9)
 
 
+@pytest.mark.parametrize(
+    ("count", "rank"), [(6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (25, 8), (100, 40)]
+)
+def test_ranks_are_those_of_tables_of_the_sign_test(count: int, rank: int) -> None:
+    assert median_interval(range(1, count + 1), 0.95)[1:] == (rank, count + 1 - rank)
+
+
 def test_an_outlier_moves_nothing() -> None:
     assert median_interval([*range(20), 10**9], 0.99)[2] < 20
 
