@@ -306,7 +306,7 @@ def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Refere
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
         return sides.Reference(model.path, consts, reference.TORCHSCRIPT)
-    path = reference.save_model(model.proto, this.scratch) if model.built else Path(this.job.model)
+    path = model.file or reference.save_model(model.proto, this.scratch)
     prepared = reference.prepare(model.proto, path, this.request, this.scratch)
     engines = reference.engines_of(model.proto)
     return sides.Reference(prepared.path, consts, engines, draws=prepared.draws)

@@ -12,7 +12,8 @@ from compiler.targets import resolve
 from compiler.toolchain.versions import versions
 from relaxd.contract.action import ActionKey, differences
 from relaxd.contract.bundle import numerics
-from relaxd.contract.model_folder import digest_of_folder
+from relaxd.contract.model_files import digest_of_files, digest_of_piece
+from relaxd.contract.model_tar import files_at
 from relaxd.contract.options import Calibration, PrecisionOver
 from relaxd.contract.request import CompileRequest
 from relaxd.loader.bundles.bundle import read_manifest
@@ -104,7 +105,8 @@ def compare(
 
 
 def _check_model(origin: Origin, model: Path) -> None:
-    digest = digest_of_folder(model) if model.is_dir() else _digest_of(model)
+    files = {name: (digest_of_piece(one), one.size) for name, one in files_at(model).items()}
+    digest = digest_of_files(files)
     if digest != origin.model:
         raise TrustError(
             f"the model is {digest}, the bundle was built from {origin.model}", part="model"

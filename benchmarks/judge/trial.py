@@ -110,7 +110,7 @@ class Judge:
 
     def _plant_in_model(self, task: Task, random: np.random.Generator) -> Library:
         loaded = open_for(self._job(self._model, "fault"), self._request)
-        if isinstance(loaded, LoadedScript) or loaded.built:
+        if isinstance(loaded, LoadedScript) or loaded.file is None:
             raise NotPlanted("the model is no ONNX")
         fault = MODEL_FAULTS[task.fault]
         if not fault(loaded.proto, random, read_lanes(task.geometry)):

@@ -26,4 +26,4 @@ def as_wanted(
         )
     keep_last_logits(model.proto)
     # The reference is given the model as it is now, not the file.
-    return replace(model, built=True)
+    return replace(model, file=None)

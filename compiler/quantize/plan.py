@@ -111,7 +111,7 @@ def as_wanted(
                 field="options.calibration",
                 hint="compile it with calibration=none",
             )
-        return replace(model, built=True)
+        return replace(model, file=None)
     if not _layers_of(model.proto, request, MatmulQuantization()).layers:
         raise _unroundable("no matmul or convolution of the model has constant weights to round")
     return model

@@ -37,7 +37,7 @@ ModelFile = Annotated[
     Path | None,
     typer.Option(
         "--model",
-        metavar="FILE",
+        metavar="PATH",
         help="The model for --rebuild, in place of the server's.",
         show_default=False,
     ),
@@ -100,7 +100,7 @@ def _rebuilt(
     origin = rebuilding.Origin.of(statement)
     source = model or scratch / "model"
     if model is None:
-        source.write_bytes(client.model(origin.model))
+        client.pull_model(origin.model, source)
     if samples is None and origin.by_samples and origin.request.samples:
         samples = scratch / "samples.npz"
         samples.write_bytes(client.model(origin.request.samples))

@@ -85,8 +85,9 @@ class Client(Administration):
     ) -> JobHandle:
         """Upload the model if the service does not have it and submit a job.
 
-        `model` is a path, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as
-        in `compiler.compile_model`. Raises DeclarationError before anything is sent if a
+        `model` is a path, beside which an ONNX model has its data, a folder, the paths of a model
+        and its data, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as in
+        `compiler.compile_model`. Raises DeclarationError before anything is sent if a
         declaration is malformed; without `wait_for_worker`, ServerError where no running worker
         compiles for a target. on_upload: gets the bytes sent and the bytes in all.
         """
@@ -244,6 +245,22 @@ class Client(Administration):
         if digest_of(content) != digest:
             raise PullError(f"the content does not match {digest}", hint="try again")
         return content
+
+    def pull_model(self, digest: str, path: Path) -> None:
+        """Write an uploaded model into a new file, or its files into a new folder; raises
+        PullError.
+        """
+        name = self._transport.repository(MODELS)
+        known = self._transport.request(
+            "GET",
+            f"/v2/{name}/manifests/{digest}",
+            headers={"Accept": MANIFEST_TYPE},
+            accept=frozenset({404}),
+        )
+        if known.is_success:
+            pull_artifact(self._transport, name, find(self._transport, name, digest), path)
+        else:
+            path.write_bytes(self.model(digest))
 
     def pull(
         self,

@@ -12,7 +12,7 @@ from relaxd.client import extras
 from relaxd.client.client import SERVER, Client
 from relaxd.client.folder import replacing
 from relaxd.client.job import JobHandle
-from relaxd.client.upload import Model, Samples
+from relaxd.client.upload import Model, Samples, Serializable, read_files
 from relaxd.contract.bundle import numerics
 from relaxd.contract.bundle.numerics import Numerics
 from relaxd.contract.model_folder import require_model
@@ -140,7 +140,7 @@ def _here(
         folder = _folder(output, target, len(request.targets))
         with replacing(folder) as fresh, TemporaryDirectory(prefix="relaxd-") as scratch:
             manifest = api.compile_request(
-                _file(model, Path(scratch, "model")),
+                _model_at(model, Path(scratch, "model")),
                 request,
                 output=fresh,
                 target=target,
@@ -154,18 +154,27 @@ def _here(
     return bundles
 
 
-def _file(source: Model | Path | bytes, path: Path) -> Path:
-    """The model's file: the source, or `path` with its bytes."""
-    if isinstance(source, str | Path):
-        require_model(Path(source))
-        return Path(source)
-    path.write_bytes(source if isinstance(source, bytes) else source.SerializeToString())
+def _model_at(model: Model, path: Path) -> Path:
+    """The model's file or folder: the source, or `path` with its bytes or files."""
+    if isinstance(model, str | Path):
+        require_model(Path(model))
+        return Path(model)
+    if isinstance(model, bytes | Serializable):
+        path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+        return path
+    for name, piece in read_files(model).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        with (path / name).open("wb") as file:
+            file.writelines(piece.chunks())
     return path
 
 
 def _samples(samples: Samples | None, path: Path) -> Path | None:
-    if samples is None or not isinstance(samples, Mapping):
-        return None if samples is None else _file(samples, path)
+    if isinstance(samples, str | Path):
+        require_model(Path(samples))
+        return Path(samples)
+    if samples is None or isinstance(samples, bytes):
+        return None if samples is None else _model_at(samples, path)
     import numpy as np
 
     arrays: dict[str, Any] = {name: np.asarray(value) for name, value in samples.items()}

@@ -1,11 +1,7 @@
-"""A language model as Hugging Face's libraries save it: which files of a folder are the model, and
-the one tar that they are sent and identified as.
-"""
+"""A language model as Hugging Face's libraries save it: which files of a folder are the model."""
 
-import hashlib
 import json
-import tarfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from relaxd.errors import DeclarationError
@@ -17,8 +13,11 @@ _BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION)
 _TENSORS, _PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt")
 _SUFFIXES = (".tar", ".tar.gz", ".tgz")
 MOST_INDEX_BYTES = 4 << 20
-_PIECE = 1 << 20
-_BLOCK, _RECORD = tarfile.BLOCKSIZE, tarfile.RECORDSIZE
+
+
+def has_weights(names: Collection[str]) -> bool:
+    """True if a folder of these files has a model's config and weights."""
+    return CONFIG in names and any(name.endswith(_TENSORS) for name in names)
 
 
 def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
@@ -27,8 +26,9 @@ def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
     """
     if CONFIG not in names:
         raise _refused(
-            f"the folder has no {CONFIG}",
-            "give the folder that save_pretrained of transformers writes, or a tar of it",
+            f"the folder has no {CONFIG} and no .onnx file",
+            "give the folder that save_pretrained of transformers writes, or an ONNX model with "
+            "its data, or a tar of either",
         )
     weights = _shards(index) if index is not None else _complete_weights(names)
     missing = sorted(weights - {*names})
@@ -72,23 +72,13 @@ def _complete_weights(names: Collection[str]) -> set[str]:
     raise _refused(f"the folder has no {WEIGHTS}", "add the weights as safetensors")
 
 
-def files_of(folder: Path) -> dict[str, Path]:
-    """The model's own files in a folder, by name in order; raises DeclarationError."""
-    names = {entry.name for entry in folder.iterdir() if entry.is_file()}
-    index = None
-    if INDEX in names:
-        with (folder / INDEX).open("rb") as file:
-            index = file.read(MOST_INDEX_BYTES)
-    return {name: folder / name for name in choose_files(names, index)}
-
-
 def require_model(path: Path) -> None:
     """Raises DeclarationError where there is neither a file nor a folder."""
     if not path.is_file() and not path.is_dir():
         raise DeclarationError(
             f"there is no file {path}",
             field="model",
-            hint="give the path of a file, or of a language model's folder",
+            hint="give the path of a file, or of a model's folder",
         )
 
 
@@ -98,49 +88,6 @@ def model_name(path: Path) -> str:
         return path.resolve().name
     suffix = next((one for one in _SUFFIXES if path.name.lower().endswith(one)), None)
     return path.name[: -len(suffix)] if suffix else path.stem
-
-
-def digest_of(sizes: Mapping[str, int], read: Callable[[str], Iterator[bytes]]) -> bytes:
-    """The sha256 of the tar of the files; read: the pieces of one."""
-    digest = hashlib.sha256()
-    for name in sorted(sizes):
-        digest.update(header(name, sizes[name]))
-        for piece in read(name):
-            digest.update(piece)
-        digest.update(padding(sizes[name]))
-    digest.update(ending(sizes))
-    return digest.digest()
-
-
-def digest_of_folder(folder: Path) -> str:
-    """`sha256:...` of the tar; raises DeclarationError, OSError."""
-    files = files_of(folder)
-
-    def pieces(name: str) -> Iterator[bytes]:
-        with files[name].open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-
-    sizes = {name: path.stat().st_size for name, path in files.items()}
-    return f"sha256:{digest_of(sizes, pieces).hex()}"
-
-
-def header(name: str, size: int) -> bytes:
-    """The header of a file in the tar, without owner and time."""
-    member = tarfile.TarInfo(name)
-    member.size = size
-    return member.tobuf(tarfile.GNU_FORMAT)
-
-
-def padding(size: int) -> bytes:
-    """The zeros after a file of the size."""
-    return bytes(-size % _BLOCK)
-
-
-def ending(sizes: Mapping[str, int]) -> bytes:
-    """The zeros after the last of the files."""
-    total = sum(len(header(name, size)) + size + -size % _BLOCK for name, size in sizes.items())
-    return bytes(2 * _BLOCK + -(total + 2 * _BLOCK) % _RECORD)
 
 
 def _refused(message: str, hint: str) -> DeclarationError:

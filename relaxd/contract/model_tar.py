@@ -1,24 +1,20 @@
-"""A folder's model as the one tar that identifies it, read of the folder or of any other tar, and
-written nowhere.
-"""
+"""The files of a model in a tar that nobody has vouched for, which is unpacked nowhere."""
 
-import io
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from relaxd.contract.model_folder import (
-    CONFIG,
-    INDEX,
-    MOST_INDEX_BYTES,
+from relaxd.contract.model_files import (
+    ONNX,
+    Piece,
     choose_files,
-    ending,
-    files_of,
-    header,
-    padding,
+    files_in,
+    finder,
+    onnx_files,
+    require_near,
 )
+from relaxd.contract.model_folder import CONFIG
 from relaxd.errors import DeclarationError
 
 MOST_MEMBERS = 4096
@@ -41,18 +37,20 @@ def is_tar(start: bytes) -> bool:
     return start[_MAGIC_AT:START] == _MAGIC
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Bytes of a file, or of one that is open."""
-
-    source: Path | BinaryIO
-    start: int
-    size: int
-
-
-def pieces_of_folder(folder: Path) -> dict[str, Piece]:
-    """The model's own files; raises DeclarationError."""
-    return {name: Piece(path, 0, path.stat().st_size) for name, path in files_of(folder).items()}
+def files_at(path: Path) -> dict[str, Piece]:
+    """The files of the model in a folder, in a tar that is not packed, or in a file and beside it,
+    by name in order; any other file is its own model. Raises DeclarationError, OSError.
+    """
+    if path.is_dir():
+        return files_in(path)
+    with path.open("rb") as file:
+        if is_tar(file.read(START)):
+            file.seek(0)
+            return pieces_of_tar(file, path)
+    alone = Piece.of(path)
+    files = onnx_files(alone, finder(path.parent)) or {path.name: alone}
+    require_near(files)
+    return files
 
 
 def pieces_of_tar(file: BinaryIO, source: Path | BinaryIO) -> dict[str, Piece]:
@@ -61,12 +59,8 @@ def pieces_of_tar(file: BinaryIO, source: Path | BinaryIO) -> dict[str, Piece]:
     holds no model.
     """
     members = _in_folder(_members(file))
-    index = None
-    if INDEX in members:
-        start, size = members[INDEX]
-        file.seek(start)
-        index = file.read(min(size, MOST_INDEX_BYTES))
-    return {name: Piece(source, *members[name]) for name in choose_files(members, index)}
+    pieces = {name: Piece(source, *span) for name, span in members.items()}
+    return choose_files([name for name in pieces if "/" not in name], pieces.get)
 
 
 class _Member(tarfile.TarInfo):
@@ -130,88 +124,14 @@ def _checked(member: tarfile.TarInfo) -> PurePosixPath:
 
 
 def _in_folder(members: Mapping[PurePosixPath, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Those in the folder of the highest config.json, by name."""
-    configs = [path for path in members if path.name == CONFIG]
-    folder = min(configs, key=lambda path: len(path.parts), default=PurePosixPath("x")).parent
-    return {path.name: span for path, span in members.items() if path.parent == folder}
-
-
-class ModelTar(io.RawIOBase):
-    """The tar of a model's own files; reading raises OSError for a file that has become shorter."""
-
-    def __init__(self, pieces: Mapping[str, Piece]) -> None:
-        self._parts: list[tuple[int, bytes | Piece, int]] = []
-        self._size = self._at = 0
-        for name in sorted(pieces):
-            size = pieces[name].size
-            for part in (header(name, size), pieces[name], padding(size)):
-                self._add(part)
-        self._add(ending({name: piece.size for name, piece in pieces.items()}))
-        self._open: tuple[Path, BinaryIO] | None = None
-
-    def _add(self, part: bytes | Piece) -> None:
-        size = len(part) if isinstance(part, bytes) else part.size
-        if size:
-            self._parts.append((self._size, part, size))
-        self._size += size
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def tell(self) -> int:
-        """See io."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """See io."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
-        """See io."""
-        view = memoryview(buffer).cast("B")
-        for start, part, size in self._parts:
-            if start <= self._at < start + size:
-                count = min(len(view), start + size - self._at)
-                content = self._piece(part, self._at - start, count)
-                view[: len(content)] = content
-                self._at += len(content)
-                return len(content)
-        return 0
-
-    def _piece(self, part: bytes | Piece, offset: int, count: int) -> bytes:
-        if isinstance(part, bytes):
-            return part[offset : offset + count]
-        file = self._opened(part.source)
-        file.seek(part.start + offset)
-        content = file.read(count)
-        if not content:
-            raise OSError("a file became shorter while it was read")
-        return content
-
-    def _opened(self, source: Path | BinaryIO) -> BinaryIO:
-        if not isinstance(source, Path):
-            return source
-        if self._open is None or self._open[0] != source:
-            self._shut()
-            self._open = (source, source.open("rb"))
-        return self._open[1]
-
-    def _shut(self) -> None:
-        if self._open is not None:
-            self._open[1].close()
-            self._open = None
-
-    def close(self) -> None:
-        """See io."""
-        self._shut()
-        super().close()
+    """Those in the folder of the highest model, by their names in it."""
+    marks = [path for path in members if path.name == CONFIG or path.suffix.lower() == ONNX]
+    top = min(marks, key=lambda path: len(path.parts), default=PurePosixPath("x")).parent
+    return {
+        path.relative_to(top).as_posix(): span
+        for path, span in members.items()
+        if path.is_relative_to(top)
+    }
 
 
 def _refused(message: str, hint: str | None = None) -> DeclarationError:

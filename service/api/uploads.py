@@ -1,8 +1,7 @@
 """Multipart forms streamed to disk and on into the blob store, never whole in memory."""
 
-import io
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +13,17 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from artifacts.files import check_room, storage_errors
-from artifacts.store import CHUNK, BlobStore
-from relaxd.contract.model_tar import START, ModelTar, is_tar, pieces_of_tar
+from artifacts.models import put_model
+from artifacts.store import CHUNK, Blob, BlobStore
+from relaxd.contract.model_files import (
+    MODEL,
+    Piece,
+    checked_name,
+    choose_sent,
+    is_onnx,
+    onnx_files,
+)
+from relaxd.contract.model_tar import START, is_tar, pieces_of_tar
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.text import clean
 from relaxd.errors import DeclarationError
@@ -30,17 +38,24 @@ from service.settings import Settings
 from service.usecases.store.holdings import draw_on
 from service.usecases.store.reserving import Reservation
 
-MODEL, REQUEST, SAMPLES = "model", "request", "samples"
+MODEL_PART, REQUEST, SAMPLES = "model", "request", "samples"
 LONGEST_NAME = 255
+MOST_FILES = 256
+"""Of one form; a tar takes more."""
 
 FORM_TYPE = "multipart/form-data"
 FORM = {
     "schema": {
         "type": "object",
-        "required": [MODEL],
+        "required": [MODEL_PART],
         "additionalProperties": False,
         "properties": {
-            MODEL: {"type": "string", "format": "binary", "description": "The model file."},
+            MODEL_PART: {
+                "type": "array",
+                "items": {"type": "string", "format": "binary"},
+                "description": "The model's file; an ONNX model and the files of its data, each in "
+                "a part of its own; or one tar of them or of a folder.",
+            },
             REQUEST: {
                 "allOf": [{"$ref": "#/components/schemas/RequestIn"}],
                 "description": "What is declared about the model.",
@@ -72,20 +87,28 @@ class Upload:
 class Form:
     """A form that has arrived: its files, not yet in the store, and its request."""
 
-    model: UploadFile
+    model: Sequence[UploadFile]
     samples: UploadFile | None
     request: CompileRequest
     reserved: Reservation
 
     def store(self, blobs: BlobStore) -> Upload:
         """Put the files into the store; to be called off the event loop. Raises StoreError, and
-        DeclarationError for a tar without a model.
+        DeclarationError for files or a tar without a model.
         """
         declared, blobs = self.request, draw_on(self.reserved, blobs)
         if self.samples:
-            declared = replace(declared, samples=_store(self.samples, blobs))
-        name = clean(self.model.filename or "")[:LONGEST_NAME]
+            declared = replace(declared, samples=_store(_piece(self.samples), blobs).digest)
+        names = [upload.filename or "" for upload in self.model]
+        named = next(filter(is_onnx, names), names[0]).rpartition("/")[2]
+        name = clean(named)[:LONGEST_NAME]
         return Upload(_store_model(self.model, blobs), name or None, declared)
+
+
+class _Parser(MultiPartParser):
+    """Keeps MOST_FILES small files in some 16 MiB of memory."""
+
+    spool_max_size = 64 << 10
 
 
 @asynccontextmanager
@@ -103,17 +126,17 @@ async def receive(request: Request, core: Core) -> AsyncIterator[Form]:
     body = read_limited(
         request, settings.max_model_bytes, "raise RELAXD_MAX_MODEL_BYTES on the server"
     )
-    parser = MultiPartParser(
+    parser = _Parser(
         request.headers,
         _metered(body, reserved, settings.reserve_bytes),
-        max_files=3,
+        max_files=MOST_FILES,
         max_fields=3,
         max_part_size=settings.max_request_bytes,
     )
     try:
         form = await _parse(parser)
         try:
-            model, samples, declared = await _read(dict(form.multi_items()), settings)
+            model, samples, declared = await _read(form, settings)
             yield Form(model, samples, declared, reserved)
         finally:
             await form.close()
@@ -127,7 +150,9 @@ async def _parse(parser: MultiPartParser) -> FormData:
             return await parser.parse()
     except MultiPartException as error:
         raise MalformedForm(
-            error.message, hint="as curl sends it: -F model=@model.onnx -F 'request={...}'"
+            error.message,
+            hint="as curl sends it: -F model=@model.onnx -F 'request={...}'; of more than "
+            f"{MOST_FILES} files send one tar",
         ) from error
 
 
@@ -140,7 +165,7 @@ async def _metered(
     size, folder = 0, Path(tempfile.gettempdir())
     async for part in body:
         size += len(part)
-        if size > MultiPartParser.spool_max_size:
+        if size > _Parser.spool_max_size:
             check_room(folder, len(part), reserve)
             if not reserved.covers(size):
                 await anyio.to_thread.run_sync(reserved.cover, size)
@@ -158,36 +183,46 @@ def _check_charset(request: Request) -> None:
 
 
 async def _read(
-    parts: dict[str, UploadFile | str], settings: Settings
-) -> tuple[UploadFile, UploadFile | None, CompileRequest]:
-    for name in parts:
-        if name not in (MODEL, REQUEST, SAMPLES):
+    form: FormData, settings: Settings
+) -> tuple[list[UploadFile], UploadFile | None, CompileRequest]:
+    for name in form:
+        if name not in (MODEL_PART, REQUEST, SAMPLES):
             raise DeclarationError(
                 f"unknown part {name!r}",
                 field=name,
-                hint=f"known parts: {MODEL}, {REQUEST}, {SAMPLES}",
+                hint=f"known parts: {MODEL_PART}, {REQUEST}, {SAMPLES}",
             )
-    model = _file(parts, MODEL)
-    if model is None:
+    models = [_file(part, MODEL_PART) for part in form.getlist(MODEL_PART)]
+    if not models:
         raise DeclarationError(
-            "the form has no model", field=MODEL, hint="send it as a file: -F model=@model.onnx"
+            "the form has no model",
+            field=MODEL_PART,
+            hint="send it as a file: -F model=@model.onnx, and its data as another one: "
+            "-F model=@model.onnx.data",
         )
-    text = await _text(parts.get(REQUEST), settings.max_request_bytes)
+    samples = _file(form[SAMPLES], SAMPLES) if SAMPLES in form else None
+    if len(models) == 1:
+        _require_content(models[0], MODEL_PART)
+    if samples is not None:
+        _require_content(samples, SAMPLES)
+    text = await _text(form.get(REQUEST), settings.max_request_bytes)
     _, declared = await read_request(RequestIn, text or b"{}", settings)
-    return model, _file(parts, SAMPLES), declared
+    return models, samples, declared
 
 
-def _file(parts: dict[str, UploadFile | str], name: str) -> UploadFile | None:
-    part = parts.get(name)
+def _file(part: UploadFile | str, name: str) -> UploadFile:
     if isinstance(part, str):
         raise DeclarationError(
             f"{name} is a text field, not a file",
             field=name,
             hint=f"send it as a file: -F {name}=@FILE",
         )
-    if part is not None and part.size == 0:
-        raise DeclarationError(f"the {name} file is empty", field=name)
     return part
+
+
+def _require_content(part: UploadFile, name: str) -> None:
+    if part.size == 0:
+        raise DeclarationError(f"the {name} file is empty", field=name)
 
 
 async def _text(part: UploadFile | str | None, limit: int) -> bytes:
@@ -199,17 +234,27 @@ async def _text(part: UploadFile | str | None, limit: int) -> bytes:
     return data
 
 
-def _store_model(upload: UploadFile, blobs: BlobStore) -> str:
-    """Tars of equal files are one blob, whatever order and times they have."""
-    start = upload.file.read(START)
-    upload.file.seek(0)
-    if not is_tar(start):
-        return _store(upload, blobs)
-    with io.BufferedReader(ModelTar(pieces_of_tar(upload.file, upload.file)), CHUNK) as packed:
-        return blobs.put(iter(lambda: packed.read(CHUNK), b"")).digest
+def _store_model(uploads: Sequence[UploadFile], blobs: BlobStore) -> str:
+    """Equal files are one blob, and models of equal files one model, however they were sent."""
+    files = _files(uploads)
+    return put_model(blobs, {name: _store(piece, blobs) for name, piece in files.items()})
 
 
-def _store(upload: UploadFile, blobs: BlobStore) -> str:
-    small = upload.size is not None and upload.size <= CHUNK
-    content = upload.file.read() if small else iter(lambda: upload.file.read(CHUNK), b"")
-    return blobs.put(content).digest
+def _files(uploads: Sequence[UploadFile]) -> Mapping[str, Piece]:
+    """The model's own files, by name; raises DeclarationError."""
+    file = uploads[0].file
+    start = file.read(START)
+    file.seek(0)
+    if len(uploads) > 1:
+        return choose_sent([(checked_name(one.filename or ""), _piece(one)) for one in uploads])
+    if is_tar(start):
+        return pieces_of_tar(file, file)
+    return onnx_files(_piece(uploads[0]), lambda name: None) or {MODEL: _piece(uploads[0])}
+
+
+def _piece(upload: UploadFile) -> Piece:
+    return Piece(upload.file, 0, upload.size or 0)
+
+
+def _store(piece: Piece, blobs: BlobStore) -> Blob:
+    return blobs.put(piece.read(0, CHUNK) if piece.size <= CHUNK else piece.chunks())

@@ -12,6 +12,7 @@ import structlog
 from artifacts.dumps import publish_dump
 from artifacts.errors import StoreFull
 from artifacts.files import storage_errors
+from artifacts.models import files_of_model
 from artifacts.oci import REPRODUCER, bundle_annotations, publish_bundle, publish_files
 from artifacts.store import BlobStore
 from compiler.errors import CompileError
@@ -27,7 +28,7 @@ from service.domain import Artifact, Claim, Kind, Outcome
 from service.errors import DatabaseUnavailable, StaleClaim
 from service.identity import bundles_of
 from service.usecases.builds import ending, results
-from service.usecases.store import attesting
+from service.usecases.store import attesting, holdings
 from service.workers.build_trace import BuildTrace
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.patience import Patience, with_database
@@ -151,7 +152,7 @@ class Runner:
 
     def _work(self, claim: Claim, pulse: Pulse, patience: Patience) -> Outcome:
         with self._workshop.bench() as bench:
-            model = self._fetch(claim.model, bench / "model", patience)
+            model = self._fetch_model(claim, bench / "model", patience)
             if claim.kind is Kind.INSPECT:
                 return self._inspect(claim, pulse, model)
             return self._compile(claim, pulse, bench, patience)
@@ -204,6 +205,19 @@ class Runner:
 
     def _fetch(self, digest: str, path: Path, patience: Patience) -> Path:
         return patience.with_store(lambda: _fetch(self._core.store.blobs, digest, path))
+
+    def _fetch_model(self, claim: Claim, path: Path, patience: Patience) -> Path:
+        """Write the model's file, or a folder of its files, each of which the tenant holds."""
+        blobs = self._core.store.blobs
+        files = patience.with_store(lambda: files_of_model(blobs, claim.model))
+        if files is None:
+            return self._fetch(claim.model, path, patience)
+        held = holdings.view(self._core, claim.tenant).blobs
+        for name, digest in files.items():
+            with storage_errors("cannot make a folder"):
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+            patience.with_store(partial(_fetch, held, digest, path / name))
+        return path
 
     def _with_reproducer(self, claim: Claim, error: CompileError, folder: Path) -> CompileError:
         """The error with the published reproducer in place of its path on this machine."""

@@ -103,7 +103,7 @@ class FakeCompiler:
         self.behaviour(cancelled)
         if isinstance(job, CompileJob):
             return write_bundle(job, Path(job.output))
-        return {"inputs": [], "model_bytes": len(Path(job.model).read_bytes())}
+        return {"inputs": [], "model_bytes": len(_model_in(job))}
 
 
 def key_of(kind: Kind, model: str, request: CompileRequest, target: str) -> ActionKey:
@@ -141,7 +141,7 @@ def write_bundle(job: CompileJob, folder: Path) -> Manifest:
     640 as far as its request wants it.
     """
     folder.mkdir(exist_ok=True)
-    (folder / "model.so").write_bytes(Path(job.model).read_bytes() + job.target.encode())
+    (folder / "model.so").write_bytes(_model_in(job) + job.target.encode())
     (folder / "numerics.json").write_text(json.dumps(_numerics(job)))
     request = CompileRequest.from_json(job.request)
     key = key_of(Kind.COMPILE, str(job.model_digest), request, job.target)
@@ -162,6 +162,13 @@ def write_bundle(job: CompileJob, folder: Path) -> Manifest:
         Path(job.dump).mkdir(exist_ok=True)
         (Path(job.dump) / DUMP_START).write_text("# a module")
     return manifest
+
+
+def _model_in(job: ChildJob) -> bytes:
+    """The bytes of a job's model; of a folder, those of its files in the order of their names."""
+    path = Path(job.model)
+    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    return b"".join(file.read_bytes() for file in files)
 
 
 def _entry(path: Path) -> FileEntry:

@@ -3,28 +3,28 @@ inside the model's own folder.
 """
 
 import hashlib
-import os
 import zipfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx.checker import ValidationError
-from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from compiler.errors import LoadError, summary
+from compiler.ir.decoders.quantized import Array
 from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.files.model_texts import check_texts
 from compiler.ir.files.node_order import sort_nodes
-from compiler.ir.folder.archive import is_folder, read_files
+from compiler.ir.folder.archive import Files, is_folder, read_files
 from compiler.ir.folder.decoder import decoder_of as decoder_of_folder
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
 from compiler.isolation.level import Level
+from relaxd.contract.model_files import MODEL, checked_name
+from relaxd.contract.model_folder import CONFIG
+from relaxd.errors import DeclarationError
 
 MAX_MODEL_BYTES = (2 << 30) - 1
 MAX_DATA_BYTES = 64 << 30
@@ -34,13 +34,13 @@ _DIGEST_CHUNK = 1 << 20
 @dataclass(frozen=True)
 class LoadedModel:
     """proto: the model with its external data in it; digest: over the file and every data file it
-    names; built: whether the file is no ONNX, so that the proto was made of what it describes;
-    text: what it states of words and conversations.
+    names; file: the ONNX file that holds the same, None where the proto was made of another or of a
+    tar; text: what it states of words and conversations.
     """
 
     proto: onnx.ModelProto
     digest: str
-    built: bool = False
+    file: Path | None = None
     text: TextFiles = field(default_factory=TextFiles)
 
 
@@ -56,7 +56,7 @@ class LoadedScript:
 def open_model(path: Path) -> LoadedModel | LoadedScript:
     """The model in the file or folder, whichever its format; raises LoadError."""
     if is_folder(path):
-        return _read_folder(path)
+        return _read_folder(read_files(path))
     if not _is_torchscript(path):
         return _read_gguf(path) if is_gguf(path) else read_model(path)
     size = path.stat().st_size
@@ -75,15 +75,18 @@ def _read_gguf(path: Path) -> LoadedModel:
     model = decoder_of(file)
     check_texts(model)
     digest = f"sha256:{_digest_of(path).hex()}"
-    return LoadedModel(model, digest, built=True, text=text_files(file))
+    return LoadedModel(model, digest, text=text_files(file))
 
 
-def _read_folder(path: Path) -> LoadedModel:
-    """The decoder that a folder of Hugging Face's describes, or a tar of one; raises LoadError."""
-    files = read_files(path)
+def _read_folder(files: Files) -> LoadedModel:
+    """The ONNX model of a folder or a tar, or the decoder that files of Hugging Face's describe;
+    raises LoadError.
+    """
+    if CONFIG not in files.arrays:
+        return _read_onnx(files)
     model, text = decoder_of_folder(files)
     check_texts(model)
-    return LoadedModel(model, files.digest, built=True, text=text)
+    return LoadedModel(model, files.digest, text=text)
 
 
 def refuse_torchscript(model: Path, sandbox: Level) -> None:
@@ -130,41 +133,35 @@ def _is_torchscript(path: Path) -> bool:
 
 
 def read_model(path: Path, max_bytes: int = MAX_MODEL_BYTES) -> LoadedModel:
-    """The ONNX model in the file; raises LoadError."""
-    data = _bytes_of(path, max_bytes)
-    with ThreadPoolExecutor(1) as other:
-        # Both read the whole file, and a digest needs no lock of Python's.
-        digesting = other.submit(hashlib.sha256, data)
-        model = _parse(data)
-    digest = digesting.result()
-    del data
-    for location in _absorb_external_data(model, path.parent):
-        digest.update(location.encode() + b"\0" + _digest_of(path.parent / location))
-    return LoadedModel(model, f"sha256:{digest.hexdigest()}")
+    """The ONNX model in the file, with its data; raises LoadError."""
+    if path.is_dir():
+        raise LoadError("the model is a folder", reason="unreadable", field="model")
+    return _read_onnx(read_files(path), max_bytes)
 
 
-def _bytes_of(path: Path, max_bytes: int) -> bytes:
-    try:
-        size = path.stat().st_size
-        if size == 0:
-            raise LoadError("the model file is empty", reason="empty", field="model")
-        if size > max_bytes:
-            hint = (
-                "store the weights as external data"
-                if max_bytes == MAX_MODEL_BYTES
-                else "raise the size limit"
-            )
-            raise LoadError(
-                f"the model has {size} bytes, the limit is {max_bytes}",
-                reason="too_large",
-                field="model",
-                hint=hint,
-            )
-        return path.read_bytes()
-    except OSError as error:
+def _read_onnx(files: Files, max_bytes: int = MAX_MODEL_BYTES) -> LoadedModel:
+    data = files.arrays[MODEL] if len(files.arrays) > 1 else next(iter(files.arrays.values()))
+    _check_size(len(data), max_bytes)
+    model = _parse(data.tobytes())
+    _absorb_external_data(model, files.arrays)
+    return LoadedModel(model, files.digest, files.onnx)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size == 0:
+        raise LoadError("the model file is empty", reason="empty", field="model")
+    if size > limit:
+        hint = (
+            "store the weights as external data: onnx.save(model, path, save_as_external_data=True)"
+            if limit == MAX_MODEL_BYTES
+            else "raise the size limit"
+        )
         raise LoadError(
-            f"the model cannot be read: {error.strerror}", reason="unreadable", field="model"
-        ) from error
+            f"the model has {size} bytes, the limit is {limit}",
+            reason="too_large",
+            field="model",
+            hint=hint,
+        )
 
 
 def _parse(data: bytes) -> onnx.ModelProto:
@@ -241,50 +238,42 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     return value, len(data) + 1
 
 
-def _absorb_external_data(model: onnx.ModelProto, folder: Path) -> list[str]:
-    """Put the data that other files hold into the model; the files' names, sorted; raises
-    LoadError.
-    """
-    locations = set()
+def _absorb_external_data(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> None:
+    """Put the data that other files hold into the model; raises LoadError."""
     total = 0
     for tensor in _tensors(model):
-        if not uses_external_data(tensor):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
-        location = next(
-            (entry.value for entry in tensor.external_data if entry.key == "location"), ""
-        )
-        locations.add(location)
-        try:
-            # onnx follows no link and opens nothing outside the folder.
-            load_external_data_for_tensor(tensor, str(folder))
-        except (ValidationError, ValueError, OSError) as error:
-            raise LoadError(
-                _why_not_absorbed(tensor, location, folder, error),
-                reason="external_data",
-                field="model",
-                node=tensor.name or None,
-                hint="put the weights' file next to the model, and send it along with it",
-            ) from error
-        total += len(tensor.raw_data)
+        data = _data_of(tensor, arrays)
+        total += len(data)
         if total > MAX_DATA_BYTES:
             raise LoadError(
                 f"the external data exceeds {MAX_DATA_BYTES} bytes",
                 reason="too_large",
                 field="model",
             )
+        tensor.raw_data = data.tobytes()
         tensor.data_location = onnx.TensorProto.DEFAULT
         tensor.ClearField("external_data")
-    return sorted(locations)
 
 
-def _why_not_absorbed(
-    tensor: onnx.TensorProto, location: str, folder: Path, error: Exception
-) -> str:
-    # Whether files outside of the folder exist is not told.
-    if PurePath(location).name == location and not os.path.lexists(folder / location):
-        return f"the weights are in {location!r}, which is not in the model's folder"
-    reason = summary(error).replace(str(folder), ".")
-    return f"external data of {tensor.name!r} cannot be read: {reason}"
+def _data_of(tensor: onnx.TensorProto, arrays: Mapping[str, Array]) -> Array:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        data = arrays[checked_name(entries.get("location", ""))]
+        start = int(entries.get("offset") or 0)
+        size = int(entries.get("length") or len(data) - start)
+        if not 0 <= start <= start + size <= len(data):
+            raise ValueError(f"bytes {start} to {start + size} are not in a file of {len(data)}")
+    except (DeclarationError, KeyError, ValueError) as error:
+        raise LoadError(
+            f"the external data of {tensor.name!r} cannot be read: {summary(error)}",
+            reason="external_data",
+            field="model",
+            node=tensor.name or None,
+            hint="export the model again, or fetch its data again: the two do not belong together",
+        ) from error
+    return data[start : start + size]
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -1,9 +1,13 @@
-"""The files of a folder, or of a tar that nobody has vouched for, mapped into memory."""
+"""The files of a folder, of a tar that nobody has vouched for, or of an ONNX model and its data,
+mapped into memory.
+"""
 
 import gzip
+import hashlib
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,24 +17,27 @@ import numpy as np
 
 from compiler.errors import LoadError
 from compiler.ir.decoders.quantized import Array
-from relaxd.contract import model_folder
-from relaxd.contract.model_tar import START, is_tar, pieces_of_tar
+from relaxd.contract.model_files import MODEL, ExternalDataError, Piece, digest_of_files
+from relaxd.contract.model_tar import START, files_at, is_tar, pieces_of_tar
 from relaxd.errors import DeclarationError
 
 MOST_BYTES = 64 << 30
 _GZIP = b"\x1f\x8b"
 _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 _PIECE = 1 << 20
+_READERS = 2
 
 
 @dataclass(frozen=True)
 class Files:
-    """The model's own files by name, as bytes; digest: of their canonical tar, whatever order and
-    times they came in.
+    """The model's own files by name, as bytes; digest: what names the model, whatever order and
+    times they came in; onnx: the file of an ONNX model whose data lies beside it, for other
+    programs to read.
     """
 
     arrays: Mapping[str, Array]
     digest: str
+    onnx: Path | None = None
 
 
 def is_folder(path: Path) -> bool:
@@ -46,29 +53,36 @@ def is_folder(path: Path) -> bool:
 
 
 def read_files(path: Path) -> Files:
-    """Read the files; raises LoadError for a tar that is malformed or names paths outside of it,
-    and for what holds no model.
+    """Read the files of a model in a folder or a tar, or in a file and beside it; raises LoadError
+    for a tar that is malformed or names paths outside of it, and for what holds no model.
     """
+    packed = path.is_file() and is_folder(path)
     try:
-        arrays = _of_folder(path) if path.is_dir() else _of_tar(path)
+        pieces = {} if packed else files_at(path)
+        arrays = _of_tar(path) if packed else _mapped(pieces)
     except DeclarationError as error:
-        raise _refused(error.message, error.hint) from error
+        reason = "external_data" if isinstance(error, ExternalDataError) else "folder"
+        raise LoadError(error.message, reason=reason, field="model", hint=error.hint) from error
     except OSError as error:
-        raise _refused(f"the folder cannot be read: {error.strerror or error}") from error
-    sizes = {name: len(array) for name, array in arrays.items()}
-    digest = model_folder.digest_of(sizes, lambda name: _pieces(arrays[name]))
-    return Files(arrays, f"sha256:{digest.hex()}")
+        message = f"the model cannot be read: {error.strerror or error}"
+        raise LoadError(message, reason="unreadable", field="model") from error
+    with ThreadPoolExecutor(_READERS) as readers:
+        digests = readers.map(hashlib.sha256, arrays.values())
+        parts = zip(arrays, digests, strict=True)
+        sizes = {name: (f"sha256:{part.hexdigest()}", len(arrays[name])) for name, part in parts}
+    return Files(arrays, digest_of_files(sizes), _own_file(pieces))
 
 
-def _pieces(array: Array) -> Iterator[bytes]:
-    for start in range(0, len(array), _PIECE):
-        yield array[start : start + _PIECE].tobytes()
+def _own_file(pieces: Mapping[str, Piece]) -> Path | None:
+    paths = {name: piece.source for name, piece in pieces.items() if isinstance(piece.source, Path)}
+    linked = len(paths) > 1 and any(path.is_symlink() for path in paths.values())
+    return None if linked or not paths else paths.get(MODEL, next(iter(paths.values())))
 
 
-def _of_folder(folder: Path) -> dict[str, Array]:
+def _mapped(files: Mapping[str, Piece]) -> dict[str, Array]:
     return {
-        name: np.memmap(path, np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)
-        for name, path in model_folder.files_of(folder).items()
+        name: np.memmap(piece.source, np.uint8, mode="r") if piece.size else np.zeros(0, np.uint8)
+        for name, piece in files.items()
     }
 
 

@@ -6,6 +6,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from relaxd.contract.model_tar import files_at
+from relaxd.errors import DeclarationError
+
 _ROOT = Path(__file__).resolve().parents[3]
 _PACKAGES = ("compiler", "relaxd", "clients")
 _SYSTEM = (
@@ -59,15 +62,21 @@ def runs_code(model: Path) -> bool:
 
 
 def model_files(model: Path) -> tuple[Path, ...]:
-    """The model and what it may refer to: an ONNX model's folder, where its external data lies, or
-    what links in a language model's folder lead to, as in the caches of Hugging Face's libraries.
+    """The model and what it may refer to: an ONNX model's folder, where its external data lies, and
+    what links lead to, as in the caches of Hugging Face's libraries.
 
     A TorchScript model is whole, and runs code when it is loaded: it gets itself.
     """
     if model.is_dir():
         return (model, *(path.resolve() for path in model.iterdir() if path.is_file()))
-    alone = not model.is_file() or runs_code(model)
-    return (model if alone else model.parent, model.resolve())
+    if not model.is_file() or runs_code(model):
+        return (model, model.resolve())
+    try:
+        sources = [piece.source for piece in files_at(model).values()]
+    except (DeclarationError, OSError):
+        sources = []  # reading the model reports the error
+    real = (path.resolve() for path in sources if isinstance(path, Path))
+    return (model.parent, model.resolve(), *real)
 
 
 def _python() -> list[Path]:

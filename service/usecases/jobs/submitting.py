@@ -7,6 +7,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from artifacts.errors import BlobCorrupt, BlobNotFound
+from artifacts.models import files_of_model
 from artifacts.store import hex_of
 from relaxd.contract.canonical import canonical_bytes, digest_of
 from relaxd.contract.request import CompileRequest
@@ -30,6 +32,9 @@ _ANYWHERE = "native"
 """The target of an inspection's build; it goes to any worker that offers `Kind.INSPECT`, which is
 every worker.
 """
+
+_FILES_S = 3600.0
+"""How long a process remembers the files of a model, which never change."""
 
 
 def submit(
@@ -95,9 +100,29 @@ def _status(core: Core, tenant: str, model: str, request: CompileRequest) -> Adm
     status = admission.admission_status(core, tenant, model)
     if not (status.may_read and core.store.blobs.touch(model)):
         raise UnknownModel(model)
+    _check_files(core, tenant, model)
     if request.samples and not holdings.view(core, tenant).blobs.touch(request.samples):
         raise UnknownBlob(request.samples, field="samples")
     return status
+
+
+def _check_files(core: Core, tenant: str, model: str) -> None:
+    """Raise UnknownBlob for a file of the model that the tenant may not read, and DeclarationError
+    for a manifest that is no model's.
+    """
+
+    def find() -> Mapping[str, str] | None:
+        return files_of_model(core.store.blobs, model)
+
+    try:
+        files = core.recent.get((_check_files, model), core.clock(), _FILES_S, find)
+    except (BlobNotFound, BlobCorrupt) as error:
+        raise UnknownModel(model) from error
+    digests = list(files.values()) if files else []
+    blobs = holdings.look_up(holdings.view(core, tenant).blobs, digests)
+    for digest in digests:
+        if not blobs.has(digest):
+            raise UnknownBlob(digest, field="model")
 
 
 def _answers(

@@ -252,7 +252,7 @@ def test_models_without_anything_to_round_are_refused() -> None:
         )
     loaded = as_wanted(LoadedModel(blocks(), "sha256:0"), request)
     assert isinstance(loaded, LoadedModel)
-    assert loaded.built
+    assert loaded.file is None
 
 
 def test_channels_of_weights_in_blocks_cannot_be_scaled() -> None:

@@ -1,6 +1,5 @@
-"""Folders read as tars: their bytes, their digest, and what other programs make of them."""
+"""Folders and tars of language models: their files and their digest, and what is refused."""
 
-import hashlib
 import io
 import os
 import tarfile
@@ -8,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from relaxd.contract.model_folder import digest_of_folder, model_name
-from relaxd.contract.model_tar import ModelTar, pieces_of_folder, pieces_of_tar
+from relaxd.contract.model_folder import model_name
+from relaxd.contract.model_tar import files_at, pieces_of_tar
 from relaxd.errors import DeclarationError
+from tests.support.models.digests import digest_at
 
 FILES = {
     "model.safetensors": bytes(range(251)) * 77,
@@ -28,60 +28,41 @@ def folder(path: Path) -> Path:
     return path
 
 
-def test_other_programs_read_the_tar(tmp_path: Path) -> None:
-    with ModelTar(pieces_of_folder(folder(tmp_path / "m"))) as packed:
-        data = packed.read()
-    assert len(data) % tarfile.RECORDSIZE == 0
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-        results = {member.name: archive.extractfile(member).read() for member in archive}
-    assert results == FILES
-    assert list(results) == sorted(FILES)
-
-
-def test_any_piece_is_that_of_the_whole(tmp_path: Path) -> None:
-    with io.BufferedReader(ModelTar(pieces_of_folder(folder(tmp_path / "m"))), 100) as packed:
-        data = packed.read()
-        assert packed.seek(0, io.SEEK_END) == len(data)
-        for start in range(0, len(data), 411):
-            packed.seek(start)
-            assert packed.read(1000) == data[start : start + 1000]
-        assert hashlib.file_digest(packed, "sha256").hexdigest() == hashlib.sha256(b"").hexdigest()
-        packed.seek(0)
-        digest = hashlib.file_digest(packed, "sha256").hexdigest()
-    assert f"sha256:{digest}" == digest_of_folder(tmp_path / "m")
-
-
 def test_times_and_links_change_nothing(tmp_path: Path) -> None:
     plain = folder(tmp_path / "m")
-    want = digest_of_folder(plain)
+    want = digest_at(plain)
     os.utime(plain / "config.json", (1, 1))
     (plain / "config.json").chmod(0o600)
     linked = tmp_path / "linked"
     linked.mkdir()
     for path in plain.iterdir():
         (linked / path.name).symlink_to(path)
-    assert {digest_of_folder(plain), digest_of_folder(linked)} == {want}
+    assert {digest_at(plain), digest_at(linked)} == {want}
     (plain / "config.json").write_bytes(b"{ }")
-    assert digest_of_folder(plain) != want
+    assert digest_at(plain) != want
 
 
 def test_a_file_that_becomes_shorter_is_no_model(tmp_path: Path) -> None:
-    with ModelTar(pieces_of_folder(folder(tmp_path / "m"))) as packed:
-        (tmp_path / "m" / "model.safetensors").write_bytes(b"1")
-        with pytest.raises(OSError, match="shorter"):
-            packed.read()
+    piece = files_at(folder(tmp_path / "m"))["model.safetensors"]
+    (tmp_path / "m" / "model.safetensors").write_bytes(b"1")
+    with pytest.raises(OSError, match="shorter"):
+        list(piece.chunks())
 
 
-def test_the_tar_of_another_tar_is_that_of_the_folder(tmp_path: Path) -> None:
+def test_a_tar_is_the_model_of_its_folder(tmp_path: Path) -> None:
     plain = folder(tmp_path / "m")
     other = tmp_path / "other.tar"
     with tarfile.open(other, "w") as archive:
         for path in sorted(plain.iterdir(), reverse=True):
             archive.add(path, f"./any/{path.name}")
-    with other.open("rb") as file, ModelTar(pieces_of_tar(file, file)) as packed:
-        data = packed.read()
-        assert not file.closed
-    assert f"sha256:{hashlib.sha256(data).hexdigest()}" == digest_of_folder(plain)
+    pieces = files_at(other)
+    assert {name: b"".join(piece.chunks()) for name, piece in pieces.items()} == FILES
+    assert [pieces["model.safetensors"].read(at, 5) for at in (7, 251 * 77 - 2, 251 * 77)] == [
+        bytes(range(7, 12)),
+        bytes((249, 250)),
+        b"",
+    ]
+    assert digest_at(other) == digest_at(plain)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +71,7 @@ def test_the_tar_of_another_tar_is_that_of_the_folder(tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path, missing: str, message: str) -> None:
     (folder(tmp_path / "m") / missing).unlink()
     with pytest.raises(DeclarationError, match=message):
-        pieces_of_folder(tmp_path / "m")
+        files_at(tmp_path / "m")
 
 
 @pytest.mark.parametrize(

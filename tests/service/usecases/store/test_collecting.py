@@ -8,6 +8,7 @@ from sqlalchemy import update
 
 from artifacts.documents import read_document
 from artifacts.errors import BlobCorrupt, BlobNotFound
+from artifacts.models import put_model
 from artifacts.oci import REPOSITORY, REPRODUCER, publish_bundle, publish_files
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
@@ -109,6 +110,22 @@ def test_an_old_job_goes_with_all_that_only_it_needed(core, jobs, model, answer,
     assert list(core.store.actions.entries()) == []
     assert counting.value_of(core, counting.EXPIRED_JOBS) == 1
     assert counting.value_of(core, counting.REMOVED_BYTES) == done.removed_bytes
+
+
+def test_the_files_of_a_model_stay_as_long_as_its_job(core, jobs, answer, clock):
+    blobs = core.store.blobs
+    files = {name: blobs.put(name.encode()) for name in ("model.onnx", "w", "base.data")}
+    model = put_model(blobs, files)
+    job = build_bundle(jobs, model, answer)
+    held = {model, *(blob.digest for blob in files.values())}
+    clock.advance(2 * DAY)
+    age_records(core, LONG)
+    assert collecting.run(core).removed == ()
+    assert held <= hold(core)
+    clock.advance(LONG)
+    assert held <= set(collecting.run(core).removed)
+    with pytest.raises(UnknownJob):
+        jobs.get(job.id)
 
 
 def test_blobs_that_were_set_aside_go_when_jobs_of_that_age_do(core, clock):

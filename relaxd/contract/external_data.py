@@ -1,0 +1,103 @@
+"""The files in which an ONNX model keeps its weights, found in its bytes: the client and the API's
+image have no library of ONNX's.
+"""
+
+import mmap
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from relaxd.errors import DeclarationError
+
+START = b"\x08"
+"""ONNX models begin with the field `ir_version`."""
+_KEY = b"location"
+_Kind = Mapping[int, str]
+_KINDS: Mapping[str, _Kind] = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+}
+"""Which fields of a message lead to tensors, by number, as onnx.proto has them."""
+_TENSOR_ENTRY, _TENSOR_LOCATION, _EXTERNAL = 13, 14, 1
+MOST_FIELDS = 4_000_000
+"""Of all messages that are looked into; reading so many takes seconds."""
+
+
+def external_locations(data: "bytes | mmap.mmap | memoryview") -> list[str]:
+    """The locations that the model's tensors name, each once, sorted; of a model that is cut short,
+    those before the cut. Locations that are not UTF-8 have escapes. Raises DeclarationError for a
+    model of more than MOST_FIELDS fields.
+    """
+    if not isinstance(data, memoryview) and data.find(_KEY) < 0:
+        return []
+    found, left = set(), MOST_FIELDS
+    waiting = [("model", 0, len(data))]
+    while waiting:
+        kind, start, stop = waiting.pop()
+        for number, first, last in _fields(data, start, stop):
+            left -= 1
+            if left < 0:
+                raise DeclarationError(
+                    f"the model has more than {MOST_FIELDS} fields", field="model"
+                )
+            inner = _KINDS[kind].get(number)
+            if inner == "tensor" and last is not None:
+                found.add(_location(data, first, last))
+            elif inner is not None and last is not None:
+                waiting.append((inner, first, last))
+    return sorted(location for location in found if location is not None)
+
+
+def _location(data: "bytes | mmap.mmap | memoryview", start: int, stop: int) -> str | None:
+    """The location of a tensor, an empty text where it lacks one; None for a tensor whose numbers
+    are in the model.
+    """
+    is_external, location = False, ""
+    for number, first, last in islice(_fields(data, start, stop), MOST_FIELDS // 64):
+        if number == _TENSOR_LOCATION and last is None:
+            is_external = first == _EXTERNAL
+        elif number == _TENSOR_ENTRY and last is not None:
+            fields = islice(_fields(data, first, last), 8)
+            entry = {n: bytes(data[a:b]) for n, a, b in fields if b is not None}
+            if entry.get(1) == _KEY:
+                location = entry.get(2, b"").decode("utf-8", "backslashreplace")
+    return location if is_external else None
+
+
+def _fields(
+    data: "bytes | mmap.mmap | memoryview", at: int, stop: int
+) -> Iterator[tuple[int, int, int | None]]:
+    """The number of each field with its span, or with its value and None; ends at what is
+    malformed.
+    """
+    while at < stop:
+        tag, at = _varint(data, at, stop)
+        wire = tag & 7
+        if wire == 0:
+            value, at = _varint(data, at, stop)
+            yield tag >> 3, value, None
+        elif wire == 2:
+            size, at = _varint(data, at, stop)
+            if at + size > stop:
+                return
+            yield tag >> 3, at, at + size
+            at += size
+        elif wire in (1, 5):
+            at += 8 if wire == 1 else 4
+        else:
+            return
+
+
+def _varint(data: "bytes | mmap.mmap | memoryview", at: int, stop: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < stop and shift < 64:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return 0, stop + 1
