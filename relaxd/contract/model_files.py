@@ -12,7 +12,7 @@ import mmap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from relaxd.contract import model_folder
@@ -24,14 +24,16 @@ from relaxd.errors import BundleError, DeclarationError
 ONNX, MODEL = ".onnx", "model.onnx"
 """The name that an ONNX model of several files has among them, whatever its own."""
 BESIDE = (
-    "keep it beside the .onnx file, where `relaxd compile` finds it; in a form send both files, "
-    "-F model=@model.onnx -F model=@model.onnx.data, or one tar of them"
+    "send it too: on the page choose both files, with curl -F model=@model.onnx "
+    "-F model=@model.onnx.data; `relaxd compile` finds it beside the .onnx file"
 )
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.empty.v1+json"
 CONFIG_CONTENT = b"{}"
 _TYPE, _LAYER = "application/vnd.relaxd.model.v1", "application/octet-stream"
 TITLE = "org.opencontainers.image.title"
+MOST_FILES = 4000
+"""An OCI manifest lists 4096 at the most."""
 _CHUNK = 1 << 20
 
 
@@ -125,17 +127,21 @@ def files_of(paths: Iterable[str | Path]) -> dict[str, Piece]:
 
 
 def choose_sent(files: Sequence[tuple[str, Piece]]) -> dict[str, Piece]:
-    """The files of the model among these by path, which may begin elsewhere than at the model's
-    folder; raises DeclarationError.
+    """The files of the model among these by path: those in the folder of the highest model, and
+    data that was given with another folder's path. Raises DeclarationError.
     """
+    paths = [(PurePosixPath(path), piece) for path, piece in files]
+    marks = [path for path, _ in paths if path.name == model_folder.CONFIG or is_onnx(path)]
+    top = min(marks, key=lambda path: len(path.parts), default=PurePosixPath("x")).parent
 
     def find(name: str) -> Piece | None:
-        found = [piece for path, piece in files if f"/{path}".endswith(f"/{name}")]
+        found = [piece for path, piece in paths if path == top / name]
+        found = found or [piece for path, piece in paths if f"/{path}".endswith(f"/{name}")]
         if len(found) > 1:
             raise _refused(f"{name!r} was given {len(found)} times", "give each file once")
         return found[0] if found else None
 
-    return choose_files({path.rpartition("/")[2] for path, _ in files}, find)
+    return choose_files([path.name for path, _ in paths if path.parent == top], find)
 
 
 def is_onnx(name: str | Path) -> bool:
@@ -183,6 +189,8 @@ def onnx_files(model: Piece, find: Find) -> dict[str, Piece] | None:
     except DeclarationError as error:
         message = f"the model's weights are elsewhere: {error.message}"
         raise ExternalDataError(message, field="model", hint=BESIDE) from error
+    if len(names) > MOST_FILES:
+        raise _refused(f"the model has its weights in {len(names)} files", "keep them in one")
     data = {name: _data(name, find) for name in names}
     if not data:
         return None

@@ -1,20 +1,17 @@
 """The files of a model in a tar that nobody has vouched for, which is unpacked nowhere."""
 
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from relaxd.contract.model_files import (
-    ONNX,
     Piece,
-    choose_files,
+    choose_sent,
     files_in,
     finder,
     onnx_files,
     require_near,
 )
-from relaxd.contract.model_folder import CONFIG
 from relaxd.errors import DeclarationError
 
 MOST_MEMBERS = 4096
@@ -58,9 +55,7 @@ def pieces_of_tar(file: BinaryIO, source: Path | BinaryIO) -> dict[str, Piece]:
     on. Raises DeclarationError for a tar that is malformed or leads out of itself, and for one that
     holds no model.
     """
-    members = _in_folder(_members(file))
-    pieces = {name: Piece(source, *span) for name, span in members.items()}
-    return choose_files([name for name in pieces if "/" not in name], pieces.get)
+    return choose_sent([(str(path), Piece(source, *at)) for path, at in _members(file).items()])
 
 
 class _Member(tarfile.TarInfo):
@@ -121,17 +116,6 @@ def _checked(member: tarfile.TarInfo) -> PurePosixPath:
             "pack the files themselves, not links to them: tar --dereference",
         )
     return path
-
-
-def _in_folder(members: Mapping[PurePosixPath, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Those in the folder of the highest model, by their names in it."""
-    marks = [path for path in members if path.name == CONFIG or path.suffix.lower() == ONNX]
-    top = min(marks, key=lambda path: len(path.parts), default=PurePosixPath("x")).parent
-    return {
-        path.relative_to(top).as_posix(): span
-        for path, span in members.items()
-        if path.is_relative_to(top)
-    }
 
 
 def _refused(message: str, hint: str | None = None) -> DeclarationError:

@@ -98,7 +98,7 @@ def _add_body(content: dict[str, Any], body: dict[str, Any]) -> None:
         content[JSON_TYPE] = {**content[JSON_TYPE], "example": body}
     if FORM_TYPE in content:
         request = body.get("request", {name: body[name] for name in body.keys() - {"model"}})
-        form = {"model": "(the file)", "request": request}
+        form = {"model": ["(the file)"], "request": request}
         content[FORM_TYPE] = {**content[FORM_TYPE], "example": form}
 
 

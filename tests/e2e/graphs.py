@@ -1,5 +1,7 @@
 """Small ONNX models, made here."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -13,6 +15,20 @@ def dense(width: int = 8, seed: int = 0) -> bytes:
         helper.make_node("Relu", ["h"], ["y"], "clip"),
     ]
     return _model(nodes, {"x": ["n", width]}, {"y": ["n", width]}, {"w": weights})
+
+
+def write_split(folder: Path, seed: int = 0) -> Path:
+    """The folder, with `dense` as dense.onnx, whose weights are in dense.onnx.data."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = onnx.load_model_from_string(dense(seed=seed))
+    onnx.save_model(
+        model,
+        folder / "dense.onnx",
+        save_as_external_data=True,
+        location="dense.onnx.data",
+        size_threshold=0,
+    )
+    return folder
 
 
 def relu(*axes: str | int) -> bytes:

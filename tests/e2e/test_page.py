@@ -79,6 +79,56 @@ def sign_in(page: Page) -> None:
     assert page.evaluate("JSON.stringify(localStorage) + document.cookie") == "{}"
 
 
+def test_a_model_of_several_files_from_a_picker_a_folder_and_by_dropping(
+    chromium: Browser, guarded: Deployment, tmp_path: Path
+) -> None:
+    folder = graphs.write_split(tmp_path / "split")
+    model, data = folder / "dense.onnx", folder / "dense.onnx.data"
+    with open_page(chromium) as page:
+        page.goto(guarded.url)
+        page.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="Compile", exact=True).click()
+        check(page, "choose")
+        page.set_input_files("input[multiple]", model)
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("the weights are in 'dense.onnx.data', which is not in")
+        expect(alert).to_contain_text("on the page choose both files")
+        page.set_input_files("input[multiple]", [data, model])
+        page.get_by_label("Greatest n").wait_for(timeout=BUILD_MS)
+        expect(page.get_by_text("2 files, ")).to_be_visible()
+        submit(page, greatest="32")
+        built = page.url
+        page.get_by_role("link", name="Compile", exact=True).click()
+        page.set_input_files("input[webkitdirectory]", folder)
+        page.get_by_label("Greatest n").wait_for(timeout=BUILD_MS)
+        page.get_by_role("link", name="Jobs", exact=True).click()
+        page.get_by_role("link", name="Compile", exact=True).click()
+        drop_files(page, [data, model])
+        page.get_by_label("Greatest n").wait_for(timeout=BUILD_MS)
+        page.get_by_label("Greatest n").fill("32")
+        page.get_by_role("button", name="Compile for native").click()
+        expect(page.get_by_text("from the cache")).to_be_visible(timeout=BUILD_MS)
+        assert page.url != built
+
+
+def drop_files(page: Page, paths: list[Path]) -> None:
+    """Drop files as a hand does."""
+    contents = [[path.name, path.read_bytes().hex()] for path in paths]
+    transfer = page.evaluate_handle(
+        """contents => {
+            const transfer = new DataTransfer();
+            for (const [name, hex] of contents) {
+                const data = Uint8Array.from(hex.match(/../g), (two) => parseInt(two, 16));
+                transfer.items.add(new File([data], name));
+            }
+            return transfer;
+        }""",
+        contents,
+    )
+    page.dispatch_event(".drop", "drop", {"dataTransfer": transfer})
+
+
 def open_model(page: Page, model: Path) -> None:
     """Give the model to the page and wait for what it is."""
     page.get_by_role("link", name="Compile", exact=True).click()

@@ -141,14 +141,15 @@ def test_data_from_elsewhere_goes_up_where_it_is_named(transport: Recorded, tmp_
         (["m.onnx"], "the weights are in 'w'"),
         (["m.onnx", "missing"], "cannot read .*missing"),
         (["w", "b/w"], "no config.json and no .onnx"),
-        (["m.onnx", "w", "b/w"], "'w' was given 2 times"),
+        (["m.onnx", "a/w", "b/w"], "'w' was given 2 times"),
         ("m.onnx.gone", "cannot read .*m.onnx.gone"),
     ],
 )
 def test_what_is_missing_is_named_before_anything_is_sent(
     transport: Recorded, tmp_path: Path, names: str | list[str], message: str
 ) -> None:
-    write(tmp_path, {"m.onnx": model_naming("w").SerializeToString(), "w": b"1", "b/w": b"1"})
+    write(tmp_path, {"m.onnx": model_naming("w").SerializeToString(), "w": b"1"})
+    write(tmp_path, {"a/w": b"1", "b/w": b"1"})
     paths = tmp_path / names if isinstance(names, str) else [tmp_path / name for name in names]
     with pytest.raises(DeclarationError, match=message):
         upload_model(transport, paths)

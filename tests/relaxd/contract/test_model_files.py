@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from relaxd.contract import external_data
+from relaxd.contract import external_data, model_files
 from relaxd.contract.canonical import digest_of
 from relaxd.contract.external_data import external_locations
 from relaxd.contract.model_files import (
@@ -185,3 +185,22 @@ def test_a_file_in_a_file_is_refused() -> None:
     pieces = {name: Piece(io.BytesIO(data), 0, len(data)) for name in ("m.onnx", "a", "a/b")}
     with pytest.raises(DeclarationError, match="lies in a file"):
         choose_files(["m.onnx", "a"], pieces.get)
+
+
+def test_the_highest_model_is_meant(tmp_path: Path) -> None:
+    data = model_naming("w").SerializeToString()
+    files = {"m/x/w": b"2", "m/sub/m.onnx": b"\x08", "m/m.onnx": data, "m/sub/w": b"1", "m/w": b"0"}
+    write(tmp_path / "a", files)
+    tar = pack(tmp_path / "a.tar", files)
+    assert digest_at(tar) == digest_at(tmp_path / "a/m/m.onnx") == digest_at(tmp_path / "a/m")
+    folder = {"config.json": b"{}", "model.safetensors": b"", "1_Pooling/config.json": b"{}"}
+    write(tmp_path / "b", {**folder, "onnx/model.onnx": b"\x08"})
+    assert digest_at(pack(tmp_path / "b.tar", folder, "b/")) == digest_at(tmp_path / "b")
+
+
+def test_so_many_files_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_files, "MOST_FILES", 2)
+    data = model_naming("a", "b", "c").SerializeToString()
+    piece = Piece(io.BytesIO(data), 0, len(data))
+    with pytest.raises(DeclarationError, match="in 3 files"):
+        choose_files(["m.onnx"], lambda name: piece)

@@ -104,7 +104,7 @@ def test_what_is_no_model_is_refused(api: Live, files: dict[str, bytes], message
 
 def test_the_hint_says_how_to_send_the_data(api: Live) -> None:
     hint = send(api.http, {"m.onnx": MODEL}).json()["hint"]
-    assert "-F model=@model.onnx -F model=@model.onnx.data" in hint
+    assert "-F model=@model.onnx -F model=@model.onnx.data;" in hint
 
 
 def test_a_form_has_so_many_files(api: Live) -> None:

@@ -49,30 +49,61 @@ export function Compile({ who }) {
     </div>`;
 }
 
-function send(file, declared, onProgress, signal) {
+/** What was chosen: the model's name, the size of all, and each file with its path. */
+function gather(files) {
+  const model = files.find(({ path }) => /\.onnx$/i.test(path));
+  const folder = files.find(({ path }) => path.endsWith("/config.json"))?.path.split("/").at(-2);
+  const size = files.reduce((sum, { file }) => sum + file.size, 0);
+  return { name: model?.file.name || folder || files[0].file.name, size, files };
+}
+
+/** Files as a folder or a picker gives them, without hidden ones. */
+const listed = (files) => [...files].map((file) => ({ file, path: file.webkitRelativePath || file.name })).filter(({ path }) => !/(^|\/)\./.test(path));
+
+/** The files that were dropped, those of folders by their paths. */
+async function dropped(transfer) {
+  const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.());
+  if (!entries.some((entry) => entry?.isDirectory)) return listed(transfer.files);
+  return (await Promise.all(entries.filter(Boolean).map((entry) => within(entry, "")))).flat();
+}
+
+async function within(entry, folder) {
+  const path = folder + entry.name;
+  if (entry.name.startsWith(".")) return [];
+  if (entry.isFile) return [{ file: await new Promise((done, failed) => entry.file(done, failed)), path }];
+  const reader = entry.createReader();
+  const entries = [];
+  for (let some; some === undefined || some.length; entries.push(...some)) some = await new Promise((done, failed) => reader.readEntries(done, failed));
+  return (await Promise.all(entries.map((one) => within(one, `${path}/`)))).flat();
+}
+
+function send(model, declared, onProgress, signal) {
   const form = new FormData();
-  form.set("model", file);
+  for (const { file, path } of model.files) form.append("model", file, path);
   form.set("request", JSON.stringify(declarations(declared, null)));
   return upload("v1/inspect?wait=600", form, (done, total) => onProgress(done / total), signal);
 }
 
 function Drop({ file, report, sent, onFile }) {
   const [over, setOver] = useState(false);
+  const give = (files) => files.length && onFile(gather(files));
+  const pick = (event) => give(listed(event.target.files));
   const drop = (event) => {
     event.preventDefault();
     setOver(false);
-    if (event.dataTransfer.files[0]) onFile(event.dataTransfer.files[0]);
+    dropped(event.dataTransfer).then(give);
   };
   return html`<label class=${`drop${over ? " over" : ""}${file ? " has" : ""}`} onDragOver=${(event) => (event.preventDefault(), setOver(true))}
     onDragLeave=${() => setOver(false)} onDrop=${drop}>
-    <input type="file" class="unseen" accept=".onnx,.pt,.pth,.ts,.torchscript,.gguf,.tar,.gz,.tgz" onChange=${(event) => event.target.files[0] && onFile(event.target.files[0])} />
+    <input type="file" multiple class="unseen" onChange=${pick} />
     ${file
-      ? html`<span class="name">${file.name}</span><span class="quiet num">${bytes(file.size)}</span>
+      ? html`<span class="name">${file.name}</span><span class="quiet num">${file.files.length > 1 ? `${count(file.files.length)} files, ` : ""}${bytes(file.size)}</span>
         <span class="end">${sent === null ? html`<span class="button small">Another model</span>` : html`<${Sending} sent=${sent} known=${Boolean(report)} />`}</span>`
       : html`<span class="glyph mono" aria-hidden="true">[<i>n</i>, <i>seq</i>, 768]</span>
         <span class="title">Drop a model here</span>
-        <span class="soft">or <u>choose a file</u>: ONNX, TorchScript, GGUF, or a tar of a Hugging Face folder. It stays on your service.</span>`}
-  </label>`;
+        <span class="soft">or <u>choose files</u>: ONNX with its data beside it, TorchScript, GGUF, a Hugging Face folder, or a tar. It stays on your service.</span>`}
+  </label>
+  ${!file && html`<label class="folder soft"><u>Choose a folder</u><input type="file" webkitdirectory class="unseen" onChange=${pick} /></label>`}`;
 }
 
 function Sending({ sent, known }) {
