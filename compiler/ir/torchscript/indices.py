@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from compiler.ir.shapes.index_bounds import Limit, without_coordinates
@@ -33,6 +33,13 @@ def uses(
         raw.debugName(): argument.name
         for raw, argument in zip(program.graph.inputs(), program.schema.arguments, strict=True)
     }
+    return sources(names, indexed)
+
+
+def sources(
+    names: Mapping[str, str], indexed: Sequence[tuple[Any, Limit]]
+) -> Iterator[tuple[str | None, Limit]]:
+    """Find the sources of `uses`, for arguments by what the graph calls them."""
     for raw, limit in ((part, limit) for index, limit in indexed for part in _parts(index)):
         yield names.get(_source(raw).debugName()), without_coordinates(limit)
 

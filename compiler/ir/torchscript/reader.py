@@ -82,9 +82,9 @@ def _read(
             for suffix, value in _flattened(scope, value, "")
         ]
         states = [(name, slot.value) for name, slot in slots.items() if name in inputs.tensors]
-        _refuse_repeats([name for name, _ in [*named, *states]])
+        refuse_repeats([name for name, _ in [*named, *states]])
         outputs = close(
-            builder, [(name, _tensor(scope, name, value)) for name, value in [*named, *states]]
+            builder, [(name, tensor_of(scope, name, value)) for name, value in [*named, *states]]
         )
     uses = indices.uses(program, scope.model.indexed)
     bounds = collect(uses, {spec.name for spec in inputs.specs})
@@ -99,7 +99,7 @@ def _read(
     )
 
 
-def _refuse_repeats(names: list[str]) -> None:
+def refuse_repeats(names: list[str]) -> None:
     """Raise ImportFailed where two outputs have one name, as a key `a_0` beside a tuple under the
     key `a`.
     """
@@ -158,7 +158,8 @@ def _flattened(scope: Scope, value: Any, suffix: str) -> list[tuple[str, Any]]:
     return [pair for name, item in items for pair in _flattened(scope, item, name)]
 
 
-def _tensor(scope: Scope, name: str, value: Any) -> Value:
+def tensor_of(scope: Scope, name: str, value: Any) -> Value:
+    """An output as a tensor; raises ImportFailed for what is neither one nor a number."""
     if isinstance(value, Ref):
         return scope.memory.read(value)
     if isinstance(value, str):

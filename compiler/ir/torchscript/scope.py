@@ -92,8 +92,11 @@ class Scope:
                 value.number = was_number(raw)
             self.bind(raw.output(), value)
             return
+        self._import(raw, argument_names(raw.schema()))
+
+    def _import(self, raw: Any, names: tuple[str, ...]) -> None:
         args = tuple(self.lookup(item) for item in raw.inputs())
-        node = Node(raw, kind, args, argument_names(raw.schema()), self)
+        node = Node(raw, raw.kind(), args, names, self)
         with node.naming_errors():
             self._results(raw, self._call(node))
 

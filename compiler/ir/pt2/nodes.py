@@ -1,0 +1,235 @@
+"""A program's nodes as the graph that the operators read: arguments by their schemas' names with
+defaults filled in, numbers of torch's schema as TorchScript has them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.errors import ImportFailed
+from compiler.ir.pt2 import graph, signatures
+from compiler.ir.pt2.archive import malformed
+from compiler.ir.pt2.graph import Block, Node, Type, Value
+from compiler.ir.pt2.program import Program
+from compiler.ir.pt2.tensors import DTYPES
+from compiler.ir.torchscript.dtypes import NUMBERS
+
+_OPS = "torch.ops."
+_PYTHON = {
+    **{
+        name: f"aten::{name}"
+        for name in ("add", "sub", "mul", "floordiv", "neg", "pow", "eq", "ne", "lt", "le", "gt",
+                     "ge", "abs", "and_", "or_")
+    },
+    "mod": "aten::remainder", "truediv": "aten::div", "and_": "aten::__and__",
+    "or_": "aten::__or__", "not_": "aten::__not__", "sym_not": "aten::__not__",
+    "sym_max": "prim::max", "sym_min": "prim::min", "sym_float": "aten::Float",
+    "sym_int": "aten::Int", "sym_sqrt": "aten::sqrt", "_sym_sqrt": "aten::sqrt",
+    "trunc": "aten::Int", "floor": "aten::floor", "ceil": "aten::ceil",
+}  # fmt: skip
+"""Functions of Python and torch on sizes, as the operators on plain numbers are called."""
+_SYMBOLIC = {"aten::sym_size": "aten::size", "aten::sym_numel": "aten::numel"}
+_KINDS = {
+    "as_sym_int": Type("IntType"), "as_sym_float": Type("FloatType"), "as_sym_bool":
+    Type("BoolType"),
+}  # fmt: skip
+_LISTS = ("as_tensors", "as_optional_tensors", "as_sym_ints", "as_sym_floats", "as_sym_bools")
+_PLAIN_LISTS = ("as_ints", "as_floats", "as_bools", "as_strings")
+_INFINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+
+
+@dataclass
+class Reading:
+    """A graph being read: its values by name, which those of an inner graph are prefixed for."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    prefix: str = ""
+
+    def make(self, name: Any, kind: Type = Type("TensorType")) -> Value:
+        """A new value of the graph."""
+        if not isinstance(name, str) or name in self.values:
+            malformed(f"two values are called {str(name)[:80]!r}")
+        self.values[name] = graph.parameter(self.prefix + name, kind)
+        return self.values[name]
+
+    def lookup(self, name: Any) -> Value:
+        """A value that was made before."""
+        if name not in self.values:
+            malformed(f"the value {str(name)[:80]!r} is read before any node makes it")
+        return self.values[name]
+
+    def argument(self, argument: Mapping[str, Any]) -> Value:
+        """What a node is called with, or what a graph returns."""
+        ((kind, content),) = argument.items()
+        if kind in _LISTS:
+            return graph.list_of([self._item(item) for item in content])
+        if kind in ("as_nested_tensors", "as_int_lists", "as_float_lists"):
+            return graph.list_of(
+                [graph.list_of([self._item(item) for item in items]) for items in content]
+            )
+        if kind in _PLAIN_LISTS:
+            return graph.list_of([graph.literal(_plain(item)) for item in content])
+        if kind == "as_tensor":
+            return self.lookup(content["name"])
+        if kind in _KINDS:
+            return self._item(content)
+        if kind == "as_optional_tensor":
+            return self._item(content)
+        return graph.literal(_literal(kind, content))
+
+    def _item(self, item: Any) -> Value:
+        """One item of a list, which may be a name, a number or nothing."""
+        if not isinstance(item, dict):
+            return graph.literal(_plain(item))
+        if "name" in item or "as_name" in item:
+            return self.lookup(item.get("name", item.get("as_name")))
+        ((kind, content),) = item.items()
+        if kind == "as_tensor":
+            return self.lookup(content["name"])
+        return graph.literal(None if kind == "as_none" else _plain(content))
+
+    def run(self, document: Mapping[str, Any]) -> Block:
+        """The nodes of a graph whose inputs have their values, and what it returns."""
+        block = Block()
+        for entry in document["nodes"]:
+            for node in self._nodes(entry):
+                for value in node.arguments:
+                    for part in (value, *value.producer.arguments):
+                        part.users.append(node)
+                block.members.append(node)
+        block.results = [self.argument(output) for output in document["outputs"]]
+        return block
+
+    def _nodes(self, entry: Mapping[str, Any]) -> list[Node]:
+        target = str(entry["target"])
+        trace = str(entry.get("metadata", {}).get("stack_trace", ""))[:20_000]
+        if target == "torch.ops.higher_order.cond":
+            return self._branch(entry, trace)
+        kind, overload = operator_of(target)
+        names, arguments = self._arguments(f"{kind}.{overload}", entry["inputs"])
+        node = Node(_SYMBOLIC.get(kind, kind), names, arguments, target=target, trace=trace)
+        self._results(node, entry)
+        return [node]
+
+    def _results(self, node: Node, entry: Mapping[str, Any]) -> None:
+        for output in entry["outputs"]:
+            ((kind, content),) = output.items()
+            if kind in ("as_tensor", "as_optional_tensor") and "name" in content:
+                made = self.make(content["name"])
+            elif kind in _KINDS and "as_name" in content:
+                made = self.make(content["as_name"], _KINDS[kind])
+            elif kind in _LISTS:
+                made = Value(str(entry.get("name")), node, Type("ListType"))
+                made.items = [self.make(item.get("name", item.get("as_name"))) for item in content]
+                for item in made.items:
+                    item.producer = node
+            else:
+                node.results.append(graph.literal(None))
+                continue
+            made.producer = node
+            node.results.append(made)
+
+    def _arguments(
+        self, signature: str, inputs: list[Mapping[str, Any]]
+    ) -> tuple[tuple[str, ...], list[Value]]:
+        """Names and values of every argument of the schema; of an operator that has none in the
+        table, those that the call gives.
+        """
+        given = {str(item["name"]): item["arg"] for item in inputs}
+        declared = signatures.table().get(signature)
+        if declared is None or len(given) != len(inputs):
+            names = tuple(str(item["name"]) for item in inputs)
+            return names, [self.argument(item["arg"]) for item in inputs]
+        for name in given:
+            if name not in dict(declared):
+                malformed(f"{signature} has no argument {name[:80]!r}")
+        arguments = []
+        for name, default in declared:
+            if name in given:
+                arguments.append(self.argument(given[name]))
+            elif default is signatures.MISSING:
+                malformed(f"a call of {signature} lacks the argument {name!r}")
+            else:
+                arguments.append(_default(default))
+        return tuple(name for name, _ in declared), arguments
+
+    def _branch(self, entry: Mapping[str, Any], trace: str) -> list[Node]:
+        """torch.cond as a branch on a truth value; its graphs read what they are given."""
+        predicate, then, orelse, operands = (item["arg"] for item in entry["inputs"])
+        condition = self.argument(predicate)
+        nodes = []
+        if condition.kind.name == "TensorType":
+            truth = Node("aten::Bool", ("a",), [condition], target=entry["target"], trace=trace)
+            condition = graph.parameter(f"{self.prefix}{entry['name']}.condition", Type("BoolType"))
+            condition.producer = truth
+            truth.results.append(condition)
+            nodes.append(truth)
+        given = self.argument(operands).producer.arguments
+        node = Node("prim::If", ("",), [condition], target=entry["target"], trace=trace)
+        for way in (then, orelse):
+            inner = way["as_graph"]
+            reading = Reading({}, f"{self.prefix}{inner['name']}.")
+            for formal, actual in zip(inner["graph"]["inputs"], given, strict=True):
+                ((_, content),) = formal.items()
+                reading.values[content.get("name", content.get("as_name"))] = actual
+            node.inner.append(reading.run(inner["graph"]))
+        self._results(node, entry)
+        return [*nodes, node]
+
+
+def operator_of(target: str) -> tuple[str, str]:
+    """The operator that a target names, as the tables of operators call it, and its overload."""
+    if not target.startswith(_OPS):
+        kind = _PYTHON.get(target.rpartition(".")[2])
+        return kind or f"python::{target}", ""
+    space, _, rest = target.removeprefix(_OPS).partition(".")
+    name, _, overload = rest.partition(".")
+    return f"{space}::{name}", overload
+
+
+def _literal(kind: str, content: Any) -> Any:
+    match kind:
+        case "as_none":
+            return None
+        case "as_int" | "as_float" | "as_bool" | "as_string":
+            return content if kind == "as_string" else _plain(content)
+        case "as_scalar_type":
+            return NUMBERS.get(DTYPES.get(content, ""), -1)
+        case "as_memory_format" | "as_layout":
+            return 0
+        case "as_device":
+            return str(content["type"])
+        case "as_complex":
+            return complex(content["real"], content["imag"])
+    raise ImportFailed(
+        f"an argument of the kind {kind!r} is not supported",
+        reason="unsupported_form",
+        hint="write that part of the model with tensors and numbers",
+    )
+
+
+def _plain(item: Any) -> Any:
+    return _INFINITE.get(item, item) if isinstance(item, str) else item
+
+
+def _default(value: Any) -> Value:
+    if isinstance(value, list):
+        return graph.list_of([graph.literal(item) for item in value])
+    return graph.literal(_plain(value))
+
+
+def read_graph(program: Program) -> tuple[Block, dict[str, Value]]:
+    """The program's nodes, and its values by name."""
+    reading = Reading()
+    for name in (item.value for item in program.arguments):
+        reading.make(name)
+    for name in (item.value for item in program.stored):
+        reading.make(name)
+    for name in program.constants:
+        reading.values.setdefault(name, graph.literal(program.constants[name]))
+    block = reading.run({"nodes": program.document["nodes"], "outputs": []})
+    block.results = [reading.argument(argument) for _, argument in program.outputs]
+    return block, reading.values

@@ -1,0 +1,168 @@
+"""Reads a `.pt2` program into a Relax module: inputs, stored tensors, nodes, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tvm.ir import Expr as PrimExpr
+
+from compiler.errors import ImportFailed
+from compiler.ir.forks import explore
+from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.draws import SEED
+from compiler.ir.graph.output import close, finish
+from compiler.ir.graph.parameters import parameters_of
+from compiler.ir.graph.signature import declare
+from compiler.ir.graph.values import Known
+from compiler.ir.imported import Imported
+from compiler.ir.pt2.dims import Declared, declare_program
+from compiler.ir.pt2.graph import Block, Value
+from compiler.ir.pt2.guards import condition_of
+from compiler.ir.pt2.nodes import read_graph
+from compiler.ir.pt2.program import Program, Stored
+from compiler.ir.pt2.scope import ProgramScope, quoting_line
+from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.facts import Facts
+from compiler.ir.shapes.index_bounds import Limit, collect
+from compiler.ir.shapes.symbols import extent_of
+from compiler.ir.torchscript import (
+    operators,  # noqa: F401  fills the registry
+    registry,
+    support,
+)
+from compiler.ir.torchscript.indices import sources
+from compiler.ir.torchscript.memory import Memory, Ref
+from compiler.ir.torchscript.reader import refuse_repeats, tensor_of
+from compiler.ir.torchscript.scope import Model
+from relaxd.contract.request import CompileRequest
+
+
+def read(
+    program: Program, request: CompileRequest, trace: list[dict[str, Any]] | None = None
+) -> Imported:
+    """Import a program under a request; `trace` collects every node with its inferred shapes.
+
+    Raises ImportFailed naming the node, with the user's line, or the declaration at fault.
+    """
+    block, values = read_graph(program)
+    check_operators(block)
+    declared = declare_program(program, states_of(program, block, values), request)
+    return explore(lambda assumed: _read(program, block, values, declared, trace, assumed))
+
+
+def check_operators(block: Block) -> None:
+    """Raise ImportFailed naming every operator that nothing imports, and the line of the first."""
+    for node in block.nodes():
+        if support.why_not(node.kind()) is not None:
+            with quoting_line(node):
+                support.check(block)
+
+
+def states_of(program: Program, block: Block, values: Mapping[str, Value]) -> list[Stored]:
+    """The stored tensors that a call changes: those that nodes write in place, and those that the
+    file says are replaced.
+    """
+    written = {
+        _root(node.arguments[0])
+        for node in support.walk(block)
+        if node.arguments and registry.functional_form(node.kind()) is not None
+    }
+    return [
+        stored
+        for stored in program.stored
+        if stored.path in program.mutated or values[stored.value] in written
+    ]
+
+
+def _root(value: Value) -> Value:
+    """What a value is a view of."""
+    while value.producer.operator in registry.VIEW or registry.functional_form(
+        value.producer.operator
+    ):
+        value = value.producer.arguments[0]
+    return value
+
+
+def _read(
+    program: Program,
+    block: Block,
+    values: Mapping[str, Value],
+    declared: Declared,
+    trace: list[dict[str, Any]] | None,
+    assumed: Mapping[str, bool],
+) -> Imported:
+    if trace is not None:
+        trace.clear()
+    facts, request = Facts(), declared.request
+    shapes = declare(facts, declared.specs, request)
+    table = request.dim_table
+    names = {
+        name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, table.get(dim))))
+               for axis in axes]
+        for name, axes in request.shapes
+    }  # fmt: skip
+    builder = Builder(facts)
+    scope = ProgramScope(
+        builder, Memory(builder), Model(block, names, trace=trace, assumed=assumed)
+    )
+    parameters = parameters_of(facts, declared.specs, shapes)
+    with builder.bb.function("main", [*parameters.variables, builder.seed.expr]):
+        tensors = parameters.tensors(builder)
+        inputs = dict(zip((spec.name for spec in declared.specs), tensors, strict=True))
+        for argument in program.arguments:
+            scope.bind(values[argument.value], scope.wrap(inputs[argument.name]))
+        for stored in program.stored:
+            held = inputs.get(stored.path) if stored.path in declared.states else None
+            content = Known(stored.data, stored.data.dtype.name) if held is None else held
+            scope.bind(values[stored.value], scope.wrap(content))
+        _require_guards(builder, program, {name: value.shape for name, value in inputs.items()})
+        results = scope.run(block)
+        named = [
+            (name, tensor_of(scope, name, value))
+            for (name, _), value in zip(program.outputs, results, strict=True)
+        ]
+        named += [(path, _state(scope, program, values, path)) for path in declared.states]
+        refuse_repeats([name for name, _ in named])
+        outputs = close(builder, named)
+    bounds = collect(_uses(program, scope.model.indexed), {spec.name for spec in declared.specs})
+    return Imported(
+        finish(builder),
+        (*declared.specs, SEED) if builder.random else tuple(declared.specs),
+        outputs,
+        tuple(facts.dims.values()),
+        facts.ranges,
+        bounds,
+        nodes=builder.origins.labels,
+    )
+
+
+def _require_guards(
+    builder: Builder, program: Program, shapes: Mapping[str, tuple[Extent, ...]]
+) -> None:
+    for guard in program.guards:
+        condition = condition_of(guard, shapes)
+        if isinstance(condition, bool) and not condition:
+            raise ImportFailed(
+                f"the declared inputs contradict what the program was exported for: {guard[:200]}",
+                reason="pt2_guard",
+                hint="declare sizes that satisfy it, or export the program for others",
+            )
+        if isinstance(condition, PrimExpr):
+            builder.require(condition, f"the program was exported for {guard[:200]}")
+
+
+def _state(scope: ProgramScope, program: Program, values: Mapping[str, Value], path: str) -> Any:
+    """What a stored tensor is after a call."""
+    if path in program.mutated:
+        result = scope.lookup(values[program.mutated[path]["as_tensor"]["name"]])
+    else:
+        stored = next(stored for stored in program.stored if stored.path == path)
+        result = scope.lookup(values[stored.value])
+    assert isinstance(result, Ref)
+    return scope.memory.read(result)
+
+
+def _uses(program: Program, indexed: list[tuple[Any, Limit]]) -> Iterator[tuple[str | None, Limit]]:
+    """Every use of a value as an index: the input that it comes from, None for another value."""
+    return sources({argument.value: argument.name for argument in program.arguments}, indexed)

@@ -1,0 +1,84 @@
+"""A program's graph being read by the operators of TorchScript: arguments stand in the nodes, and
+errors name the user's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from compiler.errors import ImportFailed
+from compiler.ir.pt2.graph import CONSTANT, LIST, Node, Value
+from compiler.ir.torchscript.memory import ListBox
+from compiler.ir.torchscript.scope import Scope
+
+_LINE = re.compile(
+    r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<where>[^\n]+)\n(?P<code>[^\n]*)'
+)
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "torch/fx/", "<eval_with_key>")
+
+
+class ProgramScope(Scope):
+    """Looks up what nodes are called with: values by name, literals and lists where they stand."""
+
+    def lookup(self, raw: Any) -> Any:
+        """The value that stands for one of the graph's."""
+        if isinstance(raw, Value) and raw.producer.operator == CONSTANT:
+            return raw.literal
+        if isinstance(raw, Value) and raw.producer.operator == LIST:
+            return self.wrap([self.lookup(item) for item in raw.producer.arguments])
+        if isinstance(raw, Value) and raw.items:
+            return tuple(self.lookup(item) for item in raw.items)
+        return super().lookup(raw)
+
+    def inner(self) -> ProgramScope:
+        """A scope for a block."""
+        return ProgramScope(self.builder, self.memory, self.model, self)
+
+    def _node(self, raw: Any) -> None:
+        with quoting_line(raw):
+            self._import(raw, raw.names)
+
+    def bind(self, raw: Any, value: Any) -> None:
+        """Make a value of the graph stand for something; a list for its items."""
+        if raw.producer.operator == CONSTANT:
+            return
+        if raw.kind.name != "ListType":
+            super().bind(raw, value)
+            return
+        content = self.memory.content(value) if isinstance(value, ListBox) else value
+        for item, part in zip(raw.items, content, strict=True):
+            super().bind(item, part)
+
+
+@contextmanager
+def quoting_line(node: Node) -> Iterator[None]:
+    """Errors of the body say which line of the user's code the node comes from."""
+    try:
+        yield
+    except ImportFailed as error:
+        line = user_line(node.trace)
+        if line is None or error.failure.details.get("source"):
+            raise
+        failure = error.failure
+        raise ImportFailed(
+            f"{failure.message} (from {line})",
+            reason=failure.code.partition(".")[2],
+            node=failure.node,
+            op=failure.op,
+            hint=failure.hint,
+            field=failure.field,
+            **{**failure.details, "source": line},
+        ) from error
+
+
+def user_line(trace: str) -> str | None:
+    """File, line and text of the innermost call outside of libraries, else of the innermost one."""
+    calls = list(_LINE.finditer(trace))
+    mine = [call for call in calls if not any(name in call["file"] for name in _LIBRARIES)]
+    if not calls:
+        return None
+    call = (mine or calls)[-1]
+    return f"{call['file']}:{call['line']}: {call['code'].strip()}"[:300]
