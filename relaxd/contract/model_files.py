@@ -12,7 +12,7 @@ import mmap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import BinaryIO
 
 from relaxd.contract import model_folder
@@ -144,7 +144,7 @@ def choose_sent(files: Sequence[tuple[str, Piece]]) -> dict[str, Piece]:
     return choose_files([path.name for path, _ in paths if path.parent == top], find)
 
 
-def is_onnx(name: str | Path) -> bool:
+def is_onnx(name: str | PurePath) -> bool:
     """True for the name of an ONNX model."""
     return str(name).lower().endswith(ONNX)
 

@@ -117,13 +117,13 @@ def test_the_files_of_a_model_stay_as_long_as_its_job(core, jobs, answer, clock)
     files = {name: blobs.put(name.encode()) for name in ("model.onnx", "w", "base.data")}
     model = put_model(blobs, files)
     job = build_bundle(jobs, model, answer)
-    held = {model, *(blob.digest for blob in files.values())}
+    digests = {model, *(blob.digest for blob in files.values())}
     clock.advance(2 * DAY)
     age_records(core, LONG)
     assert collecting.run(core).removed == ()
-    assert held <= hold(core)
+    assert digests <= hold(core)
     clock.advance(LONG)
-    assert held <= set(collecting.run(core).removed)
+    assert digests <= set(collecting.run(core).removed)
     with pytest.raises(UnknownJob):
         jobs.get(job.id)
 
