@@ -15,6 +15,7 @@ from service.db.schema import (
     holdings,
     jobs,
     pins,
+    reservations,
     tokens,
 )
 from service.db.schema import tenants as rows
@@ -125,6 +126,7 @@ def _remove_rights(core: Core, name: str) -> None:
             if late := tx.connection.execute(_of(name).limit(1)).one_or_none():
                 raise TenantBusy(name, len(late))
             tx.connection.execute(delete(pins).where(pins.c.tenant == name))
+            tx.connection.execute(delete(reservations).where(reservations.c.tenant == name))
             tx.connection.execute(delete(tokens).where(tokens.c.tenant == name))
             tx.connection.execute(delete(rows).where(rows.c.name == name))
             _note(tx)

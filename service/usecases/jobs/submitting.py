@@ -63,12 +63,13 @@ def submit(
     status = _status(core, tenant, model, request)
     idempotency_key = idempotency_key and _key_of(tenant, idempotency_key)
     declared = request.to_json()
-    fingerprint = digest_of(canonical_bytes([kind, model, model_name, declared]))
+    document = canonical_bytes([kind, model, model_name, declared])
+    fingerprint = digest_of(document)
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
         return job
     if not wait_for_worker:
         fleet.require(core, {each["target"]: each["capability"] for each in build_targets})
-    admission.admit(core, status, len(targets))
+    admission.admit(core, status, len(targets), len(document))
     known = _answers(core, status, model, request, build_targets) if kind is Kind.COMPILE else {}
     header = {
         "id": secrets.token_hex(8),

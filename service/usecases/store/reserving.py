@@ -9,6 +9,8 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Select, delete, func, insert, select, update
 
+from artifacts.store import hex_of
+from relaxd.contract.canonical import digest_of
 from service.core import Core
 from service.db.schema import reservations, tenants
 from service.db.transaction import Transaction
@@ -16,6 +18,8 @@ from service.errors import QuotaExceeded, TooManyUploads
 
 STEP = 16 << 20
 """The most that is reserved ahead of what has come: each reservation is a write to the database."""
+DAY_S = 24 * 3600
+FOR_EVER_DAYS = 36500
 
 
 @dataclass
@@ -23,7 +27,8 @@ class Reservation:
     """Bytes of a tenant's that are under way. They are counted in the database where the tenant has
     a quota, and uploads always, since their number is limited.
 
-    size: bytes counted so far. Without a sign of its owner for `upload_s` a reservation is over.
+    size: bytes counted so far. Without a sign of its owner for `kept_s`, by default `upload_s`, a
+    reservation is over.
     """
 
     core: Core
@@ -31,6 +36,7 @@ class Reservation:
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     is_upload: bool = False
     size: int = 0
+    kept_s: float | None = None
     _written_at: float | None = None
 
     def cover(self, size: int, *, is_all: bool = False) -> None:
@@ -85,6 +91,12 @@ class Reservation:
             with self.core.writing() as tx:
                 tx.connection.execute(delete(reservations).where(self._is_mine))
 
+    def count_more(self, tx: Transaction, amount: int) -> None:
+        """Count so many bytes more than the database does; raises QuotaExceeded."""
+        counted = select(reservations.c.size).where(self._is_mine).with_for_update()
+        self.size = tx.connection.execute(counted).scalar_one_or_none() or 0
+        self._grow(tx, self.size + amount, ahead=0)
+
     @cached_property
     def _is_counted(self) -> bool:
         if self.is_upload:
@@ -105,7 +117,8 @@ class Reservation:
             raise QuotaExceeded(self.tenant)
         # A part of what is left only: others upload at the same time.
         size += ahead if room is None else min(ahead, (room - size) // 8)
-        values = {"size": size, "held_until": tx.now + self.core.settings.upload_s}
+        kept_s = self.core.settings.upload_s if self.kept_s is None else self.kept_s
+        values = {"size": size, "held_until": tx.now + kept_s}
         mine = update(reservations).where(self._is_mine).values(values)
         if not tx.connection.execute(mine).rowcount:
             row = {"id": self.id, "tenant": self.tenant, "is_upload": self.is_upload, **values}
@@ -124,6 +137,17 @@ class Reservation:
         living = _living(tx, self.tenant).where(~self._is_mine).subquery()
         others = tx.connection.execute(select(func.sum(living.c.size))).scalar_one()
         return int(row.stored_limit - row.stored_bytes - (others or 0))
+
+
+def charge_job(core: Core, tenant: str, size: int) -> None:
+    """Count what a job takes in the database for as long as jobs are kept; raises QuotaExceeded.
+    The jobs of a day are one reservation.
+    """
+    kept_s = DAY_S * (core.settings.retention_days or FOR_EVER_DAYS)
+    with core.writing() as tx:
+        name = digest_of(f"jobs of {tenant} on {tx.now // DAY_S:.0f}".encode())
+        day = Reservation(core, tenant, hex_of(name)[:40], kept_s=kept_s)
+        day.count_more(tx, size)
 
 
 def _living(tx: Transaction, tenant: str) -> Select[int]:

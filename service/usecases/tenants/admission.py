@@ -10,7 +10,7 @@ from service.core import Core
 from service.db import recovery
 from service.db.schema import builds, tenants
 from service.errors import QueueFull, QuotaExceeded, UnknownTenant
-from service.usecases.store import holdings
+from service.usecases.store import holdings, reserving
 
 _STATUS = select(
     tenants.c.stored_bytes,
@@ -25,6 +25,8 @@ _QUEUED = select(func.count()).select_from(
     .limit(bindparam("most"))
     .subquery()
 )
+BUILD_BYTES = 2048
+"""What a build takes in the database beside its request: rows of its own, of its job, of events."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,10 @@ def admission_status(core: Core, tenant: str, model: str) -> AdmissionStatus:
     )
 
 
-def admit(core: Core, status: AdmissionStatus, count: int) -> None:
-    """Raise QuotaExceeded where the tenant stores as much as it may, or QueueFull where `count`
-    builds more would be more than it may have queued, or UnknownTenant where it was deleted, or
-    StoreFull where the database's disk has no room for jobs.
+def admit(core: Core, status: AdmissionStatus, count: int, size: int) -> None:
+    """Raise QuotaExceeded where the tenant stores as much as it may, or has no room for a request
+    of that size, QueueFull where `count` builds more would be more than it may have queued,
+    UnknownTenant where it was deleted, or StoreFull where the database's disk has no room for jobs.
     """
     recovery.require_room(core.settings)
     tenant, row = status.tenant, status.row
@@ -59,10 +61,11 @@ def admit(core: Core, status: AdmissionStatus, count: int) -> None:
         raise UnknownTenant(tenant)
     if row.stored_limit is not None and row.stored_bytes >= row.stored_limit:
         raise QuotaExceeded(tenant)
-    if row.queued_limit is None:
-        return
-    with core.reading() as tx:
-        arguments = {"tenant": tenant, "most": row.queued_limit + 1}
-        queued = tx.connection.execute(_QUEUED, arguments).scalar_one()
-    if queued + count > row.queued_limit:
-        raise QueueFull(tenant, row.queued_limit)
+    if row.queued_limit is not None:
+        with core.reading() as tx:
+            arguments = {"tenant": tenant, "most": row.queued_limit + 1}
+            queued = tx.connection.execute(_QUEUED, arguments).scalar_one()
+        if queued + count > row.queued_limit:
+            raise QueueFull(tenant, row.queued_limit)
+    if row.stored_limit is not None:
+        reserving.charge_job(core, tenant, size + count * BUILD_BYTES)

@@ -82,6 +82,19 @@ def test_puts_at_once_store_no_more_than_the_quota(guarded: House, client: httpx
     assert size_on_disk(guarded.core) == 0
 
 
+def test_jobs_count_by_what_they_declare(guarded: House, client: httpx.Client) -> None:
+    assert put(client, b"a model").status_code == 201
+    model, answers = digest_of(b"a model"), Counter[int]()
+    for number in range(10):
+        dims = {f"d{number}_{'d' * 40}{each}": 2 for each in range(5000)}
+        answers[client.post("/v1/jobs", json={"model": model, "dims": dims}).status_code] += 1
+    assert answers.keys() == {202, 507}, "some of 4 MiB were left for each of half a MB"
+    assert put(client, data_of(1)).status_code == 507
+    limits = Limits(stored_bytes=2 * QUOTA)
+    tenants.change(guarded.core, "a", limits=limits)
+    assert put(client, data_of(1)).status_code == 201
+
+
 def test_uploads_are_limited_in_number(client: httpx.Client, guarded: House) -> None:
     opened = [begin(client) for _ in range(5)]
     refused = client.post(UPLOADS)
