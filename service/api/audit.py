@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 from service.api.context import UsePrincipal, UseServices
 from service.api.scopes import principal_of
 from service.api.tenancy import OfTenant, choose_tenant
+from service.api.tenant_threads import TenantRoute
 from service.core import Core
 from service.errors import DatabaseUnavailable
 from service.identity import DEFAULT, Entry, Principal
@@ -20,10 +22,12 @@ from service.usecases import auditing
 from service.usecases.auditing import Change
 
 REFUSALS_S = 60.0
+MOST_REFUSALS = 20
+"""Entries of one tenant in so many seconds for requests that changed nothing."""
 MOST_ADDRESSES = 20
 LONGEST_SUBJECT = 300
 
-router = APIRouter(prefix="/v1", tags=["access"])
+router = APIRouter(route_class=TenantRoute, prefix="/v1", tags=["access"])
 logger = structlog.get_logger("relaxd.audit")
 
 
@@ -82,6 +86,15 @@ def read_audit(
     return AuditOut(entries=[EntryOut.of(entry) for entry in entries])
 
 
+@dataclass
+class _Window:
+    """The refusals of a tenant until a time: those with an entry, and those without since."""
+
+    until: float = 0.0
+    written: int = 0
+    left_out: int = 0
+
+
 class Auditor:
     """Writes the log; what it cannot write stands in the service's own log."""
 
@@ -91,6 +104,7 @@ class Auditor:
         self._refused = 0
         self._addresses: set[str] = set()
         self._next_at = 0.0
+        self._windows: dict[str, _Window] = {}
 
     def record_change(
         self,
@@ -100,10 +114,18 @@ class Auditor:
         state: MutableMapping[str, Any],
         parameters: MutableMapping[str, Any],
     ) -> None:
-        """A request that changes something was answered with that status."""
+        """A request that changes something was answered with that status. One that was refused
+        has no entry where many were: the next that has one tells their number.
+        """
         if action == "upload" and status in (202, 204):  # a part, not yet a blob
             return
         outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
+        detail: dict[str, object] = {"status": status, "method": principal.method.value}
+        if outcome == "refused":
+            left_out = self._count_refusal(principal.tenant)
+            if left_out is None:
+                return
+            detail |= {"refused_before": left_out} if left_out else {}
         self._write(
             tenant=principal.tenant,
             principal=principal.name,
@@ -111,8 +133,21 @@ class Auditor:
             subject=_subject(state, parameters)[:LONGEST_SUBJECT],
             outcome=outcome,
             request_id=state.get("request_id"),
-            detail={"status": status, "method": principal.method.value, **state.get("detail", {})},
+            detail={**detail, **state.get("detail", {})},
         )
+
+    def _count_refusal(self, tenant: str) -> int | None:
+        """None where the tenant has had its entries; else how many refusals had none before."""
+        with self._lock:
+            window = self._windows.setdefault(tenant, _Window())
+            if time.monotonic() >= window.until:
+                window.until, window.written = time.monotonic() + REFUSALS_S, 0
+            if window.written >= MOST_REFUSALS:
+                window.left_out += 1
+                return None
+            window.written += 1
+            left_out, window.left_out = window.left_out, 0
+            return left_out
 
     def record_refusal(self, address: str) -> None:
         """A request could not sign in: written at once, and then once a minute how many."""
