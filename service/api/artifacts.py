@@ -21,6 +21,7 @@ from relaxd.reports.trace import trace
 from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_names import StoreOf, blob_path
 from service.api.scopes import principal_of
+from service.api.tenant_threads import TenantRoute
 from service.api.wire import Digest
 from service.identity import bundles_of
 from service.usecases.builds.explaining import report_of
@@ -91,7 +92,7 @@ class ActionOut(BaseModel):
 
 def router(store_of: StoreOf) -> APIRouter:
     """The endpoints that describe an artifact; errors leave as the app's problems."""
-    routes = APIRouter(tags=["artifacts"])
+    routes = APIRouter(route_class=TenantRoute, tags=["artifacts"])
     answers: dict[int | str, dict[str, Any]] = {
         200: {"content": {TAR: {"schema": {"type": "string", "format": "binary"}}}}
     }

@@ -17,6 +17,8 @@ from service.api.audit import Auditor
 from service.api.errors import TooManyRequests
 from service.api.rates import Rates
 from service.api.respond import respond
+from service.api.tenant_threads import run_in_thread
+from service.db.turns import TENANT
 from service.errors import DatabaseUnavailable
 from service.identity import Method, Principal
 from service.usecases.tenants.entering import Gate
@@ -57,6 +59,7 @@ class Authentication:
             return await respond(request, refusal)(scope, receive, send)
         if principal is not None:
             request.state.principal = principal
+            TENANT.set(principal.tenant)
             return await self._audited(principal, scope, receive, send)
         address = request.client.host if request.client else ""
         await self._apart(partial(self._auditor.record_refusal, address))
@@ -108,10 +111,8 @@ class Authentication:
             if (action := state.get("action")) and not noted:
                 noted = True
                 parameters = scope.get("path_params", {})
-                await self._apart(
-                    partial(
-                        self._auditor.record_change, principal, action, status, state, parameters
-                    )
+                await run_in_thread(
+                    self._auditor.record_change, principal, action, status, state, parameters
                 )
 
         async def answer(message: Message) -> None:

@@ -2,12 +2,12 @@
 
 from typing import TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 from relaxd.http.bodies import JSON_TYPE, check_json, count_values, read_limited
+from service.api.tenant_threads import HEAVY, WIDTH, run_in_thread
 from service.api.wire import JobIn, RequestIn
 from service.settings import Settings
 
@@ -15,6 +15,8 @@ JOB_CONTENT = {JSON_TYPE: {"schema": {"$ref": "#/components/schemas/JobIn"}}}
 """What `read_job` reads, as OpenAPI describes it."""
 SMALL = 4096
 """Bytes of a document that is parsed in less time than it takes to hand it to a thread."""
+FEW = 100
+"""Declarations that are worked through in as little time."""
 
 Document = TypeVar("Document", bound=RequestIn)
 
@@ -37,7 +39,13 @@ async def read_request(
     """The document and the request that it declares; raises DeclarationError, ValidationError."""
     if len(data) <= SMALL:
         return _parse(kind, data, settings)
-    return await run_in_threadpool(_parse, kind, data, settings)
+    return await run_in_thread(_parse, kind, data, settings, width=HEAVY)
+
+
+def width_of(request: CompileRequest) -> int:
+    """How many threads of a tenant may do at a time what takes long for a request of that size."""
+    declared = (request.dims, request.inputs or (), request.consts, request.shapes)
+    return WIDTH if sum(map(len, declared)) <= FEW else HEAVY
 
 
 def _parse(

@@ -4,10 +4,11 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from service.api.context import UseServices
+from service.api.tenant_threads import TenantRoute
 from service.api.wire import Health
 from service.usecases.readiness import Readiness
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(route_class=TenantRoute, tags=["operations"])
 
 
 @router.get("/healthz", summary="Whether the process answers")

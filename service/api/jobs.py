@@ -1,16 +1,17 @@
 """Endpoints about jobs: submit, list, show, cancel, follow, read the log."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from sse_starlette.sse import EventSourceResponse
-from starlette.concurrency import run_in_threadpool
 
 from relaxd.contract.states import State
 from service.api.audit import change_by, record_success
 from service.api.context import UseJobs, UseServices, UseWatch
-from service.api.documents import JOB_CONTENT, read_job
+from service.api.documents import JOB_CONTENT, read_job, width_of
+from service.api.tenant_threads import WIDTH, TenantRoute, run_in_thread
 from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.watching import as_sse, log_lines
 from service.api.wire import JobList, JobOut, Name
@@ -19,7 +20,7 @@ from service.domain import Job
 HEARTBEAT_S = 10
 MAX_WAIT_S = 3600
 
-router = APIRouter(prefix="/v1", tags=["jobs"])
+router = APIRouter(route_class=TenantRoute, prefix="/v1", tags=["jobs"])
 
 JobId = Annotated[str, Path(description="The job's id.", max_length=64)]
 IdempotencyKey = Annotated[
@@ -52,10 +53,17 @@ EVENT_STREAM = {
 LOCATION = {"Location": {"description": "The job's path.", "schema": {"type": "string"}}}
 
 
-def _answer(request: Request, response: Response, job: Job) -> JobOut:
+async def _answer(request: Request, response: Response, job: Job) -> JobOut:
     request.state.job_id = job.id
     response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return JobOut.of(job)
+    return await _describe(job)
+
+
+async def _describe(job: Job) -> JobOut:
+    """The job as a document, which is made in a thread where that takes long."""
+    if (width := width_of(job.request)) == WIDTH:
+        return JobOut.of(job)
+    return await run_in_thread(JobOut.of, job, width=width)
 
 
 @router.post(
@@ -90,12 +98,12 @@ async def compile_model(
                 sent.model, sent.request, idempotency_key, sent.name, wait_for_worker, change
             )
 
-        job = await run_in_threadpool(store_and_submit)
+        job = await run_in_thread(store_and_submit, width=width_of(form.request))
     record_success(request, change)
     if wait is not None:
         job = await watch.wait_for(job, wait)
         response.status_code = 200 if job.state.terminal else 202
-    return _answer(request, response, job)
+    return await _answer(request, response, job)
 
 
 @router.post(
@@ -117,11 +125,12 @@ async def submit(
     """Upload the model under /v2/ first; 202 and the job as it stands."""
     model, declared = await read_job(request, services.settings)
     change = change_by(request, status=202)
-    job = await run_in_threadpool(
+    submission = partial(
         jobs.submit, model, declared, idempotency_key, name, wait_for_worker, change
     )
+    job = await run_in_thread(submission, width=width_of(declared))
     record_success(request, change)
-    return _answer(request, response, job)
+    return await _answer(request, response, job)
 
 
 @router.get("/jobs", summary="List jobs")
@@ -135,8 +144,8 @@ def list_jobs(
 @router.get("/jobs/{job_id}", summary="Show a job")
 async def show(jobs: UseJobs, watch: UseWatch, job_id: JobId, wait: Wait = None) -> JobOut:
     """With `wait`, once the job has ended or that time is up."""
-    job = await run_in_threadpool(jobs.get, job_id)
-    return JobOut.of(await watch.wait_for(job, wait or 0))
+    job = await run_in_thread(jobs.get, job_id)
+    return await _describe(await watch.wait_for(job, wait or 0))
 
 
 @router.post("/jobs/{job_id}:cancel", summary="Cancel a job")
@@ -172,8 +181,8 @@ async def events(
     are heartbeats.
     """
     after = int(last_event_id or 0)
-    job = await run_in_threadpool(jobs.get, job_id)
-    if job.state.terminal and not await run_in_threadpool(jobs.events, job_id, after):
+    job = await run_in_thread(jobs.get, job_id)
+    if job.state.terminal and not await run_in_thread(jobs.events, job_id, after):
         return Response(status_code=204)
     return EventSourceResponse(as_sse(watch.follow(job_id, after)), ping=HEARTBEAT_S, sep="\n")
 

@@ -3,19 +3,19 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 
 from relaxd.contract.request import CompileRequest
 from relaxd.http.bodies import JSON_TYPE, media_type
 from relaxd.http.errors import UnsupportedMediaType
 from service.api.context import UseJobs, UseServices, UseWatch
-from service.api.documents import JOB_CONTENT, read_job
+from service.api.documents import JOB_CONTENT, read_job, width_of
+from service.api.tenant_threads import TenantRoute, run_in_thread
 from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.wire import TargetList
 from service.bootstrap import Services
 from service.jobs import Jobs
 
-router = APIRouter(prefix="/v1", tags=["models"])
+router = APIRouter(route_class=TenantRoute, prefix="/v1", tags=["models"])
 
 CONTENT = {FORM_TYPE: FORM, **JOB_CONTENT}
 
@@ -41,7 +41,7 @@ async def inspect(
     The model comes as a form, as in /v1/compile, or by digest in a JSON document, as in /v1/jobs.
     """
     model, declared = await _subject(request, jobs, services)
-    job = await run_in_threadpool(jobs.inspect, model, declared)
+    job = await run_in_thread(jobs.inspect, model, declared, width=width_of(declared))
     return {"model": model, **jobs.report(await watch.wait_for(job, wait), wait)}
 
 
@@ -49,7 +49,7 @@ async def _subject(request: Request, jobs: Jobs, services: Services) -> tuple[st
     kind = media_type(request)
     if kind == FORM_TYPE:
         async with receive(request, services.core) as form:
-            upload = await run_in_threadpool(form.store, jobs.store.blobs)
+            upload = await run_in_thread(form.store, jobs.store.blobs)
         return upload.model, upload.request
     if kind == JSON_TYPE:
         return await read_job(request, services.settings)

@@ -7,7 +7,6 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 
 from artifacts.errors import (
     BlobCorrupt,
@@ -21,6 +20,7 @@ from artifacts.errors import (
 )
 from relaxd.errors import RelaxdError
 from service.api.problems import retry_headers
+from service.api.tenant_threads import TenantRoute
 from service.errors import TooManyUploads
 
 
@@ -98,7 +98,7 @@ def _too_many(error: TooManyUploads) -> RegistryError:
     return RegistryError(Code.TOOMANYREQUESTS, error.message, status, headers, hint=error.hint)
 
 
-class RegistryRoute(APIRoute):
+class RegistryRoute(TenantRoute):
     """A route whose errors leave as OCI error documents."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

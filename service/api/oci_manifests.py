@@ -19,7 +19,7 @@ from service.api.oci_content import identity_headers, is_known, not_modified
 from service.api.oci_errors import Code, RegistryError, RegistryRoute
 from service.api.oci_names import Repository, StoreOf, check_reference, manifest_path
 from service.api.scopes import principal_of
-from service.api.tenant_threads import TenantThreads
+from service.api.tenant_threads import HEAVY, run_in_thread
 from service.identity import bundles_of
 from service.usecases.store.holdings import look_up
 
@@ -30,7 +30,6 @@ PAGE, PAGE_BYTES = 100, 1 << 20
 def router(store_of: StoreOf) -> APIRouter:
     """Endpoints end-3, 7, 8 and 12 of the distribution spec."""
     routes = APIRouter(route_class=RegistryRoute, include_in_schema=False)
-    threads = TenantThreads()
 
     @routes.api_route("/v2/{name:path}/manifests/{reference}", methods=["GET", "HEAD"])
     def pull(name: Repository, reference: str, request: Request) -> Response:
@@ -52,12 +51,11 @@ def router(store_of: StoreOf) -> APIRouter:
     @routes.put("/v2/{name:path}/manifests/{reference}")
     async def push(name: Repository, reference: str, request: Request) -> Response:
         check_reference(reference)
-        tenant = principal_of(request).tenant
-        _check_free(name, reference, tenant)
+        _check_free(name, reference, principal_of(request).tenant)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         data = await _body(request)
         push = partial(_push, store_of(request), name, reference, content_type, data)
-        return await threads.run(tenant, push)
+        return await run_in_thread(push, width=HEAVY)
 
     @routes.get("/v2/{name:path}/tags/list")
     def tags(
@@ -84,9 +82,8 @@ def router(store_of: StoreOf) -> APIRouter:
         artifactType: str | None = None,  # noqa: N803 (the spec's name)
         last: str = "",
     ) -> Response:
-        tenant = principal_of(request).tenant
         page = partial(_referrers, store_of(request), name, digest, artifactType, last)
-        return await threads.run(tenant, page)
+        return await run_in_thread(page, width=HEAVY)
 
     return routes
 

@@ -13,7 +13,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
-import anyio.to_thread
 from starlette.requests import ClientDisconnect
 
 from artifacts.errors import DigestMismatch, StorageFailed
@@ -21,6 +20,7 @@ from artifacts.files import check_room, storage_errors
 from artifacts.store import CHUNK, Blob, BlobStore
 from relaxd.contract.canonical import digest_of
 from service.api.oci_errors import Code, RegistryError
+from service.api.tenant_threads import run_in_thread
 from service.identity import DEFAULT
 from service.usecases.store.holdings import draw_on
 from service.usecases.store.reserving import Reservation, Uploads
@@ -123,7 +123,7 @@ class Sessions:
         """The session's file at its end, for this caller alone; raises BLOB_UPLOAD_UNKNOWN,
         TOOMANYREQUESTS.
         """
-        file = await anyio.to_thread.run_sync(self._open_alone, identifier)
+        file = await run_in_thread(self._open_alone, identifier)
         try:
             yield file
         finally:
@@ -164,10 +164,10 @@ class Sessions:
         try:
             return await self._append(file, body, length, reserved)
         except StorageFailed:
-            await anyio.to_thread.run_sync(_cut, file, start)
+            await run_in_thread(_cut, file, start)
             raise
         finally:
-            await anyio.to_thread.run_sync(reserved.settle, os.fstat(file.fileno()).st_size)
+            await run_in_thread(reserved.settle, os.fstat(file.fileno()).st_size)
 
     async def _append(
         self, file: BinaryIO, body: AsyncIterator[bytes], length: int | None, reserved: Reservation
@@ -175,10 +175,10 @@ class Sessions:
         size = start = file.tell()
         pending = bytearray()
         if length is not None:
-            await anyio.to_thread.run_sync(self._expect, start, length, reserved)
+            await run_in_thread(self._expect, start, length, reserved)
 
         async def write() -> None:
-            await anyio.to_thread.run_sync(self._write, file, bytes(pending), size, reserved)
+            await run_in_thread(self._write, file, bytes(pending), size, reserved)
             pending.clear()
 
         try:
@@ -186,7 +186,7 @@ class Sessions:
                 pending += chunk
                 size += len(chunk)
                 if size > self._bounds.max_bytes:
-                    await anyio.to_thread.run_sync(file.truncate, start)
+                    await run_in_thread(file.truncate, start)
                     raise _too_large(self._bounds.max_bytes)
                 if len(pending) >= CHUNK:
                     await write()
@@ -196,7 +196,7 @@ class Sessions:
                 Code.BLOB_UPLOAD_INVALID, f"the connection broke after {size - start} bytes"
             ) from None
         if length is not None and size - start != length:
-            await anyio.to_thread.run_sync(file.truncate, start)
+            await run_in_thread(file.truncate, start)
             raise RegistryError(
                 Code.SIZE_INVALID,
                 f"{length} bytes are announced, the body has {size - start}",

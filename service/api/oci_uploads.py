@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from http import HTTPStatus
 
-import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 
 from artifacts.store import BlobStore, hex_of
@@ -14,6 +13,7 @@ from service.api.oci_errors import Code, RegistryError, RegistryRoute
 from service.api.oci_names import Repository, StoreOf, blob_path, upload_path
 from service.api.oci_sessions import Sessions, Started
 from service.api.scopes import principal_of
+from service.api.tenant_threads import run_in_thread
 
 MOST_AHEAD = 64 << 20
 """The memory for the beginnings of all blobs that are read before an upload begins."""
@@ -34,24 +34,24 @@ def router(store_of: StoreOf, shared: Sessions) -> APIRouter:
         name: Repository, request: Request, digest: str | None = None, mount: str | None = None
     ) -> Response:
         blobs, sessions = store_of(request).blobs, of(request)
-        if mount is not None and await anyio.to_thread.run_sync(blobs.touch, mount):
+        if mount is not None and await run_in_thread(blobs.touch, mount):
             return _created(name, mount)
         if digest is None:
-            started = await anyio.to_thread.run_sync(sessions.start)
+            started = await run_in_thread(sessions.start)
             return _accepted(name, started.identifier, 0)
         hex_of(digest)
         beginning, rest = await ahead.read(request, sessions.largest_at_once)
         if rest is None and "Content-Range" not in request.headers:
             request.state.subject = f"{name}@{digest}"
-            await anyio.to_thread.run_sync(sessions.store_whole, beginning, blobs, digest)
+            await run_in_thread(sessions.store_whole, beginning, blobs, digest)
             return _created(name, digest)
-        started = await anyio.to_thread.run_sync(sessions.start, _announced_size(request) or 0)
+        started = await run_in_thread(sessions.start, _announced_size(request) or 0)
         upload = _Upload(name, started.identifier, _chain(beginning, rest), started)
         try:
             return await _finish(blobs, sessions, upload, digest, request)
         finally:
             # The client was never told of it, so it cannot go on.
-            await anyio.to_thread.run_sync(sessions.forget, started.identifier)
+            await run_in_thread(sessions.forget, started.identifier)
 
     @routes.get("/v2/{name:path}/blobs/uploads/{upload}")
     def status(name: Repository, upload: str, request: Request) -> Response:
@@ -136,12 +136,10 @@ async def _finish(
     request.state.subject = f"{name}@{digest}"
     try:
         await _append(sessions, upload, request)
-        await anyio.to_thread.run_sync(sessions.store, identifier, blobs, digest, upload.started)
+        await run_in_thread(sessions.store, identifier, blobs, digest, upload.started)
     except RegistryError as error:
         # A client that did not hear of its success asks again.
-        if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await anyio.to_thread.run_sync(
-            blobs.touch, digest
-        ):
+        if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await run_in_thread(blobs.touch, digest):
             return _created(name, digest)
         raise
     return _created(name, digest)

@@ -9,13 +9,14 @@ from sse_starlette.sse import EventSourceResponse
 from relaxd.contract.states import Stage, State
 from service.api.board import Board, Update
 from service.api.context import UseJobs, UsePrincipal
+from service.api.tenant_threads import TenantRoute
 from service.api.wire import Document, Name
 from service.domain import Brief, Queue
 from service.usecases.jobs.overview import Search
 
 HEARTBEAT_S = 10
 
-router = APIRouter(prefix="/v1", tags=["jobs"])
+router = APIRouter(route_class=TenantRoute, prefix="/v1", tags=["jobs"])
 
 
 class RunningOut(Document):

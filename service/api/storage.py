@@ -8,11 +8,12 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from service.api.context import UsePrincipal, UseServices
+from service.api.tenant_threads import TenantRoute
 from service.api.wire import Document
 from service.domain import Pin
 from service.usecases.store import collecting, pinning
 
-router = APIRouter(prefix="/v1", tags=["operations"])
+router = APIRouter(route_class=TenantRoute, prefix="/v1", tags=["operations"])
 
 PinDigest = Annotated[str, Path(description="The blob's or the manifest's digest.", max_length=80)]
 

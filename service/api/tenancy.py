@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
 from service.api.context import UsePrincipal, UseServices
+from service.api.tenant_threads import TenantRoute
 from service.api.wire import Document, Text
 from service.errors import OpenService, UnknownTenant
 from service.identity import (
@@ -22,7 +23,7 @@ from service.identity import (
 from service.usecases.jobs import deleting
 from service.usecases.tenants import tenants, tokens
 
-router = APIRouter(prefix="/v1", tags=["access"])
+router = APIRouter(route_class=TenantRoute, prefix="/v1", tags=["access"])
 
 LINE = r"^[^\x00-\x1f\x7f]*$"
 TenantName = Annotated[str, Field(max_length=LONGEST_TENANT, pattern=r"^[a-z0-9-]+$")]

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import anyio.to_thread
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -32,6 +31,7 @@ from relaxd.http.errors import BodyTooLarge, UnsupportedMediaType
 from service.api.documents import read_request
 from service.api.errors import MalformedForm
 from service.api.scopes import principal_of
+from service.api.tenant_threads import run_in_thread
 from service.api.wire import RequestIn
 from service.core import Core
 from service.settings import Settings
@@ -141,7 +141,7 @@ async def receive(request: Request, core: Core) -> AsyncIterator[Form]:
         finally:
             await form.close()
     finally:
-        await anyio.to_thread.run_sync(reserved.end)
+        await run_in_thread(reserved.end)
 
 
 async def _parse(parser: MultiPartParser) -> FormData:
@@ -168,7 +168,7 @@ async def _metered(
         if size > _Parser.spool_max_size:
             check_room(folder, len(part), reserve)
             if not reserved.covers(size):
-                await anyio.to_thread.run_sync(reserved.cover, size)
+                await run_in_thread(reserved.cover, size)
         yield part
 
 

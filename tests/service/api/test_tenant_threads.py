@@ -1,0 +1,40 @@
+"""Threads for requests, apart for each tenant."""
+
+import asyncio
+import threading
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from service.api.tenant_threads import TenantRoute, run_in_thread
+from service.db.turns import TENANT
+
+
+def test_a_tenant_does_not_wait_for_the_threads_of_another() -> None:
+    async def check() -> bool:
+        free = threading.Event()
+
+        async def work(tenant: str, function) -> bool:
+            TENANT.set(tenant)
+            return await run_in_thread(function, width=2)
+
+        waiting = [asyncio.create_task(work("a", lambda: free.wait(60))) for _ in range(5)]
+        await asyncio.wait_for(asyncio.create_task(work("b", lambda: True)), 30)
+        free.set()
+        return all(await asyncio.gather(*waiting))
+
+    assert asyncio.run(check())
+
+
+def test_plain_endpoints_run_in_a_thread_and_keep_their_signature() -> None:
+    app = FastAPI()
+    app.router.route_class = TenantRoute
+
+    @app.get("/number/{number}")
+    def double(number: int, more: int = 0) -> dict[str, bool | int]:
+        apart = threading.current_thread() is not threading.main_thread()
+        return {"double": 2 * number + more, "apart": apart}
+
+    with TestClient(app) as client:
+        assert client.get("/number/4?more=1").json() == {"double": 9, "apart": True}
+        assert client.get("/number/x").status_code == 422
