@@ -11,6 +11,7 @@ from tests.robustness.rows import (
     endpoint,
     jobs,
     models,
+    neighbours,
     sandbox,
     signing,
     store,
@@ -31,4 +32,5 @@ ROWS: tuple[Row, ...] = (
     *sandbox.ROWS,
     *signing.ROWS,
     *access.ROWS,
+    *neighbours.ROWS,
 )

@@ -1,0 +1,184 @@
+"""A row about a tenant that attacks its neighbours by all that its token allows, and more."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.api.scopes import NEEDS
+from service.identity import Limits, Scope
+from service.usecases.tenants import tenants, tokens
+from tests.robustness.row import Outcome, Row, Run, p99
+from tests.robustness.site import Site, site
+from tests.robustness.stub import model
+from tests.support import plain_http
+
+QUOTA_MIB = 64
+SLACK_MIB = 32
+"""For the pages of the database, its log and what others store."""
+MOST_P99_MS = 200
+PAUSE_S = 0.1
+ALONE_S = 5.0
+LEAST_S = 20
+TIMEOUT_S = 60.0
+MIB = 1 << 20
+
+
+@dataclass
+class Neighbour:
+    """Another tenant, which submits a job each PAUSE_S; `seconds`: what each took."""
+
+    here: Site
+    http: httpx.Client
+    seconds: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    _number: int = 0
+
+    def submit(self) -> None:
+        """Send a model, and time it."""
+        self._number += 1
+        content = model(self.here.ledger, key=f"neighbour {self._number}")
+        files: dict[str, Any] = {"model": ("m.onnx", content), "request": (None, "{}")}
+        began = time.monotonic()
+        try:
+            answer = self.http.post("/v1/compile", files=files)
+        except httpx.HTTPError as error:
+            self.wrong.append(f"a submit had no answer: {error!r}")
+        else:
+            if answer.status_code != 202:
+                self.wrong.append(
+                    f"a submit was answered {answer.status_code}: {answer.text[:300]}"
+                )
+        self.seconds.append(time.monotonic() - began)
+
+    @contextmanager
+    def submitting(self) -> Iterator[None]:
+        """Submit for as long as the context lasts."""
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.wait(PAUSE_S):
+                self.submit()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+@dataclass
+class Disk:
+    """The largest size of all files below a folder while they are watched."""
+
+    folder: Path
+    most: int = 0
+
+    @contextmanager
+    def watched(self) -> Iterator["Disk"]:
+        """Look at it each second for as long as the context lasts."""
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.wait(1):
+                self.most = max(self.most, _size(self.folder))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield self
+        finally:
+            stop.set()
+            thread.join()
+            self.most = max(self.most, _size(self.folder))
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for position, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(position, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def attacked_neighbours(run: Run) -> Outcome:
+    """One tenant attacks for `count` seconds while another submits."""
+    with site(run.folder, token="the operator's", lease_s=30) as here:
+        core = here.services.core
+        worker = here.worker()
+        api, url = here.api()
+        here.wait_until_workers(1)
+        for name in ("attacker", "neighbour"):
+            tenants.create(core, name)
+        limits = Limits(stored_bytes=QUOTA_MIB * MIB, running=1, queued=50)
+        tenants.change(core, "attacker", limits=limits)
+        attackers, neighbours = (
+            tokens.create(core, name, "t", (Scope.SUBMIT,)).text
+            for name in ("attacker", "neighbour")
+        )
+        headers = {"Authorization": f"Bearer {neighbours}"}
+        with plain_http.Client(base_url=url, headers=headers, timeout=TIMEOUT_S) as http:
+            alone, beside = Neighbour(here, http), Neighbour(here, http, _number=10**6)
+            with alone.submitting():
+                time.sleep(ALONE_S)
+            before = _size(here.settings.data_dir)
+            with beside.submitting(), Disk(here.settings.data_dir).watched() as disk:
+                done = _attack(url, attackers, run)
+        alive = api.is_alive() and worker.is_alive()
+    wrong = [*alone.wrong, *beside.wrong, *done["wrong"]]
+    wrong += [] if alive else ["a process of the service ended"]
+    wrong += [
+        f"{method} {path} was never sent"
+        for method, path in NEEDS
+        if not done["routes"].get(f"{method} {path}")
+    ]
+    grown = disk.most - before
+    figures = {
+        "requests": sum(done["statuses"].values()),
+        **{f"status {status}": count for status, count in sorted(done["statuses"].items())},
+        "submits": len(beside.seconds),
+        "p99 ms alone": round(1000 * p99(alone.seconds)),
+        "p99 ms": round(1000 * p99(beside.seconds)),
+        "MiB of disk": grown // MIB,
+    }
+    return Outcome(not wrong, figures, "\n".join(wrong[:20]))
+
+
+def _attack(url: str, token: str, run: Run) -> Any:
+    module = [sys.executable, "-m", "tests.robustness.tenant_attack"]
+    command = [*module, url, token, "attacker", str(run.count), str(run.seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-4000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+ROWS = (
+    Row(
+        "attacked-neighbours",
+        "a tenant with the scope `submit` alone tries every endpoint from many connections for so "
+        f"many seconds: p99 of another's submits is at most {MOST_P99_MS} ms, it takes no more "
+        f"disk than its quota of {QUOTA_MIB} MiB and {SLACK_MIB} for the database, and no request "
+        "is answered 500",
+        600,
+        attacked_neighbours,
+        "One API process on SQLite; clients and service share the machine. Builds are stubs.",
+        fewest=LEAST_S,
+        minimums={"requests": 10, "submits": 2},
+        maximums={"p99 ms": MOST_P99_MS, "MiB of disk": QUOTA_MIB + SLACK_MIB},
+    ),
+)
