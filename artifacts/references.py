@@ -23,13 +23,13 @@ class References:
     them safe in paths). Those of `others` are found like the store's own, and before them.
     """
 
-    def __init__(self, records: Records, others: Tags | None = None) -> None:
+    def __init__(self, records: Records, *others: Tags) -> None:
         self._records = records
         self._others = others
 
-    def beside(self, others: Tags) -> "References":
+    def beside(self, *others: Tags) -> "References":
         """The same records, and the tags of `others`."""
-        return References(self._records, others)
+        return References(self._records, *others)
 
     def tag(self, repository: str, tag: str, digest: str) -> None:
         """Point the tag at a manifest, moving it if it exists; raises InvalidDigest."""
@@ -38,15 +38,17 @@ class References:
 
     def resolve(self, repository: str, tag: str) -> str | None:
         """The digest that the tag points at, or None; a record that holds none counts as absent."""
-        if self._others and (digest := self._others.resolve(repository, tag)):
-            return digest
+        for others in self._others:
+            if digest := others.resolve(repository, tag):
+                return digest
         record = self._records.get(f"{_tags(repository)}/{tag}")
         return record.value if record and is_digest(record.value) else None
 
     def tags(self, repository: str, after: str = "", most: int | None = None) -> list[str]:
         """The repository's tags that sort after that text, sorted, the first `most` of them."""
         later = {name for name in self._records.names(_tags(repository)) if name > after}
-        later.update(self._others.tags(repository, after, most) if self._others else ())
+        for others in self._others:
+            later.update(others.tags(repository, after, most))
         return sorted(later)[:most]
 
     def all_tags(self, below: str = "") -> Iterator[tuple[str, str]]:

@@ -216,6 +216,48 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class ModelAlias:
+    """A name for a version of a model; previous: the version that it named before, None at
+    first.
+    """
+
+    alias: str
+    version: int
+    previous: int | None
+    moved_at: datetime
+    moved_by: str
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """A bundle or an index that a tenant registered under a name; job_id: where it was built, if
+    that was said.
+    """
+
+    name: str
+    version: int
+    digest: str
+    job_id: str | None
+    submitter: str
+    labels: dict[str, str]
+    notes: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class RegisteredModel:
+    """A name of a tenant's; last_version: the number of the newest version, 0 before the first."""
+
+    name: str
+    project: str
+    labels: dict[str, str]
+    notes: str
+    created_at: datetime
+    last_version: int
+    aliases: tuple[ModelAlias, ...]
+
+
+@dataclass(frozen=True)
 class Collection:
     """The result of a garbage collection, or with `dry_run` of one that removed nothing."""
 

@@ -143,6 +143,50 @@ class UnknownPin(ServiceError):
         )
 
 
+class UnknownRegistered(ServiceError):
+    """No model, version or alias of that name is registered."""
+
+    code = "registry.unknown"
+
+    def __init__(self, ref: str) -> None:
+        super().__init__(
+            f"{ref} is not registered", hint="`relaxd models list` lists the names", ref=ref
+        )
+
+
+class NothingBuilt(ServiceError):
+    """The job that was to be registered has no bundle."""
+
+    code = "registry.no_bundle"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id} has no bundle",
+            hint="register it when one of its builds has succeeded",
+            job=job_id,
+        )
+
+
+class RegistryFull(ServiceError):
+    """The tenant has as many of these as it may."""
+
+    code = "registry.full"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"there may be {what}, and there are", hint="remove some")
+
+
+class VersionInUse(ServiceError):
+    """An alias points at the version that was to be removed."""
+
+    code = "registry.in_use"
+
+    def __init__(self, ref: str, aliases: list[str]) -> None:
+        super().__init__(
+            f"{ref} is {', '.join(aliases)}", hint="move the alias first", aliases=aliases
+        )
+
+
 class UnknownTenant(ServiceError):
     """No tenant has that name, or it is not the caller's to ask about."""
 

@@ -16,6 +16,7 @@ from relaxd.cli import (
     inspecting,
     jobs,
     llm,
+    models,
     optimizing,
     pulling,
     run,
@@ -76,6 +77,7 @@ app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
 app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
+app.add_typer(models.app, name="models", rich_help_panel="Service")
 app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)
 app.command("check", cls=Command, rich_help_panel="Service")(storing.check_command)
 app.command("pin", cls=Command, rich_help_panel="Service")(storing.pin_command)

@@ -16,7 +16,8 @@ from relaxd.client.client import DEFAULT_URL
 Reference = Annotated[
     str,
     typer.Argument(
-        help="A job id, a digest sha256:..., or an OCI reference host/name@sha256:...",
+        help="A job id, a digest sha256:..., NAME@ALIAS or NAME@NUMBER, or an OCI reference "
+        "host/name@sha256:...",
         show_default=False,
     ),
 ]

@@ -23,7 +23,8 @@ from relaxd.client.pull import (
     pull_artifact,
     targets_of,
 )
-from relaxd.client.reference import BUNDLES, JobReference, parse
+from relaxd.client.reference import BUNDLES, ArtifactReference, JobReference, ModelReference, parse
+from relaxd.client.registry import Registry
 from relaxd.client.transport import LARGEST_MODEL, Transport
 from relaxd.client.upload import MODELS, Model, Samples, name_of, upload_model, upload_samples
 from relaxd.contract.bundle.manifest import FILENAME
@@ -39,7 +40,7 @@ SERVER, TOKEN = "RELAXD_SERVER", "RELAXD_TOKEN"
 """The variables of a process's environment that name its service and token."""
 
 
-class Client(Administration):
+class Client(Administration, Registry):
     """A relaxd service at `url`; `token` is its bearer token; `timeout` is in seconds, for one
     answer.
 
@@ -271,7 +272,8 @@ class Client(Administration):
         best: bool = False,
         report: Report | None = None,
     ) -> Path:
-        """Fetch a bundle by job id, digest or OCI reference into `directory`; returns the folder.
+        """Fetch a bundle by job id, digest, name and alias (`minilm@prod`) or OCI reference into
+        `directory`; returns the folder.
 
         target: which of several; best: of several, the best that this machine can run. A reference
         with a host is fetched from that registry, without this client's token unless the host is
@@ -322,6 +324,9 @@ class Client(Administration):
             digest = self.job(reference.job_id).bundle(target, best=best)
             yield self._transport, self._transport.repository(BUNDLES), digest
             return
+        if isinstance(reference, ModelReference):
+            digest = self.version(reference.name, reference.version)["digest"]
+            reference = ArtifactReference(None, self._transport.repository(BUNDLES), digest)
         own = reference.url in (None, self._transport.url)
         source = (
             self._transport

@@ -15,7 +15,7 @@ from relaxd.errors import RelaxdError
 from relaxd.http.framing import Framing
 from relaxd.http.hosts import KnownHosts
 from relaxd.http.origins import SameOrigin
-from service.api import audit, health, jobs, models, oci, overview, page, storage, tenancy
+from service.api import audit, health, jobs, models, oci, overview, page, registry, storage, tenancy
 from service.api.access import Access, RequestMetrics
 from service.api.audit import Auditor
 from service.api.auth import Authentication
@@ -53,9 +53,9 @@ def create_app(services: Services) -> FastAPI:
     app.state.watch = Watch(services.jobs.of(None))
     app.state.board = Board(services.jobs.of)
     app.state.registry = CollectorRegistry()
-    registry = oci.router(lambda request: jobs_of(request).store, _sessions(services))
-    own = (jobs, overview, models, storage, tenancy, audit, health)
-    for router in (*(module.router for module in own), registry):
+    artifacts = oci.router(lambda request: jobs_of(request).store, _sessions(services))
+    own = (jobs, overview, models, registry, storage, tenancy, audit, health)
+    for router in (*(module.router for module in own), artifacts):
         app.include_router(router, dependencies=[Depends(authorize)])
     app.router.routes.extend(page.routes())
     for kind in (RelaxdError, RequestValidationError, ValidationError):

@@ -89,6 +89,32 @@ PIN = {
     "created_at": CREATED,
     "expires_at": None,
 }
+ALIAS = {
+    "alias": "prod",
+    "version": 3,
+    "previous": 2,
+    "moved_at": LATER,
+    "moved_by": "release",
+}
+VERSION = {
+    "name": "minilm",
+    "version": 3,
+    "digest": OTHER_DIGEST,
+    "job_id": JOB_ID,
+    "submitter": "ci",
+    "labels": {"commit": "1d0f2c"},
+    "notes": "",
+    "created_at": CREATED,
+}
+MODEL = {
+    "name": "minilm",
+    "project": "search",
+    "labels": {"team": "text"},
+    "notes": "",
+    "created_at": CREATED,
+    "last_version": 3,
+    "aliases": [ALIAS],
+}
 WHOAMI = {
     "tenant": "default",
     "name": "token",
@@ -101,6 +127,9 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("post", "/v1/compile"): {"request": REQUEST},
     ("post", "/v1/jobs"): {"model": DIGEST, **REQUEST},
     ("post", "/v1/inspect"): {"model": DIGEST, "dims": DIMS},
+    ("patch", "/v1/models/{name}"): {"project": "search", "labels": {"team": "text"}},
+    ("post", "/v1/models/{name}/versions"): {"job": JOB_ID, "labels": {"commit": "1d0f2c"}},
+    ("put", "/v1/models/{name}/aliases/{alias}"): {"version": "3"},
     ("put", "/v1/pins/{digest}"): {"who": "serving", "why": "in use", "days": None},
     ("post", "/v1/tokens"): {"name": "nightly", "scopes": ["submit", "read", "pull"], "days": 90},
     ("post", "/v1/tokens/{token_id}:rotate"): {"overlap_hours": 24},
@@ -130,6 +159,12 @@ ANSWERS: Mapping[tuple[str, str], Any] = {
     ("patch", "/v1/tenants/{name}"): TENANT,
     ("get", "/v1/pins"): {"pins": [PIN]},
     ("put", "/v1/pins/{digest}"): PIN,
+    ("get", "/v1/models"): {"models": [MODEL]},
+    ("get", "/v1/models/{name}"): {**MODEL, "versions": [VERSION]},
+    ("patch", "/v1/models/{name}"): MODEL,
+    ("post", "/v1/models/{name}/versions"): VERSION,
+    ("get", "/v1/models/{name}/versions/{version}"): VERSION,
+    ("put", "/v1/models/{name}/aliases/{alias}"): ALIAS,
     ("get", "/healthz"): {"status": "ok"},
     ("get", "/readyz"): {"status": "ok"},
 }

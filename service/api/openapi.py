@@ -47,6 +47,7 @@ TAGS: list[dict[str, Any]] = [
             "url": "https://github.com/opencontainers/distribution-spec/blob/main/spec.md",
         },
     },
+    {"name": "registry of models", "description": "Names, versions and aliases of bundles."},
     {"name": "access", "description": "Tenants, tokens, the audit log."},
     {"name": "operations", "description": "For operators: health, metrics, pins, garbage."},
 ]

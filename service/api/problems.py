@@ -42,9 +42,11 @@ from service.errors import (
     IdempotencyConflict,
     InspectionFailed,
     NotFinished,
+    NothingBuilt,
     NoWorker,
     OpenService,
     QueueFull,
+    RegistryFull,
     ServiceError,
     TargetNotServed,
     TenantBusy,
@@ -54,8 +56,10 @@ from service.errors import (
     UnknownBlob,
     UnknownJob,
     UnknownPin,
+    UnknownRegistered,
     UnknownTenant,
     UnknownToken,
+    VersionInUse,
 )
 
 RETRY_AFTER_S = 2
@@ -88,6 +92,10 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (IdempotencyConflict, Kind(HTTPStatus.CONFLICT, "The idempotency key is taken")),
     (ChoreTaken, Kind(HTTPStatus.CONFLICT, "The work is under way", retryable=True)),
     (UnknownPin, Kind(HTTPStatus.NOT_FOUND, "There is no such pin")),
+    (UnknownRegistered, Kind(HTTPStatus.NOT_FOUND, "No such model is registered")),
+    (NothingBuilt, Kind(HTTPStatus.CONFLICT, "The job has no bundle")),
+    (RegistryFull, Kind(HTTPStatus.CONFLICT, "The registry is full")),
+    (VersionInUse, Kind(HTTPStatus.CONFLICT, "An alias names the version")),
     (UnknownTenant, Kind(HTTPStatus.NOT_FOUND, "There is no such tenant")),
     (UnknownToken, Kind(HTTPStatus.NOT_FOUND, "There is no such token")),
     (TenantKept, Kind(HTTPStatus.CONFLICT, "The tenant stays")),

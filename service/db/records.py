@@ -9,7 +9,20 @@ from sqlalchemy import Row
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
-from service.domain import Artifact, Build, Event, EventType, Job, Kind, Outcome, Pin, Worker
+from service.domain import (
+    Artifact,
+    Build,
+    Event,
+    EventType,
+    Job,
+    Kind,
+    ModelAlias,
+    ModelVersion,
+    Outcome,
+    Pin,
+    RegisteredModel,
+    Worker,
+)
 from service.identity import Entry, Limits, Scope, Tenant, Token
 
 
@@ -96,6 +109,38 @@ def pin_from(row: Row[Any]) -> Pin:
     return Pin(
         row.digest, row.who, row.why, moment(row.created_at), maybe(row.expires_at), row.tenant
     )
+
+
+def registered_from(row: Row[Any], aliases: Sequence[ModelAlias]) -> RegisteredModel:
+    """From a row of `registered_models` and the model's aliases."""
+    return RegisteredModel(
+        row.name,
+        row.project,
+        row.labels,
+        row.notes,
+        moment(row.created_at),
+        row.last_version,
+        tuple(aliases),
+    )
+
+
+def version_from(row: Row[Any]) -> ModelVersion:
+    """From a row of `model_versions`."""
+    return ModelVersion(
+        row.name,
+        row.version,
+        row.digest,
+        row.job_id,
+        row.submitter,
+        row.labels,
+        row.notes,
+        moment(row.created_at),
+    )
+
+
+def alias_from(row: Row[Any]) -> ModelAlias:
+    """From a row of `model_aliases`."""
+    return ModelAlias(row.alias, row.version, row.previous, moment(row.moved_at), row.moved_by)
 
 
 def tenant_from(row: Row[Any]) -> Tenant:

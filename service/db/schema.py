@@ -220,3 +220,42 @@ reservations = Table(
     Column("held_until", Seconds, nullable=False),
     Index("ix_reservations_tenant", "tenant"),
 )
+
+# Names that a tenant gave to what was built, and numbered versions of them.
+registered_models = Table(
+    "registered_models",
+    metadata,
+    Column("tenant", String(40), primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("project", String(100), nullable=False),
+    Column("labels", Document, nullable=False),
+    Column("notes", Text, nullable=False),
+    Column("created_at", Seconds, nullable=False),
+    Column("last_version", Integer, nullable=False),
+)
+
+model_versions = Table(
+    "model_versions",
+    metadata,
+    Column("tenant", String(40), primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("digest", String(80), nullable=False),
+    Column("job_id", String(32)),
+    Column("submitter", Text, nullable=False),
+    Column("labels", Document, nullable=False),
+    Column("notes", Text, nullable=False),
+    Column("created_at", Seconds, nullable=False),
+)
+
+model_aliases = Table(
+    "model_aliases",
+    metadata,
+    Column("tenant", String(40), primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("alias", String(60), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("previous", Integer),
+    Column("moved_at", Seconds, nullable=False),
+    Column("moved_by", Text, nullable=False),
+)

@@ -12,7 +12,7 @@ from service.identity import Entry
 BATCH = 1000
 """Entries removed in one transaction."""
 
-_ENTRY = insert(audit)
+ENTRY = insert(audit)
 
 
 @dataclass
@@ -43,7 +43,7 @@ def record(
     change = Change(principal, action, request_id, detail or {})
     with core.writing() as tx:
         values = entry_of(change, tx.now, tenant=tenant, subject=subject, outcome=outcome)
-        tx.connection.execute(_ENTRY, values)
+        tx.connection.execute(ENTRY, values)
 
 
 def entry_of(

@@ -11,6 +11,9 @@ JSON = {
     ("POST", "/v1/tenants"): {"name": "Not A Name"},
     ("PATCH", "/v1/tenants/{name}"): {},
     ("PUT", "/v1/pins/{digest}"): {},
+    ("PATCH", "/v1/models/{name}"): {},
+    ("POST", "/v1/models/{name}/versions"): {"digest": UNKNOWN},
+    ("PUT", "/v1/models/{name}/aliases/{alias}"): {"version": "1"},
 }
 
 
@@ -20,6 +23,8 @@ NOTHING = {
     "{digest}": UNKNOWN,
     "{reference}": "v1",
     "{upload}": "0" * 32,
+    "{version}": "1",
+    "{alias}": "prod",
 }
 """What is not there, for each parameter of a path."""
 

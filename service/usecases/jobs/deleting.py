@@ -24,6 +24,7 @@ from service.domain import Kind
 from service.errors import TenantBusy, TenantKept
 from service.identity import DEFAULT, Deletion, namespace
 from service.usecases.jobs import cancelling
+from service.usecases.registry import models
 from service.usecases.store.naming import JobTags
 from service.usecases.tenants import tenants
 
@@ -125,8 +126,8 @@ def _remove_rights(core: Core, name: str) -> None:
                 continue
             if late := tx.connection.execute(_of(name).limit(1)).one_or_none():
                 raise TenantBusy(name, len(late))
-            tx.connection.execute(delete(pins).where(pins.c.tenant == name))
-            tx.connection.execute(delete(reservations).where(reservations.c.tenant == name))
+            for table in (pins, reservations, *models.TABLES):
+                tx.connection.execute(delete(table).where(table.c.tenant == name))
             tx.connection.execute(delete(tokens).where(tokens.c.tenant == name))
             tx.connection.execute(delete(rows).where(rows.c.name == name))
             _note(tx)

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from artifacts.collection import Limits, Report, collect
 from service.core import Core
 from service.db import recovery
-from service.db.schema import STORE_BYTES, builds, jobs
+from service.db.schema import STORE_BYTES, builds, jobs, model_versions
 from service.domain import Collection
 from service.usecases import auditing, chores, counting
 from service.usecases.store import expiring, holdings, pinning
@@ -100,11 +100,14 @@ def _count(core: Core, report: Report, expired: int, known: int) -> None:
 
 
 def roots(core: Core) -> Iterator[str]:
-    """Digests of what is needed: tags, pins, and the models, samples, bundles and reproducers of
-    jobs.
+    """Digests of what is needed: tags, pins, registered versions, and the models, samples, bundles
+    and reproducers of jobs.
     """
     for pin in pinning.list_pins(core):
         yield pin.digest
+    with core.reading() as tx:
+        registered = list(tx.connection.scalars(select(model_versions.c.digest).distinct()))
+    yield from registered
     # First: a job is there before its tag.
     tags = list(core.store.references.all_tags())
     with core.reading() as tx:

@@ -37,6 +37,7 @@ from service.core import Core
 from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
 from service.db.transaction import Transaction
 from service.identity import DEFAULT, bundles_of
+from service.usecases.store.model_tags import ModelTags
 from service.usecases.store.naming import JobTags
 from service.usecases.store.reserving import Reservation
 
@@ -64,14 +65,15 @@ _IS_HELD = select(
 
 def view(core: Core, tenant: str) -> Artifacts:
     """The store as the tenant sees it: blobs that it does not hold are not there, what it puts it
-    holds, and its jobs are tags. Raises as the store does, QuotaExceeded, DatabaseUnavailable.
+    holds, and its jobs and registered models are tags. Raises as the store does, QuotaExceeded,
+    DatabaseUnavailable.
     """
     blobs, store = TenantBlobs(core, tenant), core.store
     return replace(
         store,
         blobs=blobs,
         actions=store.actions.seen_by(partial(keep, blobs)),
-        references=store.references.beside(JobTags(core, tenant)),
+        references=store.references.beside(JobTags(core, tenant), ModelTags(core, tenant)),
     )
 
 

@@ -26,7 +26,7 @@ def pin(
     replaces an earlier pin of it. Raises BlobNotFound where the blob or a part of it is missing,
     InvalidDigest.
     """
-    _keep(core, digest, tenant)
+    keep_for(core, digest, tenant)
     mine = (pins.c.tenant == tenant) & (pins.c.digest == digest)
     with core.writing() as tx:
         values = {
@@ -42,7 +42,10 @@ def pin(
     return records.pin_from(row)
 
 
-def _keep(core: Core, digest: str, tenant: str) -> None:
+def keep_for(core: Core, digest: str, tenant: str) -> None:
+    """Have the next collection leave the blob with all that it refers to, so that a row of the
+    database can name it; raises BlobNotFound where the tenant may not read a part, InvalidDigest.
+    """
     blobs = holdings.view(core, tenant).blobs
     if not blobs.touch(digest):
         raise BlobNotFound(digest)

@@ -1,7 +1,13 @@
 import pytest
 
 from relaxd.client import PullError
-from relaxd.client.reference import REPOSITORY, ArtifactReference, JobReference, parse
+from relaxd.client.reference import (
+    REPOSITORY,
+    ArtifactReference,
+    JobReference,
+    ModelReference,
+    parse,
+)
 
 D = "sha256:" + "a" * 64
 
@@ -20,6 +26,8 @@ D = "sha256:" + "a" * 64
         (f"oci://ghcr.io/a@{D}", ArtifactReference("https://ghcr.io", "a", D)),
         (f"http://10.0.0.1:80/a@{D}", ArtifactReference("http://10.0.0.1:80", "a", D)),
         ("models:latest", ArtifactReference(None, "models", "latest")),
+        ("minilm@prod", ModelReference("minilm", "prod")),
+        ("a.b-c@3", ModelReference("a.b-c", "3")),
     ],
 )
 def test_references(text: str, expected: object) -> None:

@@ -1,0 +1,1 @@
+"""The registry: names of models, versions, and aliases that move between them."""
