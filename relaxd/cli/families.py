@@ -18,6 +18,8 @@ from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import plain_table
 from relaxd.client import extras
 from relaxd.contract.bundle.kernels import FILENAME
+from relaxd.contract.bundle.manifest import FILENAME as MANIFEST
+from relaxd.contract.model_files import is_onnx
 from relaxd.contract.model_folder import CONFIG
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import BundleError, DeclarationError
@@ -65,8 +67,13 @@ def _is_bundle(source: Path) -> bool:
             f"there is no file {source}", field="source", hint="give the path of a bundle or model"
         )
     if source.is_dir():
-        return not (source / CONFIG).is_file()
-    return tarfile.is_tarfile(source)
+        names = {path.name for path in source.iterdir()}
+    elif tarfile.is_tarfile(source):
+        with tarfile.open(source) as archive:
+            names = {Path(name).name for name in archive.getnames()}
+    else:
+        return False
+    return MANIFEST in names or not (CONFIG in names or any(map(is_onnx, names)))
 
 
 def _of_bundle(source: Path) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def external_locations(data: "bytes | mmap.mmap | memoryview") -> list[str]:
     waiting = [("model", 0, len(data))]
     while waiting:
         kind, start, stop = waiting.pop()
-        for number, first, last in _fields(data, start, stop):
+        for number, first, last in fields_of(data, start, stop):
             left -= 1
             if left < 0:
                 raise DeclarationError(
@@ -56,22 +56,22 @@ def _location(data: "bytes | mmap.mmap | memoryview", start: int, stop: int) -> 
     are in the model.
     """
     is_external, location = False, ""
-    for number, first, last in islice(_fields(data, start, stop), MOST_FIELDS // 64):
+    for number, first, last in islice(fields_of(data, start, stop), MOST_FIELDS // 64):
         if number == _TENSOR_LOCATION and last is None:
             is_external = first == _EXTERNAL
         elif number == _TENSOR_ENTRY and last is not None:
-            fields = islice(_fields(data, first, last), 8)
+            fields = islice(fields_of(data, first, last), 8)
             entry = {n: bytes(data[a:b]) for n, a, b in fields if b is not None}
             if entry.get(1) == _KEY:
                 location = entry.get(2, b"").decode("utf-8", "backslashreplace")
     return location if is_external else None
 
 
-def _fields(
+def fields_of(
     data: "bytes | mmap.mmap | memoryview", at: int, stop: int
 ) -> Iterator[tuple[int, int, int | None]]:
-    """The number of each field with its span, or with its value and None; ends at what is
-    malformed.
+    """The number of each field of a message of protobuf with its span, or with its value and None;
+    ends at what is malformed.
     """
     while at < stop:
         tag, at = _varint(data, at, stop)

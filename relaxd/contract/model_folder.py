@@ -11,6 +11,19 @@ TOKENIZER, SETTINGS, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat
 GENERATION = "generation_config.json"
 _BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION)
 _TENSORS, _PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt")
+_OTHERS = {
+    "saved_model.pb": (
+        "a SavedModel of TensorFlow",
+        "convert it: pip install tf2onnx tensorflow, then python -m tf2onnx.convert "
+        "--saved-model FOLDER --output model.onnx",
+    ),
+    "Manifest.json": (
+        "a package of Core ML",
+        "nothing converts Core ML back: export the model that it was made from, from PyTorch by "
+        "torch.onnx.export(model.eval(), inputs, 'model.onnx', dynamo=True)",
+    ),
+}
+"""Folders of other formats, by a file that they have."""
 _SUFFIXES = (".tar", ".tar.gz", ".tgz")
 MOST_INDEX_BYTES = 4 << 20
 
@@ -24,6 +37,9 @@ def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
     """The names of the model's own files among those of a folder, sorted; index: what the file
     `INDEX` holds. Raises DeclarationError for a folder that lacks one.
     """
+    for mark, (what, hint) in _OTHERS.items():
+        if mark in names:
+            raise _refused(f"the folder is {what}", hint)
     if CONFIG not in names:
         raise _refused(
             f"the folder has no {CONFIG} and no .onnx file",

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from compiler.errors import LoadError, summary
 from compiler.ir.decoders.quantized import Array
 from compiler.ir.decoders.text_files import TextFiles
+from compiler.ir.files.foreign import refusal_of
 from compiler.ir.files.model_texts import check_texts
 from compiler.ir.files.node_order import sort_nodes
 from compiler.ir.folder.archive import Files, is_folder, read_files
@@ -175,9 +176,9 @@ def _parse(data: bytes) -> onnx.ModelProto:
                 reason="truncated",
                 field="model",
             ) from error
-        raise _not_onnx() from error
+        raise refusal_of(data) from error
     if not model.HasField("graph") or not model.ir_version:
-        raise _not_onnx()
+        raise refusal_of(data)
     if not model.graph.output:
         raise LoadError("the model has no output", reason="no_output", field="model")
     check_texts(model)
@@ -197,15 +198,6 @@ def _check_opsets(model: onnx.ModelProto) -> None:
                 field="model",
                 hint="export the model again, for an opset that ONNX has",
             )
-
-
-def _not_onnx() -> LoadError:
-    return LoadError(
-        "the file is not an ONNX model",
-        reason="not_onnx",
-        field="model",
-        hint="give the .onnx file itself, not an archive",
-    )
 
 
 def _is_cut_short(data: bytes) -> bool:

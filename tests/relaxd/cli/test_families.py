@@ -9,6 +9,7 @@ from compiler import api
 from compiler.isolation.messages import CompileJob, FamiliesJob
 from tests.service.fakes import write_bundle
 from tests.support.bundles import seal
+from tests.support.models.external import pack, write
 
 COPY = {"copy": "it is not a reshape alone"}
 KERNELS = [
@@ -68,8 +69,9 @@ def test_a_bundle_of_an_older_compiler_does_not(relaxd: Any, bundle: Path) -> No
     assert "does not name the families" in ended.err
 
 
+@pytest.mark.parametrize("sent", ["file", "folder", "tar"])
 def test_a_model_is_compiled_up_to_its_loops(
-    relaxd: Any, model: str, monkeypatch: pytest.MonkeyPatch
+    relaxd: Any, model: str, sent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = []
 
@@ -78,7 +80,10 @@ def test_a_model_is_compiled_up_to_its_loops(
         return {"target": job.target, "kernels": KERNELS}
 
     monkeypatch.setattr(api, "run_child", run)
-    ended = relaxd("families", model, "--dim", "n=1:8", "--target", "x86-64-v2", "--json")
+    files = {"m.onnx": Path(model).read_bytes()}
+    folder, tar = write(tmp_path / "m", files), pack(tmp_path / "m.tar", files, "m/")
+    source = {"file": model, "folder": str(folder), "tar": str(tar)}[sent]
+    ended = relaxd("families", source, "--dim", "n=1:8", "--target", "x86-64-v2", "--json")
     assert ended.json == {"target": "x86-64-v2", "kernels": KERNELS}
     assert (jobs[0].target, list(jobs[0].request["dims"])) == ("x86-64-v2", ["n"])
 
