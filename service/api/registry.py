@@ -11,12 +11,13 @@ from relaxd.errors import DeclarationError
 from service.api.audit import change_by, record_success
 from service.api.context import UsePrincipal, UseServices
 from service.api.tenancy import LINE
+from service.api.tenant_threads import TenantRoute
 from service.api.wire import Digest, Document
 from service.domain import ModelAlias, ModelVersion, RegisteredModel
 from service.usecases.registry import models
 from service.usecases.store.model_tags import LATEST
 
-router = APIRouter(prefix="/v1/models", tags=["registry of models"])
+router = APIRouter(route_class=TenantRoute, prefix="/v1/models", tags=["registry of models"])
 
 _NAME = r"^[a-z0-9]+([._-][a-z0-9]+)*$"
 _ALIAS = r"^[a-z][a-z0-9._-]*$"
