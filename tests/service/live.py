@@ -69,12 +69,17 @@ class Live:
         return self.http.post("/v1/compile", files=files, params=params)
 
     def announce(self) -> None:
-        """Have a worker stand in the fleet that compiles for everything, for as long as a lease."""
-        able = {target.capability for target in registry()}
-        fleet.announce(self.services.core, "worker", "here", [*able, Kind.INSPECT.value], 1)
+        """See `announce`."""
+        announce(self.services.core)
 
     def upload(self, data: bytes = MODEL) -> str:
         return self.services.store.blobs.put(data).digest
+
+
+def announce(core: Core) -> None:
+    """Have a worker stand in the fleet that compiles for everything, for as long as a lease."""
+    able = {target.capability for target in registry()}
+    fleet.announce(core, "worker", "here", [*able, Kind.INSPECT.value], 1)
 
 
 @contextmanager

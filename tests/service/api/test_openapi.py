@@ -8,7 +8,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.api.app import create_app
 from tests.service.fakes import FakeCompiler
-from tests.service.live import QueueDoorbell, services_over, working
+from tests.service.live import QueueDoorbell, announce, services_over, working
 
 FOLLOWED = {"GET /v1/overview/events"}
 """Without end, so not asked for here."""
@@ -70,9 +70,12 @@ BUDGET = settings(
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
     doorbell, folder = QueueDoorbell(), tmp_path_factory.mktemp("openapi")
     with (
-        services_over(folder, FakeCompiler(), doorbell, allowed_hosts="testserver") as services,
+        services_over(
+            folder, FakeCompiler(), doorbell, allowed_hosts="testserver", lease_s=3600
+        ) as services,
         working(services.core, doorbell),
     ):
+        announce(services.core)
         yield _without_formats(
             schemathesis.openapi.from_asgi("/openapi.json", create_app(services))
         )
