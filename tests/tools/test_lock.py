@@ -1,5 +1,6 @@
 """The pins are what pyproject.toml asks for, whole and of this environment."""
 
+import re
 import tomllib
 from importlib.metadata import requires
 from typing import Any
@@ -7,29 +8,49 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tools.lock import COMPLETE, LOCKS, OWN, ROOT, closure, lock
+from tests.support.locks import entries, pins
+from tools.lock import COMPLETE, LOCKS, MODELS, OWN, ROOT, UNHASHED, closure, lock
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def pins(file: str) -> list[str]:
-    return [
-        line
-        for line in (ROOT / "requirements" / file).read_text().splitlines()
-        if not line.startswith("#")
-    ]
+HASHED = [*LOCKS, f"{MODELS}.txt"]
 
 
 @pytest.mark.parametrize("file", LOCKS)
 def test_the_lock_is_up_to_date(file: str) -> None:
-    assert lock(PROJECT, file) == (ROOT / "requirements" / file).read_text(), "run `make lock`"
+    assert lock(PROJECT, file).splitlines() == pins(file), "run `make lock`"
 
 
-@pytest.mark.parametrize("file", [*LOCKS, "models.txt"])
+def test_models_are_locked_as_they_are_asked_for() -> None:
+    asked = (ROOT / "requirements" / f"{MODELS}.in").read_text().splitlines()
+    names = [Requirement(line) for line in asked if not line.startswith("#")]
+    assert {(one.name, str(one.specifier)) for one in names} == {
+        (one.name, str(one.specifier)) for one in map(Requirement, pins(f"{MODELS}.txt"))
+    }
+
+
+@pytest.mark.parametrize("file", [*HASHED, *UNHASHED.values()])
 def test_every_line_pins_one_version(file: str) -> None:
     for line in pins(file):
         specifiers = list(Requirement(line).specifier)
         assert [specifier.operator for specifier in specifiers] == ["=="], line
+
+
+@pytest.mark.parametrize("file", HASHED)
+def test_every_pin_has_the_hashes_of_its_files(file: str) -> None:
+    for pin, hashes in entries(file):
+        assert hashes, pin
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), pin
+
+
+def test_whatever_installs_the_locks_requires_their_hashes() -> None:
+    for path in (ROOT / "tools/env.py", *(ROOT / "docker").glob("*.Dockerfile")):
+        text = path.read_text()
+        for file in HASHED:
+            for line in text.splitlines():
+                if f"requirements/{file}" in line and "pip" in line:
+                    assert "--require-hashes" in line, f"{path.name}: {line}"
 
 
 def test_extras_are_followed_and_what_is_left_out_takes_its_own_along() -> None:
@@ -67,7 +88,8 @@ def test_redis_has_what_it_needs_on_the_python_of_debian_12(file: str) -> None:
 def test_what_is_pinned_satisfies_the_project() -> None:
     versions = {
         Requirement(line).name: next(iter(Requirement(line).specifier)).version
-        for line in pins("dev.txt")
+        for file in ("dev.txt", *UNHASHED.values())
+        for line in pins(file)
     }
     # The CUDA compiler is no part of the development environment, and pinned where it is asked for.
     extras = [texts for extra, texts in PROJECT["optional-dependencies"].items() if extra != "cuda"]

@@ -95,6 +95,8 @@ class Builder:
             *("build", "--isolation", "chroot", "--network", "host", "--pull-never", "--layers"),
             # The OCI format has no health checks.
             *("--format", "docker", "--build-arg", f"RELAXD_REVISION={_revision()}"),
+            # The published base goes by its digest, which the one made here has not.
+            *("--build-arg", f"PYTHON={BASE}"),
             *(word for path in lent for word in ("--volume", f"{path}:{path}:ro")),
             *("--tag", f"localhost/{image}", "--file", dockerfile, "."),
             quiet=False,
