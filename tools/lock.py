@@ -30,8 +30,6 @@ UNHASHED = {"torch": "torch.txt"}
 for CUDA are of one version, from several indexes, and need different packages.
 """
 MODELS = "models"
-OWN = "relaxd-server"
-"""The distribution of the packages that compile and serve, built from this checkout too."""
 
 
 def closure(project: dict[str, Any], extras: tuple[str, ...], without: set[str]) -> set[str]:
@@ -43,7 +41,7 @@ def closure(project: dict[str, Any], extras: tuple[str, ...], without: set[str])
     queue = [(own, ""), *((own, extra) for extra in extras)]
     while queue:
         name, extra = queue.pop()
-        if (name, extra) in seen or name in without or name == OWN:
+        if (name, extra) in seen or name in without:
             continue
         seen.add((name, extra))
         for needed in _needs(project, name, extra):

@@ -20,7 +20,10 @@ class ExtraMissing(RelaxdError):
 
 
 def load(module: str, *, extra: str) -> ModuleType:
-    """Import a module of the server or the compiler; raises ExtraMissing naming what to install."""
+    """Import a module of the server or the compiler; raises ExtraMissing naming what to install,
+    also where the two wheels are of different versions.
+    """
+    _check_versions(extra)
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -30,6 +33,18 @@ def load(module: str, *, extra: str) -> ModuleType:
         raise ExtraMissing(
             f"this needs {absent}, which is not installed", hint=install_hint(extra)
         ) from error
+
+
+def _check_versions(extra: str) -> None:
+    """No wheel requires the other by its name, so pip compares no versions."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        own, server = version("relaxd"), version("relaxd-server")
+    except PackageNotFoundError:
+        return  # not installed as wheels, or to be named by what is imported
+    if own != server:
+        raise ExtraMissing(f"relaxd is {own}, and relaxd-server {server}", hint=install_hint(extra))
 
 
 @contextmanager

@@ -192,7 +192,7 @@ def test_a_bundle_that_is_not_there_is_a_usage_error(
     assert "error: " in ended.err
 
 
-HINTED = re.compile(r"relaxd\[([a-z,]+)\]")
+HINTED = re.compile(r"""(?:relaxd\[|install_hint\(["'])([a-z,]+)["'\]]""")
 
 
 def test_hints_name_extras_that_exist() -> None:

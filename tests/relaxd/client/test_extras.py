@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,12 @@ def test_the_package_is_named_as_it_is_installed() -> None:
 def test_another_module_that_is_missing_is_our_own_mistake() -> None:
     with pytest.raises(ModuleNotFoundError), extras.runtime():
         raise ModuleNotFoundError(name="relaxd.loader.gone")
+
+
+def test_wheels_of_different_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"relaxd": "0.1.0", "relaxd-server": "0.2.0"}
+    monkeypatch.setattr(metadata, "version", versions.__getitem__)
+    with pytest.raises(ExtraMissing, match=r"relaxd is 0\.1\.0, and relaxd-server 0\.2\.0"):
+        extras.load("compiler.targets", extra="compiler")
+    versions["relaxd-server"] = "0.1.0"
+    assert extras.load("compiler.targets", extra="compiler").__name__ == "compiler.targets"
