@@ -14,11 +14,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-LOCKS = {
+LOCKS: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    "client.txt": ((), set()),
     # The API runs no bundle, and nobody types into Celery's shell there.
     "api.txt": (("api", "traces"), {"apache-tvm-ffi", "numpy", "click-repl"}),
-    "worker.txt": (("server", "traces"), set[str]()),
-    "dev.txt": (("dev",), set[str]()),
+    "worker.txt": (("server", "traces"), set()),
+    "dev.txt": (("dev",), set()),
 }
 BUILD = ("setuptools",)
 COMPLETE = frozenset({"api.txt", "worker.txt"})
@@ -89,7 +90,8 @@ def main() -> None:
     folder = ROOT / "requirements"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for file, (extras, _) in LOCKS.items():
-        head = f"# Written by `make lock`: what relaxd[{','.join(extras)}] needs.\n"
+        what = f"relaxd[{','.join(extras)}]" if extras else "relaxd"
+        head = f"# Written by `make lock`: what {what} needs.\n"
         (folder / file).write_text(head + hash_files(lock(project, file)))
     models = (folder / f"{MODELS}.in").read_text()
     head = f"# Written by `make lock` of {MODELS}.in.\n"

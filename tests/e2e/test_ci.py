@@ -83,6 +83,7 @@ def run(tmp_path: Path, repository: Path) -> Runner:
         (programs / name).chmod(0o755)
     plain = {name: text for name, text in os.environ.items() if not name.startswith("RELAXD_")}
     plain |= {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    plain["GITHUB_ACTION_PATH"] = str(ROOT / "ci")
 
     def ended(script: str, **variables: str) -> Ended:
         summary = tmp_path / "summary.md"
@@ -162,6 +163,7 @@ def test_gitlab_times_both_builds(service: Deployment, repository: Path, run: Ru
         job = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())["relaxd"]
         variables = {"CI_COMMIT_BRANCH": branch, "CI_DEFAULT_BRANCH": "stable"}
         variables |= {"RELAXD_SERVER": service.url, "RELAXD_PACKAGE": "relaxd.whl"}
+        variables["RELAXD_REQUIREMENTS"] = "client.txt"
         variables |= job["variables"]
         return run("\n".join(job["script"]), **variables)
 

@@ -130,15 +130,16 @@ def run(script: str, tmp_path: Path, **variables: str) -> list[str]:
         )
         stand_in.chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    environment = {"PATH": path, **variables}
+    environment = {"PATH": path, "GITHUB_ACTION_PATH": str(ROOT / "ci"), **variables}
     subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, check=True)
     return (tmp_path / "calls").read_text().splitlines()
 
 
-def test_the_github_action(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("server", "pins"), [("", "worker"), ("https://s", "client")])
+def test_the_github_action(tmp_path: Path, server: str, pins: str) -> None:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
     inputs = {name: arguments.get("default", "") for name, arguments in action["inputs"].items()}
-    inputs |= {"move": "true", "package": "relaxd.whl[compiler] server.whl"}
+    inputs |= {"move": "true", "package": "relaxd.whl[compiler] server.whl", "server": server}
     lines = []
     for step in action["runs"]["steps"]:
         variables = {
@@ -146,11 +147,19 @@ def test_the_github_action(tmp_path: Path) -> None:
             for name, text in step["env"].items()
         }
         lines = run(step["run"], tmp_path, **variables)
-    assert lines == [
-        "python server=unset -m pip install --quiet relaxd.whl[compiler] server.whl",
-        "relaxd server=unset ci --config relaxd.toml --baseline main --junit relaxd.xml "
-        "--sarif relaxd.sarif --move",
-    ]
+    locked, installed, checked = lines
+    path = locked.removeprefix(
+        f"python server={server} -m pip install --quiet --no-deps --require-hashes --requirement "
+    )
+    assert Path(path).resolve() == ROOT / f"requirements/{pins}.txt"
+    assert Path(path).is_file()
+    assert installed == (
+        f"python server={server} -m pip install --quiet relaxd.whl[compiler] server.whl"
+    )
+    assert checked == (
+        f"relaxd server={server or 'unset'} ci --config relaxd.toml --baseline main "
+        "--junit relaxd.xml --sarif relaxd.sarif --move"
+    )
 
 
 @pytest.mark.parametrize(("branch", "move"), [("main", "--move "), ("feature", "")])
@@ -161,6 +170,9 @@ def test_the_gitlab_job(tmp_path: Path, branch: str, move: str) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         run("\n".join(job["script"]), tmp_path, **variables)
     variables["RELAXD_PACKAGE"] = "relaxd.whl"
+    with pytest.raises(subprocess.CalledProcessError):
+        run("\n".join(job["script"]), tmp_path, **variables)
+    variables["RELAXD_REQUIREMENTS"] = "client.txt"
     lines = run("\n".join(job["script"]), tmp_path, **variables)
     assert lines[-1] == (
         f"relaxd server=s ci --config relaxd.toml --baseline main {move}--junit relaxd.xml "
