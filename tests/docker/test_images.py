@@ -92,6 +92,13 @@ def test_bases_are_pinned_and_what_is_copied_reaches_the_build(dockerfile: Path)
 
 
 @pytest.mark.parametrize("name", SERVICES)
+def test_a_published_image_is_named_by_its_digest(name: str) -> None:
+    if "build" not in SERVICES[name]:
+        image = SERVICES[name]["image"]
+        assert re.fullmatch(r"[a-z]+:[0-9.]+-[a-z]+@sha256:[0-9a-f]{64}", image), f"{image} moves"
+
+
+@pytest.mark.parametrize("name", SERVICES)
 def test_a_service_has_a_read_only_root_no_privileges_and_a_health_check(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] is True
