@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from relaxd.client.compiling import compile as compile
     from relaxd.loader.model import Model as Model
     from relaxd.loading import load as load
+    from relaxd.provenance.freshness import NewestRelease as NewestRelease
 
     __version__: str
 
-__all__ = ["AsyncClient", "Client", "Model", "__version__", "compile", "load"]
+__all__ = ["AsyncClient", "Client", "Model", "NewestRelease", "__version__", "compile", "load"]
 
 _HOMES = {
     "AsyncClient": "relaxd.client",
     "Client": "relaxd.client",
     "Model": "relaxd.loader.model",
+    "NewestRelease": "relaxd.provenance.freshness",
     "compile": "relaxd.client.compiling",
     "load": "relaxd.loading",
 }

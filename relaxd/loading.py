@@ -10,7 +10,7 @@ from relaxd.loader import model
 if TYPE_CHECKING:
     from relaxd.loader.metrics import CallMetrics
     from relaxd.loader.model import Model
-    from relaxd.provenance.keys import Trust
+    from relaxd.provenance.freshness import Policy
 
 SCHEME = "oci://"
 VARIABLE = "RELAXD_BUNDLES_DIR"
@@ -20,7 +20,7 @@ def load(
     path: str | PathLike[str],
     *,
     threads: int | None = None,
-    trust: "Trust | None" = None,
+    trust: "Policy | None" = None,
     metrics: "CallMetrics | None" = None,
     target: str | None = None,
     copy_weights: bool | None = None,

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
 from artifacts.store import Artifacts
+from relaxd.provenance.signing import signer
 from service.adapters.celery_doorbell import (
     RING_S,
     BackgroundDoorbell,
@@ -19,7 +20,6 @@ from service.adapters.celery_doorbell import (
 )
 from service.adapters.compiler import ChildCompiler
 from service.adapters.oidc import verifier
-from service.adapters.signing import signer
 from service.adapters.store_usage import limit_store
 from service.core import Compiler, Core
 from service.db import recovery
@@ -83,7 +83,7 @@ def build(
         compiler=compiler or ChildCompiler(),
         doorbell=doorbell if settings.broker_url is None else BackgroundDoorbell(doorbell),
         clock=time.time,
-        signer=partial(signer, settings),
+        signer=partial(signer, settings.signing_key, settings.signing_command),
         tracer=tracer,
     )
     metrics = CollectorRegistry()

@@ -19,6 +19,7 @@ from relaxd.cli import (
     models,
     optimizing,
     pulling,
+    releasing,
     run,
     serving,
     showing,
@@ -75,6 +76,7 @@ app.command("diff", cls=Command, rich_help_panel="Use")(differing.diff_command)
 app.command("estimate", cls=Command, rich_help_panel="Use")(estimating.estimate_command)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
 app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
+app.command("release", cls=Command, rich_help_panel="Use")(releasing.release_command)
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
 app.add_typer(models.app, name="models", rich_help_panel="Service")

@@ -1,6 +1,7 @@
 """`relaxd verify`: whether a trusted key signed a bundle, and whether its model compiles to it."""
 
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from relaxd.client import Client, extras
 from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 from relaxd.provenance.checking import check_folder
+from relaxd.provenance.freshness import NewestRelease, Policy
 
 Reference = Annotated[
     str,
@@ -52,11 +54,58 @@ SamplesFile = Annotated[
     ),
 ]
 
+RELEASES = "Releases"
+Release = Annotated[
+    str | None,
+    typer.Option(
+        "--release",
+        metavar="NAME",
+        help="Accept the newest release of that name alone.",
+        rich_help_panel=RELEASES,
+        show_default=False,
+    ),
+]
+Statement = Annotated[
+    Path | None,
+    typer.Option(
+        "--statement",
+        metavar="FILE",
+        help="What `relaxd release` wrote.",
+        rich_help_panel=RELEASES,
+        show_default=False,
+    ),
+]
+Memory = Annotated[
+    Path | None,
+    typer.Option(
+        "--memory",
+        metavar="FILE",
+        help="Remembers the releases that were seen, to refuse a log that lost some.",
+        rich_help_panel=RELEASES,
+        show_default="nothing is remembered",
+    ),
+]
+MaxAge = Annotated[
+    float | None,
+    typer.Option(
+        "--max-age",
+        metavar="DAYS",
+        help="Refuse a statement that was issued longer ago.",
+        rich_help_panel=RELEASES,
+        show_default=False,
+        min=0,
+    ),
+]
+
 
 def verify_command(
     ref: Reference,
     key: Key = None,
     target: declare.OneTarget = None,
+    release: Release = None,
+    statement: Statement = None,
+    memory: Memory = None,
+    max_age: MaxAge = None,
     rebuild: Rebuild = False,
     model: ModelFile = None,
     samples: SamplesFile = None,
@@ -64,7 +113,26 @@ def verify_command(
     token: declare.Token = None,
     json: Json = False,
 ) -> None:
-    """Check a bundle's signature and digests; with --rebuild also that its model compiles to it."""
+    """Check a bundle's signature and digests; with --rebuild also that its model compiles to it.
+
+    With --release, any bundle but the newest of that name is refused.
+    """
+    trust = _policy(_public_keys(key), release, statement, memory, max_age)
+    with (
+        tempfile.TemporaryDirectory(prefix="relaxd-verify-") as scratch,
+        Client(server or DEFAULT_URL, token=token) as client,
+    ):
+        folder = Path(ref)
+        if folder.exists():
+            signed = check_folder(folder, trust)
+        else:
+            folder = Path(scratch) / "bundle"
+            signed = client.verify(ref, trust, folder, target)
+        same = _rebuilt(signed, folder, model, samples, client, Path(scratch)) if rebuild else []
+    _report(ref, signed, same, as_json=json)
+
+
+def _public_keys(key: list[Path] | None) -> list[Path]:
     if not key:
         raise DeclarationError(
             "no key is trusted", field="key", hint="give --key with the public key's PEM file"
@@ -74,18 +142,26 @@ def verify_command(
             raise DeclarationError(
                 f"there is no file {path}", field="key", hint="give the path of a public key's PEM"
             )
-    with (
-        tempfile.TemporaryDirectory(prefix="relaxd-verify-") as scratch,
-        Client(server or DEFAULT_URL, token=token) as client,
-    ):
-        folder = Path(ref)
-        if folder.exists():
-            statement = check_folder(folder, key)
-        else:
-            folder = Path(scratch) / "bundle"
-            statement = client.verify(ref, key, folder, target)
-        same = _rebuilt(statement, folder, model, samples, client, Path(scratch)) if rebuild else []
-    _report(ref, statement, same, as_json=json)
+    return key
+
+
+def _policy(
+    keys: list[Path],
+    release: str | None,
+    statement: Path | None,
+    memory: Path | None,
+    max_age: float | None,
+) -> Policy:
+    if release is None and (statement, memory, max_age) == (None, None, None):
+        return keys
+    if release is None or statement is None:
+        raise DeclarationError(
+            "releases are checked by a name and a statement",
+            field="statement" if release else "release",
+            hint="give --release NAME and --statement FILE",
+        )
+    age = None if max_age is None else timedelta(days=max_age)
+    return NewestRelease(name=release, keys=keys, statement=statement, memory=memory, max_age=age)
 
 
 def _rebuilt(

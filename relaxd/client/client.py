@@ -33,7 +33,7 @@ from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
 from relaxd.provenance.checking import check_folder
-from relaxd.provenance.keys import Trust
+from relaxd.provenance.freshness import Policy
 
 DEFAULT_URL = "http://127.0.0.1:8484"
 SERVER, TOKEN = "RELAXD_SERVER", "RELAXD_TOKEN"
@@ -210,7 +210,7 @@ class Client(Administration, Registry):
             return dict(json.loads(content_of(source, name, bundle, FILENAME))["action_key"])
 
     def verify(
-        self, ref: str, trust: Trust, directory: str | Path, target: str | None = None
+        self, ref: str, trust: Policy, directory: str | Path, target: str | None = None
     ) -> dict[str, Any]:
         """The signed statement about a bundle, by what `pull` takes; the bundle is pulled into
         `directory`.

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from relaxd.loader.metrics import CallMetrics
     from relaxd.loader.profiling import CallProfile
     from relaxd.loader.state import State
-    from relaxd.provenance.keys import Trust
+    from relaxd.provenance.freshness import Policy
 
 
 def load(
     path: str | PathLike[str],
     *,
     threads: int | None = None,
-    trust: "Trust | None" = None,
+    trust: "Policy | None" = None,
     metrics: "CallMetrics | None" = None,
     copy_weights: bool | None = None,
 ) -> "Model":
@@ -56,7 +56,8 @@ def load(
     mapped from their file, which processes share; by default those of a library with state, whose
     calls read all of them for each token.
     trust: PEM files of ed25519 public keys; a folder of which any file is not signed by one of them
-    is refused with TrustError. By default signatures are not looked at. Raises BundleError for an
+    is refused with TrustError; a `relaxd.NewestRelease` refuses older bundles as well. By default
+    signatures are not looked at. Raises BundleError for an
     incomplete, corrupt or unreadable bundle, LoadContractError where this machine lacks what the
     bundle needs; all before any library is opened, so nothing untested is ever executed. Of reports
     (kernels.json, model.h, LICENSES) the sizes alone are compared: see `Bundle.report`.

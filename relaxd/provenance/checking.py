@@ -9,20 +9,32 @@ from typing import Any
 from relaxd.contract.bundle import profile
 from relaxd.provenance.envelope import FILENAME, MAX_ENVELOPE, open_envelope, signers
 from relaxd.provenance.errors import TrustError
-from relaxd.provenance.keys import PublicKey, Trust, read_public_keys
+from relaxd.provenance.freshness import NewestRelease, Policy, check_newest
+from relaxd.provenance.keys import PublicKey, read_public_keys
 from relaxd.provenance.statement import Subjects, subjects_of
 
 _UNSIGNED = "pull it again from a service that signs (RELAXD_SIGNING_KEY), with its provenance"
 
 
-def check_folder(folder: Path, trust: Trust, manifest: str | None = None) -> dict[str, Any]:
+def check_folder(folder: Path, trust: Policy, manifest: str | None = None) -> dict[str, Any]:
     """The signed statement about an unpacked bundle; `manifest` is the digest of its OCI manifest
     where that is known.
 
-    Every file must be signed and every signed file must be there. Raises TrustError, KeyInvalid,
-    TrustUnavailable.
+    Every file must be signed and every signed file must be there; where the newest release of a
+    name is trusted, the bundle must be of that. Raises TrustError, KeyInvalid, TrustUnavailable.
     """
-    keys = read_public_keys(trust)
+    if not isinstance(trust, NewestRelease):
+        return _check_files(folder, read_public_keys(trust), manifest)
+    keys = read_public_keys(trust.keys)
+    newest = trust.find(keys)
+    statement = _check_files(folder, keys, manifest)
+    check_newest(newest, subjects_of(statement).manifest)
+    return statement
+
+
+def _check_files(
+    folder: Path, keys: Mapping[str, PublicKey], manifest: str | None
+) -> dict[str, Any]:
     if not folder.is_dir():
         raise TrustError(
             f"{folder} is not a folder; a tar carries no signature",

@@ -5,7 +5,7 @@ from relaxd.errors import RelaxdError
 
 class TrustError(RelaxdError):
     """A bundle is not what a trusted key signed; `part` names the part that is wrong: a file,
-    `envelope`, `signature`, `statement`, `bundle` or `keys`.
+    `envelope`, `signature`, `statement`, `bundle`, `release`, `memory` or `keys`.
     """
 
     code = "trust.refused"

@@ -20,9 +20,9 @@ from prometheus_client import CollectorRegistry
 
 from artifacts import open_store
 from compiler.targets import registry
+from relaxd.provenance.signing import signer
 from service.adapters.celery_doorbell import celery_app
 from service.adapters.oidc import verifier
-from service.adapters.signing import signer
 from service.adapters.store_usage import limit_store
 from service.api.app import create_app
 from service.bootstrap import Services
@@ -96,7 +96,7 @@ def services_over(
     db = Database(chosen.database)
     upgrade(db)
     store = limit_store(open_store(chosen.store), chosen, db)
-    sign = partial(signer, chosen)
+    sign = partial(signer, chosen.signing_key, chosen.signing_command)
     core = Core(chosen, db, store, compiler, doorbell, time.time, sign, tracer)
     metrics, verify = CollectorRegistry(), verifier(chosen)
     services = Services(chosen, core, Jobs(core), celery_app(chosen), metrics, verify)

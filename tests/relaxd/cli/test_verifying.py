@@ -100,6 +100,43 @@ def test_load_goes_on_with_what_is_signed(
         relaxd.load("out", trust=keys / "key.pub")
 
 
+def test_the_newest_release_of_a_name_replaces_older_ones(
+    served: Any, build: dict[str, Any], keys: Path, model: str
+) -> None:
+    newer = served("compile", model, "--dim", "n=1:16", "-o", "newer", "--json").json
+    digests = [each["builds"][0]["artifact"]["digest"] for each in (build, newer)]
+    named = ("net", "--key", str(keys / "key.pem"), "--statement", "net.release", "--json")
+    files = ("--statement", "net.release", "--memory", "seen", "--key", str(keys / "key.pub"))
+    asked = ("--release", "net", *files, "--json")
+    for number, folder in enumerate(("out", "newer")):
+        ended = served("release", named[0], folder, *named[1:])
+        assert ended.code == 0, ended.err
+        bundles = {"native": digests[number]}
+        assert ended.json == {"name": "net", "number": number + 1, "bundles": bundles}
+        assert served("verify", folder, *asked, "--max-age", "1").code == 0
+    for ref in ("out", build["id"]):
+        ended = served("verify", ref, *asked)
+        assert (ended.code, ended.json["error"]["part"]) == (1, "release")
+    assert served("verify", newer["id"], *asked).code == 0
+    assert served("release", *named).json["number"] == 2, "it is issued anew"
+    ended = served("release", named[0], "out", "out", *named[1:])
+    assert (ended.code, ended.json["error"]["field"]) == (2, "folders")
+    policy = relaxd.NewestRelease(
+        name="net", keys=keys / "key.pub", statement="net.release", memory="seen"
+    )
+    with pytest.raises(TrustError, match="no bundle of release 2"):
+        relaxd.load("out", trust=policy)
+
+
+def test_releases_are_asked_for_by_name_and_statement(served: Any, keys: Path) -> None:
+    for arguments, lacking in (
+        (["--release", "net"], "statement"),
+        (["--memory", "seen"], "release"),
+    ):
+        ended = served("verify", "out", "--key", str(keys / "key.pub"), *arguments, "--json")
+        assert (ended.code, ended.json["error"]["field"]) == (2, lacking)
+
+
 def skopeo(*arguments: str) -> None:
     command = ["skopeo", "--command-timeout=60s", "copy", "--preserve-digests", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90)

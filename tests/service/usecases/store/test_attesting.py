@@ -16,7 +16,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from relaxd.provenance.envelope import open_envelope, signers
 from relaxd.provenance.keys import read_public_keys
-from service.adapters.signing import signer
+from relaxd.provenance.signing import signer
 from service.identity import bundles_of
 from service.jobs import Jobs
 from service.usecases.builds import claiming
@@ -59,7 +59,9 @@ def content(core: Any, document: Any) -> bytes:
 
 def test_a_bundle_has_signed_provenance(core, jobs, model, keys) -> None:
     signing = core.settings.model_copy(update={"signing_key": keys / "key.pem"})
-    core = dataclasses.replace(core, signer=lambda: signer(signing))
+    core = dataclasses.replace(
+        core, signer=lambda: signer(signing.signing_key, signing.signing_command)
+    )
     bundle = build_bundle(core, jobs, model)
     document = attach_referrer(core, bundle)[PROVENANCE.artifact_type]
     assert document.layers[0].media_type == "application/vnd.dsse.envelope.v1+json"
@@ -98,7 +100,7 @@ def signing(core: Any, keys: Path, count: list[int] | None = None) -> Any:
     chosen = core.settings.model_copy(update={"signing_key": keys / "key.pem"})
 
     def counted() -> Any:
-        inner = signer(chosen)
+        inner = signer(chosen.signing_key, chosen.signing_command)
 
         def sign(message: bytes) -> bytes:
             (count if count is not None else []).append(1)

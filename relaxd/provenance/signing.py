@@ -1,36 +1,39 @@
-"""Signers of provenance: a key in a file, or a command for a key that stays elsewhere."""
+"""Signers of statements: a key in a file, or a command for a key that stays elsewhere."""
 
 import base64
 import binascii
 import shlex
 import subprocess
 from functools import partial
+from pathlib import Path
 
 from relaxd.provenance.errors import KeyInvalid, SigningFailed
 from relaxd.provenance.keys import PublicKey, Signer, read_public_keys, signer_of
-from service.settings import Settings
 
 TIMEOUT_S = 60
 
 
-def signer(settings: Settings) -> Signer | None:
-    """The signer that the settings name; raises KeyInvalid, TrustUnavailable."""
-    if settings.signing_key is None:
-        if settings.signing_command is not None:
+def signer(key: Path | None, command: str | None) -> Signer | None:
+    """The signer of a private key's file or, by a command, of a public key's; None without any.
+
+    Raises KeyInvalid, TrustUnavailable.
+    """
+    if key is None:
+        if command is not None:
             raise KeyInvalid(
                 "a signing command is set without its public key",
                 hint="set RELAXD_SIGNING_KEY to the public key's PEM file",
             )
         return None
-    if settings.signing_command is None:
-        return signer_of(settings.signing_key)
-    keys = list(read_public_keys(settings.signing_key).values())
+    if command is None:
+        return signer_of(key)
+    keys = list(read_public_keys(key).values())
     if len(keys) != 1:
         raise KeyInvalid(
-            f"{settings.signing_key} holds {len(keys)} public keys",
+            f"{key} holds {len(keys)} public keys",
             hint="RELAXD_SIGNING_COMMAND signs for one",
         )
-    return Signer(keys[0], partial(_ask, shlex.split(settings.signing_command), keys[0]))
+    return Signer(keys[0], partial(_ask, shlex.split(command), keys[0]))
 
 
 def _ask(command: list[str], public: PublicKey, message: bytes) -> bytes:

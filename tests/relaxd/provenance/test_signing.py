@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from relaxd.provenance.errors import KeyInvalid, SigningFailed
-from service.adapters.signing import signer
-from service.settings import Settings
+from relaxd.provenance.signing import signer
 from tests.support.signing import key_pair
 
 
@@ -30,7 +29,7 @@ def test_a_command_signs_for_a_key_that_stays_elsewhere(keys: Path, tmp_path: Pa
     script.write_text(COMMAND)
     public = keys / "key.pub"
     command = f"{sys.executable} {script} {keys / 'key.pem'}"
-    created = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=command))
+    created = signer(public, command)
     assert created is not None
     assert created.public.accepts(created.sign(b"message"), b"message")
     wrong = base64.b64encode(b"s" * 64).decode()
@@ -39,7 +38,7 @@ def test_a_command_signs_for_a_key_that_stays_elsewhere(keys: Path, tmp_path: Pa
         ("echo !", "returned no"),
         ("false", "1:"),
     ):
-        created = signer(Settings(data_dir=tmp_path, signing_key=public, signing_command=answer))
+        created = signer(public, answer)
         assert created is not None
         with pytest.raises(SigningFailed, match=why):
             created.sign(b"message")
@@ -48,10 +47,10 @@ def test_a_command_signs_for_a_key_that_stays_elsewhere(keys: Path, tmp_path: Pa
 def test_a_key_that_cannot_sign_ends_the_worker_before_it_works(tmp_path: Path, keys: Path) -> None:
     for key in (tmp_path / "absent.pem", keys / "key.pub"):
         with pytest.raises(KeyInvalid):
-            signer(Settings(data_dir=tmp_path, signing_key=key))
+            signer(key, None)
 
 
-def test_a_command_without_its_public_key_is_refused(tmp_path: Path) -> None:
+def test_a_command_without_its_public_key_is_refused() -> None:
     with pytest.raises(KeyInvalid, match="without its public key"):
-        signer(Settings(data_dir=tmp_path, signing_command="true"))
-    assert signer(Settings(data_dir=tmp_path)) is None
+        signer(None, "true")
+    assert signer(None, None) is None
