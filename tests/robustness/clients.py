@@ -24,7 +24,8 @@ class Clients:
     what they put up with.
 
     accepted: the job's id by its Idempotency-Key. answers: by status; `lost` connections.
-    surprises: every other answer above 499.
+    surprises: every other answer above 499. unhinted: answers above 499 that do not say what to do.
+    refused: submits that were answered 503.
     """
 
     here: Site
@@ -35,6 +36,8 @@ class Clients:
     accepted: dict[str, str] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
     surprises: list[str] = field(default_factory=list)
+    unhinted: int = 0
+    refused: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
     _running: list[threading.Thread] = field(default_factory=list)
 
@@ -96,6 +99,8 @@ class Clients:
             time.sleep(PAUSE_S)
             return None
         self.answers[str(answer.status_code)] += 1
+        self.refused += answer.status_code == 503 and method == "POST"
+        self.unhinted += answer.status_code >= 500 and not answer.json().get("hint")
         if answer.status_code >= 500 and not _retryable(answer):
             self.surprises.append(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
         return answer

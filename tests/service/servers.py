@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import redis
+from sqlalchemy import make_url
 
 from tests.support.servers import TIED, Server, free_port, missing, running
 
@@ -51,35 +52,40 @@ def redis_server(port: int | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def postgres_process() -> Iterator[Server]:
-    """A fresh PostgreSQL cluster, into which anyone local gets; its URL is that of the
-    administrative database.
+def postgres_process(within: Path | None = None) -> Iterator[Server]:
+    """A fresh PostgreSQL cluster, into which anyone local gets, in a new folder, within that one if
+    one is given; its URL is that of the administrative database.
     """
+    options = ["-U", "relaxd", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    with _cluster("initdb", *options, within=within) as server:
+        yield server
+
+
+@contextmanager
+def postgres_replica(primary: Server) -> Iterator[Server]:
+    """A streaming replica of a running cluster; its URL is that of the administrative database."""
+    url = make_url(primary.url)
+    origin = ["-h", "127.0.0.1", "-p", str(url.port), "-U", "relaxd"]
+    with _cluster("pg_basebackup", *origin, "-R", "-X", "stream", "-c", "fast") as server:
+        yield server
+
+
+@contextmanager
+def _cluster(program: str, *arguments: str, within: Path | None = None) -> Iterator[Server]:
+    """A PostgreSQL whose folder a program makes, at a free port."""
     programs = _postgres_programs() or missing("PostgreSQL", DEBIAN)
     # PostgreSQL refuses to run as root.
     unprivileged = (
         ("--reuid=postgres", "--regid=postgres", "--clear-groups") if os.geteuid() == 0 else ()
     )
-    with tempfile.TemporaryDirectory(prefix="relaxd-postgres-") as name:
+    with tempfile.TemporaryDirectory(prefix="relaxd-postgres-", dir=within) as name:
         folder, port = Path(name), free_port()
         folder.chmod(0o755)
-        (folder / "data").mkdir()
+        (folder / "data").mkdir(mode=0o700)
         if unprivileged:
             shutil.chown(folder / "data", "postgres", "postgres")
-        initdb = [
-            str(programs / "initdb"),
-            "-D",
-            str(folder / "data"),
-            "-U",
-            "relaxd",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-        ]
-        subprocess.run([*TIED, *unprivileged, *initdb], check=True, capture_output=True, cwd="/")
+        make = [str(programs / program), "-D", str(folder / "data"), *arguments]
+        subprocess.run([*TIED, *unprivileged, *make], check=True, capture_output=True, cwd="/")
         settings = {
             "fsync": "off",
             "unix_socket_directories": "",
