@@ -3,10 +3,11 @@
 import json
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,6 @@ from tests.robustness.clients import Clients
 from tests.robustness.forwarding import Forwarder, forwarding
 from tests.robustness.row import Outcome, Row, Run
 from tests.robustness.site import BAD, START_S, Site, site, until
-from tests.robustness.small_disk import fill
 from tests.robustness.stub import model
 from tests.service.servers import (
     Server,
@@ -145,7 +145,7 @@ def _under_load(run: Run, here: Site, url: str, fail: Callable[[int], None]) -> 
 def full_disk(run: Run) -> Outcome:
     """The disk of PostgreSQL fills up, until the service refuses a submit."""
     with ExitStack() as stack:
-        disk = stack.enter_context(_small_disk(run.folder / "disk"))
+        disk = stack.enter_context(_small_disk())
         broker = stack.enter_context(redis_process())
         primary = stack.enter_context(postgres_process(disk))
         with _operator(primary) as connection:
@@ -157,7 +157,7 @@ def full_disk(run: Run) -> Outcome:
         here.wait_until_workers(2)
 
         def fail(number: int) -> None:
-            fill(disk / "ballast", 0)
+            _fill(disk / "ballast")
             until(lambda: not _is_accepted(here, url, number), NOTICED_S, "a refused submit")
             (disk / "ballast").unlink()
             until(lambda: _ready(url) == 200, NOTICED_S, "a service that is ready again")
@@ -166,6 +166,13 @@ def full_disk(run: Run) -> Outcome:
         died = sum(not process.is_alive() for process in (api, *workers))
         figures = {**outcome.counts, "processes that ended": died}
     return Outcome(outcome.is_met and not died, figures, outcome.detail)
+
+
+def _fill(path: Path) -> None:
+    """Take all that the disk has, to which others write meanwhile."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 12))
 
 
 def _is_accepted(here: Site, url: str, number: int) -> bool:
@@ -177,16 +184,17 @@ def _is_accepted(here: Site, url: str, number: int) -> bool:
 
 
 @contextmanager
-def _small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of DISK_MIB in memory."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(folder)]
+def _small_disk() -> Iterator[Path]:
+    """A file system of DISK_MIB in memory, which PostgreSQL's own user can reach too."""
+    folder = Path(tempfile.mkdtemp(prefix="relaxd-disk-"))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m,mode=755", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted")
     try:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        folder.rmdir()
 
 
 def _ready(url: str) -> int:
