@@ -1,6 +1,6 @@
 """Holds the service's promises against faults and attacks: `python -m tests.robustness
-[--row NAME] [--scale 0.1] [--seed N] [--list] [--keep FOLDER] [--record]`; exit status 1 where one
-is broken or was skipped.
+[--row NAME] [--scale 0.1] [--seed N] [--list] [--keep FOLDER [--resume]] [--record]`; exit status 1
+where one is broken or was skipped.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from rich.table import Table
 # TVM imports torch wherever it is installed; a row that needs it starts a process.
 sys.modules.setdefault("torch", None)
 
-from tests.robustness.judge import Result, judge  # noqa: E402
+from tests.robustness.judge import Result, commit, judge  # noqa: E402
 from tests.robustness.kept import read, write  # noqa: E402
 from tests.robustness.page import PAGE, page  # noqa: E402
 from tests.robustness.row import Row  # noqa: E402
@@ -34,11 +34,14 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
             "--record needs every row, in this run or from earlier ones by --keep", file=sys.stderr
         )
         return 2
+    if options.resume and (options.keep is None or options.seed is None):
+        print("--resume needs the folder and the seed of the run: --keep, --seed", file=sys.stderr)
+        return 2
     retained = {result.row.name: result for result in read(options.keep, rows)}
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
     chosen = [row for row in rows if _wanted(row, options, retained)]
     console.print(f"scale {options.scale:g}, seed {seed}")
-    results: list[Result] = []
+    results = [retained[row.name] for row in rows if _is_done(row, options, retained)]
     for row in chosen:
         console.print(f"{row.name} ({row.scale(options.scale)}) ...", highlight=False)
         results.append(judge(row, options.scale, seed))
@@ -57,10 +60,25 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
 
 
 def _wanted(row: Row, options: argparse.Namespace, retained: Mapping[str, Result]) -> bool:
-    """True if to run the row: one that is named, or any; to record, what was not kept is enough."""
-    if options.row:
-        return row.name in options.row
-    return not (options.record and row.name in retained)
+    """True if to run the row: one that is named, or any; to record, what was not kept is enough;
+    to resume, what did not hold before.
+    """
+    if options.row and row.name not in options.row:
+        return False
+    if _is_done(row, options, retained):
+        return False
+    return bool(options.row) or not (options.record and row.name in retained)
+
+
+def _is_done(row: Row, options: argparse.Namespace, retained: Mapping[str, Result]) -> bool:
+    """True if a run that is resumed need not run the row: it held, on this commit with this seed
+    and number of faults.
+    """
+    earlier = retained.get(row.name)
+    if not options.resume or earlier is None or not earlier.is_met:
+        return False
+    now = (commit(), options.seed, row.scale(options.scale))
+    return (earlier.commit, earlier.seed, earlier.count) == now
 
 
 def _tell(console: Console, result: Result) -> None:
@@ -107,6 +125,11 @@ def _parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="list the rows and run none")
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep each row's result there, for --record"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="leave out what held before with this seed and scale on this commit, by --keep",
     )
     parser.add_argument("--record", action="store_true", help=f"write {PAGE.name}")
     return parser

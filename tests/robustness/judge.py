@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @dataclass(frozen=True)
 class Result:
     """A row that was run with `count` faults; `skipped` says what it lacked here: it is not met
-    then, as nothing was shown. commit, day: of what was run, and when.
+    then, as nothing was shown. commit, day, seed: of what was run, when, and what was random.
     """
 
     row: Row
@@ -31,6 +31,7 @@ class Result:
     skipped: str = ""
     commit: str = ""
     day: str = ""
+    seed: int | None = None
 
     @property
     def is_met(self) -> bool:
@@ -61,7 +62,7 @@ def judge(row: Row, scale: float, seed: int) -> Result:
         detail = f"{outcome.detail}\nwhat it left is in {folder}".strip()
         outcome = Outcome(False, outcome.counts, detail)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
-    return Result(row, count, seconds, outcome, skipped, commit(), day)
+    return Result(row, count, seconds, outcome, skipped, commit(), day, seed)
 
 
 @cache

@@ -20,6 +20,7 @@ def write(folder: Path, result: Result) -> None:
         "skipped": result.skipped,
         "commit": result.commit,
         "day": result.day,
+        "seed": result.seed,
     }
     (folder / f"{result.row.name}.json").write_text(json.dumps(document, indent=1))
 

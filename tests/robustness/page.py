@@ -40,11 +40,13 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
         "`make robustness` runs this table. "
         "`python -m tests.robustness --list` names the rows, `--row NAME` runs one, "
         "`--record` writes this page. `make test` repeats a tenth of five rows; "
-        '`make robustness ARGS="--scale 0.1 --seed 1"` takes a tenth of all.'
+        '`make robustness ARGS="--scale 0.1 --seed 1"` takes a tenth of all. '
+        "`--keep FOLDER --resume --seed N` goes on with a run that was stopped: it leaves out the "
+        "rows that held on the same commit with the same seed. A row that was skipped has not held."
     )
     yield ""
     yield f"- Date: {' to '.join(days[:1] + days[1:][-1:])}, {_commits(results)}"
-    yield f"- {_amount(results)}"
+    yield f"- {_amount(results)}{_seeds(results)}"
     yield f"- Machine: {_machine()}"
     yield ""
 
@@ -68,6 +70,13 @@ def _amount(results: Sequence[Result]) -> str:
     if not partial:
         return "Every row below at its full count"
     return f"Full counts, but for {', '.join(partial.values())}"
+
+
+def _seeds(results: Sequence[Result]) -> str:
+    seeds = sorted({result.seed for result in results if result.seed is not None})
+    return (
+        f"; {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}" if seeds else ""
+    )
 
 
 def _lacking(rows: Sequence[Row]) -> Iterator[str]:

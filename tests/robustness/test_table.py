@@ -147,7 +147,7 @@ def test_a_table_run_in_pieces_is_recorded_whole(
     text = (tmp_path / "page.md").read_text()
     assert "| `broken` | 50 | it holds | broken |" in text
     assert "| `hold` | 500 | it holds | held | faults 500, seed 3 |" in text
-    assert "Full counts, but for `broken` (50 of 500)" in text
+    assert "Full counts, but for `broken` (50 of 500); seed 3" in text
     assert "- `broken`: 2 of 3 lost" in text
 
 
@@ -166,3 +166,19 @@ def test_what_was_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monk
     never = replace(MET, run=raising)
     assert main([*keep, "--record"], (never,)) == 0
     assert "Every row below at its full count" in (tmp_path / "page.md").read_text()
+
+
+def test_a_run_that_was_stopped_goes_on_with_what_has_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = ["--keep", str(tmp_path / "kept"), "--resume", "--seed", "3"]
+    assert main(keep, (MET, BROKEN)) == 1
+    never, mended = replace(MET, run=raising), replace(BROKEN, run=hold)
+    assert main(keep, (never, mended)) == 0
+    assert "faults 500, seed 3" in capsys.readouterr().out, "what held before is in the table"
+    for other in (["--seed", "4"], ["--seed", "3", "--scale", "0.5"]):
+        assert main([*keep[:3], *other], (never,)) == 1
+    main(keep, (MET,))
+    monkeypatch.setattr("tests.robustness.__main__.commit", lambda: "another")
+    assert main(keep, (never,)) == 1
+    assert main(["--resume"], (MET,)) == 2

@@ -196,6 +196,7 @@ def hostile_requests(run: Run) -> Outcome:
     figures = {
         "kinds": len(attack.sent),
         **dict(sorted(attack.answers.items())),
+        "answers alone": len(quiet.first),
         "honest answers": len(beside.first),
         "wrong": len(quiet.wrong) + len(beside.wrong),
         "MiB grown": grown >> 20,
@@ -234,5 +235,6 @@ ROWS = (
         1000,
         hostile_requests,
         "one small model on one thread; clients and endpoint share the machine.",
+        minimums={"honest answers": 1, "answers alone": 0.1},
     ),
 )
