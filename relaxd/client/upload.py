@@ -24,6 +24,8 @@ from relaxd.contract.model_tar import files_at
 from relaxd.errors import DeclarationError, ServerUnreachable
 
 CHUNK = 8 << 20
+CHECKED = 8 << 20
+"""Bytes a second that even a busy service copies and checks at the end of an upload."""
 Report = Callable[[int, int], None]
 MODELS = "models"
 """The repository of models, in the namespace of one's tenant."""
@@ -162,7 +164,11 @@ def _send(transport: Transport, piece: Piece, digest: str, report: Callable[[int
         offset = _received(answer) if interrupted else offset + len(chunk)
         location = answer.headers.get("Location", location)
         report(offset)
-    transport.request("PUT", str(httpx.URL(location).copy_merge_params({"digest": digest})))
+    transport.request(
+        "PUT",
+        str(httpx.URL(location).copy_merge_params({"digest": digest})),
+        timeout=transport.timeout + piece.size / CHECKED,
+    )
 
 
 def _received(answer: httpx.Response) -> int:

@@ -17,7 +17,7 @@ from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.files.foreign import refusal_of
 from compiler.ir.files.model_texts import check_texts
 from compiler.ir.files.node_order import sort_nodes
-from compiler.ir.folder.archive import Files, is_folder, read_files
+from compiler.ir.folder.archive import Files, is_folder, read_files, release_pages
 from compiler.ir.folder.decoder import decoder_of as decoder_of_folder
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
@@ -245,6 +245,7 @@ def _absorb_external_data(model: onnx.ModelProto, arrays: Mapping[str, Array]) -
                 field="model",
             )
         tensor.raw_data = data.tobytes()
+        release_pages(data)
         tensor.data_location = onnx.TensorProto.DEFAULT
         tensor.ClearField("external_data")
 

@@ -4,6 +4,7 @@ mapped into memory.
 
 import gzip
 import hashlib
+import mmap
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -67,10 +68,22 @@ def read_files(path: Path) -> Files:
         message = f"the model cannot be read: {error.strerror or error}"
         raise LoadError(message, reason="unreadable", field="model") from error
     with ThreadPoolExecutor(_READERS) as readers:
-        digests = readers.map(hashlib.sha256, arrays.values())
+        digests = readers.map(_digest_of, arrays.values())
         parts = zip(arrays, digests, strict=True)
-        sizes = {name: (f"sha256:{part.hexdigest()}", len(arrays[name])) for name, part in parts}
+        sizes = {name: (digest, len(arrays[name])) for name, digest in parts}
     return Files(arrays, digest_of_files(sizes), _own_file(pieces))
+
+
+def _digest_of(array: Array) -> str:
+    digest = hashlib.sha256(array).hexdigest()
+    release_pages(array)
+    return f"sha256:{digest}"
+
+
+def release_pages(array: Array) -> None:
+    """Give back the memory of what was read of a mapped file, which counts as the process's."""
+    if isinstance(mapped := getattr(array, "_mmap", None), mmap.mmap):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _own_file(pieces: Mapping[str, Piece]) -> Path | None:

@@ -28,9 +28,11 @@ class Recorded(Transport):
         self.requests: list[str] = []
         self.broken: set[int] = set()
         self.sent = 0
+        self.patience = 0.0
 
     def request(self, method: str, path: str, **options: object) -> httpx.Response:
         self.requests.append(method)
+        self.patience = max(self.patience, float(options.get("timeout", 0)))  # type: ignore[arg-type]
         self.sent += len(options.get("content", b""))  # type: ignore[arg-type]
         if method == "PATCH" and self.requests.count("PATCH") in self.broken:
             # The service takes the chunk; its answer is lost.
@@ -62,6 +64,14 @@ def test_a_lost_answer_does_not_send_the_chunk_again(transport: Recorded, api: L
     data = DATA + b"other"
     assert api.services.store.blobs.read(upload_model(transport, data)) == data
     assert transport.requests == ["HEAD", "POST", "PATCH", "PATCH", "GET", "PATCH", "PUT"]
+
+
+def test_a_service_has_time_to_check_what_is_large(
+    transport: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "CHECKED", 100)
+    upload_model(transport, DATA + b"patience")
+    assert transport.patience >= transport.timeout + len(DATA) / 100
 
 
 def test_an_upload_that_keeps_breaking_off(transport: Recorded) -> None:

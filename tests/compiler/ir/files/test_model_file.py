@@ -1,14 +1,18 @@
+import gzip
 import hashlib
 from pathlib import Path
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.errors import LoadError
-from compiler.ir.files.model_file import read_model
+from compiler.ir.files.model_file import LoadedModel, open_model, read_model
+from compiler.ir.folder.archive import read_files
 from tests.compiler.graphs import WIDTH, add_and_divide, model
+from tests.support.models.external import pack, write
 
 
 def save(folder: Path, data: bytes) -> Path:
@@ -154,3 +158,74 @@ def test_weights_that_were_not_sent_are_named(tmp_path: Path) -> None:
         "the weights are in 'model.onnx.data', which is not in the model's folder"
     )
     assert caught.value.code == "load.external_data"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"offset": "64"}, "are not in a file of 32"),
+        ({"offset": "16", "length": "32"}, "bytes 16 to 48 are not in a file of 32"),
+        ({"offset": "-4", "length": "4"}, "are not in a file of 32"),
+        ({"offset": "8", "length": "-8"}, "are not in a file of 32"),
+        ({"length": str(1 << 70)}, "are not in a file of 32"),
+        ({"offset": "zero"}, "invalid literal"),
+        ({"offset": "9" * 5000}, "Exceeds the limit"),
+        ({"offset": "4", "length": ""}, ""),
+    ],
+)
+def test_offsets_and_lengths_stay_in_the_file(
+    tmp_path: Path, entries: dict[str, str], message: str
+) -> None:
+    (tmp_path / "w.bin").write_bytes(b"\0" * 32)
+    proto = with_external("w.bin")
+    (tensor,) = proto.graph.initializer
+    del tensor.external_data[:]
+    for key, value in {"location": "w.bin", **entries}.items():
+        tensor.external_data.add(key=key, value=value)
+    path = save(tmp_path, proto.SerializeToString())
+    if not message:
+        assert len(read_model(path).proto.graph.initializer[0].raw_data) == 28
+        return
+    with pytest.raises(LoadError, match=message) as caught:
+        read_model(path)
+    assert (caught.value.code, caught.value.failure.node) == ("load.external_data", "w")
+
+
+@pytest.mark.parametrize("sent", ["folder", "tar", "packed"])
+def test_a_folder_or_a_tar_may_hold_the_model_and_its_data(tmp_path: Path, sent: str) -> None:
+    files = {
+        "m.onnx": with_external("deep/w.bin").SerializeToString(),
+        "deep/w.bin": np.full((1, WIDTH), 3, np.float32).tobytes(),
+    }
+    folder, tar = write(tmp_path / "m", files), pack(tmp_path / "m.tar", files, "any/")
+    packed = tmp_path / "m.tgz"
+    packed.write_bytes(gzip.compress(tar.read_bytes()))
+    loaded = open_model({"folder": folder, "tar": tar, "packed": packed}[sent])
+    assert isinstance(loaded, LoadedModel)
+    assert np.all(numpy_helper.to_array(loaded.proto.graph.initializer[0]) == 3)
+    assert loaded.digest == read_model(folder / "m.onnx").digest
+    assert loaded.file == (folder / "m.onnx" if sent == "folder" else None)
+
+
+def test_a_link_of_a_cache_is_read_but_given_to_no_other_program(tmp_path: Path) -> None:
+    data = with_external("w.bin").SerializeToString()
+    write(tmp_path / "blobs", {"1": data, "2": np.ones((1, WIDTH), np.float32).tobytes()})
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    (folder / "m.onnx").symlink_to(tmp_path / "blobs/1")
+    (folder / "w.bin").symlink_to(tmp_path / "blobs/2")
+    loaded = read_model(folder / "m.onnx")
+    assert np.all(numpy_helper.to_array(loaded.proto.graph.initializer[0]) == 1)
+    assert loaded.file is None
+
+
+def test_mapped_data_gives_its_memory_back(tmp_path: Path) -> None:
+    size = 128 << 20
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(size)
+    path = save(tmp_path, with_external("w.bin").SerializeToString())
+    process = psutil.Process()
+    before = process.memory_info().rss
+    files = read_files(path)
+    assert len(files.arrays["w.bin"]) == size
+    assert process.memory_info().rss - before < size // 2
