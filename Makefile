@@ -87,8 +87,8 @@ check: env ## lint, types, layers, language, images, manifests, the documentatio
 site: env ## build the documentation's site into build/site/html
 	@$(BIN)/python -m tools.site
 
-structure: env ## sizes of files and functions, share of comments, import cycles between folders
-	@$(BIN)/python -m tools.structure
+structure: env ## lines by package, sizes of files and functions, share of comments, import cycles between folders; ARGS="--since COMMIT" for the change
+	@$(BIN)/python -m tools.structure $(ARGS)
 
 fmt: env ## format and sort imports
 	@$(BIN)/ruff check --fix $(wildcard $(SOURCES))

@@ -1,9 +1,12 @@
-"""Prints how large files and functions are, how much is commented, and which folders import each
-other: `python -m tools.structure`.
+"""Prints how large packages, files and functions are, how much is commented, and which folders
+import each other: `python -m tools.structure`. With `--since COMMIT`, also by how many lines each
+package and folder has changed since then.
 """
 
+import argparse
 import ast
 import io
+import subprocess
 import sys
 import tokenize
 from collections import defaultdict
@@ -13,12 +16,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("relaxd", "service", "compiler", "artifacts", "tests", "tools", "benchmarks")
+PRODUCT = ("relaxd", "service", "compiler", "artifacts")
+PACKAGES = (*PRODUCT, "tests", "tools", "benchmarks")
 MOST_FILE_LINES = 600
 MOST_FUNCTION_LINES = 25
 """The limit for nine functions of ten in a root package; single ones may be longer."""
 
-_HEADER = ("folder", "files", "file lines", "function lines", "comments")
+_HEADER = ("folder", "files", "lines", "change", "file lines", "functions", "comments")
+_WIDTHS = (6, 8, 8, 13, 11, 10)
 _BLANK = {
     *(tokenize.ENCODING, tokenize.ENDMARKER, tokenize.NEWLINE, tokenize.NL),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT),
@@ -49,10 +54,16 @@ class Module:
         return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
 
 
-def main(root: Path = ROOT, packages: Sequence[str] = PACKAGES) -> int:
+def main(
+    root: Path = ROOT, packages: Sequence[str] = PACKAGES, arguments: Sequence[str] | None = None
+) -> int:
     """Print the table and what is wrong; 1 if anything is."""
+    parser = argparse.ArgumentParser(prog="python -m tools.structure", description=__doc__)
+    parser.add_argument("--since", metavar="COMMIT", help="show how lines changed since a commit")
+    since = parser.parse_args(arguments).since
+    earlier = lines_at(root, since, packages) if since else None
     modules = [module for package in packages for module in read(root, package)]
-    for row in table(modules, packages):
+    for row in table(modules, packages, earlier):
         print(row)
     wrong = list(complaints(modules, packages))
     print("", *(wrong or ["no import cycles between folders"]), sep="\n")
@@ -65,6 +76,18 @@ def read(root: Path, package: str) -> Iterator[Module]:
         parts = path.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         yield read_module(path, name)
+
+
+def lines_at(root: Path, commit: str, packages: Sequence[str]) -> dict[str, int]:
+    """Lines of Python by folder at a commit; raises CalledProcessError for an unknown one."""
+    patterns = [f"{package}/*.py" for package in packages]
+    command = ["git", "grep", "--count", "", commit, "--", *patterns]
+    found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    lines: dict[str, int] = defaultdict(int)
+    for entry in found.stdout.splitlines():
+        path, _, number = entry.removeprefix(f"{commit}:").rpartition(":")
+        lines[".".join(Path(path).parent.parts)] += int(number)
+    return lines
 
 
 def read_module(path: Path, name: str) -> Module:
@@ -123,31 +146,56 @@ def _type_checked(tree: ast.Module) -> Iterator[ast.AST]:
             yield from (inner for statement in node.body for inner in ast.walk(statement))
 
 
-def table(modules: Sequence[Module], packages: Sequence[str]) -> Iterator[str]:
-    """One row a root package with all that lies in it, then one for every folder's own files."""
+def table(
+    modules: Sequence[Module],
+    packages: Sequence[str],
+    earlier: Mapping[str, int] | None = None,
+) -> Iterator[str]:
+    """One row a root package with all that lies in it, then one for every folder's own files; at
+    the end all packages of the product. earlier: lines by folder, to compare with.
+    """
     yield _row(*_HEADER)
     for package in packages:
-        inside = [module for module in modules if module.name.split(".")[0] == package]
+        inside = _inside(modules, [package])
         if inside:
-            yield _measured(package, inside)
+            yield _measured(package, inside, _lines_of(earlier, [package]))
         folders = sorted({module.folder for module in inside})
         for folder in folders if len(folders) > 1 else ():
-            yield _measured(f"  {folder}", [one for one in inside if one.folder == folder])
+            before = None if earlier is None else earlier.get(folder, 0)
+            own = [one for one in inside if one.folder == folder]
+            yield _measured(f"  {folder}", own, before)
+    product = _inside(modules, PRODUCT)
+    if product:
+        yield _measured("the product", product, _lines_of(earlier, PRODUCT))
 
 
-def _measured(label: str, modules: Sequence[Module]) -> str:
+def _inside(modules: Sequence[Module], packages: Sequence[str]) -> list[Module]:
+    return [module for module in modules if module.name.split(".")[0] in packages]
+
+
+def _lines_of(earlier: Mapping[str, int] | None, packages: Sequence[str]) -> int | None:
+    if earlier is None:
+        return None
+    return sum(lines for name, lines in earlier.items() if name.split(".")[0] in packages)
+
+
+def _measured(label: str, modules: Sequence[Module], earlier: int | None) -> str:
     comments, code = (sum(getattr(one, key) for one in modules) for key in ("comments", "code"))
+    lines = sum(one.lines for one in modules)
     return _row(
         label,
         str(len(modules)),
+        str(lines),
+        "" if earlier is None else f"{lines - earlier:+}",
         _sizes([module.lines for module in modules]),
         _sizes([lines for module in modules for lines in module.functions]),
         f"{100 * comments / code:.1f} %" if code else "-",
     )
 
 
-def _row(folder: str, files: str, lines: str, functions: str, comments: str) -> str:
-    return f"{folder:<46}{files:>6}{lines:>18}{functions:>18}{comments:>12}"
+def _row(folder: str, *cells: str) -> str:
+    columns = zip(cells, _WIDTHS, strict=True)
+    return f"{folder:<42}" + "".join(f"{cell:>{width}}" for cell, width in columns)
 
 
 def _sizes(sizes: Sequence[int]) -> str:
@@ -168,7 +216,7 @@ def complaints(modules: Sequence[Module], packages: Sequence[str]) -> Iterator[s
         if module.lines > MOST_FILE_LINES:
             yield f"{module.name}: {module.lines} lines, over {MOST_FILE_LINES}"
     for package in packages:
-        inside = [one for one in modules if one.name.split(".")[0] == package]
+        inside = _inside(modules, [package])
         sizes = [lines for module in inside for lines in module.functions]
         longest = rank(sizes, 90) if sizes else 0
         if longest > MOST_FUNCTION_LINES:

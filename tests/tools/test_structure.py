@@ -1,11 +1,13 @@
 """Sizes, comments and import cycles of a tree, on a tiny one."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tools import structure
 
+NOBODY = ["-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
 TREE = {
     "house/__init__.py": "",
     "house/cellar/__init__.py": "from house.attic.roof import tiles\n",
@@ -29,7 +31,7 @@ def plant(folder: Path, **changed: str) -> Path:
 
 
 def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    status = structure.main(folder, ("house",))
+    status = structure.main(folder, ("house",), ())
     return status, capsys.readouterr().out
 
 
@@ -37,6 +39,22 @@ def test_a_tree_without_fault_passes(tmp_path: Path, capsys: pytest.CaptureFixtu
     status, text = run(plant(tmp_path), capsys)
     assert (status, "no import cycles between folders" in text) == (0, True)
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_lines_are_compared_with_a_commit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = plant(tmp_path)
+    for command in (["init", "-q"], ["add", "."], [*NOBODY, "commit", "-q", "-m", "trees"]):
+        subprocess.run(["git", *command], cwd=tree, check=True)
+    (tree / "house/garden/tree.py").write_text("leaves = 3\n" * 5)
+    (tree / "house/attic/roof.py").unlink()
+    structure.main(tree, ("house",), ("--since", "HEAD"))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    changes = {row[0]: row[2:4] for row in reversed(rows) if row}
+    assert changes["house"] == ["10", "+3"]
+    assert changes["house.garden"] == ["5", "+4"]
+    assert changes["house.attic"] == ["3", "-1"]
 
 
 def test_a_planted_cycle_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
