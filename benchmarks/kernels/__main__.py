@@ -10,6 +10,10 @@ With `--candidates`, other register tiles, panels and passes of matmuls are buil
 turns with the compiler's own, and ranked: on a processor that nobody has tuned for, one run says
 which to take. They are all correct, so only times are compared.
 
+With `--constant NAME`, a tuning constant of a `plan` module, such as `pooling.COLUMNS`, is measured
+in turns at its own value and at others, at the case that it rests on; a kind of kernel stands for
+all of its constants. `--constant` alone lists them.
+
 Busy neighbours change every figure, but hardly the ratios of what is measured in turns.
 """
 
@@ -23,18 +27,20 @@ import time
 os.environ["TVM_NUM_THREADS"] = "1"
 sys.modules.setdefault("torch", None)
 
-from collections.abc import Callable, Sequence  # noqa: E402
+from collections.abc import Callable, Mapping, Sequence, Set  # noqa: E402
 from typing import Any  # noqa: E402
 
 from benchmarks.documents import Document  # noqa: E402
-from benchmarks.kernels import ceilings, document, page  # noqa: E402
+from benchmarks.kernels import ceilings, document, page, timing  # noqa: E402
 from benchmarks.kernels.candidates import candidates_for  # noqa: E402
 from benchmarks.kernels.case import Arithmetic, Case  # noqa: E402
 from benchmarks.kernels.cases import cases  # noqa: E402
 from benchmarks.kernels.ceilings import Bandwidth  # noqa: E402
+from benchmarks.kernels.constants import Constant, constants_called  # noqa: E402
 from benchmarks.kernels.loops import multiply_loop, readers  # noqa: E402
-from benchmarks.kernels.timing import build, peak_of, race  # noqa: E402
+from benchmarks.kernels.timing import Measurement, build, peak_of, race  # noqa: E402
 from compiler import targets  # noqa: E402
+from compiler.errors import CompileError  # noqa: E402
 from compiler.targets import Target  # noqa: E402
 from compiler.targets.caches import host_caches  # noqa: E402
 from compiler.targets.vector_unit import VectorUnit  # noqa: E402
@@ -54,10 +60,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.resume and not options.regenerate:
         parser.error("--resume needs --regenerate")
+    if options.constant is not None and not constants_called(options.constant):
+        parser.error(f"--constant: nothing is called {options.constant!r}; --constant lists them")
+    if options.constant == "":
+        for one in constants_called(""):
+            print(f"{one.name:<32}{one.value!s:>8}   {one.case}")
+        return 0
     wall, own = time.perf_counter(), time.thread_time()
     record = document.new_document()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})
     target = targets.resolve("native")
+    if options.constant is not None:
+        for constant in constants_called(options.constant):
+            _measure_constant(constant, target, options.seconds, processors)
+        return 0
     chosen = [case for case in cases() if options.only in f"{case.group} {case.shape}"]
     if options.candidates:
         for case in chosen:
@@ -152,12 +169,44 @@ def _rank(case: Case, target: Target, seconds: float, peak: Callable[[], float])
     for candidate in candidates_for(VectorUnit.of(target)):
         with candidate.apply(target):
             calls[str(candidate)] = build(case, target)
-    measured = race(calls, case.copies, seconds, peak)
-    own = measured[next(iter(calls))]
     print(f"\n{case.family} {case.shape}")
+    _print_ranks(race(calls, case.copies, seconds, peak), case)
+
+
+def _print_ranks(measured: Mapping[str, Measurement], case: Case) -> None:
+    """Each as a multiple of the time of the first, which is the compiler's own, the fastest on."""
+    own = next(iter(measured.values()))
     for name, one in sorted(measured.items(), key=lambda item: item[1].ratio_to(own)):
-        share = one.share_of_peak(case.operations)
-        print(f"{one.ratio_to(own):7.3f}  {share:4.0%}  {name}", flush=True)
+        share = f"{one.share_of_peak(case.operations):4.0%}" if one.peaks else "   -"
+        print(f"{one.ratio_to(own):7.3f}  {share}  {name}", flush=True)
+
+
+def _measure_constant(
+    constant: Constant, target: Target, seconds: float, processors: Set[int]
+) -> None:
+    """The case of one constant at its value and at others, in turns."""
+    case = constant.find_case()
+    print(f"\n{constant.name}: {case.group} {case.shape}")
+    calls, codes = {}, {}
+    for value in (constant.value, *constant.candidates):
+        name = f"{value}" if calls else f"{value}, as compiled"
+        with constant.replaced_by(value):
+            try:
+                code = timing.text_of(timing.kernels_of(case, target))
+                if code in codes:
+                    print(f"         {name}: the same loops as {codes[code]}")
+                    continue
+                codes[code], calls[name] = name, build(case, target)
+            except (AssertionError, CompileError, ValueError) as error:
+                print(f"         {name}: no kernel: {error}")
+    if len(calls) < 2:
+        return
+    if constant.threads:
+        os.sched_setaffinity(0, processors)
+        measured = timing.race_of_threads(calls, case.copies, seconds, len(processors))
+    else:
+        measured = race(calls, case.copies, seconds, peak_of(target, case.arithmetic))
+    _print_ranks(measured, case)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -166,6 +215,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each kernel or candidate")
     parser.add_argument(
         "--candidates", action="store_true", help="rank tiles and panels of the chosen matmuls"
+    )
+    parser.add_argument(
+        "--constant",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="measure other values of a tuning constant; list all without a name",
     )
     parser.add_argument(
         "--regenerate", action="store_true", help="write docs/performance: page, chart and JSON"

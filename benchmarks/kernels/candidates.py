@@ -1,7 +1,7 @@
 """Other choices than the compiler's for tiles, panels and passes, used while kernels are built.
 
 A candidate replaces the figures of `compiler.passes.cpu.shared.register_tile`,
-`matmul.tiling` and `VectorUnit`; nothing else of the kernels changes.
+`matmul.plan` and `VectorUnit`; nothing else of the kernels changes.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from compiler.passes.cpu.families.matmul.tiling import Tiling, tiling_for
+from compiler.passes.cpu.families.matmul.plan import Tiling, tiling_for
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
 

@@ -18,6 +18,15 @@ def cases() -> Iterator[Case]:
     yield from _move_cases()
 
 
+def more_cases() -> Iterator[Case]:
+    """Those of tuning constants on which no case of the table depends."""
+    # A step of Qwen2.5-0.5B behind a thousand tokens.
+    yield matmuls.grouped_attention(64, 14, 2, 1, 1000)
+    # A classifier, most of whose last panel is empty, and boxes of a detector.
+    yield matmuls.matmul(128, 384, 100)
+    yield rows.scaled(16, 1000, 4)
+
+
 def _matmul_cases() -> Iterator[Case]:
     # MiniLM, BERT, and the heads of a small Transformer.
     sides = ((384, 384), (384, 1536), (1536, 384), (768, 768), (768, 3072), (3072, 768))

@@ -18,6 +18,7 @@ from benchmarks.kernels.case import (
 )
 from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, Blocks, real_at
 from tests.compiler.passes import families
+from tests.compiler.passes.cpu.families.test_attention import in_groups
 
 op = relax.op
 
@@ -167,6 +168,21 @@ def attention(depth: int, heads: int, batch: int, rows: int, keys: int) -> Case:
         {"b": batch, "m": rows, "n": keys},
         4 * batch * heads * rows * keys * depth,
         floats((2, batch, rows, heads, depth), (2, batch, keys, heads, depth), (batch, keys)),
+    )
+
+
+def grouped_attention(depth: int, heads: int, groups: int, rows: int, keys: int) -> Case:
+    """Heads of which each group of neighbours reads the same keys and values."""
+    inputs = {"q": (("b", heads, "m", depth), "float32")}
+    inputs |= dict.fromkeys("kv", (("b", groups, "n", depth), "float32"))
+    return Case(
+        "attention",
+        f"{heads} heads of {depth} in {groups} groups, {rows} rows, {keys} keys",
+        partial(in_groups, heads=heads, groups=groups, size=depth),
+        inputs,
+        {"b": 1, "m": rows, "n": keys},
+        4 * heads * rows * keys * depth,
+        floats((2, rows, heads, depth), (2, keys, groups, depth)),
     )
 
 

@@ -48,6 +48,19 @@ def _rows(name: str, graph: Callable[[Any], Any], rows: int, columns: int, opera
     )
 
 
+def scaled(batch: int, rows: int, columns: int) -> Case:
+    """Rows of a few elements by the scales of their batch."""
+    return Case(
+        "generic",
+        f"scaled {batch}x{rows}x{columns}",
+        lambda builder, x, y: op.multiply(x, y),
+        {"x": (("n", "m", columns), "float32"), "y": (("n", 1, columns), "float32")},
+        {"n": batch, "m": rows},
+        batch * rows * columns,
+        floats((2, batch, rows, columns), (batch, columns)),
+    )
+
+
 def residual(batch: int, channels: int, size: int) -> Case:
     """The sum of two images and a rectifier, as behind a block of ResNet."""
     image = (("n", "h", "w", channels), "float32")

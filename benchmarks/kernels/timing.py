@@ -85,6 +85,12 @@ def kernels_of(case: Case, target: Target) -> tvm.IRModule:
     return to_kernels(module, target, {}, (), round_pass if case.is_bfloat16 else None)
 
 
+def text_of(kernels: tvm.IRModule) -> str:
+    """The loops of the kernels, in the order of their names."""
+    functions = sorted(kernels.functions.items(), key=lambda item: item[0].name_hint)
+    return "".join(func.script() for _, func in functions if isinstance(func, tirx.PrimFunc))
+
+
 def families_of(kernels: tvm.IRModule) -> set[str]:
     """The names of the families that took the kernels."""
     functions = kernels.functions.values()
@@ -133,6 +139,24 @@ def race(
         if rate is not None:
             rates.append(rate())
     return {name: Measurement(turns, peaks, rates) for name, turns in times.items()}
+
+
+def race_of_threads(
+    calls: Mapping[str, Callable[[], Any]], copies: int, seconds: float, threads: int
+) -> dict[str, Measurement]:
+    """`race` on several threads, by the wall clock; nothing is measured beside it."""
+    tvm.get_global_func("runtime.config_threadpool")(1, threads)
+    runs = {name: _runs(call) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    turns, end = 0, time.perf_counter() + seconds * len(calls)
+    while turns < 3 or time.perf_counter() < end:
+        for name in list(calls)[:: 1 if turns % 2 else -1]:
+            started = time.perf_counter()
+            for _ in range(runs[name]):
+                calls[name]()
+            times[name].append((time.perf_counter() - started) / runs[name] / copies)
+        turns += 1
+    return {name: Measurement(each, []) for name, each in times.items()}
 
 
 def _runs(call: Callable[[], Any]) -> int:

@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-from compiler.passes.cpu.shared import strands
+from compiler.passes.cpu.shared import plan as shared_plan
 from compiler.passes.match import op_patterns
 from compiler.tir.exprs import Expr, as_int, op_name
 from compiler.tir.stages import read_copy
@@ -99,7 +99,7 @@ def shuffled_groups(call: Any, lookup: Callable[[Any], Any]) -> tuple[Any, int] 
     in_turn = axes is not None and list(map(int, axes)) == [0, 2, 1, *range(3, len(split))]
     groups, channels = as_int(split[1]), as_int(before[1])
     unchanged = _same([before[0], *before[2:]], [split[0], *split[3:]])
-    if groups is None or channels is None or not 2 <= groups <= strands.MOST:
+    if groups is None or channels is None or not 2 <= groups <= shared_plan.MOST_STRANDS:
         return None
     return (image, groups) if in_turn and unchanged else None
 

@@ -8,11 +8,10 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, Blocks, dequantize, real_at
-from compiler.passes.cpu.families.attention.decode import QUERIES
-from compiler.passes.cpu.families.attention.emit import ROWS, TASK_ROWS
-from compiler.passes.cpu.families.matmul.panel import FEW_TILES
-from compiler.passes.cpu.families.matmul.tiling import tiling_for
-from compiler.passes.cpu.families.pooling.emit import COLUMNS
+from compiler.passes.cpu.families.attention import plan as attention_plan
+from compiler.passes.cpu.families.matmul import plan as matmul_plan
+from compiler.passes.cpu.families.matmul.plan import tiling_for
+from compiler.passes.cpu.families.pooling import plan as pooling_plan
 from compiler.passes.cpu.shared.chunks import CHUNK
 from compiler.passes.cpu.shared.register_tile import panel_width, register_tile
 from compiler.passes.pack.integer import CENTRED
@@ -34,7 +33,7 @@ def _constant(*shape: int, scale: float = 1.0) -> Array:
 def _rows(unit: VectorUnit, depth: int, columns: int, run: int | None = None) -> tuple[int, ...]:
     """Where a register tile, a few of them and a block of rows end."""
     tiling = tiling_for(unit, panel_width(unit, columns), depth, run)
-    return (tiling.mr, 2 * tiling.mr, FEW_TILES * tiling.mr, tiling.block_rows)
+    return (tiling.mr, 2 * tiling.mr, matmul_plan.FEW_TILES * tiling.mr, tiling.block_rows)
 
 
 def _columns(unit: VectorUnit) -> tuple[int, ...]:
@@ -226,7 +225,14 @@ def attention(depth: int, width: int) -> Family:
         },
         {
             "b": Dim(3, _none),
-            "m": Dim(131, lambda unit: (ROWS, QUERIES, TASK_ROWS)),
+            "m": Dim(
+                131,
+                lambda unit: (
+                    attention_plan.ROWS,
+                    attention_plan.DECODE_QUERIES,
+                    attention_plan.TASK_ROWS,
+                ),
+            ),
             "n": Dim(131, _columns),
         },
         exact,
@@ -266,7 +272,7 @@ def pooling(name: str) -> Family:
         return pool(x, (3, 3), (stride, stride), (1, 1, 1, 1), layout="NHWC", **more)
 
     def edges(unit: VectorUnit) -> tuple[int, ...]:
-        return (3, stride * COLUMNS, 2 * stride * COLUMNS)
+        return (3, stride * pooling_plan.COLUMNS, 2 * stride * pooling_plan.COLUMNS)
 
     return Family(
         "pooling",

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.shared import plan
 from compiler.passes.cpu.shared.lanes import reduce_lanes, vector_index
 from compiler.passes.cpu.shared.patterns import (
     at_lane,
@@ -47,19 +48,9 @@ _MIN_OR_NAN = partial(extreme_or_nan, prim.Min)
 _KEEPING_NAN = {prim.Max: _MAX_OR_NAN, prim.Min: _MIN_OR_NAN}
 _IDEMPOTENT = (prim.Max, prim.Min, _MAX_OR_NAN, _MIN_OR_NAN)
 
-VECTORS = 4
-"""Vectors of neighbouring results that are reduced side by side: they hide the latency of an
-addition, and what is read of a row is as many cache lines in a row.
-"""
-
 CHUNK = 128
 """Terms of a sum of columns that one accumulator adds up at most: the rounding error of a sum grows
 with its terms, and a channel of an image has a hundred thousand.
-"""
-
-ROOMY = 32
-"""Registers of a vector unit that hold several vectors of a row, computed side by side, beside the
-constants of a polynomial.
 """
 
 
@@ -250,7 +241,7 @@ def _block_width(column: Axis, lanes: int, unit: VectorUnit) -> int:
         return lanes
     fits = extent % lanes == 0 and extent <= most_vectors(unit) * lanes
     # On a large image, blocks of three vectors took 1.5 times as long as two and then one.
-    return max(extent, VECTORS * lanes) if fits else VECTORS * lanes
+    return max(extent, plan.VECTORS * lanes) if fits else plan.VECTORS * lanes
 
 
 def _reduce_columns(
@@ -344,7 +335,8 @@ def emit_with_reduction(producer: Stage, stage: Stage, unit: VectorUnit) -> bool
         or lanes_for(producer, unit) != lanes_for(stage, unit)
         or is_short(along)
         or (
-            unit.registers < ROOMY and _reduction_width(stage, along, unit) > lanes_for(stage, unit)
+            unit.registers < plan.ROOMY
+            and _reduction_width(stage, along, unit) > lanes_for(stage, unit)
         )
     ):
         return False

@@ -5,12 +5,10 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.shared import plan
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import prefetch
 from compiler.tir.exprs import Expr, bits_of, const, dtype_of
-
-AHEAD = 4096
-"""Bytes by which prefetches run ahead of the steps that read weights once."""
 
 
 def prefetch_ahead(weights: Any, first: Expr, width: int, unroll: int) -> Callable[[Expr], None]:
@@ -23,7 +21,7 @@ def prefetch_ahead(weights: Any, first: Expr, width: int, unroll: int) -> Callab
     size = _size(weights)
 
     def between(group: Expr) -> None:
-        begin = first + group * (width * unroll) + AHEAD // size
+        begin = first + group * (width * unroll) + plan.AHEAD // size
         for line in range(0, width * unroll, LINE // size):
             prefetch(weights, begin + line, level=1)
 

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import tvm
 
+from compiler.passes.cpu.shared import plan
 from compiler.tir.building import let_all, let_opaque, parallel
 from compiler.tir.exprs import Expr, Table, children, const
 from compiler.tir.loops import multiply_extents, unfuse
 from compiler.tir.stages import Axis, Stage
-
-PARALLEL_WORK = 1 << 17
-"""Operations below which starting the other threads costs more than it saves."""
 
 MOST_OPERATIONS = 200
 """Operations of one element that are counted at most."""
@@ -72,4 +70,4 @@ def is_parallel_profitable(*stages: Stage) -> Expr:
     for stage in stages:
         each = min(operations(stage.value), MOST_OPERATIONS)
         total = total + multiply_extents(extents_of(stage.axes)) * each
-    return tvm.sym.Analyzer().simplify(total) >= PARALLEL_WORK
+    return tvm.sym.Analyzer().simplify(total) >= plan.PARALLEL_WORK

@@ -12,6 +12,7 @@ import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.shared import plan
 from compiler.passes.cpu.shared.lanes import lanes_of, shuffle, vector_index
 from compiler.passes.cpu.shared.vectorizable import is_vectorizable
 from compiler.tir.building import alloc, emit, store, vectorize
@@ -29,9 +30,6 @@ from compiler.tir.exprs import (
 )
 from compiler.tir.flat import analyzer_for, stride
 from compiler.tir.stages import Axis, Stage
-
-MOST = 4
-"""The largest number of strands: each takes one more instruction for every vector."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def strands_of(stage: Stage) -> Strands | None:
     count = None if inner is None else as_int(inner.extent)
     if inner is None or count is None or dtype_of(stage.value) == "bool":
         return None
-    if count <= MOST:
+    if count <= plan.MOST_STRANDS:
         outer = next((axis for axis in stage.axes if _step(stage, axis) == count), None)
         if outer is None or count < 2:
             return None
@@ -86,7 +84,7 @@ def strands_of(stage: Stage) -> Strands | None:
         )
     if not any(isinstance(node, prim.FloorMod) for node in nodes(stage.value)):
         return None
-    for number in range(2, MOST + 1):
+    for number in range(2, plan.MOST_STRANDS + 1):
         if count % number == 0:
             axis = Axis(tirx.Var(inner.var.name, "int64"), const(count // number))
             positions: list[Table] = [{inner.var: axis.var * number + g} for g in range(number)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.attention import plan
 from compiler.passes.cpu.families.attention.bfloat16_panels import (
     Bfloat16Head,
     pack_keys,
@@ -22,12 +23,7 @@ from compiler.passes.cpu.families.attention.bfloat16_rows import (
     change_rest,
     emit_weights,
 )
-from compiler.passes.cpu.families.attention.emit import (
-    ROWS,
-    emit_prelude,
-    is_work_parallel,
-    rows_of_task,
-)
+from compiler.passes.cpu.families.attention.emit import emit_prelude, is_work_parallel, rows_of_task
 from compiler.passes.cpu.families.attention.groups import prefetch_row
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.panels import panel_of
@@ -65,7 +61,7 @@ def emit_bfloat16(attention: Attention, unit: VectorUnit) -> Stmt:
     with statements() as body:
         known = emit_prelude(attention)
         heads, m = multiply_extents(extents_of(known.batch)), known.row.extent
-        each = rows_of_task(heads, m, ROWS)
+        each = rows_of_task(heads, m, plan.ROWS)
         parallel_if = is_work_parallel(known, 1)
         for position, part in share_positions(known.batch, tirx.ceildiv(m, each), parallel_if):
             first = let_opaque("first", part * each)
@@ -81,12 +77,12 @@ def _emit_head(
     panel = panel_of(unit)
     padded = let_opaque("padded", tirx.ceildiv(attention.column.extent, panel) * panel)
     head = Bfloat16Head.of(attention, unit, position, padded)
-    scores = alloc([padded * ROWS], "float32", "scores", "global")
-    weights = alloc([padded * ROWS], storage_dtype(unit), "weights", "global")
+    scores = alloc([padded * plan.ROWS], "float32", "scores", "global")
+    weights = alloc([padded * plan.ROWS], storage_dtype(unit), "weights", "global")
     pack_keys(head)
     pack_values(head)
-    with serial(tirx.ceildiv(count, ROWS), "rows") as block:
-        _emit_rows(head, let("row", first + block * ROWS), scores, weights)
+    with serial(tirx.ceildiv(count, plan.ROWS), "rows") as block:
+        _emit_rows(head, let("row", first + block * plan.ROWS), scores, weights)
 
 
 def _emit_rows(head: Bfloat16Head, first: Expr, scores: Any, weights: Any) -> None:
@@ -96,14 +92,14 @@ def _emit_rows(head: Bfloat16Head, first: Expr, scores: Any, weights: Any) -> No
     """
     attention, row, depth = head.attention, head.attention.row, head.attention.head_depth
     # Clamped rows are computed and stored twice, which is cheaper than a mask in every loop.
-    indices = [fresh(f"row{i}", tirx.min(first + i, row.extent - 1)) for i in range(ROWS)]
+    indices = [fresh(f"row{i}", tirx.min(first + i, row.extent - 1)) for i in range(plan.ROWS)]
     positions = [{**head.position, row.var: index} for index in indices]
-    queries = alloc([ROWS * depth], storage_dtype(head.unit), "queries")
+    queries = alloc([plan.ROWS * depth], storage_dtype(head.unit), "queries")
     for i, position in enumerate(positions):
         store_row(head, queries, const(i * depth), attention.query, position)
-    for i in range(ROWS):
+    for i in range(plan.ROWS):
         # Queries of a head are far apart: the hardware does not prefetch the next ones.
-        index = tirx.min(first + (ROWS + i), row.extent - 1)
+        index = tirx.min(first + (plan.ROWS + i), row.extent - 1)
         position = {**head.position, row.var: let("next", index)}
         prefetch_row(attention.query, position, attention.depth.var, (const(0), depth))
     rows = ScoreRows.of(attention, head.unit, positions, scores, weights)
@@ -119,9 +115,9 @@ def _emit_scores(head: Bfloat16Head, rows: ScoreRows, queries: Any) -> None:
     # Scores by full panels are changed before they leave the registers, if that has a vector form.
     full_panels = n // panel if rows.in_vectors else const(0)
     with serial(tirx.ceildiv(n, panel), "panel") as p:
-        acc = _alloc_zeros(ROWS * panel, unit)
+        acc = _alloc_zeros(plan.ROWS * panel, unit)
         for k in steps(const(head.pairs), unit.unroll, head.pairs):
-            starts = [const(i * depth) + k * 2 for i in range(ROWS)]
+            starts = [const(i * depth) + k * 2 for i in range(plan.ROWS)]
             _emit_step(head, acc, head.keys, (p * head.pairs + k) * panel, queries, starts)
         with when(p < full_panels if rows.in_vectors else False):
             for i, part, score, lane in _scores_in(acc, panel, lanes):
@@ -134,7 +130,7 @@ def _emit_scores(head: Bfloat16Head, rows: ScoreRows, queries: Any) -> None:
 
 def _scores_in(acc: Any, panel: int, lanes: int) -> Iterator[tuple[int, int, Expr, Expr]]:
     """(row, vector of the panel, score, lane) of every vector of a tile of scores."""
-    for i in range(ROWS):
+    for i in range(plan.ROWS):
         for part in range(panel // lanes):
             with vectorize(lanes) as lane:
                 yield i, part, load(acc, [const(i * panel + part * lanes) + lane]), lane

@@ -18,6 +18,7 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.attention import plan
 from compiler.passes.cpu.families.attention.groups import Group, group_of, prefetch_row
 from compiler.passes.cpu.families.attention.hidden import emit_bound, emit_visible, mask_of
 from compiler.passes.cpu.families.attention.match import Attention
@@ -25,7 +26,8 @@ from compiler.passes.cpu.families.attention.parts import Parts, emit_sum, width_
 from compiler.passes.cpu.families.attention.scales import scale_powers, store_value_scales
 from compiler.passes.cpu.families.attention.scores import emit_scores, lanes_of
 from compiler.passes.cpu.families.attention.softmax import Row, softmax_rows
-from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, extents_of, share_positions
+from compiler.passes.cpu.shared import plan as shared_plan
+from compiler.passes.cpu.shared.sharing import extents_of, share_positions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
     across,
@@ -43,35 +45,10 @@ from compiler.tir.building import (
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, multiply_extents
 
-COLUMNS = 256
-"""Keys of a task: with their values, of 64 elements each, they fill half of a small L2."""
-
-QUERIES = 8
-"""Queries of a task at most; also the largest number of a head with keys of its own for which
-`emit_decode` is faster than packing its keys into panels.
-"""
-
-SHARING_QUERIES = 32
-"""The largest number of queries of heads that share keys for which `emit_decode` is faster."""
-
-MEMBERS = 6
-"""Rows of scores, of queries and heads, whose softmax is interleaved, and by which each value is
-multiplied while it is in registers.
-"""
-
-TASK_QUERIES = 24
-"""Queries of a prefill's task: a multiple of those that are members of a group."""
-
-
-DECODE_FLOPS = PARALLEL_FLOPS // 4
-"""Operations from which on several threads decode: they wait for keys and values, and are a quarter
-as fast as those of a prefill.
-"""
-
 
 def decode_limit(attention: Attention) -> int:
     """The largest number of queries per head for which decoding is faster than packing keys."""
-    return QUERIES if group_of(attention).count == 1 else SHARING_QUERIES
+    return plan.DECODE_QUERIES if group_of(attention).count == 1 else plan.SHARING_QUERIES
 
 
 def emit_decode(attention: Attention, unit: VectorUnit) -> None:
@@ -82,22 +59,22 @@ def emit_decode(attention: Attention, unit: VectorUnit) -> None:
         attention.column.extent,
     )
     group = group_of(attention)
-    count = let_opaque("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
+    count = let_opaque("parts", tirx.max(tirx.ceildiv(n, plan.DECODE_KEYS), 1))
     rows = tirx.max(heads * m, 1)
     # Memory of all tasks: results of one are read by another thread.
     parts = _alloc(attention, lambda position: _row_number(attention, position), rows, count)
     # Tasks are parts of groups: a single sequence has too few groups for all threads.
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-    blocks = let_opaque("some", tirx.max(tirx.ceildiv(m, QUERIES), 1))
-    for position, task in share_positions(group.batch, count * blocks, work >= DECODE_FLOPS):
+    blocks = let_opaque("some", tirx.max(tirx.ceildiv(m, plan.DECODE_QUERIES), 1))
+    for position, task in share_positions(group.batch, count * blocks, work >= plan.DECODE_FLOPS):
         first, part = (
-            let_opaque("query", task % blocks * QUERIES),
+            let_opaque("query", task % blocks * plan.DECODE_QUERIES),
             let_opaque("part", task // blocks),
         )
-        queries = (first, let_opaque("queries", tirx.min(QUERIES, m - first)))
+        queries = (first, let_opaque("queries", tirx.min(plan.DECODE_QUERIES, m - first)))
         _emit_part(attention, unit, group, let_all_opaque(position), queries, part, parts)
     adding = rows * count * attention.head_width
-    for position, row in share_positions(attention.batch, m, adding >= PARALLEL_WORK):
+    for position, row in share_positions(attention.batch, m, adding >= shared_plan.PARALLEL_WORK):
         emit_sum(attention, unit, {**position, attention.row.var: row}, parts)
 
 
@@ -109,21 +86,21 @@ def emit_prefill(attention: Attention, unit: VectorUnit) -> None:
         attention.column.extent,
     )
     row, group = attention.row.var, group_of(attention)
-    count = let_opaque("parts", tirx.max(tirx.ceildiv(n, COLUMNS), 1))
+    count = let_opaque("parts", tirx.max(tirx.ceildiv(n, plan.DECODE_KEYS), 1))
     work = heads * m * n * (2 * (attention.head_depth + attention.head_width))
-    tasks = tirx.ceildiv(m, TASK_QUERIES)
+    tasks = tirx.ceildiv(m, plan.PREFILL_QUERIES)
     for position, task in share_positions(group.batch, tasks, work >= PARALLEL_FLOPS):
-        position, first = let_all_opaque(position), let_opaque("query", task * TASK_QUERIES)
-        queries = (first, let_opaque("queries", tirx.min(TASK_QUERIES, m - first)))
+        position, first = let_all_opaque(position), let_opaque("query", task * plan.PREFILL_QUERIES)
+        queries = (first, let_opaque("queries", tirx.min(plan.PREFILL_QUERIES, m - first)))
 
         def number(here: Table, position: Table = position, first: Expr = first) -> Expr:
             """Number rows by the position of their head in its group, and their query."""
             head = group.head
             own = const(0) if head is None else here[head.var] - position[head.var] * group.count
-            return own * TASK_QUERIES + (here[row] - first)
+            return own * plan.PREFILL_QUERIES + (here[row] - first)
 
-        parts = _alloc(attention, number, const(group.count * TASK_QUERIES), count)
-        members = group.with_queries(attention.row, MEMBERS)
+        parts = _alloc(attention, number, const(group.count * plan.PREFILL_QUERIES), count)
+        members = group.with_queries(attention.row, plan.MEMBERS)
         mask = mask_of(attention)
         bound = (
             None if mask is None else emit_bound(attention, unit, mask, group, position, queries)
@@ -149,7 +126,7 @@ def _visible_columns(
     mask = mask_of(attention)
     if mask is None:
         return None
-    visible = alloc([TASK_QUERIES, 2], "int64", "seen")
+    visible = alloc([plan.PREFILL_QUERIES, 2], "int64", "seen")
     with serial(_ceildiv(queries[1], group.queries), "query") as query:
         here = {**position, attention.row.var: queries[0] + query * group.queries}
         for i, end in enumerate(emit_visible(attention, unit, mask, group, here, bound)):
@@ -184,18 +161,18 @@ def _emit_part(
     visible: the result of `_visible_columns` over all columns; without it that of the part is
     computed.
     """
-    first = let_opaque("first", part * COLUMNS)
-    count = let_opaque("count", tirx.min(COLUMNS, attention.column.extent - first))
+    first = let_opaque("first", part * plan.DECODE_KEYS)
+    count = let_opaque("count", tirx.min(plan.DECODE_KEYS, attention.column.extent - first))
     last = let("last", attention.column.extent - 1 - first)
     shifted = _shift_columns(attention, first, count)
     start = first
     if visible is None:
         visible, start = _visible_columns(shifted, unit, group, position, queries), const(0)
     lanes = lanes_of(attention, unit)
-    scores = alloc([group.count * COLUMNS], "float32", "scores", "global")
+    scores = alloc([group.count * plan.DECODE_KEYS], "float32", "scores", "global")
     scales = None
     if attention.value_scale is not None:
-        scales = alloc([COLUMNS], "float32", "scales", "global")
+        scales = alloc([plan.DECODE_KEYS], "float32", "scales", "global")
         unread = alloc([1], "int32", "unread")
         store(unread, 1, 0)
     # The first query loads the part's keys and values into L2, where the next ones find them.
@@ -207,7 +184,7 @@ def _emit_part(
                 shifted, unit, [load(visible, [query, i]) - start for i in (0, 1)]
             )
         with serial(tirx.ceildiv(shown.column.extent, lanes), "block") as block:
-            emit_scores(shown, unit, group, here, block * lanes, scores, COLUMNS)
+            emit_scores(shown, unit, group, here, block * lanes, scores, plan.DECODE_KEYS)
         with when(visible is None or shown.column.extent > 0):
             if scales is not None:
                 # Values were prefetched while the first query's scores were computed.
@@ -248,16 +225,16 @@ def _emit_rows(
     """Emit the partial results of the heads of a group from their scores. scales: of the values,
     and the index of the first column's; last: as `_weigh_values` takes it.
     """
-    for begin, size in group.tiles(MEMBERS):
+    for begin, size in group.tiles(plan.MEMBERS):
         rows = []
         for i in range(begin, begin + size):
             member = group.member(position, i)
             index = let("index", parts.number(member) * parts.count + part)
-            rows.append(Row(member, const(i * COLUMNS), unit.lanes(32), index))
+            rows.append(Row(member, const(i * plan.DECODE_KEYS), unit.lanes(32), index))
         softmax_rows(attention, unit, rows, scores, parts.totals, parts.greatest)
     if scales is not None:
         with serial(group.count) as i:
-            scale_powers(attention, unit, scores, i * COLUMNS, *scales)
+            scale_powers(attention, unit, scores, i * plan.DECODE_KEYS, *scales)
     vectors = -(-width_of(attention, unit) // unit.lanes(32))
     # Beside the accumulators, registers hold one row of values and the power in all lanes.
     for heads in group.tiles((unit.registers - vectors - 1) // vectors):
@@ -324,7 +301,7 @@ def _weigh_values(
         # A row of values is loaded once and multiplied for all heads before the next one.
         for k in steps(attention.column.extent, unit.unroll):
             if first == 0:
-                key = {**here, attention.column.var: tirx.min(k + COLUMNS, last)}
+                key = {**here, attention.column.var: tirx.min(k + plan.DECODE_KEYS, last)}
                 prefetch_row(attention.key, key, attention.depth.var, (block * width, width))
             value = alloc([width], "float32", "value")
             for lane in across(width, lanes):
@@ -333,7 +310,7 @@ def _weigh_values(
                     value, substitute(attention.value, {**element, attention.column.var: k}), lane
                 )
             for i, lane in tile(rows, width, lanes):
-                power = load(scores, [(first + i) * COLUMNS + k])
+                power = load(scores, [(first + i) * plan.DECODE_KEYS + k])
                 store(acc, load(acc, [i, lane]) + power * load(value, [lane]), i, lane)
         for i, lane in tile(rows, width, lanes):
             to = starts[i] * attention.head_width + block * width + lane

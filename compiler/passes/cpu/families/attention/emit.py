@@ -21,6 +21,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from compiler.passes.cpu.families.attention import plan
 from compiler.passes.cpu.families.attention.decode import decode_limit, emit_decode, emit_prefill
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.panels import pack_keys, panel_of
@@ -56,23 +57,6 @@ from compiler.tir.building import (
 from compiler.tir.exprs import Expr, Table, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
-ROWS = 6
-"""Queries whose accumulators are in registers at the same time."""
-
-TASK_ROWS = 128
-"""Queries of one task, about, where there are few heads: packing keys takes as long as five queries
-do.
-"""
-
-MANY_HEADS = 8
-"""The number of heads from which on each is one task, which packs its keys once."""
-
-HEAD_OVERHEAD = 1 << 16
-"""Operations that take as long as the work of a head outside of its matmuls, such as packing keys:
-half a microsecond on Zen 4. Because they are counted, the heads of MiniLM run in parallel at 7
-tokens, which takes 0.97 of the time.
-"""
-
 
 def sizes_of(unit: VectorUnit) -> tuple[int, ...]:
     """The numbers of queries that a block may have: 4 in WebAssembly; with AVX-512 6 or 12, as 12
@@ -80,7 +64,7 @@ def sizes_of(unit: VectorUnit) -> tuple[int, ...]:
     """
     if not unit.scheduled:
         return (rows_for(unit, 2),)
-    return (ROWS, 2 * ROWS) if unit.memory_bound else (ROWS,)
+    return (plan.ROWS, 2 * plan.ROWS) if unit.memory_bound else (plan.ROWS,)
 
 
 def emit_prelude(attention: Attention) -> Attention:
@@ -129,16 +113,16 @@ def is_work_parallel(attention: Attention, each: int) -> Expr:
     heads = multiply_extents(extents_of(attention.batch))
     scores = attention.row.extent * attention.column.extent
     flops = scores * (each * (attention.head_depth + attention.head_width))
-    return heads * (flops + HEAD_OVERHEAD) >= PARALLEL_FLOPS // 2
+    return heads * (flops + plan.HEAD_OVERHEAD) >= PARALLEL_FLOPS // 2
 
 
 def rows_of_task(heads: Expr, m: Expr, block: int) -> Expr:
     """The queries of a task: the `m` of a head in about equal parts, in multiples of `block`.
     Clamped to 1: it is a divisor, and there may be no queries.
     """
-    parts = let_opaque("parts", tirx.max(tirx.ceildiv(m, TASK_ROWS), 1))
+    parts = let_opaque("parts", tirx.max(tirx.ceildiv(m, plan.TASK_ROWS), 1))
     part = tirx.ceildiv(tirx.ceildiv(m, parts), block) * block
-    return let_opaque("each", tirx.max(tirx.Select(heads >= MANY_HEADS, m, part), 1))
+    return let_opaque("each", tirx.max(tirx.Select(heads >= plan.MANY_HEADS, m, part), 1))
 
 
 @dataclass(frozen=True)
@@ -201,7 +185,7 @@ def _emit_rows(head: _Head, first: Expr, rows: int) -> None:
     """Emit the results of `rows` queries from `first` on, from their scores."""
     lanes = head.unit.lanes(32)
     totals = alloc([rows], "float32", "totals")
-    interleaved = min(rows, ROWS)
+    interleaved = min(rows, plan.ROWS)
     with serial(rows // interleaved, "group") as group:
         score_rows = [
             Row(head.query(first + i), head.scores + i * lanes, rows * lanes, i)

@@ -9,6 +9,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.families.attention import plan
 from compiler.passes.cpu.families.attention.groups import Group, prefetch_row
 from compiler.passes.cpu.families.attention.match import Attention
 from compiler.passes.cpu.families.attention.scales import store_scales
@@ -16,9 +17,6 @@ from compiler.passes.cpu.shared.lanes import vector_index
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import alloc, emit, fresh, let, serial, store, vectorize
 from compiler.tir.exprs import Expr, Table, const, load, substitute
-
-KEYS = 4
-"""Keys whose scores are accumulated at once."""
 
 
 def emit_scores(
@@ -34,7 +32,7 @@ def emit_scores(
     keys from `first` on; beyond the last key it is the last one again.
     """
     lanes = lanes_of(attention, unit)
-    keys = min(KEYS, lanes)
+    keys = min(plan.SCORED_KEYS, lanes)
     # Beside the accumulators, registers hold a query's vector for each head, and a key.
     tiles = group.tiles((unit.registers - 2) // (keys + 1))
     scales = None

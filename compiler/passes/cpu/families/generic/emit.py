@@ -15,6 +15,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
+from compiler.passes.cpu.families.generic import plan
 from compiler.passes.cpu.families.generic.borders import borders_of, emit_borders
 from compiler.passes.cpu.families.generic.match import (
     pieces_of,
@@ -22,8 +23,8 @@ from compiler.passes.cpu.families.generic.match import (
     reuse_result,
     shared_rows,
 )
+from compiler.passes.cpu.shared import plan as shared_plan
 from compiler.passes.cpu.shared.loop_nest import (
-    VECTORS,
     emit_stage,
     emit_with_reduction,
     lanes_for,
@@ -44,23 +45,6 @@ from compiler.tir.exprs import Expr, Table, as_int, const, load, require_int, re
 from compiler.tir.flat import Flattener, flatten_stage, merge_axes
 from compiler.tir.loops import Stmt, multiply_extents, unfuse
 from compiler.tir.stages import Axis, Program, Stage
-
-STRIP = 2048
-"""Elements of one task when a single long axis is shared out: full vectors and cache lines."""
-
-STACK = 1024
-"""The most elements between two stages that are on the stack: a thread's stack may be small."""
-
-ROWS_AT_ONCE, SHORT = 4, 1024
-"""Rows that a stage is computed for before the next stage, and the most elements of such a row."""
-
-MANY, FEWEST = 8, 4
-"""The number of images from which on channels are not divided into strips, as a thread with all
-channels reads memory in order; and the least number of strips of an image with many channels.
-"""
-
-SMALL = 256
-"""Fewer elements than this are too few for a task."""
 
 
 def emit_program(program: Program, unit: VectorUnit) -> Stmt:
@@ -122,7 +106,9 @@ def _rows_at_once(program: Program, rows: int) -> int:
     first-level cache.
     """
     sizes = [as_int(multiply_extents(extents_of(stage.axes[rows:]))) for stage in program.stages]
-    return ROWS_AT_ONCE if all(size is not None and size <= SHORT for size in sizes) else 1
+    return (
+        plan.ROWS_AT_ONCE if all(size is not None and size <= plan.SHORT for size in sizes) else 1
+    )
 
 
 @dataclass(frozen=True)
@@ -151,7 +137,7 @@ def _emit_stages(
     for buffer in local.values():
         size = as_int(multiply_extents(list(buffer.shape)))
         # Both the stack and the thread's pool are at the same address for each row.
-        inner.scratch(buffer, "global" if size is None or size > STACK else "local")
+        inner.scratch(buffer, "global" if size is None or size > plan.STACK else "local")
     _emit_declarations(inner)
 
     def at_row(stage: Stage, row: Expr) -> Stage:
@@ -197,7 +183,7 @@ def _strip_sizes(stages: Sequence[Stage], column: Axis, unit: VectorUnit) -> tup
     cut = [
         vectors
         for vectors in fitting
-        if vectors <= VECTORS or extent // (vectors * lanes) >= FEWEST
+        if vectors <= shared_plan.VECTORS or extent // (vectors * lanes) >= plan.FEWEST
     ]
     few, many = (vectors[-1] * lanes for vectors in (cut, fitting))
     return None if few == extent else few, None if many == extent else many
@@ -209,7 +195,7 @@ def _choose_size(positions: Expr, sizes: tuple[Size, Size]) -> Iterator[Size]:
     if few == many:
         yield few
         return
-    with when(positions >= MANY):
+    with when(positions >= plan.MANY):
         yield many
     with otherwise():
         yield few
@@ -268,22 +254,22 @@ def emit_parallel(stage: Stage, unit: VectorUnit) -> None:
         return
     outer = [axis for axis in stage.spatial if axis is not column]
     if outer:
-        along, size = column, STRIP
+        along, size = column, plan.STRIP
         # The position of a task takes divisions, too many for a few elements.
         inner = _inner_size(stage, outer[-1]) if len(outer) >= 2 else None
         if inner is not None:
-            along, size = outer.pop(), max(STRIP // max(inner, 1), 1)
+            along, size = outer.pop(), max(plan.STRIP // max(inner, 1), 1)
         if column is not None and stage.init is not None:
             _emit_reduced_strips(stage, outer, column, parallel_if, unit)
             return
         _emit_positions(stage, outer, (along, size), parallel_if, unit)
     elif column is not None and not stage.reduced:
-        _emit_strips(stage, column, STRIP, parallel_if, unit)
+        _emit_strips(stage, column, plan.STRIP, parallel_if, unit)
     elif column is not None and _strip_sizes((stage,), column, unit)[0] is not None:
         _emit_reduced_strips(stage, outer, column, parallel_if, unit)
     elif column is not None:
         # Few columns a task: each task walks all rows, of which there are many.
-        _emit_strips(stage, column, unit.lanes(32) * VECTORS, parallel_if, unit)
+        _emit_strips(stage, column, unit.lanes(32) * shared_plan.VECTORS, parallel_if, unit)
     else:
         emit_stage(stage, unit)
 
@@ -307,7 +293,7 @@ def _emit_strands(stage: Stage, strands: Strands, parallel_if: Expr, unit: Vecto
     """Emit a stage of strands, in tasks of up to STRIP positions of each."""
     outer, (along, *_) = strands.others(stage.axes), strands.replaced
     length = as_int(along.extent)
-    is_full = strands.axis is not along or (length is not None and length <= STRIP)
+    is_full = strands.axis is not along or (length is not None and length <= plan.STRIP)
     if is_full and outer:
         with parallel(multiply_extents(extents_of(outer)), parallel_if) as task:
             emit_stage(stage, unit, position_of(outer, task))
@@ -315,17 +301,17 @@ def _emit_strands(stage: Stage, strands: Strands, parallel_if: Expr, unit: Vecto
         emit_stage(stage, unit)
     else:
         for position, strip in share_positions(
-            outer, tirx.ceildiv(along.extent, STRIP), parallel_if
+            outer, tirx.ceildiv(along.extent, plan.STRIP), parallel_if
         ):
-            start = strip * STRIP
-            count = let("count", tirx.min(STRIP, along.extent - start))
+            start = strip * plan.STRIP
+            count = let("count", tirx.min(plan.STRIP, along.extent - start))
             emit_stage(_part(stage, along, start, count), unit, position)
 
 
 def _inner_size(stage: Stage, last: Axis) -> int | None:
     """The elements of one position along `last`, None unless they are known to be few."""
     size = as_int(multiply_extents(extents_of(stage.axes[stage.axes.index(last) + 1 :])))
-    return size if size is not None and size < SMALL else None
+    return size if size is not None and size < plan.SMALL else None
 
 
 def _emit_positions(

@@ -13,7 +13,8 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.cpu.families.grouped_conv.tiling import Tiling, tiling_for
+from compiler.passes.cpu.families.grouped_conv import plan
+from compiler.passes.cpu.families.grouped_conv.plan import Tiling, tiling_for
 from compiler.passes.cpu.shared.chunks import add_chunk, over_chunks
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
@@ -29,11 +30,6 @@ from compiler.tir.building import (
 )
 from compiler.tir.exprs import Expr, as_int, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, hide_count, some_of
-
-UNROLL = 16
-"""The largest number of channels of a block whose loop is unrolled; with more of them its counter
-costs little beside the tile.
-"""
 
 
 def emit_grouped_conv(conv: PanelConv, unit: VectorUnit) -> Stmt:
@@ -93,7 +89,7 @@ def _emit_tile(
     channel = panel // tiling.panels * channels
     windows = [fresh(f"a{i}", load(bases, [row + i]) + channel) for i in range(tiling.height)]
     axes = (*conv.window, conv.along)
-    unroll = channels if channels <= UNROLL else 1
+    unroll = channels if channels <= plan.UNROLL else 1
     cells = partial(tile, tiling.height, tiling.width, lanes)
 
     # Variables, as TVM stores full vectors only from an index that is one: else element by element.

@@ -3,7 +3,7 @@
 from compiler.passes.cpu.families.family import Family
 from compiler.passes.cpu.families.grouped_conv.emit import emit_grouped_conv
 from compiler.passes.cpu.families.grouped_conv.match import match_grouped_conv
-from compiler.passes.cpu.families.grouped_conv.tiling import describe_tile
+from compiler.passes.cpu.families.grouped_conv.plan import describe_tile
 
 GROUPED_CONV = Family(
     name="grouped_conv",

@@ -18,10 +18,11 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.families.int8 import plan
 from compiler.passes.cpu.families.int8.layout import Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
 from compiler.passes.cpu.families.int8.scalar import emit_scalar_tile
-from compiler.passes.cpu.families.int8.tasks import PANELS, share_tasks
+from compiler.passes.cpu.families.int8.tasks import share_tasks
 from compiler.passes.cpu.shared.prefetching import prefetch_ahead, prefetch_between
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
@@ -37,11 +38,6 @@ from compiler.tir.building import (
 )
 from compiler.tir.exprs import Expr, const, load
 from compiler.tir.loops import Stmt
-
-SHALLOW = 64
-"""Words of a row up to which operands of the epilogue are prefetched: 64 channels to 256 with a
-residual of floats took 0.89 of the time, with one of bytes the same time.
-"""
 
 
 def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
@@ -62,7 +58,7 @@ def _emit_task(
     results = None
     if layout.instruction.scalar:
         # Tiles of single results have no registers left for the epilogue: it runs last, by rows.
-        results = alloc([layout.rows * PANELS * layout.width], "float32", "sums", "global")
+        results = alloc([layout.rows * plan.PANELS * layout.width], "float32", "sums", "global")
     left = Rows(groups, alloc([layout.rows], "int32", "shifts") if layout.is_shifted else None)
     # The gathered rows are a quarter or half of the floats: 24 rows of 2304 bytes are 55 kB in L2.
     gather_rows(layout, left, *rows)
@@ -121,7 +117,7 @@ def _prefetch_epilogue(
     would wait for each line of a large image.
     """
     conv, (row, size) = layout.conv, part
-    if layout.length > SHALLOW or layout.instruction.scalar or size < layout.sizes[-1]:
+    if layout.length > plan.SHALLOW or layout.instruction.scalar or size < layout.sizes[-1]:
         return
     for i in range(size):
         position = conv.epilogue.rows_at(conv.rows, rows[0] + row + i)
@@ -200,7 +196,7 @@ def _store_rows(
     lanes = layout.lanes
     for i in range(rows[1]):
         for start in range(0, layout.width, lanes):
-            to = ((rows[0] + i) * PANELS + p) * layout.width + start
+            to = ((rows[0] + i) * plan.PANELS + p) * layout.width + start
             vector = _unshift(layout, left, acc, rows[0], i, panel, start)
             _store_vector(results, vector, prim.Ramp(to, const(1), lanes))
 
@@ -251,7 +247,7 @@ def _emit_results(
     with serial(rows[1], "row") as r:
         position = conv.epilogue.rows_at(conv.rows, rows[0] + r)
         with serial(panels[1], "panel") as p:
-            start, column = (r * PANELS + p) * width, (panels[0] + p) * width
+            start, column = (r * plan.PANELS + p) * width, (panels[0] + p) * width
             for lane in panel_columns(panels[0] + p, layout.columns, width, layout.lanes):
                 here = {**position, conv.column.var: column + lane}
                 conv.epilogue.store(load(results, [start + lane]), here)

@@ -5,13 +5,12 @@ from math import prod
 
 import numpy as np
 
+from compiler.passes.cpu.families.int8 import plan
 from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import IntegerDot, VectorUnit
 from compiler.tir.exprs import dtype_of, require_int
 
 _SIZES = (1, 2, 4, 6, 8, 12)
-ROWS = 24
-"""Rows of a task, which are gathered once for all of its panels."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Layout:
     def rows(self) -> int:
         """Rows of a task."""
         # Weights in flash are read again for each tile, and RAM is scarce.
-        return self.instruction.rows if self.instruction.scalar else ROWS
+        return self.instruction.rows if self.instruction.scalar else plan.ROWS
 
     @property
     def part(self) -> int:

@@ -5,18 +5,12 @@ from math import gcd
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.int8 import plan
 from compiler.passes.cpu.families.int8.layout import Layout
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import let, let_opaque, parallel
 from compiler.tir.exprs import Expr, const, either
 from compiler.tir.loops import PARALLEL_FLOPS
-
-PANELS = 16
-"""The most panels of a task, for which its rows are gathered once."""
-_EVEN = 4
-"""Tasks that two or four threads share equally."""
-_STEP = 6
-"""Blocks begin at multiples of so many rows: half a tile with AVX-512, else a tile of six."""
 
 Part = tuple[Expr, Expr]
 """(first, count)."""
@@ -29,15 +23,15 @@ def share_tasks(layout: Layout, unit: VectorUnit, m: Expr) -> Iterator[tuple[Par
     every block of rows. Where weights do not stay in L2 and there are fewer rows than columns, or
     where all rows are one block, each thread has columns of its own instead.
     """
-    step = min(layout.instruction.rows, _STEP)
+    step = min(layout.instruction.rows, plan.STEP)
     steps = let("steps", tirx.ceildiv(m, step))
     fewest = tirx.ceildiv(steps, layout.rows // step)
     by_rows = _is_by_rows(layout, unit, m)
-    most_panels = _panels_of_group(layout, -(-layout.panels // PANELS))
-    few_panels = min(most_panels, _panels_of_group(layout, _EVEN))
+    most_panels = _panels_of_group(layout, -(-layout.panels // plan.PANELS))
+    few_panels = min(most_panels, _panels_of_group(layout, plan.EVEN))
     panels = either(by_rows, const(most_panels), const(few_panels))
     groups = let("groups", tirx.ceildiv(const(layout.panels), panels))
-    even = _EVEN // gcd(_EVEN, -(-layout.panels // most_panels))
+    even = plan.EVEN // gcd(plan.EVEN, -(-layout.panels // most_panels))
     most = tirx.min(tirx.ceildiv(fewest, even) * even, steps)
     blocks = let("blocks", fewest if layout.instruction.scalar else either(by_rows, most, fewest))
     # Opaque, because in a loop over blocks TVM knows that there is one, drops the maximum, and

@@ -14,6 +14,7 @@ from math import prod
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.matmul import plan
 from compiler.passes.cpu.families.matmul.gather import gather_rows
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.families.matmul.panel import Block, emit_panel, few_rows, has_tile_epilogue
@@ -36,19 +37,6 @@ from compiler.tir.building import (
 )
 from compiler.tir.exprs import Expr, Table, as_int, const, either, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
-
-LEAST_TASKS = 8
-"""The least number of tasks of an image with as many tiles: with five, one of two threads has
-three.
-"""
-
-LEAST_GROUPS = 4
-"""The least number of groups of panels where few rows are divided by their columns."""
-
-LEAST_TILES = 4
-"""The least tiles of a bfloat16 block, where rows are cut into more blocks than L2 requires: 49
-rows by 512 columns in blocks of two tiles took 3 % longer on one thread.
-"""
 
 
 def emit_matmul(matmul: Matmul, unit: VectorUnit) -> Stmt:
@@ -92,7 +80,7 @@ def _fewest_groups(matmul: Matmul) -> int:
 
 def _most_groups(matmul: Matmul) -> int:
     # With five tasks, one of two threads has three.
-    return min(-(-max(_fewest_groups(matmul), LEAST_GROUPS) // 2) * 2, matmul.panel_count)
+    return min(-(-max(_fewest_groups(matmul), plan.LEAST_GROUPS) // 2) * 2, matmul.panel_count)
 
 
 def _tasks(matmul: Matmul, m: Expr, by_rows: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
@@ -138,7 +126,7 @@ def _rows_to_share(matmul: Matmul) -> int:
     if not _has_small_blocks(matmul):
         return most
     heavier = -(-depth * columns // (depth + columns))
-    return min(most, max(heavier, LEAST_TASKS * tiling.mr))
+    return min(most, max(heavier, plan.LEAST_TASKS * tiling.mr))
 
 
 def _blocks(matmul: Matmul, tiles: Expr, by_rows: Expr) -> Expr:
@@ -153,13 +141,13 @@ def _blocks(matmul: Matmul, tiles: Expr, by_rows: Expr) -> Expr:
             return either(by_rows, even, fewest)
         # With fewer tiles, a block would read the weights for too few rows.
         wanted = tirx.min(
-            -(-LEAST_TASKS // _fewest_groups(matmul)), tirx.truncdiv(tiles, LEAST_TILES)
+            -(-plan.LEAST_TASKS // _fewest_groups(matmul)), tirx.truncdiv(tiles, plan.LEAST_TILES)
         )
         return tirx.min(tirx.max(even, wanted), tiles)
     if not _has_small_blocks(matmul):
         return fewest
     groups = _fewest_groups(matmul), _most_groups(matmul)
-    many, few = (-(-LEAST_TASKS // each) for each in groups)
+    many, few = (-(-plan.LEAST_TASKS // each) for each in groups)
     wanted = either(by_rows, const(max(many, 4)), const(min(few, 2)))
     return tirx.max(fewest, tirx.min(wanted, tirx.truncdiv(tiles, 2)))
 

@@ -9,8 +9,8 @@ import tvm
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.family import Declined
-from compiler.passes.cpu.families.matmul import bfloat16
-from compiler.passes.cpu.families.matmul.tiling import Tiling, tiling_for
+from compiler.passes.cpu.families.matmul import bfloat16, plan
+from compiler.passes.cpu.families.matmul.plan import Tiling, tiling_for
 from compiler.passes.cpu.shared.bfloats import operand_of
 from compiler.passes.cpu.shared.reduction import AnchoredProgram, Epilogue, Output, read_anchored
 from compiler.passes.cpu.shared.register_tile import panel_widths
@@ -19,9 +19,6 @@ from compiler.tir.exprs import Expr, as_int, const, dtype_of, load, loads, nodes
 from compiler.tir.flat import analyzer_for, merge, stride
 from compiler.tir.loops import Stmt
 from compiler.tir.stages import Axis, Program
-
-LEAST_SAVED = 1 / 16
-"""The last panel has code of its own if that saves this part of all columns."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ class Matmul:
         nr, half = self.tiling.nr, lanes // 2 if lanes >= 16 else lanes
         needed = -(-(self.columns - (self.panel_count - 1) * nr) // half) * half
         saved = (nr - needed) / (nr * self.panel_count)
-        return nr if self.is_bfloat16 or saved < LEAST_SAVED else needed
+        return nr if self.is_bfloat16 or saved < plan.LEAST_SAVED else needed
 
     @property
     def has_several_passes(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.matmul import plan
 from compiler.passes.cpu.families.matmul.bfloat16 import emit_steps
 from compiler.passes.cpu.families.matmul.match import Matmul
 from compiler.passes.cpu.shared.chunks import add_chunk, chunk_length, emit_chunks
@@ -37,29 +38,6 @@ from compiler.tir.building import (
     when,
 )
 from compiler.tir.exprs import Expr, as_int, const, load, substitute
-
-FEW_TILES = 4
-"""Up to this many tiles of rows, weights are hardly reused and are read fastest in one stream, with
-the whole depth in one pass. Where the next panel is prefetched between the steps, it is one tile.
-"""
-
-PREFETCH_FEW = 2
-"""Tiles that together prefetch the next panel, where there are no more than FEW_TILES."""
-
-PREFETCH_MANY = 6
-"""Tiles that together prefetch the next panel elsewhere: two lines between groups of steps.
-With 16 tiles and one line, 48 rows took 15 % longer on Sapphire Rapids.
-"""
-
-PREFETCHED_DEPTH = 32
-"""Depth up to which lines of the outputs are prefetched: 16 channels to 96 at 112x112 took 0.8 of
-the time; from 64 channels on it cost 1 to 5 %.
-"""
-
-SHALLOW = 128
-"""Depth up to which a tile of a convolution stores its outputs itself: at 16 channels that took
-0.67 of the time, at 40 to 128 0.81 to 0.95. At greater depths it was not faster.
-"""
 
 
 @dataclass(frozen=True)
@@ -147,7 +125,7 @@ def _has_small_images(matmul: Matmul) -> bool:
 
 def few_rows(matmul: Matmul, unit: VectorUnit) -> int:
     """The number of rows up to which a pass covers the whole depth."""
-    return matmul.tiling.mr * (1 if unit.memory_bound else FEW_TILES)
+    return matmul.tiling.mr * (1 if unit.memory_bound else plan.FEW_TILES)
 
 
 def _emit_full_tiles(block: Block, count: Expr, p: Expr, start: Expr, length: Expr) -> None:
@@ -155,12 +133,12 @@ def _emit_full_tiles(block: Block, count: Expr, p: Expr, start: Expr, length: Ex
     matmul, mr = block.matmul, block.matmul.tiling.mr
     if block.unit.memory_bound and not _stays_in_l2(block):
         if matmul.contraction.bulk or not matmul.in_place:
-            _emit_prefetching(block, count, p, start, length, PREFETCH_MANY)
+            _emit_prefetching(block, count, p, start, length, plan.PREFETCH_MANY)
             return
-        with when(block.m <= FEW_TILES * mr):
-            _emit_prefetching(block, count, p, start, length, PREFETCH_FEW)
+        with when(block.m <= plan.FEW_TILES * mr):
+            _emit_prefetching(block, count, p, start, length, plan.PREFETCH_FEW)
         with otherwise():
-            _emit_prefetching(block, count, p, start, length, PREFETCH_MANY)
+            _emit_prefetching(block, count, p, start, length, plan.PREFETCH_MANY)
         return
     ahead = _prefetch_weights(block, p, start, block.unit.unroll)
 
@@ -208,7 +186,7 @@ def _emit_prefetching(
         ahead = _prefetch_weights(block, p, start, block.unit.unroll)
 
         def between(group: Expr) -> None:
-            if tiles > PREFETCH_FEW:
+            if tiles > plan.PREFETCH_FEW:
                 prefetch_share(group)
                 return
             with when(block.count >= 2 * tiling.mr):
@@ -276,7 +254,7 @@ def _prefetch_results(block: Block, rows: int, row: Expr, p: Expr) -> None:
     """
     matmul, contraction, nr = block.matmul, block.matmul.contraction, block.matmul.tiling.nr
     is_bfloat16 = matmul.is_bfloat16 and has_tile_epilogue(matmul, block.unit)
-    shallow = contraction.bulk and block.left is None and matmul.depth <= PREFETCHED_DEPTH
+    shallow = contraction.bulk and block.left is None and matmul.depth <= plan.PREFETCHED_DEPTH
     if not is_bfloat16 and not shallow:
         return
     column, epilogue = contraction.column.var, contraction.epilogue
@@ -385,7 +363,7 @@ def has_tile_epilogue(matmul: Matmul, unit: VectorUnit) -> bool:
     bfloat16, where convolutions took a third longer through scratch memory, MiniLM 2 %.
     """
     contraction = matmul.contraction
-    shallow = contraction.bulk and matmul.depth <= SHALLOW
+    shallow = contraction.bulk and matmul.depth <= plan.SHALLOW
     is_bfloat16 = matmul.is_bfloat16 and unit.registers >= 32
     vectors = contraction.epilogue.in_vectors(contraction.column.var)
     return not matmul.has_several_passes and (is_bfloat16 or shallow) and vectors

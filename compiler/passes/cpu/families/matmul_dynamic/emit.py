@@ -17,6 +17,7 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.cpu.families.matmul.match import Contraction
+from compiler.passes.cpu.families.matmul_dynamic import plan
 from compiler.passes.cpu.shared.chunks import (
     CHUNK,
     Positions,
@@ -43,9 +44,6 @@ from compiler.tir.building import (
 from compiler.tir.exprs import Expr, Table, as_int, const, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
-MOST_ROWS = 4
-"""Rows of a strip at most: each row reads its own elements of the left side, unpacked."""
-
 SPARE = 8
 """Strips stay within the lines of an image if that repeats at most one position in so many: their
 positions are a fixed distance apart, where each position of other strips takes divisions.
@@ -64,7 +62,7 @@ def emit_matmul_dynamic(contraction: Contraction, unit: VectorUnit) -> Stmt:
                 _emit_strip(contraction, unit, rows, width)
         with otherwise():
             # High strips would repeat a few rows several times.
-            for each in least([MOST_ROWS, height] if height > MOST_ROWS else [height], m):
+            for each in least([plan.MOST_ROWS, height] if height > plan.MOST_ROWS else [height], m):
                 for rows in _strips(contraction, m, each):
                     _emit_strip(contraction, unit, rows, width)
     return body.stmt
@@ -138,7 +136,7 @@ def describe_tile(contraction: Contraction, unit: VectorUnit) -> str:
 def _block_size(unit: VectorUnit) -> tuple[int, int]:
     height, width = register_tile(unit)
     # Four rows of two vectors are too few accumulators to hide the latency of loads from L2.
-    return min(height, 2 * MOST_ROWS if unit.memory_bound else MOST_ROWS), width
+    return min(height, 2 * plan.MOST_ROWS if unit.memory_bound else plan.MOST_ROWS), width
 
 
 def _is_parallel(contraction: Contraction, m: Expr) -> Expr:

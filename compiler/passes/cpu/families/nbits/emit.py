@@ -14,11 +14,10 @@ from typing import Any
 from tvm import tirx
 
 from compiler.ir.ops.quantized.block_matmul import HALF
-from compiler.passes.cpu.families.nbits import lookup
+from compiler.passes.cpu.families.nbits import plan
 from compiler.passes.cpu.families.nbits.many import ManyRows
 from compiler.passes.cpu.families.nbits.match import BlockMatmul, instruction_of
 from compiler.passes.cpu.families.nbits.rows import (
-    TALL,
     FloatRows,
     QuantizedRows,
     add_block_totals,
@@ -52,9 +51,6 @@ from compiler.tir.building import (
 from compiler.tir.exprs import Expr, load
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, multiply_extents
 
-ROWS = 64
-"""Rows of a task: 64 of 4096 bytes are half of a small L2."""
-
 
 def describe_tile(matmul: BlockMatmul, unit: VectorUnit) -> str:
     """The largest tile and the form of the weights."""
@@ -87,11 +83,11 @@ def emit_block_matmul(matmul: BlockMatmul, unit: VectorUnit) -> Stmt:
         if isinstance(left, FloatRows) and has_lookup(matmul, unit) and matmul.zeros is not None:
             left = add_block_totals(known, left, m)
         work = m * (2 * matmul.depth * matmul.columns)
-        parts = tirx.ceildiv(m, ROWS)
+        parts = tirx.ceildiv(m, plan.TASK_ROWS)
         with parallel(parts * matmul.panels, work >= PARALLEL_FLOPS) as task:
-            first = let("first", task // matmul.panels * ROWS)
+            first = let("first", task // matmul.panels * plan.TASK_ROWS)
             panel = let("panel", task % matmul.panels)
-            count = let("count", tirx.min(ROWS, m - first))
+            count = let("count", tirx.min(plan.TASK_ROWS, m - first))
             if isinstance(left, QuantizedRows):
                 _emit_integer_task(known, unit, left, m, (first, count), panel)
             else:
@@ -112,7 +108,7 @@ def _emit_integer_task(
     """
     sizes = sizes_of(matmul, unit)
     with when(task[1] > 2 * sizes[-1]):
-        many = ManyRows(Vectors(matmul, unit, panel), left, integer_sizes(unit)[-1], ROWS)
+        many = ManyRows(Vectors(matmul, unit, panel), left, integer_sizes(unit)[-1], plan.TASK_ROWS)
         for rows in many.emit(*task):
             _prefetch_residuals(matmul, rows, panel)
         _emit_results(matmul, unit, many.acc, task, (panel, matmul.width))
@@ -131,7 +127,7 @@ def _emit_integer_tile(
 ) -> None:
     """Emit rows by a panel, all vectors of columns at once, or one after the other."""
     row_count = tirx.min(len(rows), m - rows[0])
-    if len(rows) != TALL:
+    if len(rows) != plan.TALL:
         acc = emit_integers(matmul, left, rows, Vectors(matmul, unit, panel))
         _emit_results(matmul, unit, acc, (rows[0], row_count), (panel, matmul.width))
         return
@@ -173,7 +169,7 @@ def _emit_float_task(
             [matmul.blocks * matmul.block * matmul.width], "float32", "reals", "global"
         )
         dequantize_panel(matmul, unit, panel, dequantized)
-        for row, rows in _tiles((lookup.ROWS if has_table else rows_for(unit, 2),), m, *task):
+        for row, rows in _tiles((plan.LOOKUP_ROWS if has_table else rows_for(unit, 2),), m, *task):
             acc = multiply_panel(matmul, unit, left, rows, panel, dequantized)
             _emit_results(
                 matmul, unit, acc, (row, tirx.min(len(rows), m - row)), (panel, matmul.width)

@@ -21,10 +21,6 @@ from compiler.passes.cpu.families.nbits.vectors import (
 from compiler.tir.exprs import Expr, load
 
 _PERMUTE = "llvm.x86.avx512.permvar.sf.512"
-ROWS = 6
-"""Rows whose accumulators of a block fit into 32 registers beside those of the depth, where weights
-are in scratch memory.
-"""
 
 
 def look_up(

@@ -11,8 +11,10 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.families.nbits import plan
 from compiler.passes.cpu.families.nbits.match import BlockMatmul, default_zero, instruction_of
-from compiler.passes.cpu.shared.sharing import PARALLEL_WORK, position_of
+from compiler.passes.cpu.shared import plan as shared_plan
+from compiler.passes.cpu.shared.sharing import position_of
 from compiler.targets.architecture import IntegerDot
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -74,7 +76,7 @@ def sizes_of(matmul: BlockMatmul, unit: VectorUnit) -> tuple[int, ...]:
         return tuple(size for size in (1, 2, 4, 8) if size == 1 or size * 2 + 6 <= unit.registers)
     # With one vector, integers of a row are broadcast for each, which AVX-512 does as part of the
     # multiplication.
-    return (*integer_sizes(unit), TALL) if unit.looks_up else integer_sizes(unit)
+    return (*integer_sizes(unit), plan.TALL) if unit.looks_up else integer_sizes(unit)
 
 
 def integer_sizes(unit: VectorUnit) -> tuple[int, ...]:
@@ -98,10 +100,6 @@ def begins_at_shift(matmul: BlockMatmul, unit: VectorUnit) -> bool:
     return unit.fma and matmul.block * 127 << matmul.form.bits < 1 << 22
 
 
-TALL = 8
-"""Rows of a tile of integers that computes one vector of columns after the other."""
-
-
 def prepare_float_rows(matmul: BlockMatmul, unit: VectorUnit, m: Expr) -> FloatRows:
     """The rows in place, or emit a copy where their length is no multiple of a word."""
     if matmul.depth % matmul.each == 0:
@@ -110,7 +108,7 @@ def prepare_float_rows(matmul: BlockMatmul, unit: VectorUnit, m: Expr) -> FloatR
     # The kernel reads all elements of a word, so a row must not end within one. TVM refuses a
     # buffer without elements.
     copied = alloc([tirx.max(m, 1) * stride], "float32", "rows", "global")
-    with parallel(m, m * stride >= PARALLEL_WORK) as row:
+    with parallel(m, m * stride >= shared_plan.PARALLEL_WORK) as row:
         start = let("start", _row_start(matmul, row))
         for begin, width in blocks(matmul.depth, unit.lanes(32), "k"):
             with vectorize(width) as lane:
@@ -125,7 +123,7 @@ def add_block_totals(matmul: BlockMatmul, left: FloatRows, m: Expr) -> FloatRows
     """Emit the sums of each row's blocks."""
     block_totals = alloc([tirx.max(m, 1) * matmul.blocks], "float32", "sums", "global")
     full, rest = divmod(matmul.depth, matmul.block)
-    with parallel(m, m * matmul.depth >= PARALLEL_WORK) as row:
+    with parallel(m, m * matmul.depth >= shared_plan.PARALLEL_WORK) as row:
         start = let("start", left.start(row))
         for block, count in each_block(full, rest, matmul.block):
             acc = alloc([1], "float32", "acc")
@@ -175,7 +173,7 @@ def quantize_rows(matmul: BlockMatmul, unit: VectorUnit, m: Expr) -> QuantizedRo
             instruction,
         )
     full, rest = matmul.depth // matmul.block, matmul.depth % matmul.block
-    with parallel(m, m * (8 * stride) >= PARALLEL_WORK) as row:
+    with parallel(m, m * (8 * stride) >= shared_plan.PARALLEL_WORK) as row:
         start = let("start", _row_start(matmul, row))
         with serial(full, "block") as block:
             _quantize_block(matmul, unit, result, (row, start, block), matmul.block)

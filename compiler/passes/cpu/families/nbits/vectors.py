@@ -7,25 +7,17 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.ir.ops.quantized.block_matmul import real_of_half
+from compiler.passes.cpu.families.nbits import plan
 from compiler.passes.cpu.families.nbits.match import BYTES, BlockMatmul, default_zero
 from compiler.passes.cpu.families.nbits.rows import FloatRows
 from compiler.targets.vector_unit import LINE, VectorUnit
 from compiler.tir.building import alloc, emit, let, prefetch, serial
 from compiler.tir.exprs import Expr, bits_of, const, dtype_of, load
 
-_AHEAD = 4 * LINE
-"""The distance of prefetches of scales: beyond some 8 lines they did not help."""
-
-_BLOCKS_AHEAD = 4
-"""The distance of prefetches of weights where few rows are multiplied: 2 KiB with 4 bits."""
-
-_LINES = 2
-"""Lines of the next panel that a tile prefetches for each block where rows are many."""
-
 
 def shares_of(matmul: BlockMatmul) -> int:
     """The number of shares of a panel, each prefetched by a tile."""
-    return -(-matmul.words * matmul.width * BYTES // (_LINES * LINE))
+    return -(-matmul.words * matmul.width * BYTES // (plan.LINES * LINE))
 
 
 class Vectors:
@@ -69,14 +61,14 @@ class Vectors:
             size = bits_of(dtype_of(table)) // 8
             begin = (self.panel * self.matmul.blocks + block) * self.matmul.width
             for start in range(0, self.matmul.width * size, LINE):
-                prefetch(table, begin + (start + _AHEAD) // size, level=1)
+                prefetch(table, begin + (start + plan.SCALES_AHEAD) // size, level=1)
 
     def prefetch_numbers(self, block: Expr) -> None:
         """Emit prefetches of the weights of a later block: hardware prefetches stop at each
         page.
         """
         row, size = self.matmul.width * BYTES, self.matmul.words * self.matmul.width * BYTES
-        first = (self.panel * self.matmul.blocks + block + _BLOCKS_AHEAD) * size
+        first = (self.panel * self.matmul.blocks + block + plan.BLOCKS_AHEAD) * size
         # A vector of AVX-512 is one line of each row.
         lines = (
             range(0, size, LINE)
@@ -91,8 +83,8 @@ class Vectors:
         matmul = self.matmul
         first = (self.panel + 1) * (matmul.blocks * matmul.words * matmul.width * BYTES)
         number = share * matmul.blocks + block
-        for line in range(_LINES):
-            prefetch(matmul.numbers, first + (number * _LINES + line) * LINE)
+        for line in range(plan.LINES):
+            prefetch(matmul.numbers, first + (number * plan.LINES + line) * LINE)
 
     def convert_float16(self, bits: Expr) -> Expr:
         """Convert the bits of float16 to float32."""

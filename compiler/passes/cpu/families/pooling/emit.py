@@ -16,6 +16,7 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.pooling import plan
 from compiler.passes.cpu.families.pooling.match import Window
 from compiler.passes.cpu.families.pooling.tiling import blocks_of_rows, rows_at_once
 from compiler.passes.cpu.shared.loop_nest import lanes_for
@@ -46,14 +47,6 @@ from compiler.tir.exprs import (
 )
 from compiler.tir.flat import stride
 from compiler.tir.loops import Stmt
-
-COLUMNS = 4
-"""Columns computed at once: each weight is loaded once for so many accumulators, whose additions
-are independent of each other.
-"""
-
-MANY_TAPS = 8
-"""The number of taps along a row from which on twice as many columns are computed at once."""
 
 
 def emit_window(window: Window, unit: VectorUnit) -> Stmt:
@@ -88,8 +81,8 @@ def columns_at_once(window: Window, unit: VectorUnit) -> int:
     if _reads_once(window) and require_int(window.channels.extent) > unit.lanes(32):
         return 1  # then the next vector of channels, which follows in memory
     # Eight accumulators with a weight and a tap beside them take 10 of 16 registers.
-    wide = require_int(window.taps.extent) >= MANY_TAPS and unit.registers >= 16
-    return COLUMNS * (2 if wide else 1)
+    wide = require_int(window.taps.extent) >= plan.MANY_TAPS and unit.registers >= 16
+    return plan.COLUMNS * (2 if wide else 1)
 
 
 def _reads_once(window: Window) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.pooling import plan
 from compiler.passes.cpu.families.pooling.match import Window
 from compiler.passes.cpu.shared.sharing import (
     extents_of,
@@ -20,32 +21,16 @@ from compiler.tir.building import let, let_all, let_opaque, parallel, serial
 from compiler.tir.exprs import Expr, Table, const, either, require_int
 from compiler.tir.loops import multiply_extents
 
-ROWS = 2
-"""Rows computed at once where registers hold the weights of a window beside the accumulators: each
-element of the image is read once for both.
-"""
-
-MOST_TAPS = 25
-"""The most taps for which several rows are computed at once: each is code of its own."""
-
-MOST_VECTORS = 9
-"""The most vectors of channels of a task: its part of some rows and its weights stay in L1."""
-
-TASK_ROWS = 8
-"""The most rows of a task."""
-
-LEAST_TASKS = 12
-"""The least number of tasks, rows and vectors permitting: threads get about the same."""
-
-MOST_PARTS = 8
-"""The most tasks that the channels of a single row are divided into."""
-
 
 def rows_at_once(window: Window, unit: VectorUnit) -> int:
     """The number of neighbouring rows that are computed at once."""
     taps = window.tap_count
     plain = window.image is not None and window.inner_rows is not None and all(window.steps)
-    return ROWS if plain and taps is not None and taps <= MOST_TAPS and unit.registers >= 32 else 1
+    return (
+        plan.ROWS
+        if plain and taps is not None and taps <= plan.MOST_TAPS and unit.registers >= 32
+        else 1
+    )
 
 
 def blocks_of_rows(
@@ -88,13 +73,13 @@ def _tasks(
     channels, columns = require_int(window.channels.extent), window.column.extent
     images = multiply_extents(extents_of(around))
     # Tasks end with blocks of rows.
-    units = let_opaque("units", tirx.max(tirx.ceildiv(row.extent - low, ROWS), 1))
-    wanted = tirx.max(tirx.ceildiv(units, TASK_ROWS // ROWS), LEAST_TASKS)
+    units = let_opaque("units", tirx.max(tirx.ceildiv(row.extent - low, plan.ROWS), 1))
+    wanted = tirx.max(tirx.ceildiv(units, plan.TASK_ROWS // plan.ROWS), plan.LEAST_TASKS)
     cuts = let_opaque("cuts", tirx.min(units, wanted))
     row_blocks = let("blocks", images * cuts)
     vectors, rest = divmod(channels, lanes)
-    wanted = tirx.ceildiv(LEAST_TASKS, tirx.max(row_blocks, 1))
-    wanted = tirx.max(wanted, -(-vectors // MOST_VECTORS))
+    wanted = tirx.ceildiv(plan.LEAST_TASKS, tirx.max(row_blocks, 1))
+    wanted = tirx.max(wanted, -(-vectors // plan.MOST_VECTORS))
     groups = const(1) if rest else let_opaque("groups", tirx.min(wanted, vectors))
     # By rows if the matmul that computes the image, usually of a sixth of the channels, is too.
     operations = images * row.extent * columns * (window.steps[0] * window.steps[1])
@@ -118,7 +103,7 @@ def _tasks(
 
 def _edge(low: Expr, units: Expr, cuts: Expr, cut: Expr) -> Expr:
     """The first row of a part of the rows."""
-    return low + tirx.truncdiv(units * cut, cuts) * ROWS
+    return low + tirx.truncdiv(units * cut, cuts) * plan.ROWS
 
 
 def _channel_parts(window: Window, unit: VectorUnit) -> int:
@@ -129,5 +114,5 @@ def _channel_parts(window: Window, unit: VectorUnit) -> int:
     if len(window.rows) > 1:
         return 1
     # Full vectors, so that no task has a rest of channels.
-    fitting = [parts for parts in range(1, MOST_PARTS + 1) if channels % (parts * lanes) == 0]
+    fitting = [parts for parts in range(1, plan.MOST_PARTS + 1) if channels % (parts * lanes) == 0]
     return max(fitting, default=1)

@@ -15,7 +15,8 @@ from typing import Any
 
 from tvm import tirx
 
-from compiler.passes.cpu.families.single_conv.tiling import Tiling, tiling_for
+from compiler.passes.cpu.families.single_conv import plan
+from compiler.passes.cpu.families.single_conv.plan import Tiling, tiling_for
 from compiler.passes.cpu.shared.lanes import reduce_each, vector_index
 from compiler.passes.cpu.shared.sharing import share_positions
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
@@ -36,9 +37,6 @@ from compiler.tir.exprs import Expr, Table, as_int, const, load, require_int, su
 from compiler.tir.flat import stride
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, hide_count, multiply_extents
 
-STRIP = 256
-"""The most positions of a task, so that an image of one row has several tasks."""
-
 
 def emit_single_conv(conv: PanelConv, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
@@ -49,9 +47,11 @@ def emit_single_conv(conv: PanelConv, unit: VectorUnit) -> Stmt:
         known, m = begin(conv)
         *outer, row = known.rows
         parallel_if = m * (2 * depth) >= PARALLEL_FLOPS
-        for position, part in share_positions(outer, tirx.ceildiv(row.extent, STRIP), parallel_if):
-            start = let("start", part * STRIP)
-            count = let("count", tirx.min(STRIP, row.extent - start))
+        for position, part in share_positions(
+            outer, tirx.ceildiv(row.extent, plan.STRIP), parallel_if
+        ):
+            start = let("start", part * plan.STRIP)
+            count = let("count", tirx.min(plan.STRIP, row.extent - start))
             tiles = let("tiles", tirx.truncdiv(count, tiling.positions))
             with serial(tiles, "tile") as t:
                 x = let("x", start + t * tiling.positions)

@@ -3,7 +3,7 @@
 from compiler.passes.cpu.families.family import Family
 from compiler.passes.cpu.families.single_conv.emit import emit_single_conv
 from compiler.passes.cpu.families.single_conv.match import match_single_conv
-from compiler.passes.cpu.families.single_conv.tiling import describe_tile
+from compiler.passes.cpu.families.single_conv.plan import describe_tile
 
 SINGLE_CONV = Family(
     name="single_conv",

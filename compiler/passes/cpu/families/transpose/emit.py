@@ -15,6 +15,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
+from compiler.passes.cpu.families.transpose import plan
 from compiler.passes.cpu.families.transpose.match import Permute
 from compiler.passes.cpu.shared.loop_nest import store_result
 from compiler.passes.cpu.shared.sharing import bind_extents, is_parallel_profitable, share_positions
@@ -44,9 +45,6 @@ from compiler.tir.exprs import (
 )
 from compiler.tir.loops import Stmt
 
-READ, WRITTEN = 16, 64
-"""Elements of a block along the axis that is read, and along the one that is written."""
-
 
 def emit_permute(permute: Permute, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
@@ -55,16 +53,16 @@ def emit_permute(permute: Permute, unit: VectorUnit) -> Stmt:
     outer = [axis for axis in stage.axes if axis is not read and axis is not written]
     # Along the written axis, so that threads hardly ever write to the same cache line. A rest that
     # fills no square belongs to the strip before it.
-    strips_of_row = tirx.max(tirx.ceildiv(written.extent - (size - 1), WRITTEN), 1)
+    strips_of_row = tirx.max(tirx.ceildiv(written.extent - (size - 1), plan.WRITTEN), 1)
     with statements() as body:
         for stmt in permute.prelude:
             emit(stmt)
         for position, strip in share_positions(
             bind_extents(outer), strips_of_row, is_parallel_profitable(stage)
         ):
-            start = let("start", strip * WRITTEN)
+            start = let("start", strip * plan.WRITTEN)
             rest = written.extent - start
-            count = let("count", either(strip + 1 < strips_of_row, const(WRITTEN), rest))
+            count = let("count", either(strip + 1 < strips_of_row, const(plan.WRITTEN), rest))
             with when(tirx.all(read.extent >= size, written.extent >= size)):
                 _emit_squares(permute, size, position, (start, count))
             with otherwise():
@@ -78,16 +76,16 @@ def _size(permute: Permute, unit: VectorUnit) -> int:
     """
     dtypes = (dtype_of(permute.stage.value), dtype_of(permute.far))
     extents = (as_int(axis.extent) for axis in (permute.read, permute.written))
-    most = min(READ, unit.lanes(max(map(bits_of, dtypes))), *filter(None, extents))
+    most = min(plan.READ, unit.lanes(max(map(bits_of, dtypes))), *filter(None, extents))
     return 1 << (most.bit_length() - 1)
 
 
 def _emit_squares(permute: Permute, size: int, position: Table, strip: tuple[Expr, Expr]) -> None:
     """Emit a strip, (first, count), along the written axis."""
     height, (start, count) = permute.read.extent, strip
-    with serial(tirx.ceildiv(height, READ), "block") as block:
-        first = let("first", block * READ)
-        rows = tirx.ceildiv(tirx.min(READ, height - first), size)
+    with serial(tirx.ceildiv(height, plan.READ), "block") as block:
+        first = let("first", block * plan.READ)
+        rows = tirx.ceildiv(tirx.min(plan.READ, height - first), size)
         with serial(tirx.ceildiv(count, size), "square") as square, serial(rows, "row") as row:
             i = let("i", tirx.min(first + row * size, height - size))
             j = let("j", start + tirx.min(square * size, count - size))
@@ -118,10 +116,10 @@ def _prefetch_square(
     prefetches follow.
     """
     height = as_int(permute.read.extent)
-    if height is not None and height <= READ:
+    if height is not None and height <= plan.READ:
         return
     for line in range(size):
-        ahead = _position(permute, position, first[0] + READ, first[1] + line)
+        ahead = _position(permute, position, first[0] + plan.READ, first[1] + line)
         prefetch(permute.far.source, substitute(permute.far.indices[0], ahead), level=1)
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from tvm import tirx
 
+from compiler.passes.cpu.families.winograd import plan
 from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import POINTS, strip_of
 from compiler.passes.cpu.families.winograd.tasks import Part, share_tasks
 from compiler.passes.cpu.families.winograd.tile import (
-    ROWS,
     chunk_of,
     most_column_tiles,
     sizes_of,
@@ -49,9 +49,6 @@ from compiler.tir.building import (
 from compiler.tir.exprs import Expr, Table, as_int, const, either, load
 from compiler.tir.loops import Stmt, multiply_extents
 from compiler.tir.stages import Axis
-
-FETCH = 4 * ROWS
-"""Rows of register tiles that together prefetch the next panel of weights."""
 
 
 def describe_tile(winograd: Winograd, unit: VectorUnit) -> str:
@@ -163,7 +160,7 @@ def _emit_matmul(
         store(acc, 0, i, lane)
     between: Callable[[Expr], None] | None = None
     if unit.memory_bound:
-        upcoming, tiles = following * (depth * width), FETCH // sizes_of(unit)[-1]
+        upcoming, tiles = following * (depth * width), plan.FETCH // sizes_of(unit)[-1]
         prefetch = prefetch_between(
             unit, winograd.weights, upcoming, width, const(depth), number, tiles
         )

@@ -1,24 +1,15 @@
 """Sizes of blocks of tiles and of register tiles of Winograd's form."""
 
+from compiler.passes.cpu.families.winograd import plan
 from compiler.passes.cpu.families.winograd.match import Winograd
 from compiler.passes.cpu.families.winograd.program import POINTS, strip_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.targets.vector_unit import VectorUnit
 
-ROWS = 4
-"""Tiles of the smallest register tile; scratch memory has multiples of it, so there is no rest."""
-_TALL_REGISTERS = 32
-"""Registers that are enough for the accumulators of twice as many rows."""
-CHUNK = 64
-"""The most channels of a chunk. The error of a sum grows with its terms: in chunks of 64,
-convolutions of 256 channels have 0.5 of the error of one long sum in the same time, in chunks of 32
-they have 0.45, and those of 512 channels took 1.1 of the time.
-"""
-
 
 def sizes_of(unit: VectorUnit) -> tuple[int, ...]:
     """The numbers of tiles that a register tile may have."""
-    return (ROWS, 2 * ROWS) if unit.registers >= _TALL_REGISTERS else (ROWS,)
+    return (plan.ROWS, 2 * plan.ROWS) if unit.registers >= plan.TALL_REGISTERS else (plan.ROWS,)
 
 
 def width_of(unit: VectorUnit, columns: int) -> int:
@@ -36,14 +27,14 @@ def chunk_of(depth: int) -> int:
     """Channels that are accumulated in registers before they are added to other chunks; all where
     none of their divisors is near CHUNK.
     """
-    sizes = range(CHUNK, CHUNK // 2 - 1, -1)
+    sizes = range(plan.CHUNK, plan.CHUNK // 2 - 1, -1)
     return next((size for size in sizes if depth % size == 0), depth)
 
 
 def tiles_of(unit: VectorUnit, depth: int, columns: int) -> int:
     """The most tiles of a block, 12 to 32: both scratch buffers about fill L2."""
     room = unit.l2 // (4 * POINTS * (depth + columns))
-    return min(max(room // ROWS * ROWS, 3 * ROWS), 8 * ROWS)
+    return min(max(room // plan.ROWS * plan.ROWS, 3 * plan.ROWS), 8 * plan.ROWS)
 
 
 def most_column_tiles(winograd: Winograd, unit: VectorUnit) -> int:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from compiler.passes.cpu.families.winograd import plan
 from compiler.passes.cpu.families.winograd.program import (
     INPUT,
     OUTPUT,
@@ -9,7 +10,7 @@ from compiler.passes.cpu.families.winograd.program import (
     factor_transform,
     transform_weights,
 )
-from compiler.passes.cpu.families.winograd.tile import CHUNK, ROWS, chunk_of, tiles_of, width_of
+from compiler.passes.cpu.families.winograd.tile import chunk_of, tiles_of, width_of
 from compiler.passes.pack import conv
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.targets.vector_unit import VectorUnit
@@ -115,7 +116,7 @@ def test_blocks_hold_whole_groups_of_rows(l2):
     sizes = [
         tiles_of(VectorUnit(256, 16, True, l2=l2), depth, depth) for depth in (16, 64, 256, 512)
     ]
-    assert all(size % ROWS == 0 and size >= ROWS for size in sizes)
+    assert all(size % plan.ROWS == 0 and size >= plan.ROWS for size in sizes)
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -147,7 +148,7 @@ def test_columns_are_shared_out_where_weights_are_large(compile_graph, draw, ext
 def test_chunks_have_all_channels(depth):
     chunk = chunk_of(depth)
     assert depth % chunk == 0
-    assert chunk <= CHUNK or chunk == depth == 536
+    assert chunk <= plan.CHUNK or chunk == depth == 536
 
 
 @pytest.mark.parametrize(("channels", "ratio"), [(16, 3), (64, 4.4), (136, 3.6), (256, 4.3)])

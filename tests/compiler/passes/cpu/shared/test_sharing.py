@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import te, tirx
 
+from compiler.passes.cpu.shared import plan as shared_plan
 from compiler.passes.cpu.shared.sharing import (
     MOST_OPERATIONS,
-    PARALLEL_WORK,
     is_parallel_profitable,
     operations,
     position_of,
@@ -48,7 +48,7 @@ def stage(rows: int | str, columns: int, function: str = "copy") -> Stage:
 
 def test_small_work_stays_in_one_thread() -> None:
     each = operations(stage(1, 1).value)
-    enough = PARALLEL_WORK // each
+    enough = shared_plan.PARALLEL_WORK // each
     assert as_int(is_parallel_profitable(stage(1, enough - 1))) == 0
     assert as_int(is_parallel_profitable(stage(1, enough + 1))) == 1
     assert as_int(is_parallel_profitable(stage(1, enough - 1), stage(1, enough - 1))) == 1

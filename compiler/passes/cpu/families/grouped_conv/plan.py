@@ -1,4 +1,7 @@
-"""Tiling of a grouped or volumetric convolution: blocks of channels, panels, positions."""
+"""Tiling of a grouped or volumetric convolution: blocks of channels, panels, positions.
+
+`python -m benchmarks.kernels --constant grouped_conv` measures the constants again.
+"""
 
 from dataclasses import dataclass
 
@@ -14,6 +17,19 @@ general registers.
 
 SHARE_COLUMNS = 256
 """Output channels of a task, about: a kilobyte of accumulators for each position."""
+
+TASK_TILES = 2
+"""Register tiles of positions of a task."""
+
+HEAVY_TILES = 8
+"""The same where weights fill more than half of L2, so that the next task evicts them: a task has
+more positions for each time that they are read.
+"""
+
+UNROLL = 16
+"""The largest number of channels of a block whose loop is unrolled; with more of them its counter
+costs little beside the tile.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,8 +66,6 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
     blocks, panels, depth, width = conv.packed
     # As many accumulators as hide the latency of a fused multiply-add.
     height = min(rows_for(unit, max(width // unit.lanes(32), 1)), MOST_POSITIONS)
-    # Weights that fill more than half of L2 are evicted by the next task: then a task has more
-    # positions for each time that they are read.
     heavy = 4 * depth * width * blocks * panels > unit.l2 // 2
     return Tiling(
         blocks=blocks,
@@ -61,7 +75,7 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
         columns=require_int(conv.column.extent) // blocks,
         channels=require_int(conv.along.extent),
         height=height,
-        positions=height * (8 if heavy else 2),
+        positions=height * (HEAVY_TILES if heavy else TASK_TILES),
     )
 
 

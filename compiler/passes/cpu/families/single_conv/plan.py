@@ -1,4 +1,7 @@
-"""Tiling of a convolution with one output channel: positions of a tile, vectors of a run."""
+"""Tiling of a convolution with one output channel: positions of a tile, vectors of a run.
+
+`python -m benchmarks.kernels --constant single_conv` measures the constants again.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +21,9 @@ UNROLL = 4
 """Unrolled vectors of a run. With six LLVM keeps those that neighbouring positions share, for which
 there are too few registers: 1.2 times as long.
 """
+
+STRIP = 256
+"""The most positions of a task, so that an image of one row has several tasks."""
 
 
 @dataclass(frozen=True)
