@@ -170,7 +170,9 @@ def _on_disk(model: Model) -> "Iterator[Path]":
         yield Path(model).absolute()
         return
     with tempfile.TemporaryDirectory(prefix="relaxd-model-") as folder:
-        path = Path(folder) / "model.onnx"
+        # The outer folder is closed to others, and so to the user that a build runs as.
+        path = Path(folder) / "model" / "model.onnx"
+        path.parent.mkdir()
         path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
         yield path
 

@@ -58,6 +58,7 @@ _MESSAGE_BYTES = 256 << 20
 _TAIL_LINES = 20
 _ASKED_TO_END_SECONDS = 2.0
 _DISK_SECONDS = 0.5
+_STOP_SECONDS = 5.0
 
 
 def run_child(
@@ -112,6 +113,7 @@ def _result(
             raise output.with_reproducer(error, job, inner) from error
         finally:
             child.kill()
+            output.take_over((Path(scratch), *written_by(inner)))
         if isinstance(job, CompileJob):
             output.check(job, result)
         if trusted is not None:
@@ -212,6 +214,8 @@ class _Child:
                     seconds=limits.seconds,
                 )
             family = self._family()
+            if len(family) > limits.processes:
+                raise _too_many_processes(len(family), limits.processes, self._stage)
             self._check_memory(family)
             if time.monotonic() > measured + _DISK_SECONDS:
                 self._check_disk(family)
@@ -226,7 +230,7 @@ class _Child:
 
     def kill(self) -> None:
         """End all its processes and release the streams; idempotent."""
-        descendants = self._family()
+        descendants = self._stop()
         # The sandbox's outermost process ends all others, even those that we would not find.
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -247,6 +251,22 @@ class _Child:
             self._process.stdout.close()
             os.close(self._reader)
 
+    def _stop(self) -> list[psutil.Process]:
+        """Have all its processes but the first stand still, until there are no new ones: one that
+        is ended while others run may be followed by the next.
+        """
+        stopped: dict[psutil.Process, None] = {}
+        until = time.monotonic() + _STOP_SECONDS
+        while time.monotonic() < until:
+            running = [process for process in self._family()[1:] if process not in stopped]
+            if not running:
+                break
+            for process in running:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            stopped |= dict.fromkeys(running)
+        return list(stopped)
+
     def _family(self) -> list[psutil.Process]:
         try:
             root = psutil.Process(self._process.pid)
@@ -263,8 +283,6 @@ class _Child:
             raise _out_of_memory(resident, limit, self._stage)
 
     def _check_disk(self, family: Sequence[psutil.Process]) -> None:
-        if len(family) > self._limits.processes:
-            raise _too_many_processes(len(family), self._limits.processes, self._stage)
         limit = self._limits.disk_bytes
         taken = quota.disk_bytes(self._folders, (process.pid for process in family))
         if taken > limit:

@@ -1,10 +1,12 @@
 """The folder in which a bundle grows, and what is checked of it before it counts as one."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,19 @@ def within(job: ChildJob, scratch: Path, kernels: KernelObjects | None) -> Child
 def kernels_in(scratch: Path) -> Path:
     """Where a build leaves the kernels that it compiled."""
     return scratch / "kernels"
+
+
+def take_over(folders: Iterable[Path]) -> None:
+    """Own what is in the folders, which a process that has ended may have written as another user
+    (`namespaces.become_other_user`).
+    """
+    if os.geteuid():
+        return
+    for top in folders:
+        for root, inner, files in os.walk(top):
+            for name in ("", *inner, *files):
+                with contextlib.suppress(OSError):
+                    os.chown(os.path.join(root, name), 0, os.getegid(), follow_symlinks=False)
 
 
 def with_reproducer(error: CompileError, job: ChildJob, inner: ChildJob) -> CompileError:

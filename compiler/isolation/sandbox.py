@@ -13,7 +13,7 @@ from compiler.isolation import guardian
 from compiler.isolation.level import Layer, Level, level_of
 from compiler.isolation.linux import cgroups, landlock, namespaces, privileges, seccomp
 from compiler.isolation.linux.privileges import Shares
-from compiler.isolation.linux.visible_paths import VisiblePaths, devices
+from compiler.isolation.linux.visible_paths import VisiblePaths, devices, find_closed
 
 
 class ParentDied(Exception):
@@ -22,15 +22,24 @@ class ParentDied(Exception):
 
 @dataclass(frozen=True)
 class Confinement:
-    """The layers that are in place, and remarks on what the kernel refused."""
+    """The layers that are in place, and remarks on what the kernel refused.
+
+    unlimited: the kernel lets this process start any number of others.
+    """
 
     layers: tuple[Layer, ...]
     remarks: tuple[str, ...]
+    unlimited: bool = False
 
     @property
     def level(self) -> Level:
         """The level that the layers add up to."""
         return level_of(self.layers)
+
+    @property
+    def keeps_code(self) -> bool:
+        """True if code of a model may run: the files of others and the machine are kept from it."""
+        return self.level.isolates_files and not self.unlimited
 
 
 def confine(
@@ -57,7 +66,8 @@ def confine(
 
     if group is not None:
         put(Layer.GROUP, "no group of its own", partial(cgroups.join, group))
-    namespaced = _fork(parent, remarks)
+    unlimited = Layer.GROUP not in layers and namespaces.is_root()
+    namespaced, other_user = _fork(parent, remarks, unlimited)
     if namespaced is not None:
         put(
             Layer.NAMESPACES,
@@ -65,6 +75,14 @@ def confine(
             lambda: namespaces.see_only(visible, folder),
         )
         guardian.fork_from_first(namespaced)
+    # Without a root of its own, another user could not enter the folders above its files.
+    if other_user and Layer.NAMESPACES in layers:
+        unlimited = not _become_other_user(visible, remarks)
+    unlimited = unlimited and not cgroups.limits_processes()
+    if unlimited:
+        remarks.append(
+            "the kernel does not limit how many processes root has: run the service as another user"
+        )
     _forgo(remarks)
     abi = landlock.version()
     if not abi:
@@ -80,7 +98,7 @@ def confine(
         "system calls are not filtered",
         lambda: seccomp.restrict(None if signals_stay else os.getpid()),
     )
-    return Confinement(tuple(layers), tuple(remarks))
+    return Confinement(tuple(layers), tuple(remarks), unlimited)
 
 
 def confine_further(folders: tuple[Path, ...]) -> None:
@@ -100,16 +118,16 @@ def confine_further(folders: tuple[Path, ...]) -> None:
             print(f"sandbox: {what}: {error}", flush=True)
 
 
-def _fork(parent: int, remarks: list[str]) -> int | None:
+def _fork(parent: int, remarks: list[str], other_user: bool) -> tuple[int | None, bool]:
     """Go on in a child that cannot outlive us; what `fork_from_first` takes where that child is the
-    first process of a namespace.
+    first process of a namespace, and whether it may become the other user that was wanted.
     """
     try:
-        namespaces.leave()
+        other_user = namespaces.leave(other_user=other_user)
         namespaced = True
     except OSError as error:
         remarks.append(f"no namespaces of its own: {error}")
-        namespaced = False
+        namespaced = other_user = False
     try:
         privileges.prefer_for_oom_kill()
     except OSError as error:
@@ -119,9 +137,23 @@ def _fork(parent: int, remarks: list[str]) -> int | None:
     if os.getppid() != parent:
         raise ParentDied(parent)
     if namespaced:
-        return guardian.fork_first_of_namespace()
+        return guardian.fork_first_of_namespace(), other_user
     guardian.fork_guarded()
-    return None
+    return None, False
+
+
+def _become_other_user(visible: VisiblePaths, remarks: list[str]) -> bool:
+    if closed := find_closed(visible):
+        remarks.append(f"no user of its own: others may not read {closed}")
+        return False
+    try:
+        namespaces.become_other_user(visible.writable)
+        # The kernel hides the memory of a process whose user changed, from itself as well.
+        privileges.show_memory()
+    except OSError as error:
+        remarks.append(f"no user of its own: {error}")
+        return False
+    return True
 
 
 def _forgo(remarks: list[str]) -> None:

@@ -82,12 +82,13 @@ def _options() -> argparse.Namespace:
 
 
 def _visible_paths(job: ChildJob, scratch: Path, shared_cache: Path) -> VisiblePaths:
-    readable = [*model_files(Path(job.model)), shared_cache]
+    readable, own = [shared_cache], [*model_files(Path(job.model))]
     writable = [scratch]
     if isinstance(job, CompileJob):
-        readable += [Path(path) for path in (job.samples, job.kernels) if path]
+        own += [Path(job.samples)] if job.samples else []
+        readable += [Path(job.kernels)] if job.kernels else []
         writable += [output.partial_of(job), *([Path(job.dump)] if job.dump else [])]
-    return find_paths(tuple(readable), tuple(writable))
+    return find_paths(tuple(readable), tuple(writable), tuple(own))
 
 
 def _run(
@@ -106,8 +107,8 @@ def _run(
 
     began = time.monotonic()
     try:
-        if not (trusting or confinement.level.isolates_files):
-            refuse_torchscript(Path(job.model), confinement.level)
+        if not (trusting or confinement.keeps_code):
+            refuse_torchscript(Path(job.model), confinement.level, confinement.unlimited)
         match job:
             case CompileJob():
                 manifest = build.fill(job, on_event, sandbox=confinement.level)

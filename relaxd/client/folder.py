@@ -45,6 +45,8 @@ def replacing(directory: Path) -> Iterator[Path]:
     _check_free(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as scratch:
+        # What compiles into it may be another user.
+        os.chmod(scratch, 0o755)
         fresh = Path(scratch) / "new"
         fresh.mkdir()
         yield fresh

@@ -40,7 +40,7 @@ class Release:
         return tree_head(self.log[:size]).hex()
 
     def to_statement(self) -> dict[str, Any]:
-        """As an in-toto statement."""
+        """The in-toto statement of it."""
         return {
             "_type": STATEMENT_TYPE,
             "subject": [

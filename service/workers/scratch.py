@@ -34,7 +34,11 @@ class Workshop:
     def bench(self) -> Iterator[Path]:
         """An empty folder for one build, removed at the end."""
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            yield Path(folder)
+            # Closed to others as a whole, open to the user that a build runs as: that sees the
+            # inner one alone.
+            inner = Path(folder) / "build"
+            inner.mkdir()
+            yield inner
 
     def close(self) -> None:
         """Remove the folder and let go of the lock."""

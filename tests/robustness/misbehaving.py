@@ -3,6 +3,7 @@
 Its first argument, and that of all that it starts, is a token by which a row finds what is left.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -48,14 +49,17 @@ def stall() -> None:
 
 
 def forks() -> None:
-    """Half of the children leave their session, and their parents end."""
-    for number in range(100):
-        if not os.fork():
-            if number % 2:
-                os.setsid()
-                if os.fork():
-                    os._exit(0)
-            time.sleep(600)
+    """150 processes, where the kernel lets them: half of the children leave their session, and
+    their parents end.
+    """
+    with contextlib.suppress(BlockingIOError):
+        for number in range(100):
+            if not os.fork():
+                if number % 2:
+                    os.setsid()
+                    if os.fork():
+                        os._exit(0)
+                break
     time.sleep(600)
 
 

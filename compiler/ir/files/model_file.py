@@ -90,18 +90,21 @@ def _read_folder(files: Files) -> LoadedModel:
     return LoadedModel(model, files.digest, text=text)
 
 
-def refuse_torchscript(model: Path, sandbox: Level) -> None:
+def refuse_torchscript(model: Path, sandbox: Level, unlimited: bool) -> None:
     """Raise LoadError for a TorchScript model: loading one runs code of it, which could read and
-    write any file here.
+    write any file here, or where it is not limited start any number of processes.
     """
     if not isinstance(open_model(model), LoadedScript):
         return
+    lacking = "the files of others" if not sandbox.isolates_files else "starting many processes"
+    where = "where the kernel has Landlock or user namespaces are allowed"
+    limited = "as another user than root, or where others may read what the log names"
     raise LoadError(
         "a TorchScript model runs code of its own when it is loaded, and the sandbox here does not "
-        f"keep it from the files of others: its level is {sandbox.value!r}",
+        f"keep it from {lacking}: its level is {sandbox.value!r}",
         reason="sandbox_too_weak",
         field="model",
-        hint="run the compiler where the kernel has Landlock or user namespaces are allowed, "
+        hint=f"run the compiler {limited if unlimited else where}, "
         "export the model to ONNX, or, if every model is trusted, set "
         "RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT=true",
         level=sandbox.value,

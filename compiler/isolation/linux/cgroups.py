@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import signal
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -42,8 +43,15 @@ class Group:
 
     def kill(self) -> None:
         """End every process in it, however it was started."""
-        with contextlib.suppress(FileNotFoundError):  # kernels before 5.14
-            (self.path / "cgroup.kill").write_text("1")
+        with contextlib.suppress(FileNotFoundError):
+            if (self.path / "cgroup.kill").exists():
+                (self.path / "cgroup.kill").write_text("1")
+                return
+            # Kernels before 5.14. What stands still starts no others meanwhile.
+            (self.path / "cgroup.freeze").write_text("1")
+            for process in (self.path / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
 
     def remove(self) -> None:
         """Remove the group, whose processes were killed."""
@@ -94,6 +102,18 @@ def parent() -> Path | None:
         return prepare(own, may_move=False)
     except (NoGroups, OSError):
         return None
+
+
+def limits_processes() -> bool:
+    """True if the group of this process, or one above it that we see, has a limit of processes, as
+    those of containers do.
+    """
+    try:
+        own, _ = _own_group()
+        limits = [(path / "pids.max") for path in (own, *own.parents)]
+        return any(path.read_text().strip() != "max" for path in limits if path.exists())
+    except (NoGroups, OSError):
+        return False
 
 
 def settle() -> str | None:

@@ -2,8 +2,10 @@
 only what it needs.
 """
 
+import contextlib
 import ctypes
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from compiler.isolation.linux import kernel
@@ -24,6 +26,9 @@ _DETACH = 2
 _MOUNT_SETATTR, _HERE, _WHOLE_TREE = 442, -100, 0x8000
 _PIVOT_ROOT = {Machine.X86_64: 155, Machine.AARCH64: 41}
 _PROCESSES = Path("/proc")
+_OTHER_USERS = 0x70000000
+"""From here on, plus the id of a process, users and groups whom nothing else on a machine has."""
+_EVERYBODY = ["0", "0", "4294967295"]
 
 
 class _Attributes(ctypes.Structure):
@@ -35,18 +40,74 @@ class _Attributes(ctypes.Structure):
     )
 
 
-def leave() -> None:
+def is_root() -> bool:
+    """True for the machine's root, whose processes the kernel counts, and does not limit."""
+    return os.getuid() == 0 and Path("/proc/self/uid_map").read_text().split() == _EVERYBODY
+
+
+def leave(*, other_user: bool = False) -> bool:
     """Move this process, which must have one thread, into namespaces of its own, and its next child
     into one of processes; raises OSError, and then nothing has changed.
+
+    True where `other_user` was wanted and the kernel has it: then user and group 0 of the namespace
+    are some that nothing else on the machine has, and those of this process are in it as 1, until
+    `become_other_user`.
     """
     uid, gid = os.getuid(), os.getgid()
     flags = 0
     for flag in _NEW.values():
         flags |= flag
-    kernel.unshare(flags)
+    if other_user:
+        if _unshare_mapped(flags):
+            return True
+    else:
+        kernel.unshare(flags)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+
+    return False
+
+
+def _unshare_mapped(flags: int) -> bool:
+    """Unshare, and have a child, which stays outside, map the users: from inside, none but one's
+    own can be.
+    """
+    this = os.getpid()
+    reader, writer = os.pipe()
+    mapper = os.fork()
+    if not mapper:
+        os.close(writer)
+        status = 1
+        with contextlib.suppress(OSError):
+            if os.read(reader, 1):
+                for kind in ("uid", "gid"):
+                    lines = f"0 {_OTHER_USERS + this} 1\n1 0 1\n"
+                    Path(f"/proc/{this}/{kind}_map").write_text(lines)
+                status = 0
+        os._exit(status)
+    os.close(reader)
+    try:
+        kernel.unshare(flags)
+        os.write(writer, b"\0")
+    finally:
+        os.close(writer)
+        _, status = os.waitpid(mapper, 0)
+    return status == 0
+
+
+def become_other_user(writable: Iterable[Path]) -> None:
+    """Be the user whom `leave` mapped, the owner of the writable folders; raises OSError.
+
+    The kernel counts this user's processes by themselves, and holds them to their limit.
+    """
+    for top in writable:
+        for root, folders, files in os.walk(top):
+            for name in ("", *folders, *files):
+                os.chown(os.path.join(root, name), 0, 0, follow_symlinks=False)
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
 
 
 def see_only(visible: VisiblePaths, folder: Path) -> None:

@@ -1,9 +1,12 @@
 """The files that a build needs: those that it may read, and the few that it may write."""
 
 import os
+import stat
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from relaxd.contract.model_tar import files_at
@@ -22,6 +25,7 @@ _SYSTEM = (
 
 _PROCESSES = "/proc"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_MOST_OWN = 4096
 _GPUS = ("nvidia*", "dri/*", "kfd")
 
 
@@ -30,24 +34,62 @@ class VisiblePaths:
     """Absolute paths; a folder stands for everything in it.
 
     readable: what may be read, and run; listable: folders whose names may be listed; writable: what
-    may be changed, and not run; devices: what may be read, written and controlled.
+    may be changed, and not run; devices: what may be read, written and controlled; own: of the
+    readable ones, the model and what it may refer to.
     """
 
     readable: tuple[Path, ...]
     listable: tuple[Path, ...]
     writable: tuple[Path, ...]
     devices: tuple[Path, ...]
+    own: tuple[Path, ...] = ()
 
 
-def find_paths(readable: tuple[Path, ...], writable: tuple[Path, ...]) -> VisiblePaths:
+def find_paths(
+    readable: tuple[Path, ...], writable: tuple[Path, ...], own: tuple[Path, ...] = ()
+) -> VisiblePaths:
     """The paths that the compiler itself needs, and a build's own."""
-    needed = (*map(Path, _SYSTEM), Path(_PROCESSES), *_python(), *_search(), *readable)
+    needed = (*map(Path, _SYSTEM), Path(_PROCESSES), *_python(), *_search(), *readable, *own)
     return VisiblePaths(
         tuple(dict.fromkeys(path for path in needed if path.exists())),
         (_ROOT,),
         writable,
         devices(),
+        own,
     )
+
+
+def find_closed(visible: VisiblePaths) -> Path | None:
+    """A path that not everybody may read, or that lies in a folder which not everybody may enter;
+    None where there is none. Each file in a build's own folders counts; a folder with very many is
+    not looked through, and returned.
+    """
+    for path in (*visible.readable, *visible.writable):
+        for folder in path.resolve().parents:
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                return folder
+    for top in visible.own:
+        inner = list(islice(_inner_paths(top, visible.writable), _MOST_OWN + 1))
+        if len(inner) > _MOST_OWN:
+            return top
+        if closed := next(filter(_is_closed, inner), None):
+            return closed
+    return next(filter(_is_closed, visible.readable), None)
+
+
+def _inner_paths(top: Path, writable: tuple[Path, ...]) -> Iterator[Path]:
+    for root, folders, files in os.walk(top):
+        folders[:] = [name for name in folders if Path(root, name) not in writable]
+        yield from (Path(root, name) for name in (*folders, *files))
+
+
+def _is_closed(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # a link that leads nowhere
+        return False
+    needed = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & needed != needed
 
 
 def devices() -> tuple[Path, ...]:

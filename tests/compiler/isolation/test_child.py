@@ -24,6 +24,7 @@ from compiler.errors import (
     VerifyError,
 )
 from compiler.isolation.child import run_child
+from compiler.isolation.linux import cgroups, namespaces
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, Progress, StageStarted
 from compiler.isolation.output import partial_of
 from compiler.isolation.starting import Limits
@@ -308,6 +309,48 @@ def test_a_fork_bomb_is_ended() -> None:
     assert caught.value.code == "compile.too_many_processes"
 
 
+HYDRA = """
+count = os.open("count", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+def start():
+    # Each leaves a byte, so that there are no more than so many, whatever goes wrong.
+    if os.write(count, b"x") and os.fstat(count).st_size < 150 and not os.fork():
+        os.setsid()
+        watch(os.getppid())
+def watch(other):
+    while True:
+        try:
+            os.kill(other, 0)
+            if open(f"/proc/{other}/stat").read().rpartition(")")[2].split()[0] in "ZX":
+                raise ProcessLookupError
+        except (ProcessLookupError, FileNotFoundError):
+            start()
+            other = os.getppid()
+first = os.getpid()
+for _ in range(6):
+    if not os.fork():
+        os.setsid()
+        start()
+        watch(first)
+time.sleep(60)
+"""
+
+
+def hydra() -> list[psutil.Process]:
+    processes = psutil.process_iter(["cmdline"])
+    return [one for one in processes if HYDRA in " ".join(one.info["cmdline"] or ())]
+
+
+def test_processes_that_follow_each_other_stand_still_before_they_end() -> None:
+    """Each starts another one when one of them ends, in a session of its own."""
+    with pytest.raises(CompileCancelled):
+        run_child(JOB, command=child(HYDRA), cancelled=lambda: len(hydra()) > 12)
+    time.sleep(1)
+    left = hydra()
+    for process in left:
+        process.kill()
+    assert left == []
+
+
 HOSTILE = ("reads", "overwrites")
 
 
@@ -346,7 +389,8 @@ with zygote.keep_zygote():
         except CompileError as error:
             print(error.code)
 """
-    refused = lacking == "namespaces,landlock"
+    unlimited = namespaces.is_root() and not cgroups.limits_processes()
+    refused = lacking == "namespaces,landlock" or (lacking == "namespaces" and unlimited)
     # Each that is not refused imports torch.
     names = HOSTILE if refused or not lacking else HOSTILE[:1]
     models = [str(hostile_models / f"{name}.pt") for name in names]

@@ -17,6 +17,19 @@ def job(tmp_path: Path) -> CompileJob:
     return job
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
+def test_what_another_user_left_is_ours(job: CompileJob, tmp_path: Path) -> None:
+    inner = output.partial_of(job) / "inner"
+    inner.mkdir()
+    (inner / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "other").write_text("x")
+    paths = [output.partial_of(job), inner, inner / "link", tmp_path / "other"]
+    for path in paths:
+        os.chown(path, 0x70000001, 0x70000001, follow_symlinks=False)
+    output.take_over((output.partial_of(job), tmp_path / "absent"))
+    assert [path.lstat().st_uid for path in paths] == [0, 0, 0, 0x70000001], "no link is followed"
+
+
 def test_plain_files_pass_and_are_published(job: CompileJob) -> None:
     (Path(job.dump or "") / "kernels").mkdir()
     output.check(job, {"name": "m"})

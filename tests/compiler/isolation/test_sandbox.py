@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from compiler.isolation import sandbox
+from compiler.isolation.linux import cgroups, namespaces
 from tests.compiler.isolation import refusing
 
 PRELUDE = """
@@ -60,14 +61,49 @@ def running(token: str) -> list[psutil.Process]:
     return [item for item in processes if item.info["status"] != psutil.STATUS_ZOMBIE]
 
 
-@pytest.mark.parametrize(
-    ("lacking", "level"),
-    list(zip(KERNELS, ("full", "filesystem", "filesystem", "limits"), strict=True)),
-)
+ROOT = namespaces.is_root() and not cgroups.limits_processes()
+"""True where the kernel takes any number of processes from the user of these tests."""
+LEVELS = ("full", "filesystem", "filesystem", "limits")
+
+
+@pytest.mark.parametrize(("lacking", "level"), list(zip(KERNELS, LEVELS, strict=True)))
 def test_the_level_follows_from_what_the_kernel_has(
     tmp_path: Path, lacking: str, level: str
 ) -> None:
     assert run_confined("print(held.level.value)", tmp_path, lacking) == level
+
+
+STORM = """
+shares, started = resource.getrlimit(resource.RLIMIT_NPROC)[0], 0
+resource.setrlimit(resource.RLIMIT_NPROC, (20, 20))
+try:
+    while started < 100:
+        if not os.fork():
+            time.sleep(600)
+        started += 1
+except BlockingIOError:
+    pass
+Path("result").write_text("x")
+print(json.dumps([started, held.unlimited, shares]))
+"""
+
+
+@pytest.mark.skipif(not ROOT, reason="the kernel limits the processes of this user by itself")
+@pytest.mark.parametrize("lacking", ["", "landlock"])
+def test_processes_of_root_are_limited_by_the_kernel_too(tmp_path: Path, lacking: str) -> None:
+    """They are those of a user whom nothing else on the machine has."""
+    started, unlimited, shares = json.loads(run_confined(STORM, tmp_path, lacking))
+    assert (started, unlimited) == (20 - 1, False)
+    assert shares <= 1024 + 1, "no other process counts"
+    assert (tmp_path / "result").stat().st_uid > 0x70000000
+
+
+@pytest.mark.skipif(not ROOT, reason="the kernel limits the processes of this user by itself")
+def test_without_namespaces_the_log_says_that_processes_are_not_limited(tmp_path: Path) -> None:
+    script = "print(json.dumps([held.unlimited, held.remarks]))"
+    unlimited, remarks = json.loads(run_confined(script, tmp_path, "namespaces"))
+    assert unlimited is True
+    assert any("how many processes root has" in remark for remark in remarks)
 
 
 @pytest.mark.parametrize("lacking", KERNELS)

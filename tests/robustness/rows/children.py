@@ -1,7 +1,10 @@
 """Rows about compile processes: whatever one does, its worker goes on and nothing is left."""
 
 import json
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 
 import psutil
@@ -25,22 +28,26 @@ SETTINGS = {
     "disk": {"disk_mb": 64},
     "hang": {"job_timeout_s": 15},
 }
-HANGING = 5
-"""Builds that hang at a time: they cost no more than waiting."""
+SLOTS = {"hang": 5, "forks": 1}
+"""Builds at a time, two of other kinds: those that hang cost no more than waiting."""
+MOST_PROCESSES = 2 * 48 + 4
+"""Twice as many as the worker allows, by the kernel; with those that stand around a build."""
 ORPHANS_S = 5.0
 END_S = 600.0
 
 
 def misbehaviour(run: Run) -> Outcome:
     """Builds of each kind, several at a time; after each kind a build that behaves."""
-    typed, orphans, died, left, details = 0, 0, 0, 0, list[str]()
+    typed, orphans, died, left, most, details = 0, 0, 0, 0, 0, list[str]()
     with site(run.folder, lease_s=60) as here:
         for kind, code in CODES.items():
             token = f"{run.folder.name}-{kind}"
-            slots = HANGING if kind == "hang" else 2
+            slots = SLOTS.get(kind, 2)
             limits = SETTINGS.get(kind, {})
             worker = here.start(roles.worker_of_children, slots, token, **limits)
-            results = [_build(here, one) for one in _submitted(here, kind, run.count)]
+            with _counting(token) as samples:
+                results = [_build(here, one) for one in _submitted(here, kind, run.count)]
+            most = max(samples) if kind == "forks" else most
             orphans += _orphans(token)
             good = _build(here, *_submitted(here, "good", 1))
             right = [one for one in results if one.error and one.error.code == code]
@@ -54,11 +61,12 @@ def misbehaviour(run: Run) -> Outcome:
         "builds": run.count * len(CODES),
         "failed as they should": typed,
         "workers that ended": died,
+        "most processes of one build that forks": most,
         "processes left": orphans,
         "folders left": left,
     }
     stored = typed == run.count * len(CODES) and not (died or orphans or left)
-    return Outcome(bool(stored), counts, "\n".join(details))
+    return Outcome(bool(stored) and most <= MOST_PROCESSES, counts, "\n".join(details))
 
 
 def _submitted(here: Site, kind: str, count: int) -> list[str]:
@@ -87,6 +95,24 @@ def _running(token: str) -> int:
     )
 
 
+@contextmanager
+def _counting(token: str) -> Iterator[list[int]]:
+    """How many processes there were, at each sample."""
+    counts, ended = [0], threading.Event()
+
+    def sample() -> None:
+        while not ended.wait(0.05):
+            counts.append(_running(token))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        ended.set()
+        thread.join()
+
+
 def _end(worker: BaseProcess) -> None:
     worker.terminate()
     worker.join(30)
@@ -96,7 +122,8 @@ ROWS = (
     Row(
         "misbehaviour",
         "compile processes that crash, take memory, hang, fork or fill the disk, 50 of each: a "
-        f"typed failure at the first attempt, the same worker, no process after {ORPHANS_S:g} s",
+        f"typed failure at the first attempt, the same worker, no process after {ORPHANS_S:g} s, "
+        "and never more than the kernel allows",
         50,
         misbehaviour,
         unproven="code that looks for a hole in the sandbox; forks stop at 150 processes.",

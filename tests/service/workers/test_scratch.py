@@ -26,7 +26,7 @@ def test_a_bench_is_empty_and_goes_with_the_build(tmp_path):
 
 def test_a_killed_workers_files_go_when_the_next_worker_starts_and_a_live_ones_stay(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False)
-    assert list(tmp_path.glob("killed/*/model"))
+    assert list(tmp_path.glob("killed/*/*/model"))
     live = Workshop(tmp_path, "live")
     assert not list(tmp_path.glob("killed*"))
     with live.bench() as bench:

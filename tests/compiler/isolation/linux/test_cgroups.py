@@ -118,6 +118,33 @@ def test_what_a_killed_worker_left_is_removed(kernel: Kernel) -> None:
     assert (left.exists(), mine.exists()) == (False, True)
 
 
+def test_where_the_kernel_kills_no_groups_each_process_is_while_all_stand_still(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        (tmp_path / "cgroup.procs").write_text(f"{process.pid}\n")
+        Group(tmp_path).kill()
+        assert process.wait(60) == -9
+    assert (tmp_path / "cgroup.freeze").read_text() == "1"
+    (tmp_path / "cgroup.kill").write_text("")
+    Group(tmp_path).kill()
+    assert (tmp_path / "cgroup.kill").read_text() == "1"
+    Group(tmp_path / "gone").kill()
+
+
+def test_limits_of_processes_are_those_of_any_group_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "service" / "worker"
+    own.mkdir(parents=True)
+    monkeypatch.setattr(cgroups, "_own_group", lambda: (own, False))
+    assert not cgroups.limits_processes()
+    (own / "pids.max").write_text("max\n")
+    assert not cgroups.limits_processes()
+    (own.parent / "pids.max").write_text("512\n")
+    assert cgroups.limits_processes()
+
+
 def test_events_are_counted(tmp_path: Path) -> None:
     (tmp_path / "memory.events").write_text("low 0\noom 3\noom_kill 2\noom_group_kill 1\n")
     (tmp_path / "pids.events").write_text("max 7\n")
