@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -179,7 +180,10 @@ def _is_accepted(here: Site, url: str, number: int) -> bool:
     """True if a submit of some size is accepted."""
     dims = {f"d{each}": 4 for each in range(400)}
     content = model(here.ledger, key=f"full {number}")
-    files = {"model": ("m.onnx", content), "request": (None, json.dumps({"dims": dims}))}
+    files: dict[str, Any] = {
+        "model": ("m.onnx", content),
+        "request": (None, json.dumps({"dims": dims})),
+    }
     return plain_http.post(f"{url}/v1/compile", files=files, timeout=60).is_success
 
 

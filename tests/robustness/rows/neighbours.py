@@ -86,7 +86,7 @@ class Disk:
     most: int = 0
 
     @contextmanager
-    def watched(self) -> Iterator["Disk"]:
+    def watch(self) -> Iterator["Disk"]:
         """Look at it each second for as long as the context lasts."""
         stop = threading.Event()
 
@@ -136,7 +136,7 @@ def attacked_neighbours(run: Run) -> Outcome:
             with alone.submitting():
                 time.sleep(ALONE_S)
             before = _size(here.settings.data_dir)
-            with beside.submitting(), Disk(here.settings.data_dir).watched() as disk:
+            with beside.submitting(), Disk(here.settings.data_dir).watch() as disk:
                 done = _attack(url, attackers, run)
         alive = api.is_alive() and worker.is_alive()
     wrong = [*alone.wrong, *beside.wrong, *done["wrong"]]

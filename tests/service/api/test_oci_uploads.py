@@ -356,7 +356,7 @@ def test_a_blob_that_came_whole_begins_no_upload(client, monkeypatch):
     assert client.get(f"/v2/relaxd/x/blobs/{sha256(DATA)}").content == DATA
 
 
-def test_memory_for_beginnings_is_limited_for_all_together(client, monkeypatch):
+def test_memory_for_beginnings_is_limited(client, monkeypatch):
     monkeypatch.setattr(oci_uploads, "MOST_AHEAD", 0)
     assert client.post(f"{UPLOADS}?digest={sha256(DATA)}", content=DATA).status_code == 201
 
