@@ -1,4 +1,4 @@
-"""The files in which an ONNX model keeps its weights, found in its bytes: the client and the API's
+"""The files in which an ONNX model keeps its weights, read of its bytes: the client and the API's
 image have no library of ONNX's.
 """
 
@@ -33,7 +33,7 @@ def external_locations(data: "bytes | mmap.mmap | memoryview") -> list[str]:
     """
     if not isinstance(data, memoryview) and data.find(_KEY) < 0:
         return []
-    found, left = set(), MOST_FIELDS
+    locations, left = set(), MOST_FIELDS
     waiting = [("model", 0, len(data))]
     while waiting:
         kind, start, stop = waiting.pop()
@@ -45,10 +45,10 @@ def external_locations(data: "bytes | mmap.mmap | memoryview") -> list[str]:
                 )
             inner = _KINDS[kind].get(number)
             if inner == "tensor" and last is not None:
-                found.add(_location(data, first, last))
+                locations.add(_location(data, first, last))
             elif inner is not None and last is not None:
                 waiting.append((inner, first, last))
-    return sorted(location for location in found if location is not None)
+    return sorted(location for location in locations if location is not None)
 
 
 def _location(data: "bytes | mmap.mmap | memoryview", start: int, stop: int) -> str | None:
@@ -68,36 +68,36 @@ def _location(data: "bytes | mmap.mmap | memoryview", start: int, stop: int) -> 
 
 
 def fields_of(
-    data: "bytes | mmap.mmap | memoryview", at: int, stop: int
+    data: "bytes | mmap.mmap | memoryview", position: int, stop: int
 ) -> Iterator[tuple[int, int, int | None]]:
     """The number of each field of a message of protobuf with its span, or with its value and None;
     ends at what is malformed.
     """
-    while at < stop:
-        tag, at = _varint(data, at, stop)
+    while position < stop:
+        tag, position = _varint(data, position, stop)
         wire = tag & 7
         if wire == 0:
-            value, at = _varint(data, at, stop)
+            value, position = _varint(data, position, stop)
             yield tag >> 3, value, None
         elif wire == 2:
-            size, at = _varint(data, at, stop)
-            if at + size > stop:
+            size, position = _varint(data, position, stop)
+            if position + size > stop:
                 return
-            yield tag >> 3, at, at + size
-            at += size
+            yield tag >> 3, position, position + size
+            position += size
         elif wire in (1, 5):
-            at += 8 if wire == 1 else 4
+            position += 8 if wire == 1 else 4
         else:
             return
 
 
-def _varint(data: "bytes | mmap.mmap | memoryview", at: int, stop: int) -> tuple[int, int]:
+def _varint(data: "bytes | mmap.mmap | memoryview", position: int, stop: int) -> tuple[int, int]:
     value = shift = 0
-    while at < stop and shift < 64:
-        byte = data[at]
-        at += 1
+    while position < stop and shift < 64:
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, position
         shift += 7
     return 0, stop + 1

@@ -135,11 +135,11 @@ def choose_sent(files: Sequence[tuple[str, Piece]]) -> dict[str, Piece]:
     top = min(marks, key=lambda path: len(path.parts), default=PurePosixPath("x")).parent
 
     def find(name: str) -> Piece | None:
-        found = [piece for path, piece in paths if path == top / name]
-        found = found or [piece for path, piece in paths if f"/{path}".endswith(f"/{name}")]
-        if len(found) > 1:
-            raise _refused(f"{name!r} was given {len(found)} times", "give each file once")
-        return found[0] if found else None
+        pieces = [piece for path, piece in paths if path == top / name]
+        pieces = pieces or [piece for path, piece in paths if f"/{path}".endswith(f"/{name}")]
+        if len(pieces) > 1:
+            raise _refused(f"{name!r} was given {len(pieces)} times", "give each file once")
+        return pieces[0] if pieces else None
 
     return choose_files([path.name for path, _ in paths if path.parent == top], find)
 

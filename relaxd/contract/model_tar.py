@@ -55,7 +55,7 @@ def pieces_of_tar(file: BinaryIO, source: Path | BinaryIO) -> dict[str, Piece]:
     on. Raises DeclarationError for a tar that is malformed or leads out of itself, and for one that
     holds no model.
     """
-    return choose_sent([(str(path), Piece(source, *at)) for path, at in _members(file).items()])
+    return choose_sent([(str(path), Piece(source, *span)) for path, span in _members(file).items()])
 
 
 class _Member(tarfile.TarInfo):

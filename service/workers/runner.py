@@ -212,11 +212,11 @@ class Runner:
         files = patience.with_store(lambda: files_of_model(blobs, claim.model))
         if files is None:
             return self._fetch(claim.model, path, patience)
-        held = holdings.view(self._core, claim.tenant).blobs
+        own = holdings.view(self._core, claim.tenant).blobs
         for name, digest in files.items():
             with storage_errors("cannot make a folder"):
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
-            patience.with_store(partial(_fetch, held, digest, path / name))
+            patience.with_store(partial(_fetch, own, digest, path / name))
         return path
 
     def _with_reproducer(self, claim: Claim, error: CompileError, folder: Path) -> CompileError:

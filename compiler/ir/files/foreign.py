@@ -93,8 +93,8 @@ def refusal_of(data: bytes) -> LoadError:
 
 
 def _format_of(data: bytes) -> tuple[str, str] | None:
-    for at, magic, known in _STARTS:
-        if data.startswith(magic, at):
+    for offset, magic, known in _STARTS:
+        if data.startswith(magic, offset):
             return known
     if _is_safetensors(data):
         return _SAFETENSORS

@@ -247,8 +247,9 @@ def _absorb_external_data(model: onnx.ModelProto, arrays: Mapping[str, Array]) -
                 reason="too_large",
                 field="model",
             )
-        tensor.raw_data = data.tobytes()
+        content = data.tobytes()
         release_pages(data)
+        tensor.raw_data = content
         tensor.data_location = onnx.TensorProto.DEFAULT
         tensor.ClearField("external_data")
 

@@ -112,19 +112,19 @@ def test_the_second_send_of_a_changed_head_moves_only_the_changed_file(
     folder = write(
         tmp_path / "m", {"m.onnx": model, "base.data": b"b" * 50_000, "head.data": b"h" * 9_000}
     )
-    told: list[tuple[int, int]] = []
-    first = upload_model(transport, folder / "m.onnx", lambda *sent: told.append(sent))
+    reported: list[tuple[int, int]] = []
+    first = upload_model(transport, folder / "m.onnx", lambda *sent: reported.append(sent))
     everything = transport.sent
     assert everything > len(model) + 59_000
-    assert told[-1] == (everything, everything)
-    assert told == sorted(told)
+    assert reported[-1] == (everything, everything)
+    assert reported == sorted(reported)
     (folder / "head.data").write_bytes(b"H" * 9_000)
     transport.sent = 0
-    told.clear()
-    second = upload_model(transport, folder, lambda *sent: told.append(sent))
+    reported.clear()
+    second = upload_model(transport, folder, lambda *sent: reported.append(sent))
     assert second != first
     assert transport.sent - len(manifest_in(folder)) == 9_000
-    assert told[-1] == (transport.sent, transport.sent)
+    assert reported[-1] == (transport.sent, transport.sent)
     transport.sent = 0
     paths = [folder / "head.data", folder / "base.data", folder / "m.onnx"]
     assert upload_model(transport, paths) == second
@@ -139,10 +139,10 @@ def manifest_in(folder: Path) -> bytes:
 def test_data_from_elsewhere_goes_up_where_it_is_named(transport: Recorded, tmp_path: Path) -> None:
     files = {"a/m.onnx": model_naming("w").SerializeToString(), "b/w": b"w", "a/w": b"not this"}
     write(tmp_path, files)
-    given = upload_model(transport, [tmp_path / "a/m.onnx", tmp_path / "b/w"])
-    assert given != digest_at(tmp_path / "a/m.onnx")
+    digest = upload_model(transport, [tmp_path / "a/m.onnx", tmp_path / "b/w"])
+    assert digest != digest_at(tmp_path / "a/m.onnx")
     write(tmp_path, {"a/w": b"w"})
-    assert given == digest_at(tmp_path / "a/m.onnx")
+    assert digest == digest_at(tmp_path / "a/m.onnx")
 
 
 @pytest.mark.parametrize(

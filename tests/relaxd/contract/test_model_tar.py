@@ -57,7 +57,9 @@ def test_a_tar_is_the_model_of_its_folder(tmp_path: Path) -> None:
             archive.add(path, f"./any/{path.name}")
     pieces = files_at(other)
     assert {name: b"".join(piece.chunks()) for name, piece in pieces.items()} == FILES
-    assert [pieces["model.safetensors"].read(at, 5) for at in (7, 251 * 77 - 2, 251 * 77)] == [
+    assert [
+        pieces["model.safetensors"].read(start, 5) for start in (7, 251 * 77 - 2, 251 * 77)
+    ] == [
         bytes(range(7, 12)),
         bytes((249, 250)),
         b"",
