@@ -257,6 +257,40 @@ class RegisteredModel:
     aliases: tuple[ModelAlias, ...]
 
 
+class HookEvent(StrEnum):
+    """Events that a webhook may be told of; PING is sent on request."""
+
+    ALIAS_MOVED = "alias.moved"
+    JOB_FINISHED = "job.finished"
+    PING = "webhook.ping"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A URL that is told of events of its tenant."""
+
+    id: str
+    url: str
+    events: tuple[HookEvent, ...]
+    created_at: datetime
+    created_by: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message to a webhook; next_at: of the next attempt, None once it has arrived or failed for
+    good; error: of the last attempt.
+    """
+
+    id: str
+    event: HookEvent
+    created_at: datetime
+    attempts: int
+    next_at: datetime | None
+    delivered_at: datetime | None
+    error: str | None
+
+
 @dataclass(frozen=True)
 class Collection:
     """The result of a garbage collection, or with `dry_run` of one that removed nothing."""

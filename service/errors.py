@@ -187,6 +187,26 @@ class VersionInUse(ServiceError):
         )
 
 
+class UnknownWebhook(ServiceError):
+    """The tenant has no webhook of that id."""
+
+    code = "webhook.unknown"
+
+    def __init__(self, webhook: str) -> None:
+        super().__init__(
+            f"there is no webhook {webhook!r}", hint="`relaxd webhook list` lists them"
+        )
+
+
+class TooManyWebhooks(ServiceError):
+    """The tenant has as many webhooks as it may."""
+
+    code = "webhook.too_many"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a tenant may have {limit} webhooks", hint="remove one", limit=limit)
+
+
 class UnknownTenant(ServiceError):
     """No tenant has that name, or it is not the caller's to ask about."""
 

@@ -122,6 +122,8 @@ class Settings(BaseSettings):
     """The URI by which signed provenance names this service."""
     audit_days: float = Field(default=90, ge=0)
     """How long entries of the audit log are kept; 0 for ever."""
+    webhook_private: bool = False
+    """Whether webhooks may lead to private addresses, and to plain HTTP."""
     shared_cache: bool = False
     """Whether equal builds of different tenants share one result."""
     max_log_lines: int = Field(default=2000, ge=0)

@@ -26,6 +26,7 @@ from relaxd.cli import (
     storing,
     targets,
     verifying,
+    webhooks,
     why,
 )
 from relaxd.cli.command import Command
@@ -80,6 +81,7 @@ app.command("release", cls=Command, rich_help_panel="Use")(releasing.release_com
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
 app.add_typer(models.app, name="models", rich_help_panel="Service")
+app.add_typer(webhooks.app, name="webhook", rich_help_panel="Service")
 app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)
 app.command("check", cls=Command, rich_help_panel="Service")(storing.check_command)
 app.command("pin", cls=Command, rich_help_panel="Service")(storing.pin_command)

@@ -79,6 +79,30 @@ class Administration:
         params |= {"before": str(before)} if before is not None else {}
         return list(self._transport.json("GET", "/v1/audit", params=params)["entries"])
 
+    def webhooks(self) -> list[dict[str, Any]]:
+        """The tenant's webhooks, without their secrets."""
+        return list(self._transport.json("GET", "/v1/webhooks")["webhooks"])
+
+    def create_webhook(self, url: str, events: Iterable[str] | None = None) -> dict[str, Any]:
+        """A new webhook, told of these events or of all; `secret` signs its messages, and is shown
+        this once.
+        """
+        body: dict[str, Any] = {"url": url} | ({"events": list(events)} if events else {})
+        return dict(self._transport.json("POST", "/v1/webhooks", json=body))
+
+    def remove_webhook(self, webhook: str) -> None:
+        """Remove a webhook."""
+        self._transport.request("DELETE", f"/v1/webhooks/{quote(webhook, safe='')}")
+
+    def ping_webhook(self, webhook: str) -> None:
+        """Have a message of type `webhook.ping` sent."""
+        self._transport.request("POST", f"/v1/webhooks/{quote(webhook, safe='')}:ping")
+
+    def deliveries(self, webhook: str) -> list[dict[str, Any]]:
+        """A webhook's messages of the last days, the newest first."""
+        path = f"/v1/webhooks/{quote(webhook, safe='')}/deliveries"
+        return list(self._transport.json("GET", path)["deliveries"])
+
 
 def _of(tenant: str | None) -> dict[str, str]:
     return {"tenant": tenant} if tenant else {}

@@ -15,7 +15,19 @@ from relaxd.errors import RelaxdError
 from relaxd.http.framing import Framing
 from relaxd.http.hosts import KnownHosts
 from relaxd.http.origins import SameOrigin
-from service.api import audit, health, jobs, models, oci, overview, page, registry, storage, tenancy
+from service.api import (
+    audit,
+    health,
+    jobs,
+    models,
+    oci,
+    overview,
+    page,
+    registry,
+    storage,
+    tenancy,
+    webhooks,
+)
 from service.api.access import Access, RequestMetrics
 from service.api.audit import Auditor
 from service.api.auth import Authentication
@@ -54,7 +66,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.board = Board(services.jobs.of)
     app.state.registry = CollectorRegistry()
     artifacts = oci.router(lambda request: jobs_of(request).store, _sessions(services))
-    own = (jobs, overview, models, registry, storage, tenancy, audit, health)
+    own = (jobs, overview, models, registry, storage, tenancy, webhooks, audit, health)
     for router in (*(module.router for module in own), artifacts):
         app.include_router(router, dependencies=[Depends(authorize)])
     app.router.routes.extend(page.routes())

@@ -115,6 +115,22 @@ MODEL = {
     "last_version": 3,
     "aliases": [ALIAS],
 }
+WEBHOOK = {
+    "id": "9a1e07c2b5d84f63",
+    "url": "https://hooks.example/relaxd",
+    "events": ["alias.moved", "job.finished"],
+    "created_at": CREATED,
+    "created_by": "release",
+}
+DELIVERY = {
+    "id": "msg_2f0b6c1d9e8a47530b1c2d3e4f5a6b7c",
+    "event": "alias.moved",
+    "created_at": CREATED,
+    "attempts": 1,
+    "next_at": None,
+    "delivered_at": LATER,
+    "error": None,
+}
 WHOAMI = {
     "tenant": "default",
     "name": "token",
@@ -130,6 +146,7 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("patch", "/v1/models/{name}"): {"project": "search", "labels": {"team": "text"}},
     ("post", "/v1/models/{name}/versions"): {"job": JOB_ID, "labels": {"commit": "1d0f2c"}},
     ("put", "/v1/models/{name}/aliases/{alias}"): {"version": "3"},
+    ("post", "/v1/webhooks"): {"url": "https://hooks.example/relaxd", "events": ["alias.moved"]},
     ("put", "/v1/pins/{digest}"): {"who": "serving", "why": "in use", "days": None},
     ("post", "/v1/tokens"): {"name": "nightly", "scopes": ["submit", "read", "pull"], "days": 90},
     ("post", "/v1/tokens/{token_id}:rotate"): {"overlap_hours": 24},
@@ -159,6 +176,9 @@ ANSWERS: Mapping[tuple[str, str], Any] = {
     ("patch", "/v1/tenants/{name}"): TENANT,
     ("get", "/v1/pins"): {"pins": [PIN]},
     ("put", "/v1/pins/{digest}"): PIN,
+    ("get", "/v1/webhooks"): {"webhooks": [WEBHOOK]},
+    ("post", "/v1/webhooks"): {**WEBHOOK, "secret": "whsec_..."},
+    ("get", "/v1/webhooks/{webhook_id}/deliveries"): {"deliveries": [DELIVERY]},
     ("get", "/v1/models"): {"models": [MODEL]},
     ("get", "/v1/models/{name}"): {**MODEL, "versions": [VERSION]},
     ("patch", "/v1/models/{name}"): MODEL,

@@ -48,6 +48,7 @@ TAGS: list[dict[str, Any]] = [
         },
     },
     {"name": "registry of models", "description": "Names, versions and aliases of bundles."},
+    {"name": "webhooks", "description": "URLs that are told of events."},
     {"name": "access", "description": "Tenants, tokens, the audit log."},
     {"name": "operations", "description": "For operators: health, metrics, pins, garbage."},
 ]

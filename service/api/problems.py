@@ -53,12 +53,14 @@ from service.errors import (
     TenantExists,
     TenantKept,
     TooManyUploads,
+    TooManyWebhooks,
     UnknownBlob,
     UnknownJob,
     UnknownPin,
     UnknownRegistered,
     UnknownTenant,
     UnknownToken,
+    UnknownWebhook,
     VersionInUse,
 )
 
@@ -96,6 +98,8 @@ KINDS: tuple[tuple[type[Exception], Kind], ...] = (
     (NothingBuilt, Kind(HTTPStatus.CONFLICT, "The job has no bundle")),
     (RegistryFull, Kind(HTTPStatus.CONFLICT, "The registry is full")),
     (VersionInUse, Kind(HTTPStatus.CONFLICT, "An alias names the version")),
+    (UnknownWebhook, Kind(HTTPStatus.NOT_FOUND, "There is no such webhook")),
+    (TooManyWebhooks, Kind(HTTPStatus.CONFLICT, "The tenant has as many webhooks as it may")),
     (UnknownTenant, Kind(HTTPStatus.NOT_FOUND, "There is no such tenant")),
     (UnknownToken, Kind(HTTPStatus.NOT_FOUND, "There is no such token")),
     (TenantKept, Kind(HTTPStatus.CONFLICT, "The tenant stays")),

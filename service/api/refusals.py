@@ -39,6 +39,7 @@ from service.errors import (
     RegistryFull,
     TargetNotServed,
     TenantExists,
+    TooManyWebhooks,
     UnknownBlob,
     UnknownJob,
     UnknownModel,
@@ -46,6 +47,7 @@ from service.errors import (
     UnknownRegistered,
     UnknownTenant,
     UnknownToken,
+    UnknownWebhook,
     VersionInUse,
 )
 
@@ -92,6 +94,10 @@ ERRORS: Mapping[tuple[str, str], Errors] = {
     ("delete", "/v1/models/{name}/versions/{version}"): (UnknownRegistered, VersionInUse),
     ("put", "/v1/models/{name}/aliases/{alias}"): (UnknownRegistered, RegistryFull),
     ("delete", "/v1/models/{name}/aliases/{alias}"): (UnknownRegistered,),
+    ("post", "/v1/webhooks"): (TooManyWebhooks,),
+    ("delete", "/v1/webhooks/{webhook_id}"): (UnknownWebhook,),
+    ("post", "/v1/webhooks/{webhook_id}:ping"): (UnknownWebhook,),
+    ("get", "/v1/webhooks/{webhook_id}/deliveries"): (UnknownWebhook,),
     ("get", "/v1/tokens"): (UnknownTenant,),
     ("post", "/v1/tokens"): (OpenService, UnknownTenant),
     ("delete", "/v1/tokens/{token_id}"): (UnknownToken, UnknownTenant),

@@ -12,8 +12,10 @@ from relaxd.contract.states import Stage, State
 from service.domain import (
     Artifact,
     Build,
+    Delivery,
     Event,
     EventType,
+    HookEvent,
     Job,
     Kind,
     ModelAlias,
@@ -21,6 +23,7 @@ from service.domain import (
     Outcome,
     Pin,
     RegisteredModel,
+    Webhook,
     Worker,
 )
 from service.identity import Entry, Limits, Scope, Tenant, Token
@@ -141,6 +144,25 @@ def version_from(row: Row[Any]) -> ModelVersion:
 def alias_from(row: Row[Any]) -> ModelAlias:
     """From a row of `model_aliases`."""
     return ModelAlias(row.alias, row.version, row.previous, moment(row.moved_at), row.moved_by)
+
+
+def webhook_from(row: Row[Any]) -> Webhook:
+    """From a row of `webhooks`."""
+    events = tuple(map(HookEvent, row.events))
+    return Webhook(row.id, row.url, events, moment(row.created_at), row.created_by)
+
+
+def delivery_from(row: Row[Any]) -> Delivery:
+    """From a row of `deliveries`."""
+    return Delivery(
+        row.id,
+        HookEvent(row.event),
+        moment(row.created_at),
+        row.attempts,
+        maybe(row.next_at),
+        maybe(row.delivered_at),
+        row.error,
+    )
 
 
 def tenant_from(row: Row[Any]) -> Tenant:

@@ -259,3 +259,36 @@ model_aliases = Table(
     Column("moved_at", Seconds, nullable=False),
     Column("moved_by", Text, nullable=False),
 )
+
+# URLs that are told of a tenant's events; a secret signs, so that it cannot be a hash.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("tenant", String(40), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("secret", String(80), nullable=False),
+    Column("events", Document, nullable=False),
+    Column("created_at", Seconds, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Index("ix_webhooks_tenant", "tenant"),
+)
+
+# What is to be told; `next_at` is None once a delivery has arrived or failed for good.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("webhook_id", String(16), nullable=False),
+    Column("tenant", String(40), nullable=False),
+    Column("event", String(40), nullable=False),
+    Column("data", Document, nullable=False),
+    Column("created_at", Seconds, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Seconds),
+    Column("delivered_at", Seconds),
+    Column("error", Text),
+    Index("ix_deliveries_next_at", "next_at"),
+    Index("ix_deliveries_webhook", "webhook_id", "created_at"),
+    Index("ix_deliveries_created_at", "created_at"),
+)

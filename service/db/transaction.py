@@ -6,9 +6,18 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from relaxd.contract.states import State
-from service.db import records
+from service.db import outbox, records
 from service.db.schema import CACHED, ENDED, builds, counters, events, jobs
-from service.domain import Build, Claim, EventType, Job, Outcome, job_state
+from service.domain import (
+    Build,
+    Claim,
+    EventType,
+    HookEvent,
+    Job,
+    Kind,
+    Outcome,
+    job_state,
+)
 from service.errors import StaleClaim, UnknownJob
 
 Note = tuple[EventType, dict[str, Any]]
@@ -180,3 +189,15 @@ class Transaction:
         ).rowcount
         if changed and state.terminal:
             self.emit(job_id, None, (EventType.JOB_FINISHED, {"state": state}))
+            self.post_finished(job_id)
+
+    def post_finished(self, job_id: str) -> None:
+        """Have webhooks told of a compile job that has ended."""
+        row, event = self.lock(job_id), HookEvent.JOB_FINISHED
+        if row.kind != Kind.COMPILE or not outbox.listeners(self.connection, row.tenant, event):
+            return
+        query = select(builds.c.target, builds.c.state).where(builds.c.job_id == job_id)
+        rows = self.connection.execute(query.order_by(builds.c.position))
+        ended = [{"target": one.target, "state": one.state} for one in rows]
+        data = {"job": job_id, "state": row.state, "name": row.model_name, "builds": ended}
+        outbox.post(self.connection, self.now, row.tenant, event, data)

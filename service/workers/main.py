@@ -19,6 +19,7 @@ from service.adapters.messages import TASK
 from service.bootstrap import Services, build
 from service.observability import logs
 from service.settings import Settings
+from service.workers.courier import deliver_until
 from service.workers.janitor import tidy_until
 from service.workers.worker import Worker
 
@@ -50,8 +51,9 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
         start_http_server(services.settings.worker_metrics_port, registry=services.metrics)
     register(services.celery, worker)
     sweeper = threading.Thread(target=_sweep, args=(worker, parent), name="sweeper", daemon=True)
-    tidying = (worker.draining, services.core)
-    janitor = threading.Thread(target=tidy_until, args=tidying, name="janitor", daemon=True)
+    beside = (worker.draining, services.core)
+    janitor = threading.Thread(target=tidy_until, args=beside, name="janitor", daemon=True)
+    courier = threading.Thread(target=deliver_until, args=beside, name="courier", daemon=True)
 
     def drain(**_: Any) -> None:
         worker.drain()
@@ -60,6 +62,7 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
     signals.setup_logging.connect(_keep_logging)
     sweeper.start()
     janitor.start()
+    courier.start()
     try:
         return _listen(services.celery, worker, concurrency)
     finally:
@@ -67,6 +70,7 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
         worker.shutdown.set()
         sweeper.join()
         janitor.join()
+        courier.join()
         worker.close()
 
 

@@ -11,6 +11,7 @@ JSON = {
     ("POST", "/v1/tenants"): {"name": "Not A Name"},
     ("PATCH", "/v1/tenants/{name}"): {},
     ("PUT", "/v1/pins/{digest}"): {},
+    ("POST", "/v1/webhooks"): {"url": "http://hooks.example"},
     ("PATCH", "/v1/models/{name}"): {},
     ("POST", "/v1/models/{name}/versions"): {"digest": UNKNOWN},
     ("PUT", "/v1/models/{name}/aliases/{alias}"): {"version": "1"},
@@ -24,6 +25,7 @@ NOTHING = {
     "{reference}": "v1",
     "{upload}": "0" * 32,
     "{version}": "1",
+    "{webhook_id}": "0" * 16,
     "{alias}": "prod",
 }
 """What is not there, for each parameter of a path."""

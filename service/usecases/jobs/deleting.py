@@ -27,6 +27,7 @@ from service.usecases.jobs import cancelling
 from service.usecases.registry import models
 from service.usecases.store.naming import JobTags
 from service.usecases.tenants import tenants
+from service.usecases.webhooks import hooks
 
 _JOBS, _HOLDINGS = 20, 1000
 """Rows removed in one transaction, which others wait for."""
@@ -126,7 +127,7 @@ def _remove_rights(core: Core, name: str) -> None:
                 continue
             if late := tx.connection.execute(_of(name).limit(1)).one_or_none():
                 raise TenantBusy(name, len(late))
-            for table in (pins, reservations, *models.TABLES):
+            for table in (pins, reservations, *models.TABLES, *hooks.TABLES):
                 tx.connection.execute(delete(table).where(table.c.tenant == name))
             tx.connection.execute(delete(tokens).where(tokens.c.tenant == name))
             tx.connection.execute(delete(rows).where(rows.c.name == name))

@@ -177,6 +177,9 @@ def _write(
         job = create(tx, NewJob(request, header, rows, note, outcomes, entry))
     if change:
         change.written = True
+    if job.state.terminal:  # every result was in the cache, and the statement above is one
+        with core.writing() as tx:
+            tx.post_finished(job_id)
     return job
 
 

@@ -6,10 +6,10 @@ from sqlalchemy import ColumnElement, Select, Table, delete, func, insert, selec
 from sqlalchemy.exc import IntegrityError
 
 from service.core import Core
-from service.db import records
+from service.db import outbox, records
 from service.db.schema import jobs, model_aliases, model_versions, registered_models
 from service.db.transaction import Transaction
-from service.domain import ModelAlias, ModelVersion, RegisteredModel
+from service.domain import HookEvent, ModelAlias, ModelVersion, RegisteredModel
 from service.errors import (
     NothingBuilt,
     RegistryFull,
@@ -130,8 +130,8 @@ def describe(
 def move_alias(
     core: Core, tenant: str, name: str, alias: str, version: str, change: Change
 ) -> ModelAlias:
-    """Point an alias at a version, and write that to the audit log in the same transaction. Raises
-    UnknownRegistered, RegistryFull.
+    """Point an alias at a version, and write that to the audit log and for webhooks in the same
+    transaction. Raises UnknownRegistered, RegistryFull.
     """
     with core.writing() as tx:
         number = find_version(tx, tenant, name, version).version
@@ -152,6 +152,9 @@ def move_alias(
         change.detail |= {"version": number, "previous": previous}
         entry = auditing.entry_of(change, tx.now, tenant=tenant, subject=f"{name}@{alias}")
         tx.connection.execute(auditing.ENTRY, entry)
+        data = {"name": name, "alias": alias, "version": number, "previous": previous}
+        data |= {"digest": find_version(tx, tenant, name, alias).digest, "by": change.principal}
+        outbox.post(tx.connection, tx.now, tenant, HookEvent.ALIAS_MOVED, data)
         moved = next(one for one in _aliases(tx, tenant, [name])[name] if one.alias == alias)
     change.written = True
     return moved

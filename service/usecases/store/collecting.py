@@ -13,6 +13,7 @@ from service.db.schema import STORE_BYTES, builds, jobs, model_versions
 from service.domain import Collection
 from service.usecases import auditing, chores, counting
 from service.usecases.store import expiring, holdings, pinning
+from service.usecases.webhooks import hooks
 
 _BUNDLES = re.compile(r"[^/]+/bundles")
 """The repository of bundles of any tenant."""
@@ -59,6 +60,7 @@ def _run(core: Core, beat: Callable[[], None], *, dry_run: bool) -> Collection:
     else:
         pinning.expire(core)
         auditing.expire(core)
+        hooks.expire(core)
         expired = expiring.expire_jobs(core, beat)
     untagged = _untag_lost_jobs(core, dry_run=dry_run)
     began = core.clock()

@@ -20,6 +20,7 @@ TAKING_NOTHING = [
     "GET /v1/pins",
     "GET /v1/whoami",
     "GET /v1/tenants",
+    "GET /v1/webhooks",
 ]
 OPERATIONS = [
     *TAKING_NOTHING,
@@ -38,6 +39,10 @@ OPERATIONS = [
     "GET /v1/artifacts/{digest}/trace",
     "POST /v1/gc",
     "PUT /v1/pins/{digest}",
+    "POST /v1/webhooks",
+    "DELETE /v1/webhooks/{webhook_id}",
+    "POST /v1/webhooks/{webhook_id}:ping",
+    "GET /v1/webhooks/{webhook_id}/deliveries",
     "GET /v1/models",
     "GET /v1/models/{name}",
     "PATCH /v1/models/{name}",
