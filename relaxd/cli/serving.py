@@ -27,6 +27,26 @@ DataDir = Annotated[
         show_default="~/.local/share/relaxd",
     ),
 ]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="PEM",
+        envvar="RELAXD_TLS_CERT",
+        help="Serve HTTPS with this certificate.",
+        show_default=False,
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key",
+        metavar="PEM",
+        envvar="RELAXD_TLS_KEY",
+        help="The certificate's key.",
+        show_default=False,
+    ),
+]
 Workers = Annotated[
     int,
     typer.Option(
@@ -41,6 +61,8 @@ def serve_command(
     data_dir: DataDir = None,
     workers: Workers = 1,
     port_file: PortFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Run the whole service here: API, workers and storage, with no server to install.
 
@@ -48,18 +70,40 @@ def serve_command(
     """
     serve = extras.load("service.processes.serve", extra="server")
     raise typer.Exit(
-        serve.serve(host=host, port=port, data_dir=data_dir, workers=workers, port_file=port_file)
+        serve.serve(
+            host=host,
+            port=port,
+            data_dir=data_dir,
+            workers=workers,
+            port_file=port_file,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+        )
     )
 
 
-def api_command(host: Host = "127.0.0.1", port: Port = 8484, port_file: PortFile = None) -> None:
+def api_command(
+    host: Host = "127.0.0.1",
+    port: Port = 8484,
+    port_file: PortFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+) -> None:
     """Run the API alone, beside workers on other machines.
 
     RELAXD_DATABASE_URL, RELAXD_BROKER_URL and RELAXD_STORE_URL name the stores that they share.
     """
     serve = extras.load("service.processes.serve", extra="api")
     raise typer.Exit(
-        serve.serve(host=host, port=port, data_dir=None, workers=0, port_file=port_file)
+        serve.serve(
+            host=host,
+            port=port,
+            data_dir=None,
+            workers=0,
+            port_file=port_file,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+        )
     )
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,6 +43,12 @@ class CannotListen(ServiceError):
     code = "serve.cannot_listen"
 
 
+class InvalidCertificate(ServiceError):
+    """The files of the certificate and its key cannot be used for TLS."""
+
+    code = "serve.certificate"
+
+
 class FolderTaken(ServiceError):
     """Another `relaxd serve` uses the data folder."""
 
@@ -55,22 +62,61 @@ class FolderTaken(ServiceError):
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """PEM files of a certificate, with those that lead to a known one, and of its key."""
+
+    chain: Path
+    key: Path
+
+    @classmethod
+    def of(cls, chain: Path | None, key: Path | None) -> "Certificate | None":
+        """The files, None where there are none; raises InvalidCertificate for one of two, and for
+        files that are no certificate and its key.
+        """
+        if chain is None and key is None:
+            return None
+        if chain is None or key is None:
+            raise InvalidCertificate(
+                "TLS takes a certificate and its key", hint="give --tls-cert and --tls-key"
+            )
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            # Without a password, OpenSSL would ask the terminal for that of a key that has one.
+            context.load_cert_chain(chain, key, password="")
+        except OSError as error:
+            raise InvalidCertificate(
+                f"cannot use {chain} with {key}: {error}",
+                hint="give PEM files of a certificate and its own key, without a password",
+            ) from error
+        return cls(chain, key)
+
+
+@dataclass(frozen=True)
 class ListenAddress:
-    """The API's address, and the callback that receives its URL; port 0 takes a free one."""
+    """The API's address, and the file that receives its port; port 0 takes a free one."""
 
     host: str
     port: int
     port_file: Path | None = None
+    certificate: Certificate | None = None
 
 
 def serve(
-    *, host: str, port: int, data_dir: Path | None, workers: int, port_file: Path | None
+    *,
+    host: str,
+    port: int,
+    data_dir: Path | None,
+    workers: int,
+    port_file: Path | None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
 ) -> int:
     """Run the API and `workers` worker processes until SIGINT or SIGTERM; the exit status.
 
-    Prints the URL once requests are answered. Raises CannotListen, and what
+    Prints the URL once requests are answered. Raises CannotListen, InvalidCertificate, and what
     `service.bootstrap.build` raises.
     """
+    certificate = Certificate.of(tls_cert, tls_key)
     settings = read_settings(**({} if data_dir is None else {"data_dir": data_dir.absolute()}))
     allowed_hosts = f"{settings.allowed_hosts} {host}"
     settings = settings.model_copy(update={"allowed_hosts": allowed_hosts})
@@ -89,7 +135,7 @@ def serve(
         recovery.set_aside(settings)
         shop = Workshop(settings.work_dir, f"api-{os.getpid()}")
         metrics.gather(services.metrics, shop.folder)
-        address = ListenAddress(host, listener.getsockname()[1], port_file)
+        address = ListenAddress(host, listener.getsockname()[1], port_file, certificate)
         environment = {**settings.environment(), metrics.SHARED: str(shop.folder)}
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -160,6 +206,8 @@ async def _run(
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=DRAIN_S,
+        ssl_certfile=address.certificate and address.certificate.chain,
+        ssl_keyfile=address.certificate and address.certificate.key,
     )
     server, stopping = uvicorn.Server(config), asyncio.Event()
     _ignore_repeated_signals(stopping)
@@ -226,4 +274,5 @@ async def _announce(
         if workers
         else "API only"
     )
-    print(f"relaxd is ready at http://{host}:{address.port} ({beside})", flush=True)
+    scheme = "https" if address.certificate else "http"
+    print(f"relaxd is ready at {scheme}://{host}:{address.port} ({beside})", flush=True)

@@ -1,14 +1,23 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from service.observability.metrics import SHARED
 from service.processes.serve import import_path, worker_command
@@ -181,3 +190,60 @@ def test_an_empty_token_is_an_error_that_says_so(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "RELAXD_TOKEN: the token is empty" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def _write_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    begin = datetime.now(UTC) - timedelta(days=1)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(days=30))
+        .add_extension(names, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    chain, private = folder / "cert.pem", folder / "key.pem"
+    chain.write_bytes(certificate.public_bytes(Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return chain, private
+
+
+def test_it_serves_https_with_a_certificate(tmp_path: Path) -> None:
+    chain, key = _write_certificate(tmp_path)
+    options = ("--workers", "0", "--tls-cert", str(chain), "--tls-key", str(key))
+    with serving(tmp_path, *options) as (_, line):
+        url = f"https://127.0.0.1:{(tmp_path / 'port').read_text().strip()}"
+        assert f"ready at {url}" in line
+        trusted = ssl.create_default_context(cafile=chain)
+        with httpx.Client(verify=trusted, timeout=60, trust_env=False) as client:
+            assert client.get(f"{url}/healthz").json() == {"status": "ok"}
+            upload = client.post(f"{url}/v2/relaxd/models/blobs/uploads/")
+            assert upload.status_code == 202
+        with httpx.Client(timeout=60, trust_env=False) as client, pytest.raises(httpx.ConnectError):
+            client.get(f"{url}/healthz")
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as plain:
+            plain.settimeout(60)
+            plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200" not in plain.recv(1000)
+
+
+@pytest.mark.parametrize("options", [["--tls-cert"], ["--tls-key"], ["--tls-cert", "--tls-key"]])
+def test_a_certificate_that_cannot_be_used_is_said_in_a_sentence(
+    tmp_path: Path, options: list[str]
+) -> None:
+    chain, _ = _write_certificate(tmp_path)
+    chosen = [text for option in options for text in (option, str(chain))]
+    done = subprocess.run(
+        [sys.executable, "-m", "relaxd", "serve", "--data-dir", str(tmp_path / "data"), *chosen],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    says = "cannot use" if len(options) == 2 else "TLS takes a certificate and its key"
+    assert says in done.stderr
+    assert not (tmp_path / "data").exists()
