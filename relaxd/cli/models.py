@@ -163,10 +163,12 @@ def alias_command(
     with _client(server, token) as client:
         if version is None:
             client.remove_alias(name, alias)
-            return
-        moved = client.move_alias(name, alias, version)
+            moved: dict[str, Any] = {"removed": {"name": name, "alias": alias}}
+        else:
+            moved = client.move_alias(name, alias, version)
     if json:
         print_json(moved)
+    if json or version is None:
         return
     before = "" if moved["previous"] is None else f" (was {moved['previous']})"
     stdout().print(f"{name}@{alias} is version {moved['version']}{before}")
@@ -202,12 +204,15 @@ def remove_model(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     server: declare.Server = None,
     token: declare.Token = None,
+    json: Json = False,
 ) -> None:
     """Remove NAME with its versions and aliases, or one version that no alias names."""
     if version is None and not yes:
         typer.confirm(f"Remove {name} with all its versions?", abort=True, err=True)
     with _client(server, token) as client:
         client.remove_registered(name, version)
+    if json:
+        print_json({"removed": {"name": name, "version": version}})
 
 
 def _alias_text(model: dict[str, Any]) -> str:

@@ -68,20 +68,30 @@ def list_webhooks(
 
 @app.command("delete", cls=Command)
 def delete_webhook(
-    webhook: WebhookId, server: declare.Server = None, token: declare.Token = None
+    webhook: WebhookId,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
 ) -> None:
     """Remove a webhook; messages that wait are not sent."""
     with _client(server, token) as client:
         client.remove_webhook(webhook)
+    if json:
+        print_json({"removed": {"webhook": webhook}})
 
 
 @app.command("ping", cls=Command)
 def ping_webhook(
-    webhook: WebhookId, server: declare.Server = None, token: declare.Token = None
+    webhook: WebhookId,
+    server: declare.Server = None,
+    token: declare.Token = None,
+    json: Json = False,
 ) -> None:
     """Send a message without meaning; `log` shows how it went."""
     with _client(server, token) as client:
         client.ping_webhook(webhook)
+    if json:
+        print_json({"sent": {"webhook": webhook, "event": "webhook.ping"}})
 
 
 @app.command("log", cls=Command)

@@ -44,3 +44,17 @@ def test_mistakes(served):
         ("show", "No Name"),
     ):
         assert served("models", *arguments, "--json").code == 2, arguments
+
+
+def test_a_webhook_is_made_asked_for_and_removed(served):
+    created = served("webhook", "create", "https://hooks.example/a", "--event", "alias.moved")
+    assert created.out.startswith("whsec_")
+    (webhook,) = served("webhook", "list", "--json").json["webhooks"]
+    assert webhook["events"] == ["alias.moved"]
+    assert served("webhook", "ping", webhook["id"], "--json").json["sent"]["event"]
+    assert "webhook.ping" in served("webhook", "log", webhook["id"]).out
+    assert served("webhook", "delete", webhook["id"]).code == 0
+    assert "no webhooks" in served("webhook", "list").out
+    gone = served("webhook", "log", webhook["id"])
+    assert (gone.code, "there is no webhook" in gone.err) == (2, True)
+    assert served("webhook", "create", "http://hooks.example/").code == 2
