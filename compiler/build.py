@@ -19,7 +19,7 @@ from compiler.frontend import kv_cache as state
 from compiler.frontend.entry import imported_from, open_for
 from compiler.host.machine import cannot_run
 from compiler.host.runners import runner_of
-from compiler.ir.files.model_file import LoadedModel, LoadedScript
+from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
@@ -305,7 +305,9 @@ def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Refere
     """The model that the reference runs; what is prepared of it goes to the scratch folder."""
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
-        return sides.Reference(model.path, consts, reference.TORCHSCRIPT)
+        exported = isinstance(model, LoadedProgram)
+        engines = reference.EXPORTED if exported else reference.TORCHSCRIPT
+        return sides.Reference(model.path, consts, engines)
     path = model.file or reference.save_model(model.proto, this.scratch)
     prepared = reference.prepare(model.proto, path, this.request, this.scratch)
     engines = reference.engines_of(model.proto)

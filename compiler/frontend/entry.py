@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.frontend import kv_cache, logits
-from compiler.ir import import_model, import_torchscript
-from compiler.ir.files.model_file import LoadedModel, LoadedScript, open_model
+from compiler.ir import import_exported, import_model, import_torchscript
+from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript, open_model
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
 from compiler.quantize import plan
 from compiler.quantize.measuring import Measurements
@@ -42,7 +42,8 @@ def imported_from(
     if isinstance(model, LoadedScript):
         kv_cache.require_passed(request)
         plan.require_plain(request)
-        return import_torchscript(model.path, request), QuantizationPlan()
+        load = import_exported if isinstance(model, LoadedProgram) else import_torchscript
+        return load(model.path, request), QuantizationPlan()
     proto = multiply_integers(model.proto) if _multiplies_bytes(target) else model.proto
     first = plan_graph(proto, request)
     imported = import_model(quantize_graph(proto, first), request)

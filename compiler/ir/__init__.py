@@ -51,3 +51,23 @@ def inspect_torchscript(source: Path | bytes, request: CompileRequest) -> dict[s
     with without_torch():
         from compiler.ir.torchscript.inspection import inspect
     return inspect(program, request)
+
+
+def import_exported(source: Path, request: CompileRequest) -> Imported:
+    """Import a program saved with torch.export.save, without torch; raises ImportFailed, LoadError
+    for other files.
+    """
+    from compiler.ir.pt2.program import read_program
+    from compiler.ir.pt2.reader import read
+
+    return read(read_program(source), request)
+
+
+def inspect_exported(source: Path, request: CompileRequest) -> dict[str, Any]:
+    """Describe the program node by node by what its file says, with neither torch nor TVM (see
+    compiler.ir.pt2.inspection).
+    """
+    from compiler.ir.pt2.inspection import inspect
+    from compiler.ir.pt2.program import read_program
+
+    return inspect(read_program(source), request)

@@ -6,8 +6,8 @@ from typing import Any
 
 from compiler import targets
 from compiler.frontend.entry import imported_from, open_for
-from compiler.ir import inspect_model, inspect_torchscript
-from compiler.ir.files.model_file import LoadedScript
+from compiler.ir import inspect_exported, inspect_model, inspect_torchscript
+from compiler.ir.files.model_file import LoadedProgram, LoadedScript
 from compiler.isolation.messages import FamiliesJob, InspectJob
 from compiler.isolation.stages import OnEvent, enter
 from relaxd.contract.request import CompileRequest
@@ -48,8 +48,8 @@ def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str
         request = CompileRequest.from_json(job.request)
         model = open_for(job, request)
     with enter(Stage.IMPORT, on_event):
-        return (
-            inspect_torchscript(model.path, request)
-            if isinstance(model, LoadedScript)
-            else inspect_model(model.proto, request)
-        )
+        if isinstance(model, LoadedProgram):
+            return inspect_exported(model.path, request)
+        if isinstance(model, LoadedScript):
+            return inspect_torchscript(model.path, request)
+        return inspect_model(model.proto, request)

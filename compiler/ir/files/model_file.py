@@ -54,11 +54,17 @@ class LoadedScript:
     text: TextFiles = field(default_factory=TextFiles)
 
 
+@dataclass(frozen=True)
+class LoadedProgram(LoadedScript):
+    """A `.pt2` archive of torch.export, which the importer reads without torch."""
+
+
 def open_model(path: Path) -> LoadedModel | LoadedScript:
     """The model in the file or folder, whichever its format; raises LoadError."""
     if is_folder(path):
         return _read_folder(read_files(path))
-    if not _is_torchscript(path):
+    exported = _is_exported(path)
+    if not (exported or _is_torchscript(path)):
         return _read_gguf(path) if is_gguf(path) else read_model(path)
     size = path.stat().st_size
     if size > MAX_DATA_BYTES:
@@ -67,7 +73,8 @@ def open_model(path: Path) -> LoadedModel | LoadedScript:
             reason="too_large",
             field="model",
         )
-    return LoadedScript(path, f"sha256:{_digest_of(path).hex()}")
+    digest = f"sha256:{_digest_of(path).hex()}"
+    return LoadedProgram(path, digest) if exported else LoadedScript(path, digest)
 
 
 def _read_gguf(path: Path) -> LoadedModel:
@@ -94,7 +101,8 @@ def refuse_torchscript(model: Path, sandbox: Level, unlimited: bool) -> None:
     """Raise LoadError for a TorchScript model: loading one runs code of it, which could read and
     write any file here, or where it is not limited start any number of processes.
     """
-    if not isinstance(open_model(model), LoadedScript):
+    loaded = open_model(model)
+    if not isinstance(loaded, LoadedScript) or isinstance(loaded, LoadedProgram):
         return
     lacking = "the files of others" if not sandbox.isolates_files else "starting many processes"
     where = "where the kernel has Landlock or user namespaces are allowed"
@@ -111,21 +119,34 @@ def refuse_torchscript(model: Path, sandbox: Level, unlimited: bool) -> None:
     )
 
 
+def _parts(path: Path) -> list[str]:
+    """The parts of a zip without the folder that torch puts all in; none of another file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [name.partition("/")[2] for name in archive.namelist()]
+    except (OSError, zipfile.BadZipFile):
+        return []
+
+
+def _is_exported(path: Path) -> bool:
+    """True for a zip as torch.export.save writes it, of today's torch or of one before 2.8."""
+    names = _parts(path)
+    return any(name == "archive_format" for name in names) or (
+        "serialized_exported_program.json" in names
+    )
+
+
 def _is_torchscript(path: Path) -> bool:
     """True for a zip with code and constants as torch.jit.save writes them; raises LoadError for
     torch's other archives.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name.partition("/")[2] for name in archive.namelist()]
-    except (OSError, zipfile.BadZipFile):
-        return False
+    names = _parts(path)
     if "constants.pkl" in names and any(name.startswith("code/") for name in names):
         return True
     if "data.pkl" in names or any(name.startswith(("models/", "data/")) for name in names):
         hint = (
-            "save it with torch.jit.save, after torch.jit.trace or torch.jit.script, or export "
-            "it to ONNX"
+            "export the module: torch.export.save(torch.export.export(model.eval(), inputs, "
+            "dynamic_shapes=...), 'm.pt2'), or save it with torch.jit.save, or export it to ONNX"
         )
         raise LoadError(
             "the file was written by torch.save: it is not TorchScript",

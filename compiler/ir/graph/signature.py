@@ -14,17 +14,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compiler.errors import ImportFailed
-from compiler.ir.graph.values import Value
-from compiler.ir.shapes.extents import Extent
-from compiler.ir.shapes.facts import Facts
-from compiler.ir.shapes.symbols import extent_of
 from relaxd.contract.dims.axes import Axis
 from relaxd.contract.dims.names import objection_to, quote_name
 from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError, suggest
+
+if TYPE_CHECKING:
+    from compiler.ir.graph.values import Value
+    from compiler.ir.shapes.extents import Extent
+    from compiler.ir.shapes.facts import Facts
 
 ANONYMOUS = frozenset({"", "?", "-1", "0", "None", "none", "null", "unk", "unknown"})
 
@@ -171,6 +173,9 @@ def declare(
 
     Raises ImportFailed for a declared dim that the model does not have.
     """
+    # Here alone TVM is needed: the names of a model's dims are told without it.
+    from compiler.ir.shapes.symbols import extent_of
+
     named = {axis_dim for spec in specs for axis in spec.shape for axis_dim in axis.dims}
     named |= dims_of_shapes(request)
     facts.reserved = frozenset(named)

@@ -9,10 +9,18 @@ from pathlib import Path
 HEAD = '''"""ATen's signatures as torch {version} has them; see `compiler.ir.pt2.signatures`."""
 
 # made by: python -m compiler.ir.pt2 --write
+# ruff: noqa: E501
+# fmt: off
 
 TEXT = """
 {text}
 """
+
+VIEWS = """
+{views}
+"""
+
+REFUSED = {refused}
 '''
 _CONTAINERS = ("t_list", "t", "str", "Dict", "Tensor_list", "int_list", "float_list", "bool_list")
 
@@ -49,8 +57,17 @@ def render() -> str:
     texts = (f"{name}({_arguments(schema)})" for name, schema in sorted(entries.items()))
     # Only functions of strings have a blank for a default.
     words = " ".join(text for text in texts if " " not in text)
-    text = textwrap.fill(words, 98, break_long_words=False, break_on_hyphens=False)
-    return HEAD.format(version=torch.__version__.partition("+")[0], text=text)
+    views = (name.removeprefix("aten::") for name in sorted(registry.VIEW))
+    return HEAD.format(
+        version=torch.__version__.partition("+")[0],
+        text=_fill(words),
+        views=_fill(" ".join(views)),
+        refused=json.dumps(dict(sorted(registry.REFUSED.items())), indent=4),
+    )
+
+
+def _fill(words: str) -> str:
+    return textwrap.fill(words, 98, break_long_words=False, break_on_hyphens=False)
 
 
 def _arguments(schema: object) -> str:

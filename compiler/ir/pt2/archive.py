@@ -26,7 +26,7 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _EXPORT_AGAIN = "save the program again with torch.export.save of torch 2.8 or later"
 
 
-def malformed(why: str, **where: Any) -> NoReturn:
+def refuse_malformed(why: str, **where: Any) -> NoReturn:
     """Raise LoadError for a file that no torch.export.save wrote."""
     raise LoadError(
         f"the .pt2 file is malformed: {why}",
@@ -47,7 +47,7 @@ class Archive:
     def part(self, name: str) -> np.ndarray[Any, Any]:
         """The bytes of a part, mapped into memory; raises LoadError where there is none."""
         if name not in self.parts:
-            malformed(f"it has no part {name!r}")
+            refuse_malformed(f"it has no part {name!r}")
         start, size = self.parts[name]
         return self.data[start : start + size]
 
@@ -55,7 +55,7 @@ class Archive:
         """A part as JSON; raises LoadError."""
         data = self.part(name)
         if data.nbytes > _LARGEST_TEXT:
-            malformed(f"{name!r} has {data.nbytes} bytes of text")
+            refuse_malformed(f"{name!r} has {data.nbytes} bytes of text")
         try:
             return json.loads(data.tobytes())
         except (ValueError, RecursionError) as error:
@@ -83,14 +83,14 @@ def open_archive(path: Path) -> Archive:
             "the .pt2 file is truncated or no zip archive", reason="pt2_malformed", field="model"
         ) from error
     if len(entries) > _MOST_PARTS:
-        malformed(f"it has {len(entries)} parts")
+        refuse_malformed(f"it has {len(entries)} parts")
     data = np.memmap(path, np.uint8, mode="r")
     root = _root(entries)
     parts: dict[str, tuple[int, int]] = {}
     for entry in entries:
         name = _inside(entry.filename, root)
         if name in parts:
-            malformed(f"it has two parts {name!r}")
+            refuse_malformed(f"it has two parts {name!r}")
         parts[name] = _extent(data, entry)
     archive = Archive(data, parts)
     _check(archive)
@@ -110,27 +110,27 @@ def _root(entries: list[zipfile.ZipInfo]) -> str:
             field="model",
             hint=_EXPORT_AGAIN,
         )
-    malformed(f"it has no {FORMAT}")
+    refuse_malformed(f"it has no {FORMAT}")
 
 
 def _inside(name: str, root: str) -> str:
     path = PurePosixPath(name)
     if not name.startswith(root) or path.is_absolute() or ".." in path.parts or "\\" in name:
-        malformed(f"the part {name[:80]!r} lies outside of its folder")
+        refuse_malformed(f"the part {name[:80]!r} lies outside of its folder")
     return name.removeprefix(root)
 
 
 def _extent(data: np.ndarray[Any, Any], entry: zipfile.ZipInfo) -> tuple[int, int]:
     """Where a part's bytes begin, and how many they are."""
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        malformed(f"{entry.filename[:80]!r} is compressed")
+        refuse_malformed(f"{entry.filename[:80]!r} is compressed")
     header = data[entry.header_offset : entry.header_offset + _LOCAL_HEADER.size].tobytes()
     if len(header) < _LOCAL_HEADER.size:
-        malformed(f"{entry.filename[:80]!r} has no header")
+        refuse_malformed(f"{entry.filename[:80]!r} has no header")
     magic, name, extra = _LOCAL_HEADER.unpack(header)
     start = entry.header_offset + _LOCAL_HEADER.size + name + extra
     if magic != b"PK\x03\x04" or start + entry.file_size > data.size:
-        malformed(f"{entry.filename[:80]!r} goes on past the end of the file")
+        refuse_malformed(f"{entry.filename[:80]!r} goes on past the end of the file")
     return start, entry.file_size
 
 

@@ -121,7 +121,7 @@ def substitute(axis: Axis, symbols: Mapping[str, Axis]) -> Axis:
     if not axis.dims:
         return axis
     if axis.symbol is not None:
-        return symbols[axis.symbol]
+        return symbols.get(axis.symbol, axis)
     tree = ast.parse(axis.text, mode="eval").body
     return Axis(ast.unparse(_Substitute(symbols).visit(tree)).replace("'", ""))
 

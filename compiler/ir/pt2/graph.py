@@ -27,7 +27,7 @@ class Type:
 
 @dataclass(eq=False)
 class Value:
-    """What a node makes, an input of the graph, a literal, or a list of values."""
+    """A result of a node, an input of the graph, a literal, or a list of values."""
 
     name: str
     producer: Node

@@ -1,4 +1,4 @@
-"""What torch assumed of sizes when it exported a program, as conditions that every run checks.
+"""Conditions on sizes that torch assumed when it exported a program: every run checks them.
 
 A guard is a comparison such as `2*L['x'].size()[1] <= L['x'].size()[0]`; it is read by a grammar of
 its own, and never evaluated as Python.
@@ -55,12 +55,12 @@ def _condition(node: ast.expr, guard: str, shapes: Mapping[str, Sequence[Extent]
     raise _unknown(guard)
 
 
-def _compare(op: ast.cmpop, one: Extent, other: Extent, guard: str) -> Any:
+def _compare(op: ast.cmpop, lhs: Extent, rhs: Extent, guard: str) -> Any:
     if isinstance(op, (ast.GtE, ast.Gt)):
-        return (ex.less_equal if isinstance(op, ast.GtE) else ex.less)(other, one)
+        return (ex.less_equal if isinstance(op, ast.GtE) else ex.less)(rhs, lhs)
     if type(op) not in _COMPARISONS:
         raise _unknown(guard)
-    return _COMPARISONS[type(op)](one, other)
+    return _COMPARISONS[type(op)](lhs, rhs)
 
 
 def _extent(node: ast.expr, guard: str, shapes: Mapping[str, Sequence[Extent]]) -> Extent:

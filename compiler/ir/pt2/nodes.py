@@ -5,15 +5,15 @@ defaults filled in, numbers of torch's schema as TorchScript has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.pt2 import graph, signatures
-from compiler.ir.pt2.archive import malformed
+from compiler.ir.pt2.archive import refuse_malformed
 from compiler.ir.pt2.graph import Block, Node, Type, Value
-from compiler.ir.pt2.program import Program
+from compiler.ir.pt2.program import Program, Stored
 from compiler.ir.pt2.tensors import DTYPES
 from compiler.ir.torchscript.dtypes import NUMBERS
 
@@ -51,18 +51,18 @@ class Reading:
     def make(self, name: Any, kind: Type = Type("TensorType")) -> Value:
         """A new value of the graph."""
         if not isinstance(name, str) or name in self.values:
-            malformed(f"two values are called {str(name)[:80]!r}")
+            refuse_malformed(f"two values are called {str(name)[:80]!r}")
         self.values[name] = graph.parameter(self.prefix + name, kind)
         return self.values[name]
 
     def lookup(self, name: Any) -> Value:
-        """A value that was made before."""
+        """A value that was result before."""
         if name not in self.values:
-            malformed(f"the value {str(name)[:80]!r} is read before any node makes it")
+            refuse_malformed(f"the value {str(name)[:80]!r} is read before any node makes it")
         return self.values[name]
 
     def argument(self, argument: Mapping[str, Any]) -> Value:
-        """What a node is called with, or what a graph returns."""
+        """An argument of a node, or a result of a graph."""
         ((kind, content),) = argument.items()
         if kind in _LISTS:
             return graph.list_of([self._item(item) for item in content])
@@ -118,19 +118,21 @@ class Reading:
         for output in entry["outputs"]:
             ((kind, content),) = output.items()
             if kind in ("as_tensor", "as_optional_tensor") and "name" in content:
-                made = self.make(content["name"])
+                result = self.make(content["name"])
             elif kind in _KINDS and "as_name" in content:
-                made = self.make(content["as_name"], _KINDS[kind])
+                result = self.make(content["as_name"], _KINDS[kind])
             elif kind in _LISTS:
-                made = Value(str(entry.get("name")), node, Type("ListType"))
-                made.items = [self.make(item.get("name", item.get("as_name"))) for item in content]
-                for item in made.items:
+                result = Value(str(entry.get("name")), node, Type("ListType"))
+                result.items = [
+                    self.make(item.get("name", item.get("as_name"))) for item in content
+                ]
+                for item in result.items:
                     item.producer = node
             else:
                 node.results.append(graph.literal(None))
                 continue
-            made.producer = node
-            node.results.append(made)
+            result.producer = node
+            node.results.append(result)
 
     def _arguments(
         self, signature: str, inputs: list[Mapping[str, Any]]
@@ -138,20 +140,20 @@ class Reading:
         """Names and values of every argument of the schema; of an operator that has none in the
         table, those that the call gives.
         """
-        given = {str(item["name"]): item["arg"] for item in inputs}
+        call = {str(item["name"]): item["arg"] for item in inputs}
         declared = signatures.table().get(signature)
-        if declared is None or len(given) != len(inputs):
+        if declared is None or len(call) != len(inputs):
             names = tuple(str(item["name"]) for item in inputs)
             return names, [self.argument(item["arg"]) for item in inputs]
-        for name in given:
+        for name in call:
             if name not in dict(declared):
-                malformed(f"{signature} has no argument {name[:80]!r}")
+                refuse_malformed(f"{signature} has no argument {name[:80]!r}")
         arguments = []
         for name, default in declared:
-            if name in given:
-                arguments.append(self.argument(given[name]))
+            if name in call:
+                arguments.append(self.argument(call[name]))
             elif default is signatures.MISSING:
-                malformed(f"a call of {signature} lacks the argument {name!r}")
+                refuse_malformed(f"a call of {signature} lacks the argument {name!r}")
             else:
                 arguments.append(_default(default))
         return tuple(name for name, _ in declared), arguments
@@ -167,12 +169,12 @@ class Reading:
             condition.producer = truth
             truth.results.append(condition)
             nodes.append(truth)
-        given = self.argument(operands).producer.arguments
+        actuals = self.argument(operands).producer.arguments
         node = Node("prim::If", ("",), [condition], target=entry["target"], trace=trace)
         for way in (then, orelse):
             inner = way["as_graph"]
             reading = Reading({}, f"{self.prefix}{inner['name']}.")
-            for formal, actual in zip(inner["graph"]["inputs"], given, strict=True):
+            for formal, actual in zip(inner["graph"]["inputs"], actuals, strict=True):
                 ((_, content),) = formal.items()
                 reading.values[content.get("name", content.get("as_name"))] = actual
             node.inner.append(reading.run(inner["graph"]))
@@ -233,3 +235,53 @@ def read_graph(program: Program) -> tuple[Block, dict[str, Value]]:
     block = reading.run({"nodes": program.document["nodes"], "outputs": []})
     block.results = [reading.argument(argument) for _, argument in program.outputs]
     return block, reading.values
+
+
+def walk(block: Block) -> Iterator[Node]:
+    """Every node, those of inner blocks too."""
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from walk(inner)
+
+
+def label_of(node: Node) -> str:
+    """The name of a node's first output, or its kind."""
+    return next((f"%{output.debugName()}" for output in node.outputs()), node.kind())
+
+
+def lacks(block: Block) -> list[dict[str, str]]:
+    """Every node that no handler serves: its node, op and why."""
+    return [
+        {"node": label_of(node), "op": node.kind(), "why": why}
+        for node in walk(block)
+        if (why := signatures.why_not(node.kind())) is not None
+    ]
+
+
+def states_of(program: Program, block: Block, values: Mapping[str, Value]) -> list[Stored]:
+    """The stored tensors that a call changes: those that nodes write in place, and those that the
+    file says are replaced.
+    """
+    written = {
+        _root(node.arguments[0]) for node in walk(block) if node.arguments and _writes(node.kind())
+    }
+    return [
+        stored
+        for stored in program.stored
+        if stored.path in program.mutated or values[stored.value] in written
+    ]
+
+
+def _writes(kind: str) -> bool:
+    """True for an operator that changes its first argument."""
+    return kind.endswith("_") and not kind.endswith("__")
+
+
+def _root(value: Value) -> Value:
+    """The tensor that a value is a view of."""
+    while value.producer.arguments and (
+        value.producer.operator in signatures.views() or _writes(value.producer.operator)
+    ):
+        value = value.producer.arguments[0]
+    return value

@@ -14,7 +14,7 @@ import numpy as np
 
 from compiler.errors import LoadError
 from compiler.ir.pt2 import pytrees
-from compiler.ir.pt2.archive import Archive, malformed, open_archive
+from compiler.ir.pt2.archive import Archive, open_archive, refuse_malformed
 from compiler.ir.pt2.symbols import check_expressions, parse_size
 from compiler.ir.pt2.tensors import dtype_of, tensor_of
 from relaxd.contract.dims.axes import Axis
@@ -37,11 +37,15 @@ class Argument:
 
 @dataclass(frozen=True)
 class Stored:
-    """A parameter, buffer or constant: its name in the graph, and its path in the user's module."""
+    """A parameter, buffer or constant: its name in the graph, and its path in the user's module.
+
+    constant: it is stored with the constants, as buffers are that a state dict leaves out.
+    """
 
     value: str
     path: str
     data: np.ndarray[Any, Any]
+    constant: bool
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,12 @@ def read_program(path: Path) -> Program:
             field="model",
             hint="save the program again with torch.export.save of torch 2.8 or later",
         ) from error
+
+
+def read_document(path: Path) -> bytes:
+    """The bytes of the program's JSON; raises LoadError."""
+    archive = open_archive(path)
+    return archive.part(f"models/{_model_name(archive)}.json").tobytes()
 
 
 def _model_name(archive: Archive) -> str:
@@ -140,14 +150,14 @@ def _check_version(document: dict[str, Any]) -> None:
 
 
 def _payloads(archive: Archive, name: str) -> dict[str, tuple[str, Any]]:
-    """Of each stored tensor, the folder that it lies in and what the file says of it."""
-    found: dict[str, tuple[str, Any]] = {}
+    """The folder of each stored tensor, and the file's description of it."""
+    payloads: dict[str, tuple[str, Any]] = {}
     for kind in ("weights", "constants"):
         part = f"data/{kind}/{name}_{kind}_config.json"
         if part in archive.parts:
             for path, payload in archive.document(part)["config"].items():
-                found[path] = (f"data/{kind}/", payload)
-    return found
+                payloads[path] = (f"data/{kind}/", payload)
+    return payloads
 
 
 def _stored(
@@ -155,12 +165,13 @@ def _stored(
 ) -> Stored:
     path = next(content[key] for key in content if key.endswith("_name"))
     if path not in payloads:
-        malformed(f"it has no tensor {path!r}")
+        refuse_malformed(f"it has no tensor {path!r}")
     folder, payload = payloads[path]
     if payload["use_pickle"]:
         _refuse_part(f"the tensor {path!r}", "pickled")
     data = archive.part(f"{folder}{payload['path_name']}")
-    return Stored(content["arg"]["name"], path, tensor_of(data, payload["tensor_meta"], path))
+    tensor = tensor_of(data, payload["tensor_meta"], path)
+    return Stored(content["arg"]["name"], path, tensor, folder == "data/constants/")
 
 
 def _argument(
@@ -171,7 +182,7 @@ def _argument(
     if kind == "as_tensor":
         name = content["name"]
         meta = shapes[name]
-        axes = tuple(_axis(size) for size in meta["sizes"])
+        axes = tuple(axis_of(size) for size in meta["sizes"])
         return [Argument(name, name, dtype_of(meta["dtype"], name), axes)]
     if kind in ("as_sym_int", "as_sym_float", "as_sym_bool") and "as_name" in content:
         _refuse_part(f"the argument {content['as_name']!r}, a number that callers give,", kind)
@@ -181,7 +192,8 @@ def _argument(
     return []
 
 
-def _axis(size: dict[str, Any]) -> Axis:
+def axis_of(size: dict[str, Any]) -> Axis:
+    """A size of the file, of torch's symbols; raises LoadError for one that no axis can be."""
     if "as_int" in size:
         return Axis(str(int(size["as_int"])))
     return parse_size(size["as_expr"]["expr_str"])
@@ -201,7 +213,7 @@ def _refuse_part(what: str, kind: str) -> None:
 def _outputs(
     module: dict[str, Any],
 ) -> tuple[tuple[tuple[str, Mapping[str, Any]], ...], dict[str, Mapping[str, Any]]]:
-    """What callers get, by name, and what replaces buffers."""
+    """Results by name, and the values that replace buffers."""
     results: list[Mapping[str, Any]] = []
     mutated: dict[str, Mapping[str, Any]] = {}
     for spec in module["signature"]["output_specs"]:
@@ -217,7 +229,7 @@ def _outputs(
     (entry, *_) = [entry for entry in module["module_call_graph"] if entry["fqn"] == ""]
     names = pytrees.names_of(json.loads(entry["signature"]["out_spec"]))
     if len(names) != len(results):
-        malformed(f"it has {len(results)} outputs, and names for {len(names)}")
+        refuse_malformed(f"it has {len(results)} outputs, and names for {len(names)}")
     named = [
         (name, result)
         for name, result in zip(names, results, strict=True)

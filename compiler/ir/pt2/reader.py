@@ -19,8 +19,8 @@ from compiler.ir.imported import Imported
 from compiler.ir.pt2.dims import Declared, declare_program
 from compiler.ir.pt2.graph import Block, Value
 from compiler.ir.pt2.guards import condition_of
-from compiler.ir.pt2.nodes import read_graph
-from compiler.ir.pt2.program import Program, Stored
+from compiler.ir.pt2.nodes import label_of, lacks, read_graph, states_of, walk
+from compiler.ir.pt2.program import Program
 from compiler.ir.pt2.scope import ProgramScope, quoting_line
 from compiler.ir.shapes.extents import Extent
 from compiler.ir.shapes.facts import Facts
@@ -28,7 +28,6 @@ from compiler.ir.shapes.index_bounds import Limit, collect
 from compiler.ir.shapes.symbols import extent_of
 from compiler.ir.torchscript import (
     operators,  # noqa: F401  fills the registry
-    registry,
     support,
 )
 from compiler.ir.torchscript.indices import sources
@@ -53,35 +52,11 @@ def read(
 
 def check_operators(block: Block) -> None:
     """Raise ImportFailed naming every operator that nothing imports, and the line of the first."""
-    for node in block.nodes():
-        if support.why_not(node.kind()) is not None:
-            with quoting_line(node):
-                support.check(block)
-
-
-def states_of(program: Program, block: Block, values: Mapping[str, Value]) -> list[Stored]:
-    """The stored tensors that a call changes: those that nodes write in place, and those that the
-    file says are replaced.
-    """
-    written = {
-        _root(node.arguments[0])
-        for node in support.walk(block)
-        if node.arguments and registry.functional_form(node.kind()) is not None
-    }
-    return [
-        stored
-        for stored in program.stored
-        if stored.path in program.mutated or values[stored.value] in written
-    ]
-
-
-def _root(value: Value) -> Value:
-    """What a value is a view of."""
-    while value.producer.operator in registry.VIEW or registry.functional_form(
-        value.producer.operator
-    ):
-        value = value.producer.arguments[0]
-    return value
+    missing = lacks(block)
+    if missing:
+        first = next(node for node in walk(block) if label_of(node) == missing[0]["node"])
+        with quoting_line(first):
+            support.refuse_all(missing, label_of(first), first.kind())
 
 
 def _read(
@@ -113,8 +88,9 @@ def _read(
         for argument in program.arguments:
             scope.bind(values[argument.value], scope.wrap(inputs[argument.name]))
         for stored in program.stored:
-            held = inputs.get(stored.path) if stored.path in declared.states else None
-            content = Known(stored.data, stored.data.dtype.name) if held is None else held
+            initial = Known(stored.data, stored.data.dtype.name)
+            is_input = stored.path in declared.states
+            content = inputs[stored.path] if is_input else initial
             scope.bind(values[stored.value], scope.wrap(content))
         _require_guards(builder, program, {name: value.shape for name, value in inputs.items()})
         results = scope.run(block)
@@ -153,7 +129,7 @@ def _require_guards(
 
 
 def _state(scope: ProgramScope, program: Program, values: Mapping[str, Value], path: str) -> Any:
-    """What a stored tensor is after a call."""
+    """A stored tensor after a call."""
     if path in program.mutated:
         result = scope.lookup(values[program.mutated[path]["as_tensor"]["name"]])
     else:

@@ -4,20 +4,15 @@ errors name the user's line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.pt2.graph import CONSTANT, LIST, Node, Value
+from compiler.ir.pt2.lines import user_line
 from compiler.ir.torchscript.memory import ListBox
 from compiler.ir.torchscript.scope import Scope
-
-_LINE = re.compile(
-    r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<where>[^\n]+)\n(?P<code>[^\n]*)'
-)
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "torch/fx/", "<eval_with_key>")
 
 
 class ProgramScope(Scope):
@@ -72,13 +67,3 @@ def quoting_line(node: Node) -> Iterator[None]:
             field=failure.field,
             **{**failure.details, "source": line},
         ) from error
-
-
-def user_line(trace: str) -> str | None:
-    """File, line and text of the innermost call outside of libraries, else of the innermost one."""
-    calls = list(_LINE.finditer(trace))
-    mine = [call for call in calls if not any(name in call["file"] for name in _LIBRARIES)]
-    if not calls:
-        return None
-    call = (mine or calls)[-1]
-    return f"{call['file']}:{call['line']}: {call['code'].strip()}"[:300]

@@ -1,6 +1,8 @@
 """ATen's signatures as torch 2.13.0 has them; see `compiler.ir.pt2.signatures`."""
 
 # made by: python -m compiler.ir.pt2 --write
+# ruff: noqa: E501
+# fmt: off
 
 TEXT = """
 Bool.Tensor(a) Bool.float(a) Bool.int(a) Float.Scalar(a) Float.Tensor(a) Float.bool(a)
@@ -528,3 +530,30 @@ xlogy_.Tensor(self;other) zero.default(self) zero_.default(self)
 zeros.default(size;dtype=null;layout=null;device=null;pin_memory=null)
 zeros_like.default(self;dtype=null;layout=null;device=null;pin_memory=null;memory_format=null)
 """
+
+VIEWS = """
+_unsafe_view alias alpha_dropout atleast_1d atleast_2d atleast_3d broadcast_to detach detach_
+diagonal dropout expand expand_as feature_alpha_dropout feature_dropout lift_fresh mT moveaxis
+movedim narrow numpy_T permute positive requires_grad_ select slice squeeze swapaxes swapdims t
+transpose unflatten unfold unsqueeze view view_as view_as_real_copy
+"""
+
+REFUSED = {
+    "aten::_nested_tensor_from_mask": "nested tensors are not supported; make the encoder with enable_nested_tensor=False",
+    "aten::_nested_tensor_from_mask_left_aligned": "nested tensors are not supported; make the encoder with enable_nested_tensor=False",
+    "aten::bernoulli": "random numbers differ from run to run, which a compiled model does not",
+    "aten::bernoulli_": "random numbers differ from run to run, which a compiled model does not",
+    "aten::multinomial": "random numbers differ from run to run, which a compiled model does not",
+    "aten::normal": "random numbers differ from run to run, which a compiled model does not",
+    "aten::normal_": "random numbers differ from run to run, which a compiled model does not",
+    "aten::rand": "random numbers differ from run to run, which a compiled model does not",
+    "aten::rand_like": "random numbers differ from run to run, which a compiled model does not",
+    "aten::randint": "random numbers differ from run to run, which a compiled model does not",
+    "aten::randint_like": "random numbers differ from run to run, which a compiled model does not",
+    "aten::randn": "random numbers differ from run to run, which a compiled model does not",
+    "aten::randn_like": "random numbers differ from run to run, which a compiled model does not",
+    "aten::randperm": "random numbers differ from run to run, which a compiled model does not",
+    "aten::to_padded_tensor": "nested tensors are not supported; make the encoder with enable_nested_tensor=False",
+    "aten::uniform": "random numbers differ from run to run, which a compiled model does not",
+    "aten::uniform_": "random numbers differ from run to run, which a compiled model does not"
+}

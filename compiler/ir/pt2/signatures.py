@@ -27,10 +27,42 @@ def table() -> dict[str, tuple[tuple[str, Any], ...]]:
 
 
 def _argument(text: str) -> tuple[str, Any]:
-    name, given, default = text.partition("=")
-    return name, json.loads(default) if given else MISSING
+    name, sign, default = text.partition("=")
+    return name, json.loads(default) if sign else MISSING
 
 
-def operators() -> set[str]:
-    """The operators of the table, by their names without overloads."""
-    return {name.partition(".")[0] for name in table()}
+@cache
+def views() -> frozenset[str]:
+    """The operators whose result shares the memory of their first argument."""
+    from compiler.ir.pt2.signature_table import VIEWS
+
+    return frozenset(f"aten::{name}" for name in VIEWS.split())
+
+
+@cache
+def _operators() -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in table())
+
+
+def why_not(kind: str) -> str | None:
+    """Why an operator cannot be imported, None where it can."""
+    from compiler.ir.pt2.signature_table import REFUSED
+
+    space, _, name = kind.partition("::")
+    if kind in REFUSED or REFUSED.get(kind.removesuffix("_")):
+        return REFUSED.get(kind) or REFUSED[kind.removesuffix("_")]
+    if kind in _operators() or kind in _OTHERS:
+        return None
+    if space == "python":
+        return f"no importer for {name} of sizes"
+    if space == "higher_order":
+        return f"the higher-order operator {name} is not supported"
+    if space not in ("aten", "prim"):
+        return (
+            "a custom operator: decompose it when exporting (torch.library's kernel for "
+            "CompositeImplicitAutograd), or leave it out of the program"
+        )
+    return f"no importer for {kind}"
+
+
+_OTHERS = frozenset({"prim::If", "prim::min", "prim::max", "torchvision::nms"})

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from compiler.errors import LoadError
-from compiler.ir.pt2.archive import malformed
+from compiler.ir.pt2.archive import refuse_malformed
 
 DTYPES: dict[int, str] = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
@@ -40,22 +40,22 @@ def tensor_of(data: np.ndarray[Any, Any], meta: dict[str, Any], name: str) -> np
     """A tensor over the bytes of its storage; raises LoadError where it reaches beyond them."""
     dtype = dtype_of(meta.get("dtype"), name)
     if meta.get("layout") != _STRIDED:
-        malformed(f"the tensor {name!r} is not strided")
+        refuse_malformed(f"the tensor {name!r} is not strided")
     sizes, strides = _integers(meta.get("sizes"), name), _integers(meta.get("strides"), name)
     (offset,) = _integers([meta.get("storage_offset")], name)
     if len(sizes) != len(strides):
-        malformed(f"the tensor {name!r} has {len(sizes)} sizes and {len(strides)} strides")
+        refuse_malformed(f"the tensor {name!r} has {len(sizes)} sizes and {len(strides)} strides")
     element = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
     if 0 in sizes:
         return np.zeros(sizes, element)
     last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     if (last + 1) * element.itemsize > data.nbytes:
-        malformed(f"the tensor {name!r} reaches beyond its storage of {data.nbytes} bytes")
+        refuse_malformed(f"the tensor {name!r} reaches beyond its storage of {data.nbytes} bytes")
     count = 1
     for size in sizes:
         count *= size
     if count * element.itemsize > max(data.nbytes, _EXPANDED):
-        malformed(f"the tensor {name!r} has {count} elements in {data.nbytes} bytes")
+        refuse_malformed(f"the tensor {name!r} has {count} elements in {data.nbytes} bytes")
     start = offset * element.itemsize
     flat = data[start : start + (last + 1 - offset) * element.itemsize]
     if flat.ctypes.data % element.itemsize:
@@ -69,5 +69,5 @@ def _integers(items: Any, name: str) -> list[int]:
     """Sizes that are known: weights have no symbols in theirs."""
     numbers = [item.get("as_int") if isinstance(item, dict) else None for item in items or ()]
     if not all(type(number) is int and 0 <= number < 1 << 48 for number in numbers):
-        malformed(f"the sizes of the tensor {name!r} are no numbers")
+        refuse_malformed(f"the sizes of the tensor {name!r} are no numbers")
     return numbers  # type: ignore[return-value]

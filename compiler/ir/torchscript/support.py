@@ -54,7 +54,11 @@ def refuse(graph: Any, node: str, kind: str) -> NoReturn:
     """Raise ImportFailed for a node that has no way in; it names every such operator of
     the graph.
     """
-    missing = lacks(graph)
+    refuse_all(lacks(graph), node, kind)
+
+
+def refuse_all(missing: list[dict[str, str]], node: str, kind: str) -> NoReturn:
+    """Raise ImportFailed at a node, naming every one that has no way in."""
     reasons = {lack["op"]: lack["why"] for lack in missing} or {
         kind: "no importer for these arguments"
     }

@@ -127,6 +127,12 @@ def _torch(model: str, wide: bool = False) -> Engine:
     return TorchScript(model, wide=wide)
 
 
+def _exported(model: str, wide: bool = False) -> Engine:
+    from compiler.verify.reference.exported import ExportedProgram
+
+    return ExportedProgram(model, wide=wide)
+
+
 def _float64(model: str, definition: bool = False) -> Engine:
     from compiler.verify.reference import float64
 
@@ -142,6 +148,8 @@ ENGINES: dict[str, Callable[[str], Engine]] = {
     "float64": _float64,
     "float64.definition": partial(_float64, definition=True),
     "torch.float64": partial(_torch, wide=True),
+    "torch.export": _exported,
+    "torch.export.float64": partial(_exported, wide=True),
 }
 ONNX = ("onnxruntime", "onnx.reference")
 QUANTIZED = ("onnxruntime.quantized", "onnx.reference")
@@ -151,11 +159,14 @@ with equal votes any then wins.
 """
 SPECIFICATION = ("onnx.reference",)
 TORCHSCRIPT = ("torch",)
+EXPORTED = ("torch.export",)
 
 
 def exact_engines_of(engines: tuple[str, ...]) -> tuple[str, ...]:
     """The evaluations in float64 that go with references of a model, in the order to ask them."""
-    return ("torch.float64",) if engines == TORCHSCRIPT else ("float64", "float64.definition")
+    if engines in (TORCHSCRIPT, EXPORTED):
+        return (f"{engines[0]}.float64",)
+    return ("float64", "float64.definition")
 
 
 def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
@@ -280,6 +291,10 @@ def _change(spec: Record, seed: int | None) -> Engine:
         from compiler.verify.reference.torch import TorchScript
 
         return TorchScript(spec["model"], perturbation=seed)
+    if spec["engine"] in EXPORTED:
+        from compiler.verify.reference.exported import ExportedProgram
+
+        return ExportedProgram(spec["model"], perturbation=seed)
     import onnx
 
     model = onnx.load(spec["model"])
