@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -35,6 +36,23 @@ def refuse_malformed(why: str, **where: Any) -> NoReturn:
         hint=_EXPORT_AGAIN,
         **where,
     )
+
+
+@contextmanager
+def refusing_other_kinds() -> Iterator[None]:
+    """Raise LoadError where the body meets a part that is missing, or of another kind than torch's
+    schema has it.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
+        raise LoadError(
+            "the .pt2 file is malformed: a part is missing, or of another kind than torch's schema "
+            f"has it ({type(error).__name__}: {str(error)[:80]})",
+            reason="pt2_malformed",
+            field="model",
+            hint=_EXPORT_AGAIN,
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.pt2 import graph, signatures
-from compiler.ir.pt2.archive import refuse_malformed
+from compiler.ir.pt2.archive import refuse_malformed, refusing_other_kinds
 from compiler.ir.pt2.graph import Block, Node, Type, Value
 from compiler.ir.pt2.program import Program, Stored
 from compiler.ir.pt2.tensors import DTYPES
@@ -224,7 +224,12 @@ def _default(value: Any) -> Value:
 
 
 def read_graph(program: Program) -> tuple[Block, dict[str, Value]]:
-    """The program's nodes, and its values by name."""
+    """The program's nodes, and its values by name; raises LoadError."""
+    with refusing_other_kinds():
+        return _read_graph(program)
+
+
+def _read_graph(program: Program) -> tuple[Block, dict[str, Value]]:
     reading = Reading()
     for name in (item.value for item in program.arguments):
         reading.make(name)

@@ -14,7 +14,12 @@ import numpy as np
 
 from compiler.errors import LoadError
 from compiler.ir.pt2 import pytrees
-from compiler.ir.pt2.archive import Archive, open_archive, refuse_malformed
+from compiler.ir.pt2.archive import (
+    Archive,
+    open_archive,
+    refuse_malformed,
+    refusing_other_kinds,
+)
 from compiler.ir.pt2.symbols import check_expressions, parse_size
 from compiler.ir.pt2.tensors import dtype_of, tensor_of
 from relaxd.contract.dims.axes import Axis
@@ -71,16 +76,8 @@ def read_program(path: Path) -> Program:
     archive = open_archive(path)
     name = _model_name(archive)
     document = archive.document(f"models/{name}.json")
-    try:
+    with refusing_other_kinds():
         return _read(archive, name, document)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError) as error:
-        raise LoadError(
-            f"the .pt2 file is malformed: a part of 'models/{name}.json' is missing or of another "
-            f"kind than torch's schema has it ({type(error).__name__}: {str(error)[:80]})",
-            reason="pt2_malformed",
-            field="model",
-            hint="save the program again with torch.export.save of torch 2.8 or later",
-        ) from error
 
 
 def read_document(path: Path) -> bytes:
@@ -240,5 +237,8 @@ def _outputs(
 
 def _range(limits: dict[str, Any]) -> tuple[int, int | None]:
     low, high = limits["min_val"], limits["max_val"]
-    low = 0 if low is None else int(low)
-    return max(low, 0), None if high is None or int(high) >= _WIDEST else int(high)
+    low = max(0 if low is None else int(low), 0)
+    high = None if high is None or int(high) >= _WIDEST else int(high)
+    if high is not None and high < max(low, 1):
+        refuse_malformed(f"the sizes from {low} to {high} are none")
+    return low, high

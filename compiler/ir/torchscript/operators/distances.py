@@ -86,7 +86,7 @@ def pairwise_distance(b: Builder, node: Node) -> Value:
     return norm_of(b, moved, node.float("p"), [len(moved.shape) - 1], node.bool("keepdim"))
 
 
-@op("cdist")
+@op("cdist", "_cdist_forward")
 def cdist(b: Builder, node: Node) -> Value:
     """Distances of every row of one to every row of the other by the p-norm."""
     one, other = node.value("x1"), node.value("x2")

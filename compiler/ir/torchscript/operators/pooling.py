@@ -95,7 +95,13 @@ def avg_pool(b: Builder, node: Node) -> Value:
     return layout.squeeze(b, pooled, [0]) if single else pooled
 
 
-@op("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d")
+@op(
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+)
 def adaptive_avg_pool(b: Builder, node: Node) -> Value:
     """The mean over windows that share the axis out evenly."""
     rank = _rank(node)

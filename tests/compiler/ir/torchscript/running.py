@@ -61,9 +61,9 @@ def import_module(
     )
 
 
-class Compiled:
-    def __init__(self, module: Any, inputs: Mapping[str, str], **declared: Any) -> None:
-        self.imported = import_module(module, inputs, **declared)
+class Machine:
+    def __init__(self, imported: Imported) -> None:
+        self.imported = imported
         with QUICK, tvm.transform.PassContext(opt_level=3):
             lowered = tvm.transform.Sequential(
                 [getattr(relax.transform, name)() for name in _PASSES]
@@ -81,6 +81,11 @@ class Compiled:
             spec.name: output.numpy()
             for spec, output in zip(self.imported.outputs, outputs, strict=True)
         }
+
+
+class Compiled(Machine):
+    def __init__(self, module: Any, inputs: Mapping[str, str], **declared: Any) -> None:
+        super().__init__(import_module(module, inputs, **declared))
 
 
 def draw(spec: Spec, size: int) -> torch.Tensor:
