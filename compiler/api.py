@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compiler import targets
 from compiler.host.prepare import prepare
+from compiler.ir import inspect_exported
+from compiler.ir.files.torch_archives import is_exported
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
 from compiler.isolation.starting import Limits
@@ -116,7 +118,12 @@ def compile_request(
 
 
 def inspect_request(model: Path, request: CompileRequest) -> dict[str, Any]:
-    """Reports what an import of the model finds, in a process of its own; raises CompileError."""
+    """Reports what an import of the model finds, in a process of its own; raises CompileError.
+
+    A `.pt2` program says it all itself, and reading it runs nothing: that needs no other process.
+    """
+    if is_exported(model):
+        return inspect_exported(model, request)
     return _report(InspectJob(str(model.absolute()), request.to_json()))
 
 

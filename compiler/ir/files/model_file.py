@@ -3,7 +3,6 @@ inside the model's own folder.
 """
 
 import hashlib
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.files.foreign import refusal_of
 from compiler.ir.files.model_texts import check_texts
 from compiler.ir.files.node_order import sort_nodes
+from compiler.ir.files.torch_archives import is_exported, is_torchscript
 from compiler.ir.folder.archive import Files, is_folder, read_files, release_pages
 from compiler.ir.folder.decoder import decoder_of as decoder_of_folder
 from compiler.ir.gguf.decoder import decoder_of
@@ -63,8 +63,8 @@ def open_model(path: Path) -> LoadedModel | LoadedScript:
     """The model in the file or folder, whichever its format; raises LoadError."""
     if is_folder(path):
         return _read_folder(read_files(path))
-    exported = _is_exported(path)
-    if not (exported or _is_torchscript(path)):
+    exported = is_exported(path)
+    if not (exported or is_torchscript(path)):
         return _read_gguf(path) if is_gguf(path) else read_model(path)
     size = path.stat().st_size
     if size > MAX_DATA_BYTES:
@@ -117,44 +117,6 @@ def refuse_torchscript(model: Path, sandbox: Level, unlimited: bool) -> None:
         "RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT=true",
         level=sandbox.value,
     )
-
-
-def _parts(path: Path) -> list[str]:
-    """The parts of a zip without the folder that torch puts all in; none of another file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [name.partition("/")[2] for name in archive.namelist()]
-    except (OSError, zipfile.BadZipFile):
-        return []
-
-
-def _is_exported(path: Path) -> bool:
-    """True for a zip as torch.export.save writes it, of today's torch or of one before 2.8."""
-    names = _parts(path)
-    return any(name == "archive_format" for name in names) or (
-        "serialized_exported_program.json" in names
-    )
-
-
-def _is_torchscript(path: Path) -> bool:
-    """True for a zip with code and constants as torch.jit.save writes them; raises LoadError for
-    torch's other archives.
-    """
-    names = _parts(path)
-    if "constants.pkl" in names and any(name.startswith("code/") for name in names):
-        return True
-    if "data.pkl" in names or any(name.startswith(("models/", "data/")) for name in names):
-        hint = (
-            "export the module: torch.export.save(torch.export.export(model.eval(), inputs, "
-            "dynamic_shapes=...), 'm.pt2'), or save it with torch.jit.save, or export it to ONNX"
-        )
-        raise LoadError(
-            "the file was written by torch.save: it is not TorchScript",
-            reason="not_torchscript",
-            field="model",
-            hint=hint,
-        )
-    return False
 
 
 def read_model(path: Path, max_bytes: int = MAX_MODEL_BYTES) -> LoadedModel:

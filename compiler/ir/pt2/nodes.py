@@ -71,7 +71,7 @@ class Reading:
                 [graph.list_of([self._item(item) for item in items]) for items in content]
             )
         if kind in _PLAIN_LISTS:
-            return graph.list_of([graph.literal(_plain(item)) for item in content])
+            return graph.list_of([graph.literal(number_of(item)) for item in content])
         if kind == "as_tensor":
             return self.lookup(content["name"])
         if kind in _KINDS:
@@ -83,13 +83,13 @@ class Reading:
     def _item(self, item: Any) -> Value:
         """One item of a list, which may be a name, a number or nothing."""
         if not isinstance(item, dict):
-            return graph.literal(_plain(item))
+            return graph.literal(number_of(item))
         if "name" in item or "as_name" in item:
             return self.lookup(item.get("name", item.get("as_name")))
         ((kind, content),) = item.items()
         if kind == "as_tensor":
             return self.lookup(content["name"])
-        return graph.literal(None if kind == "as_none" else _plain(content))
+        return graph.literal(None if kind == "as_none" else number_of(content))
 
     def run(self, document: Mapping[str, Any]) -> Block:
         """The nodes of a graph whose inputs have their values, and what it returns."""
@@ -109,7 +109,9 @@ class Reading:
         if target == "torch.ops.higher_order.cond":
             return self._branch(entry, trace)
         kind, overload = operator_of(target)
-        names, arguments = self._arguments(f"{kind}.{overload}", entry["inputs"])
+        # A node that is going to be refused may have arguments of any kind.
+        inputs = entry["inputs"] if signatures.why_not(kind) is None else []
+        names, arguments = self._arguments(f"{kind}.{overload}", inputs)
         node = Node(_SYMBOLIC.get(kind, kind), names, arguments, target=target, trace=trace)
         self._results(node, entry)
         return [node]
@@ -197,7 +199,7 @@ def _literal(kind: str, content: Any) -> Any:
         case "as_none":
             return None
         case "as_int" | "as_float" | "as_bool" | "as_string":
-            return content if kind == "as_string" else _plain(content)
+            return content if kind == "as_string" else number_of(content)
         case "as_scalar_type":
             return NUMBERS.get(DTYPES.get(content, ""), -1)
         case "as_memory_format" | "as_layout":
@@ -213,14 +215,15 @@ def _literal(kind: str, content: Any) -> Any:
     )
 
 
-def _plain(item: Any) -> Any:
+def number_of(item: Any) -> Any:
+    """A number of the file, which has infinities and NaN as texts."""
     return _INFINITE.get(item, item) if isinstance(item, str) else item
 
 
 def _default(value: Any) -> Value:
     if isinstance(value, list):
         return graph.list_of([graph.literal(item) for item in value])
-    return graph.literal(_plain(value))
+    return graph.literal(number_of(value))
 
 
 def read_graph(program: Program) -> tuple[Block, dict[str, Value]]:

@@ -20,7 +20,7 @@ from compiler.ir.pt2.archive import (
     refuse_malformed,
     refusing_other_kinds,
 )
-from compiler.ir.pt2.symbols import check_expressions, parse_size
+from compiler.ir.pt2.symbols import parse_size
 from compiler.ir.pt2.tensors import dtype_of, tensor_of
 from relaxd.contract.dims.axes import Axis
 
@@ -80,12 +80,6 @@ def read_program(path: Path) -> Program:
         return _read(archive, name, document)
 
 
-def read_document(path: Path) -> bytes:
-    """The bytes of the program's JSON; raises LoadError."""
-    archive = open_archive(path)
-    return archive.part(f"models/{_model_name(archive)}.json").tobytes()
-
-
 def _model_name(archive: Archive) -> str:
     names = sorted(
         part.removeprefix("models/").removesuffix(".json")
@@ -107,7 +101,6 @@ def _model_name(archive: Archive) -> str:
 
 def _read(archive: Archive, name: str, document: dict[str, Any]) -> Program:
     _check_version(document)
-    check_expressions(document)
     module = document["graph_module"]
     graph = module["graph"]
     shapes = graph["tensor_values"]

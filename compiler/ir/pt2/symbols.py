@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from functools import lru_cache
-from typing import Any
 
 from compiler.errors import LoadError
 from relaxd.contract.dims.axes import Axis
@@ -72,50 +71,3 @@ def _failure(text: str) -> LoadError:
         field="model",
         hint="sizes are made of dims and integers with +, *, //, %, min and max",
     )
-
-
-_WORDS = frozenset({
-    "Symbol", "Integer", "Add", "Mul", "Pow", "Max", "Min", "Rational", "Float", "FloorDiv",
-    "ModularIndexing", "Where", "PythonMod", "Mod", "CleanDiv", "CeilToInt", "FloorToInt",
-    "CeilDiv", "LShift", "RShift", "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv",
-    "IsNonOverlappingAndDenseIndicator", "TruncToFloat", "TruncToInt", "RoundToInt",
-    "RoundDecimal", "ToFloat", "Identity", "Eq", "Ne", "Equality", "Unequality", "LessThan",
-    "GreaterThan", "StrictLessThan", "StrictGreaterThan", "And", "Or", "Not", "Piecewise",
-    "ExprCondPair", "true", "false", "oo", "int_oo", "nan",
-})  # fmt: skip
-_SYMBOL = re.compile(r"[a-z]+\d+")
-_SIGNS = (ast.Expression, ast.Constant, ast.UnaryOp, ast.USub, ast.Load, ast.keyword, ast.Tuple)
-_ARITHMETIC = (ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
-
-
-def check_expressions(document: Any) -> None:
-    """Raise LoadError if an expression anywhere in the file is more than sympy's own calls on
-    symbols and numbers: torch, which verification runs, evaluates these texts.
-    """
-    waiting = [document]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            if "expr_str" in item:
-                _check_text(item["expr_str"])
-            waiting += item.values()
-        elif isinstance(item, list):
-            waiting += item
-
-
-@lru_cache(maxsize=65536)
-def _check_text(text: str) -> None:
-    try:
-        if len(text) > _LONGEST:
-            raise _failure(text)
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _failure(text) from error
-    for node in ast.walk(tree):
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        named = isinstance(node, ast.Name) and (node.id in _WORDS or _SYMBOL.fullmatch(node.id))
-        literal = not isinstance(node, ast.Constant) or (
-            not isinstance(node.value, str) or _NAME.fullmatch(node.value)
-        )
-        if not literal or not (called or named or isinstance(node, _SIGNS + _ARITHMETIC)):
-            raise _failure(text)

@@ -1,22 +1,39 @@
-"""torch as the reference of a `.pt2` program: its graph as torch's own deserializer makes it, run
-node by node.
+"""torch as the reference of a `.pt2` program: every node of the file called as torch's operator.
 
-torch.export.load unpickles what an archive says are sample inputs. Here torch gets the graph, whose
-texts the reader has checked, and tensors that the reader has mapped: nothing is unpickled.
+torch.export.load is not used: it unpickles what an archive says are sample inputs, and evaluates
+the texts of sizes. Here nothing of a file is evaluated or unpickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import operator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from compiler.ir.pt2.program import Program, read_document, read_program
+from compiler.ir.pt2.nodes import number_of, read_graph, states_of
+from compiler.ir.pt2.program import read_program
+from compiler.ir.pt2.tensors import DTYPES
+from compiler.ir.torchscript import torchvision
 from compiler.ir.torchscript.loading import load_torch
 from compiler.verify.reference.perturbation import perturb
+
+_KEYWORD = 2
+_FLOATS = ("float16", "bfloat16", "float32")
+_COND = "torch.ops.higher_order.cond"
+_PYTHON = {
+    **{f"_operator.{name}": getattr(operator, name) for name in operator.__all__ if name in (
+        "add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le",
+        "gt", "ge", "abs", "and_", "or_", "not_")},
+    "math.trunc": math.trunc, "math.floor": math.floor, "math.ceil": math.ceil,
+    "torch.sym_max": max, "torch.sym_min": min, "torch.sym_float": float, "torch.sym_int": int,
+    "torch.sym_not": operator.not_, "torch._sym_sqrt": math.sqrt, "torch.sym_sqrt": math.sqrt,
+}  # fmt: skip
+_IGNORED = ("aten._assert", "aten.sym_constrain_range")
 
 
 class ExportedProgram:
@@ -29,29 +46,18 @@ class ExportedProgram:
 
     def __init__(self, model: str, wide: bool = False, perturbation: int | None = None) -> None:
         self._torch = load_torch()
+        torchvision.define(self._torch)
         self._wide = wide
         self._program = read_program(Path(model))
-        random = None if perturbation is None else np.random.default_rng(perturbation)
-        self._state = {
-            stored.path: self._stored(stored.data, random) for stored in self._program.stored
+        self._states = {
+            state.path for state in states_of(self._program, *read_graph(self._program))
         }
-        self._exported = self._deserialize(Path(model), self._program)
+        random = None if perturbation is None else np.random.default_rng(perturbation)
+        self._stored = {
+            stored.path: self._widen(self._tensor(_moved(stored.data, random)))
+            for stored in self._program.stored
+        }
         self.name = f"torch {self._torch.__version__}" + (" in float64" if wide else "")
-
-    def _deserialize(self, model: Path, program: Program) -> Any:
-        from torch._export.serde import schema, serialize
-
-        document = serialize._bytes_to_dataclass(schema.ExportedProgram, read_document(model))
-        parameters: dict[str, Any] = {}
-        constants: dict[str, Any] = {}
-        for stored in program.stored:
-            (constants if stored.constant else parameters)[stored.path] = self._tensor(stored.data)
-        deserializer = serialize.ExportedProgramDeserializer(None)
-        return deserializer.deserialize(document, parameters, constants, None)
-
-    def _stored(self, data: np.ndarray[Any, Any], random: np.random.Generator | None) -> Any:
-        moves = random is not None and data.dtype.kind == "f"
-        return self._widen(self._tensor(perturb(data, random) if moves and random else data))
 
     def _widen(self, tensor: Any) -> Any:
         return tensor.double() if self._wide and tensor.is_floating_point() else tensor
@@ -59,69 +65,101 @@ class ExportedProgram:
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Outputs by name; as in compiler.verify.reference.onnx.Engine."""
         arguments = {name: self._widen(self._tensor(array)) for name, array in feeds.items()}
-        state = {
-            path: arguments.get(path, tensor).clone() if path in self._buffers() else tensor
-            for path, tensor in self._state.items()
+        values: dict[str, Any] = {
+            argument.value: arguments[argument.name] for argument in self._program.arguments
         }
+        for stored in self._program.stored:
+            tensor = arguments.get(stored.path, self._stored[stored.path])
+            values[stored.value] = tensor.clone() if stored.path in self._states else tensor
         with self._torch.inference_mode():
-            flat = self._interpreter().run(*self._in_order(arguments, state))
-        return {name: self._array(value) for name, value in self._outputs(flat, feeds, state)}
+            self._run_nodes(self._program.document["nodes"], values)
+            outputs = {
+                name: self._argument(argument, values) for name, argument in self._program.outputs
+            }
+        for stored in self._program.stored:
+            if stored.path in feeds:
+                after = self._program.mutated.get(stored.path)
+                outputs[stored.path] = (
+                    values[stored.value] if after is None else self._argument(after, values)
+                )
+        return {name: self._array(value) for name, value in outputs.items()}
 
-    def _buffers(self) -> set[str]:
-        return {str(path) for path in self._exported.graph_signature.buffers}
-
-    def _interpreter(self) -> Any:
-        torch, wide = self._torch, self._wide
-        floats = (torch.float32, torch.float16, torch.bfloat16)
-
-        def widen(item: Any) -> Any:
-            return torch.float64 if wide and type(item) is torch.dtype and item in floats else item
-
-        class Interpreter(torch.fx.Interpreter):  # type: ignore[misc, name-defined]
-            def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-                """The node's function, dtypes of floats widened."""
-                args = tuple(map(widen, args))
-                kwargs = {key: widen(item) for key, item in kwargs.items()}
-                return super().call_function(target, args, kwargs)
-
-        return Interpreter(self._exported.graph_module)
-
-    def _in_order(self, arguments: Mapping[str, Any], state: Mapping[str, Any]) -> list[Any]:
-        """The values of the graph's placeholders."""
-        names = iter([argument.name for argument in self._program.arguments])
-        values = []
-        for spec in self._exported.graph_signature.input_specs:
-            if spec.target is not None:
-                values.append(state[spec.target])
-            elif hasattr(spec.arg, "value"):
-                values.append(spec.arg.value)
+    def _run_nodes(self, nodes: Sequence[Any], values: dict[str, Any]) -> None:
+        for node in nodes:
+            target = node["target"]
+            if target.removeprefix("torch.ops.").startswith(_IGNORED):
+                continue
+            if target == _COND:
+                results = self._branch(node, values)
             else:
-                values.append(arguments[next(names)])
-        return values
+                results = self._call(target, node["inputs"], values)
+            outputs = node["outputs"]
+            if len(outputs) == 1:
+                results = (results,)
+            for output, result in zip(outputs, results, strict=True):
+                _bind(output, result, values)
 
-    def _outputs(
-        self, flat: Any, feeds: Mapping[str, Any], state: Mapping[str, Any]
-    ) -> list[tuple[str, Any]]:
-        from torch.export.graph_signature import OutputKind
+    def _call(self, target: str, inputs: Sequence[Any], values: Mapping[str, Any]) -> Any:
+        function = _PYTHON.get(target)
+        if function is None:
+            function = self._torch.ops
+            for name in target.removeprefix("torch.ops.").split("."):
+                function = getattr(function, name)
+        positional, keywords = [], {}
+        for item in inputs:
+            value = self._argument(item["arg"], values)
+            # Files of older torch do not say which are given by keyword: then all are.
+            if item.get("kind") in (None, _KEYWORD) and target not in _PYTHON:
+                keywords[item["name"]] = value
+            else:
+                positional.append(value)
+        return function(*positional, **keywords)
 
-        specs = self._exported.graph_signature.output_specs
-        pairs = list(zip(specs, flat, strict=True))
-        results = [
-            value
-            for spec, value in pairs
-            if spec.kind is OutputKind.USER_OUTPUT and value is not None
-        ]
-        after = {
-            **state,
-            **{
-                spec.target: value
-                for spec, value in pairs
-                if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)
-            },
-        }
-        names = [name for name, _ in self._program.outputs]
-        named = list(zip(names, results, strict=True))
-        return named + [(path, after[path]) for path in self._state if path in feeds]
+    def _branch(self, node: Any, values: Mapping[str, Any]) -> Any:
+        predicate, then, orelse, operands = (item["arg"] for item in node["inputs"])
+        taken = then if bool(self._argument(predicate, values)) else orelse
+        graph = taken["as_graph"]["graph"]
+        inner: dict[str, Any] = {}
+        for formal, actual in zip(graph["inputs"], self._argument(operands, values), strict=True):
+            _bind(formal, actual, inner)
+        self._run_nodes(graph["nodes"], inner)
+        results = [self._argument(output, inner) for output in graph["outputs"]]
+        return results[0] if len(node["outputs"]) == 1 else results
+
+    def _argument(self, argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+        ((kind, content),) = argument.items()
+        match kind:
+            case "as_none":
+                return None
+            case "as_tensor":
+                return values[content["name"]]
+            case "as_sym_int" | "as_sym_float" | "as_sym_bool" | "as_optional_tensor":
+                return self._item(content, values)
+            case "as_scalar_type":
+                dtype = DTYPES[content]
+                return getattr(self._torch, "float64" if self._wide and dtype in _FLOATS else dtype)
+            case "as_device":
+                return self._torch.device("cpu")
+            case "as_layout":
+                return self._torch.strided
+            case "as_memory_format":
+                return {
+                    2: self._torch.channels_last, 3: self._torch.channels_last_3d,
+                    4: self._torch.preserve_format,
+                }.get(content, self._torch.contiguous_format)  # fmt: skip
+        if isinstance(content, list):
+            return [self._item(item, values) for item in content]
+        return content if kind == "as_string" else number_of(content)
+
+    def _item(self, item: Any, values: Mapping[str, Any]) -> Any:
+        """An item of a list: a name, a number or nothing, or a list itself."""
+        if isinstance(item, list):
+            return [self._item(inner, values) for inner in item]
+        if not isinstance(item, dict):
+            return number_of(item)
+        if "name" in item or "as_name" in item:
+            return values[item["name"] if "name" in item else item["as_name"]]
+        return self._argument(item, values)
 
     def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
         if array.dtype == ml_dtypes.bfloat16:
@@ -138,3 +176,19 @@ class ExportedProgram:
             if dense.dtype == self._torch.bfloat16
             else dense.numpy()
         )
+
+
+def _moved(data: np.ndarray[Any, Any], random: np.random.Generator | None) -> np.ndarray[Any, Any]:
+    return data if random is None or data.dtype.kind != "f" else perturb(data, random)
+
+
+def _bind(output: Mapping[str, Any], result: Any, values: dict[str, Any]) -> None:
+    """Give a node's result, or the items of one that is a list, the names of the graph."""
+    ((_, content),) = output.items()
+    if isinstance(content, list):
+        for item, value in zip(content, result, strict=True):
+            values[item.get("name", item.get("as_name"))] = value
+    elif isinstance(content, dict):
+        name = content.get("name", content.get("as_name"))
+        if name is not None:
+            values[name] = result

@@ -21,6 +21,7 @@ from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.torchscript.node import Node, Spectrum
 from compiler.ir.torchscript.operands import scalar, to_float
+from compiler.ir.torchscript.operators.normalization import refuse_training
 from compiler.ir.torchscript.operators.shapes import item
 from compiler.ir.torchscript.registry import op, plain
 
@@ -82,12 +83,7 @@ def _refuse_moments(node: Node) -> None:
 @op("native_dropout")
 def native_dropout(b: Builder, node: Node) -> list[Any]:
     """Self: a compiled model is in evaluation mode."""
-    if node.has("train") and node.bool("train") and node.float("p") != 0:
-        node.fail(
-            "dropout in training mode is not supported",
-            reason="unsupported_form",
-            hint="export the model in evaluation mode",
-        )
+    refuse_training(node)
     return [node.ref("input"), None]
 
 

@@ -12,7 +12,7 @@ from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.nn import conv
 from compiler.ir.ops.nn import norm as nn_norm
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.torchscript.memory import Step
+from compiler.ir.torchscript.memory import Ref, Step
 from compiler.ir.torchscript.node import Node
 from compiler.ir.torchscript.operands import scalar
 from compiler.ir.torchscript.registry import op, view
@@ -141,10 +141,22 @@ def weight_norm(b: Builder, node: Node) -> Value:
 @view("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 def dropout(b: Builder, node: Node) -> Step:
     """Self: a compiled model is in evaluation mode."""
-    if node.bool("train") and node.float("p") != 0:
+    refuse_training(node)
+    return lambda b, x: x
+
+
+@op("dropout_", "feature_dropout_", "alpha_dropout_", "feature_alpha_dropout_")
+def keep_all(b: Builder, node: Node) -> Ref:
+    """Self, as it is."""
+    refuse_training(node)
+    return node.ref(node.names[0])
+
+
+def refuse_training(node: Node) -> None:
+    """Fail for dropout that drops something."""
+    if node.has("train") and node.bool("train") and node.float("p") != 0:
         node.fail(
             "dropout in training mode is not supported",
             reason="unsupported_form",
             hint="save the model in evaluation mode",
         )
-    return lambda b, x: x

@@ -207,8 +207,9 @@ def masked_scatter(b: Builder, node: Node) -> Value:
 
 @op("copy")
 def copy(b: Builder, node: Node) -> Value:
-    """`src`, for self.copy_(src)."""
-    return node.value("src")
+    """`src` in the shape and dtype of self."""
+    x = node.value("self")
+    return broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), x.shape)
 
 
 @op("select_scatter", "slice_scatter")
