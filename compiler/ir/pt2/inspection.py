@@ -10,7 +10,7 @@ from typing import Any
 from compiler.errors import CompileError
 from compiler.ir.pt2.dims import Declared, declare_program, substitute
 from compiler.ir.pt2.graph import Node, Value
-from compiler.ir.pt2.lines import user_line
+from compiler.ir.pt2.lines import user_position
 from compiler.ir.pt2.nodes import label_of, lacks, read_graph, states_of, walk
 from compiler.ir.pt2.program import Program, axis_of
 from compiler.ir.pt2.tensors import DTYPES
@@ -78,7 +78,7 @@ def _node(
         document["why"] = why[label]
     if declared is not None:
         document["outputs"] = [_shown(value, program, declared) for value in _flat(node.outputs())]
-    line = user_line(node.trace)
+    line = user_position(node.trace)
     return document if line is None else {**document, "source": line}
 
 

@@ -12,9 +12,21 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/", "torch/fx/", "<eval_with_key
 
 def user_line(trace: str) -> str | None:
     """File, line and text of the innermost call outside of libraries, else of the innermost one."""
+    call = _user_call(trace)
+    return None if call is None else f"{_position(call)}: {call['code'].strip()}"[:300]
+
+
+def user_position(trace: str) -> str | None:
+    """File and line of the same call."""
+    call = _user_call(trace)
+    return None if call is None else _position(call)[:300]
+
+
+def _user_call(trace: str) -> re.Match[str] | None:
     calls = list(_LINE.finditer(trace))
     mine = [call for call in calls if not any(name in call["file"] for name in _LIBRARIES)]
-    if not calls:
-        return None
-    call = (mine or calls)[-1]
-    return f"{call['file']}:{call['line']}: {call['code'].strip()}"[:300]
+    return (mine or calls)[-1] if calls else None
+
+
+def _position(call: re.Match[str]) -> str:
+    return f"{call['file']}:{call['line']}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  torch's own name
+from torch.nn import functional as F
 
 from compiler.errors import ImportFailed
 from tests.compiler.ir.pt2.running import (
