@@ -118,7 +118,7 @@ def test_guards_are_checked_at_every_run() -> None:
     machine = Machine(import_program(exported))
     (output,) = machine(x=np.ones(3, "f4"), y=np.ones(6, "f4")).values()
     assert output == 9
-    with pytest.raises(Exception, match=r"exported for|asserts"):
+    with pytest.raises(Exception, match="match_cast"):
         machine(x=np.ones(4, "f4"), y=np.ones(7, "f4"))
 
 
