@@ -180,8 +180,9 @@ def _begin_write(connection: Connection, busy_s: float) -> None:
         while time.monotonic() < end:
             try:
                 driver.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            except sqlite3.Error as error:
+                # The lowest byte is the code, the others say more of it.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     break
                 time.sleep(POLL_S)
             else:
