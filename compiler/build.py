@@ -306,8 +306,8 @@ def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Refere
     consts = dict(this.request.consts)
     if isinstance(model, LoadedScript):
         exported = isinstance(model, LoadedProgram)
-        engines = reference.EXPORTED if exported else reference.TORCHSCRIPT
-        return sides.Reference(model.path, consts, engines)
+        asked = reference.EXPORTED if exported else reference.TORCHSCRIPT
+        return sides.Reference(model.path, consts, asked)
     path = model.file or reference.save_model(model.proto, this.scratch)
     prepared = reference.prepare(model.proto, path, this.request, this.scratch)
     engines = reference.engines_of(model.proto)

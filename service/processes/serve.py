@@ -198,6 +198,7 @@ async def _run(
     workers: int,
     environment: Mapping[str, str],
 ) -> None:
+    certificate = address.certificate
     # uvicorn's own access log is off: the app logs requests with their ids.
     config = uvicorn.Config(
         create_app(services),
@@ -206,8 +207,8 @@ async def _run(
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=DRAIN_S,
-        ssl_certfile=address.certificate and address.certificate.chain,
-        ssl_keyfile=address.certificate and address.certificate.key,
+        ssl_certfile=certificate.chain if certificate else None,
+        ssl_keyfile=certificate.key if certificate else None,
     )
     server, stopping = uvicorn.Server(config), asyncio.Event()
     _ignore_repeated_signals(stopping)
