@@ -34,6 +34,9 @@ CheckedDir = Annotated[
         show_default=False,
     ),
 ]
+BackupFolder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="The backup's folder.", show_default=False)
+]
 PinDigest = Annotated[
     str | None,
     typer.Argument(help="The digest of a bundle, an index or a model.", show_default=False),
@@ -79,9 +82,34 @@ def _summary(done: dict[str, Any]) -> str:
     )
 
 
+def backup_command(folder: BackupFolder, data_dir: CheckedDir = None, json: Json = False) -> None:
+    """Copy a service's data into FOLDER, while it runs; what an earlier backup has is kept.
+
+    For services of one folder, as `relaxd serve` makes them.
+    """
+    backup = extras.load("service.processes.backup", extra="server")
+    done = backup.back_up(data_dir, folder)
+    if json:
+        print_json(done)
+    else:
+        copied = f"copied {done['files']} files ({size(done['bytes'])})"
+        stdout().print(f"{copied} to {done['folder']}", soft_wrap=True)
+
+
+def restore_command(folder: BackupFolder, data_dir: CheckedDir = None, json: Json = False) -> None:
+    """Copy the backup in FOLDER into an empty folder of data, and check all of it."""
+    backup = extras.load("service.processes.backup", extra="server")
+    _show_check(backup.restore(folder, data_dir), json)
+
+
 def check_command(data_dir: CheckedDir = None, json: Json = False) -> None:
     """Read every blob of a service's store, and look for all that its database needs."""
-    done = extras.load("service.processes.tidy", extra="server").check(data_dir)
+    tidy = extras.load("service.processes.tidy", extra="server")
+    _show_check(tidy.check(data_dir), json)
+
+
+def _show_check(done: dict[str, Any], json: bool) -> None:
+    """Print what a check found; ends with 1 where something is lost."""
     lost = [*done["corrupt"], *done["missing"]]
     if json:
         print_json(done)
