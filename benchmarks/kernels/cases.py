@@ -25,6 +25,7 @@ def more_cases() -> Iterator[Case]:
     # A classifier, most of whose last panel is empty, and boxes of a detector.
     yield matmuls.matmul(128, 384, 100)
     yield rows.scaled(16, 1000, 4)
+    yield images.max_pool_row(64, 1000)
 
 
 def _matmul_cases() -> Iterator[Case]:

@@ -88,6 +88,23 @@ def _channels_last(
     return transposed, {name: ((batch, *sides, channels), dtype)}
 
 
+def max_pool_row(channels: int, size: int) -> Case:
+    """The greatest of three neighbours, every second one, along a row as sound has it."""
+
+    def graph(builder: Any, x: Any) -> Any:
+        return op.nn.max_pool2d(x, [1, 3], [1, 2], [0, 1, 0, 1])
+
+    result = -(-size // 2)
+    return Case(
+        "pooling",
+        f"max 3/2 of {channels} at {size}",
+        *_channels_last(graph, {"x": (("n", channels, 1, "w"), "float32")}),
+        {"n": 1, "w": size},
+        3 * result * channels,
+        floats((size, channels), (result, channels)),
+    )
+
+
 def max_pool(channels: int, size: int, batch: int = 1) -> Case:
     """3x3 in steps of two, channels last; a comparison counts as one operation."""
 

@@ -48,6 +48,11 @@ _MIN_OR_NAN = partial(extreme_or_nan, prim.Min)
 _KEEPING_NAN = {prim.Max: _MAX_OR_NAN, prim.Min: _MIN_OR_NAN}
 _IDEMPOTENT = (prim.Max, prim.Min, _MAX_OR_NAN, _MIN_OR_NAN)
 
+ROOMY = 32
+"""Registers of a vector unit that hold several vectors of a row, computed side by side, beside the
+constants of a polynomial.
+"""
+
 CHUNK = 128
 """Terms of a sum of columns that one accumulator adds up at most: the rounding error of a sum grows
 with its terms, and a channel of an image has a hundred thousand.
@@ -335,8 +340,7 @@ def emit_with_reduction(producer: Stage, stage: Stage, unit: VectorUnit) -> bool
         or lanes_for(producer, unit) != lanes_for(stage, unit)
         or is_short(along)
         or (
-            unit.registers < plan.ROOMY
-            and _reduction_width(stage, along, unit) > lanes_for(stage, unit)
+            unit.registers < ROOMY and _reduction_width(stage, along, unit) > lanes_for(stage, unit)
         )
     ):
         return False

@@ -11,11 +11,6 @@ VECTORS = 4
 addition, and what is read of a row is as many cache lines in a row.
 """
 
-ROOMY = 32
-"""Registers of a vector unit that hold several vectors of a row, computed side by side, beside the
-constants of a polynomial.
-"""
-
 AHEAD = 4096
 """Bytes by which prefetches run ahead of the steps that read weights once."""
 
