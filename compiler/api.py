@@ -97,7 +97,7 @@ def compile_request(
     kernels: take those that earlier builds compiled, and leave this one's for later ones. name: of
     the model, by default its file's.
     """
-    digest = _digest(samples) if samples else None
+    digest = digest_of_file(samples) if samples else None
     declared = dataclasses.replace(request, samples=digest, targets=(target,))
     declared.require_samples()
     job = CompileJob(
@@ -184,6 +184,7 @@ def _on_disk(model: Model) -> "Iterator[Path]":
         yield path
 
 
-def _digest(path: Path) -> str:
+def digest_of_file(path: Path) -> str:
+    """The digest of a file, as stores name it."""
     with path.open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

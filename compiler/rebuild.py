@@ -1,12 +1,11 @@
 """Compiles a signed bundle's model again and compares the results bit for bit."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from compiler.api import compile_request
+from compiler.api import compile_request, digest_of_file
 from compiler.key import action_key
 from compiler.targets import resolve
 from compiler.toolchain.versions import versions
@@ -122,17 +121,12 @@ def _check_samples(origin: Origin, samples: Path | None) -> None:
             part="samples",
             hint=f"give --samples with the file {origin.request.samples}",
         )
-    digest = _digest_of(samples)
+    digest = digest_of_file(samples)
     if digest != origin.request.samples:
         raise TrustError(
             f"the samples are {digest}, the bundle was built with {origin.request.samples}",
             part="samples",
         )
-
-
-def _digest_of(model: Path) -> str:
-    with model.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def _check_key(origin: Origin) -> None:

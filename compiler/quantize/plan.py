@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compiler.errors import ImportFailed
 from compiler.ir.files.model_file import LoadedModel, LoadedScript
 from compiler.ir.onnx.model.matmuls import INT8_LEVEL, matmul_labels
+from compiler.ir.onnx.model.opsets import opset_of
 from compiler.quantize.onnx import block_matmuls
 from compiler.quantize.onnx.matmuls import MatmulQuantization
 from compiler.quantize.onnx.row_matmuls import RowMatmuls
@@ -100,7 +101,7 @@ def as_wanted(
     """
     if request.options.precision is not Precision.INT8 or isinstance(model, LoadedScript):
         return model
-    if block_matmuls.opset_of(model.proto) < block_matmuls.LEAST_OPSET:
+    if opset_of(model.proto.opset_import) < block_matmuls.LEAST_OPSET:
         raise _unroundable(f"the model's opset is older than {block_matmuls.LEAST_OPSET}")
     if block_matmuls.set_level(model.proto, INT8_LEVEL):
         if request.options.calibration is not Calibration.NONE:

@@ -34,7 +34,7 @@ def private_function(driver: Driver, gvar: Any) -> str:
 
 def _body(driver: Driver, gvar: Any) -> list[str]:
     func = driver.module[gvar]
-    loops = _calls_itself(func, gvar)
+    loops = _calls(func, gvar)
     function = Function(driver, lambda called: private_function(driver, called))
     function.memory = BlockMemory(driver, function.size)
     function.note_shapes(func)
@@ -122,17 +122,6 @@ def _in_array(array: str, position: int, ty: Any) -> tuple[Value, int]:
     return TensorValue(f"{text}.data", shape), position + 1
 
 
-def _calls_itself(func: Any, gvar: Any) -> bool:
-    calls: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tvm.ir.Call) and node.op.same_as(gvar):
-            calls.append(node)
-
-    relax.analysis.post_order_visit(func, visit)
-    return bool(calls)
-
-
 def check_tail(func: Any, gvar: Any) -> None:
     """Raises CodegenError where a function goes on after it has called itself."""
     if _tail(func.body, gvar):
@@ -159,15 +148,16 @@ def _tail(seq: Any, gvar: Any) -> bool:
             inner = not isinstance(value, relax.If) or all(
                 _tail(branch, gvar) for branch in (value.true_branch, value.false_branch)
             )
-            return inner and not any(_mentions(b.value, gvar) for b in bindings[:position])
-        if _mentions(value, gvar):
+            return inner and not any(_calls(b.value, gvar) for b in bindings[:position])
+        if _calls(value, gvar):
             return False
         if isinstance(value, tvm.ir.Var) and binding.var.same_as(result):
             result = value
     return True
 
 
-def _mentions(expr: Any, gvar: Any) -> bool:
+def _calls(expr: Any, gvar: Any) -> bool:
+    """True if an expression, or the function that it is, calls that function."""
     calls: list[Any] = []
 
     def visit(node: Any) -> None:

@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.match.positions import extents as extents_of
 from compiler.passes.match.rewriting import rewrite_functions
 from compiler.tir.exprs import op_name
 
@@ -81,25 +82,20 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             bound
             if isinstance(bound, relax.Call)
             and op_name(bound) in VIEWS
-            and _extents(bound.args[0]) is not None
+            and extents_of(bound.args[0]) is not None
             else None
         )
 
     @staticmethod
     def _merge(call: Any, source: Any) -> Any:
         """The one view of `source` that `call`, a view of a view of it, is equal to."""
-        wanted = _extents(call)
+        wanted = extents_of(call)
         if wanted is None:
             return call
-        have = _extents(source)
+        have = extents_of(source)
         if have is not None and len(have) == len(wanted) and all(map(_same, have, wanted)):
             return source
         return relax.op.reshape(source, call.ty.shape)
-
-
-def _extents(expr: Any) -> list[Any] | None:
-    shape = getattr(expr.ty, "shape", None)
-    return list(shape.values) if isinstance(shape, relax.ShapeExpr) else None
 
 
 def _same(lhs: Any, rhs: Any) -> bool:
@@ -108,7 +104,7 @@ def _same(lhs: Any, rhs: Any) -> bool:
 
 def _moves_nothing(call: Any) -> bool:
     """True if a permutation keeps the order of the axes that are not 1."""
-    extents = _extents(call.args[0])
+    extents = extents_of(call.args[0])
     if extents is None or call.ty.shape is None:
         return False
     axes = (

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.files.node_labels import label_of
 from compiler.ir.onnx.model.matmuls import LEVEL, OPERATORS
+from compiler.ir.onnx.model.opsets import opset_of
 from compiler.ir.onnx.model.walking import walk
 from relaxd.contract.narrow import QuantizedLayers
 from relaxd.contract.options import Precision
@@ -24,11 +25,6 @@ _BITS = (4, 8)
 _AXES_ARE_INPUTS = 18
 _LEAST = 2.0**-120
 """What the greatest magnitude of a block is taken for at least, so that its inverse is finite."""
-
-
-def opset_of(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators, 1 where the model does not say."""
-    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
 def is_quantizable(node: onnx.NodeProto) -> bool:
@@ -86,7 +82,7 @@ def quantize_rows(
     """
     set_level(model, 0)
     float16s = frozenset(_float16_constants(model))
-    writer = _Writer(opset_of(model), float16s, perturbation, labels)
+    writer = _Writer(opset_of(model.opset_import), float16s, perturbation, labels)
     for nodes in _lists(model):
         writer.rewrite(nodes)
 

@@ -13,8 +13,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.model.kv_cache import extender
+from compiler.ir.onnx.model.opsets import opset_of
 from compiler.ir.onnx.model.walking import walk
-from compiler.quantize.onnx.block_matmuls import opset_of
 from compiler.quantize.onnx.matmuls import recent
 from relaxd.contract.bundle.byte_rows import LEAST, MOST
 from relaxd.contract.options import CacheForm
@@ -48,7 +48,7 @@ def quantize_caches(
         for graph in _graphs(result.graph)
         for weight in graph.initializer
     }
-    opset = opset_of(result)
+    opset = opset_of(result.opset_import)
     wanted = {extender(result.graph, name, consts).output[0] for name in outputs}
     for graph in _graphs(result.graph):
         nodes: list[onnx.NodeProto] = []

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.files.node_labels import label_of
 from compiler.ir.onnx.model.matmuls import OPERATORS, matmul_labels
+from compiler.ir.onnx.model.opsets import opset_of
 from compiler.quantize.onnx.matmuls import Array, Grid
 from compiler.quantize.onnx.row_writer import RowWriter, upright
 from relaxd.contract.narrow import QuantizedLayers
@@ -141,7 +142,9 @@ class RowMatmuls:
         result.CopyFrom(self.model)
         layers = frozenset(self.layers.layers if labels is None else labels)
         stored = frozenset() if self.grids is None else self._images(layers)
-        writer = RowWriter(_opset(result), perturbation, self.scales, self.grids or {}, stored)
+        writer = RowWriter(
+            opset_of(result.opset_import), perturbation, self.scales, self.grids or {}, stored
+        )
         for node in self.model.graph.node:
             if label_of(node) in layers and node.op_type in OPERATORS:
                 writer.multiply(node, numpy_helper.to_array(self.constants[node.input[1]]))
@@ -169,7 +172,3 @@ def _objection(node: onnx.NodeProto, dims: list[int], channels: int) -> str | No
     if not LEAST_DEPTH <= depth <= DEEPEST:
         return f"its sums have fewer than {LEAST_DEPTH} products, or more than {DEEPEST}"
     return f"it has fewer than {LEAST_COLUMNS} columns" if columns < LEAST_COLUMNS else None
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)

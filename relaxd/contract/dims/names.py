@@ -14,7 +14,6 @@ identifier.
 import keyword
 import re
 
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 QUOTED = re.compile(r'"(?:[^"\\]|\\["\\])*"')
 """A name in quotes, as axis expressions have it."""
 LONGEST_NAME = 256

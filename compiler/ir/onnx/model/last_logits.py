@@ -10,6 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from compiler.errors import ImportFailed
+from compiler.ir.onnx.model.opsets import opset_of
 from compiler.ir.onnx.model.walking import walk
 
 OUTPUT = "logits"
@@ -29,7 +30,7 @@ def keep_last_logits(model: onnx.ModelProto) -> None:
     output = next((one for one in graph.output if one.name == OUTPUT), None)
     if output is None or len(output.type.tensor_type.shape.dim) != _AXIS + 2:
         raise _refused(f"the model has no output {OUTPUT!r} of entries, tokens and words")
-    opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model.opset_import)
     if opset < _LEAST_OPSET:
         raise _refused(f"the model has opset {opset}, older than {_LEAST_OPSET}")
     path = list(_path(graph))

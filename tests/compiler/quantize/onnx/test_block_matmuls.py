@@ -6,10 +6,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.ir.onnx.model.matmuls import INT8_LEVEL, LEVEL
+from compiler.ir.onnx.model.opsets import opset_of
 from compiler.ir.ops.quantized.block_matmul import dequantize
 from compiler.quantize.onnx.block_matmuls import (
     layers_of,
-    opset_of,
     quantize_rows,
     set_level,
 )
@@ -34,7 +34,7 @@ def test_rows_are_quantized_by_the_rule(
     model = model_of(weights, accuracy_level=INT8_LEVEL)
     model.opset_import[0].version = opset
     quantize_rows(model)
-    assert (levels(model), opset_of(model)) == ([0], opset)
+    assert (levels(model), opset_of(model.opset_import)) == ([0], opset)
     session = session_of(model)
     for rows in (0, 1, 5):
         x = normal(rows, depth) * 3
