@@ -132,10 +132,13 @@ def assert_scalar(b: Builder, node: Node) -> None:
 def constrain_range(b: Builder, node: Node) -> None:
     """A range of a size, which every run checks."""
     size = node.args[0]
-    for name, compare in (("min", ex.less_equal), ("max", lambda p, q: ex.less_equal(q, p))):
-        limit = node.get(name, None)
-        if isinstance(size, (int, PrimExpr)) and isinstance(limit, int):
-            b.require(compare(limit, size), f"the model asserts a {name} of {limit}")
+    if not isinstance(size, (int, PrimExpr)):
+        return
+    least, most = node.get("min", None), node.get("max", None)
+    if isinstance(least, int):
+        b.require(ex.less_equal(least, size), f"the model asserts a size of at least {least}")
+    if isinstance(most, int):
+        b.require(ex.less_equal(size, most), f"the model asserts a size of at most {most}")
 
 
 @op("_assert_async")
