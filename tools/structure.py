@@ -82,9 +82,9 @@ def lines_at(root: Path, commit: str, packages: Sequence[str]) -> dict[str, int]
     """Lines of Python by folder at a commit; raises CalledProcessError for an unknown one."""
     patterns = [f"{package}/*.py" for package in packages]
     command = ["git", "grep", "--count", "", commit, "--", *patterns]
-    found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    counted = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     lines: dict[str, int] = defaultdict(int)
-    for entry in found.stdout.splitlines():
+    for entry in counted.stdout.splitlines():
         path, _, number = entry.removeprefix(f"{commit}:").rpartition(":")
         lines[".".join(Path(path).parent.parts)] += int(number)
     return lines

@@ -75,7 +75,7 @@ def read_files(path: Path) -> Files:
 
 
 def _digest_of(array: Array) -> str:
-    digest = hashlib.sha256(memoryview(array)).hexdigest()
+    digest = hashlib.sha256(array.data).hexdigest()
     release_pages(array)
     return f"sha256:{digest}"
 

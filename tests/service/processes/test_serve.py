@@ -214,7 +214,7 @@ def _write_certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def test_it_serves_https_with_a_certificate(tmp_path: Path) -> None:
-    """As docs/howto/run-the-service.md says."""
+    """Follow docs/howto/run-the-service.md."""
     chain, key = _write_certificate(tmp_path)
     options = ("--workers", "0", "--tls-cert", str(chain), "--tls-key", str(key))
     with serving(tmp_path, *options) as (_, line):

@@ -4,6 +4,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,10 @@ def _mutate(value: Any, source: random.Random) -> Any:
     return source.choice([None, -1, 0, 1 << 62, "x", [], {}, True, 0.5, "s77", {"as_int": 3}])
 
 
+def _replace(part: str, content: bytes, parts: dict[str, bytes]) -> None:
+    parts[part] = content
+
+
 @pytest.mark.parametrize("part", [MODEL, WEIGHTS])
 def test_any_change_of_the_text_is_a_typed_failure_or_none(
     part: str, saved: Path, tmp_path: Path
@@ -243,9 +248,7 @@ def test_any_change_of_the_text_is_a_typed_failure_or_none(
     for seed in range(120):
         changed = _mutate(document, random.Random(seed))
         content = json.dumps(changed).encode()
-        path = rewritten(
-            saved, tmp_path / f"{seed}.pt2", lambda parts, c=content: parts.update({part: c})
-        )
+        path = rewritten(saved, tmp_path / f"{seed}.pt2", partial(_replace, part, content))
         try:
             read(read_program(path), CompileRequest.of())
         except CompileError as error:
