@@ -103,13 +103,17 @@ def run(tmp_path: Path, repository: Path) -> Runner:
 
 
 def commit(repository: Path, activation: str = "Relu", perturb: float = 0.0) -> None:
-    """Puts a model into the repository; `perturb` is added to its first weights."""
+    """Puts a model with its data beside it into the repository; `perturb` is added to its first
+    weights.
+    """
     model = perceptron()
     model.graph.node[1].op_type = activation
     (weights,) = (each for each in model.graph.initializer if each.name == "first")
     moved = numpy_helper.to_array(weights) + np.float32(perturb)
     weights.CopyFrom(numpy_helper.from_array(moved, "first"))
-    onnx.save(model, repository / "models/net.onnx")
+    path, data = repository / "models/net.onnx", "net.onnx.data"
+    path.with_name(data).unlink(missing_ok=True)
+    onnx.save(model, path, save_as_external_data=True, location=data, size_threshold=0)
 
 
 def github(run: Runner, url: str, move: bool) -> Ended:
