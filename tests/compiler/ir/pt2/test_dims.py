@@ -144,12 +144,12 @@ def test_other_guards_are_refused(guard: str) -> None:
     assert caught.value.code == "import.pt2_guard"
 
 
-def described(exported: Any, **declared: Any) -> dict[str, Any]:
+def inspect_saved(exported: Any, **declared: Any) -> dict[str, Any]:
     return inspect(read_saved(exported), CompileRequest.of(**declared))
 
 
 def test_an_inspection_says_what_an_import_gives() -> None:
-    report, imported = described(program()), import_program(program())
+    report, imported = inspect_saved(program()), import_program(program())
     assert report["supported"]
     assert report["error"] is None
     assert report["inputs"] == [spec.to_json() for spec in imported.inputs]
@@ -161,7 +161,7 @@ def test_an_inspection_says_what_an_import_gives() -> None:
 
 
 def test_an_inspection_names_contradictions() -> None:
-    report = described(program(1, 8), dims={"x_0": (9, 100)})
+    report = inspect_saved(program(1, 8), dims={"x_0": (9, 100)})
     assert not report["supported"]
     assert report["error"]["code"] == "import.dim_range"
     assert report["inputs"] == ["x", "y"]
