@@ -56,7 +56,7 @@ class Reading:
         return self.values[name]
 
     def lookup(self, name: Any) -> Value:
-        """A value that was result before."""
+        """Return a value that an earlier node made."""
         if name not in self.values:
             refuse_malformed(f"the value {str(name)[:80]!r} is read before any node makes it")
         return self.values[name]
