@@ -24,8 +24,8 @@ function Whole({ document }) {
         ${groups.map((group) => html`<div key=${group.name}><p class="quiet">${group.name}</p>
           <ul>${group.operations.filter(fits).map((one) => html`<li key=${one.id}><a href=${`#${one.id}`} onClick=${(event) => (event.preventDefault(), globalThis.document.getElementById(one.id).scrollIntoView())}><code class=${`method ${one.method}`}>${one.method}</code>${one.operation.summary}</a></li>`)}</ul></div>`)}
       </nav>
-      <div class="stack">${groups.map((group) => html`<section key=${group.name} aria-labelledby=${`tag-${group.name}`}>
-        <h2 id=${`tag-${group.name}`} class="tag-title">${group.name}</h2>
+      <div class="stack">${groups.map((group, number) => html`<section key=${group.name} aria-labelledby=${`tag-${number}`}>
+        <h2 id=${`tag-${number}`} class="tag-title">${group.name}</h2>
         ${group.description && html`<div class="soft prose">${paragraphs(group.description)}</div>`}
         <div class="stack">${group.operations.filter(fits).map((one) => html`<${Operation} key=${one.id} one=${one} document=${document} />`)}</div></section>`)}</div>
     </div>`;
