@@ -106,7 +106,8 @@ def test_dims_keep_the_names_that_the_model_gives_them(service: Deployment, tmp_
     with pytest.raises(RelaxdError, match='"seq-len" must be 1 to 64'):
         library.run({"x": np.ones((65, 1, 1), "f4")})
     error = failure(service.post(model, '{"dims": {"seq": "1:4"}}'))
-    assert (error["field"], error["hint"]) == ("dims.seq", 'its dims are "1", "seq-len", "批次"')
+    hint = 'did you mean seq-len? its dims are "1", "seq-len", "批次"'
+    assert (error["field"], error["hint"]) == ("dims.seq", hint)
 
 
 def _strings(document: Any) -> list[str]:
