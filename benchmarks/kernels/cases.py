@@ -24,7 +24,7 @@ def more_cases() -> Iterator[Case]:
     yield matmuls.grouped_attention(64, 14, 2, 1, 1000)
     # A classifier, most of whose last panel is empty, and boxes of a detector.
     yield matmuls.matmul(128, 384, 100)
-    yield rows.scaled(16, 1000, 4)
+    yield rows.scale_rows(16, 1000, 4)
     yield images.max_pool_row(64, 1000)
 
 

@@ -48,7 +48,7 @@ def _rows(name: str, graph: Callable[[Any], Any], rows: int, columns: int, opera
     )
 
 
-def scaled(batch: int, rows: int, columns: int) -> Case:
+def scale_rows(batch: int, rows: int, columns: int) -> Case:
     """Rows of a few elements by the scales of their batch."""
     return Case(
         "generic",

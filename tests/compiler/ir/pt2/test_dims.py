@@ -48,7 +48,7 @@ def test_a_dim_without_a_maximum_takes_a_declared_one() -> None:
     assert dims_of(exported, dims={"x_0": (1, 64)})["x_0"] == (2, 64)
 
 
-def test_declared_ranges_narrow() -> None:
+def test_a_declared_range_is_intersected_with_the_file_s() -> None:
     exported = program(1, 8)
     assert dims_of(exported, dims={"x_0": (4, 100), "x_1": 7}) == {"x_0": (4, 8), "x_1": (7, 7)}
     with pytest.raises(ImportFailed, match="exported for sizes of x_0 from 1 to 8") as caught:

@@ -82,7 +82,7 @@ class Trap:
 
 
 def test_sample_inputs_are_not_unpickled(tmp_path: Path) -> None:
-    """As torch.export.load does, which falls back to pickle where torch.load refuses."""
+    """torch.export.load falls back to pickle where torch.load refuses."""
     saved = save(export(Cnn(), (torch.randn(2, 4, 6, 8),)), tmp_path / "m.pt2")
     buffer = io.BytesIO()
     torch.save((Trap(),), buffer)
