@@ -74,7 +74,7 @@ _DEPTHWISE = "pooling 96->96 3x3/1 at 56"
 _FOUR_GROUPS = "grouped_conv 128->128 3x3/1 at 28, 4 groups"
 _MANY_GROUPS = "grouped_conv 256->256 3x3/1 at 28, 32 groups"
 _INT8 = "int8 16x768x3072"
-_NBITS = "nbits, int8 16x896x4864, 4 bits"
+_BLOCK_WISE = "nbits, int8 16x896x4864, 4 bits"
 
 CONSTANTS = (
     Constant("attention", "DECODE_KEYS", _DECODE, (64, 128, 512), threads=True),
@@ -126,7 +126,7 @@ CONSTANTS = (
     Constant("matmul_dynamic", "MOST_ROWS", "matmul_dynamic 1x512x512x512", (2, 6)),
     Constant("nbits", "TASK_ROWS", "nbits, int8 128x896x4864, 4 bits", (32, 128)),
     Constant("nbits", "LOOKUP_ROWS", "nbits 16x896x4864, 4 bits", (4, 8)),
-    Constant("nbits", "TALL", _NBITS, (4, 12)),
+    Constant("nbits", "TALL", _BLOCK_WISE, (4, 12)),
     Constant("nbits", "SCALES_AHEAD", "nbits 1x896x4864, 4 bits", (128, 512)),
     Constant("nbits", "BLOCKS_AHEAD", "nbits 1x896x4864, 4 bits", (2, 8)),
     Constant("nbits", "LINES", "nbits, int8 128x896x4864, 4 bits", (1, 4)),
