@@ -36,6 +36,6 @@ def path_of(template: str, tenant: str, things: Mapping[str, str] = NOTHING) -> 
     namespace = "relaxd" if tenant == DEFAULT else tenant
     repository = f"{namespace}/things" if template.startswith("/v2") else "nobody"
     path = template.replace("{name:path}", repository).replace("{name}", repository)
-    for parameter, value in things.items():
+    for parameter, value in {**NOTHING, **things}.items():
         path = path.replace(parameter, value)
     return path
