@@ -2,10 +2,12 @@
 settings allow others. The address that was checked is the one that is connected to.
 """
 
+import contextlib
 import http.client
 import ipaddress
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +15,9 @@ from urllib.parse import urlsplit
 from relaxd.http.public_addresses import is_public
 
 TIMEOUT_S = 10.0
-"""Of each step, of which there are few: resolving, connecting, sending, the answer's header."""
+"""For connecting, and for each wait for the receiver."""
+DEADLINE_S = 30.0
+"""For all after connecting: a receiver may send a byte at a time."""
 
 
 def post(
@@ -54,10 +58,17 @@ def _post(
         return f"{host} is not a public address"
     connection = _Pinned(host, port, addresses[0], is_plain=is_plain)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    deadline = threading.Timer(DEADLINE_S, connection.abort)
+    deadline.start()
     try:
         connection.request("POST", path, body, dict(headers))
         status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        if connection.aborted:
+            raise TimeoutError(f"no answer within {DEADLINE_S:g} s") from error
+        raise
     finally:
+        deadline.cancel()
         connection.close()
     return None if 200 <= status < 300 else f"HTTP {status}"
 
@@ -68,6 +79,14 @@ class _Pinned(http.client.HTTPConnection):
     def __init__(self, host: str, port: int, address: str, *, is_plain: bool) -> None:
         super().__init__(host, port, timeout=TIMEOUT_S)
         self._address, self._is_plain = address, is_plain
+        self.aborted = False
+
+    def abort(self) -> None:
+        """End what another thread waits for."""
+        self.aborted = True
+        with contextlib.suppress(OSError):
+            if self.sock is not None:
+                self.sock.shutdown(socket.SHUT_RDWR)
 
     def connect(self) -> None:
         """Connect to the address, whatever the name means by now."""
@@ -76,4 +95,9 @@ class _Pinned(http.client.HTTPConnection):
         self.sock = plain
         if not self._is_plain:
             context = ssl.create_default_context()
-            self.sock = context.wrap_socket(plain, server_hostname=self.host)
+            # Shaken hands later, by when `abort` knows the socket.
+            secured = context.wrap_socket(
+                plain, server_hostname=self.host, do_handshake_on_connect=False
+            )
+            self.sock = secured
+            secured.do_handshake()

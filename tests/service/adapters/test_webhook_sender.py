@@ -1,12 +1,15 @@
 """Messages go to public addresses alone, to the one that was checked, and to no redirect."""
 
+import socket
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 
 import pytest
 
 from relaxd.http.public_addresses import is_public
+from service.adapters import webhook_sender
 from service.adapters.webhook_sender import post
 
 PUBLIC = "93.184.215.14"
@@ -118,6 +121,29 @@ def test_other_answers_are_failures_and_redirects_are_not_followed(receiver, sta
     url = f"http://127.0.0.1:{receiver.server_port}/"
     assert post(url, b"{}", {}, private=True) == f"HTTP {status}"
     assert len(receiver.received) == 1
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_receiver_that_drips_is_left_in_time(monkeypatch, scheme):
+    """Each wait is short, and there is no end of them: of a first line, and of TLS's first record."""
+    monkeypatch.setattr(webhook_sender, "DEADLINE_S", 0.5)
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip():
+            client, _ = listener.accept()
+            with client, suppress(OSError):
+                client.sendall(b"HTTP/1.1 " if scheme == "http" else b"\x16\x03\x03\x3f\xff")
+                while not left.wait(0.05):
+                    client.sendall(b"x")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/"
+        error = post(url, b"{}", {}, private=True)
+        left.set()
+        thread.join()
+    assert error == "TimeoutError: no answer within 0.5 s"
 
 
 def test_nobody_there():

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -182,6 +183,32 @@ def test_one_attempt_is_made_by_one_worker(core):
 
     assert deliver_due(core, send) == 1
     assert other.messages == []
+
+
+def test_the_messages_of_one_tenant_leave_room_for_those_of_others(core, clock):
+    tenants.create(core, "vision")
+    theirs, own = create(core, "vision"), create(core)
+    for _ in range(20):
+        hooks.ping(core, "vision", theirs.webhook.id)
+    clock.advance(1)
+    hooks.ping(core, DEFAULT, own.webhook.id)
+    receiver = Receiver()
+    assert deliver_due(core, receiver) == 3
+    sent = [json.loads(body)["data"]["webhook"] for _, body, _ in receiver.messages]
+    assert sorted(sent) == sorted([theirs.webhook.id, theirs.webhook.id, own.webhook.id])
+
+
+def test_a_receiver_that_is_waited_for_holds_up_no_other(core):
+    tenants.create(core, "vision")
+    theirs, own = create(core, "vision"), create(core)
+    hooks.ping(core, "vision", theirs.webhook.id)
+    hooks.ping(core, DEFAULT, own.webhook.id)
+    both = threading.Barrier(2)
+
+    def send(*_):
+        both.wait(60)
+
+    assert deliver_due(core, send) == 2
 
 
 def test_tenants_keep_apart(core):
