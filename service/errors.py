@@ -173,7 +173,10 @@ class RegistryFull(ServiceError):
     code = "registry.full"
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"there may be {what}, and there are", hint="remove some")
+        super().__init__(
+            f"the tenant already has {what}, as many as it may",
+            hint="remove those that are no longer needed: relaxd models remove",
+        )
 
 
 class VersionInUse(ServiceError):
@@ -183,7 +186,9 @@ class VersionInUse(ServiceError):
 
     def __init__(self, ref: str, aliases: list[str]) -> None:
         super().__init__(
-            f"{ref} is {', '.join(aliases)}", hint="move the alias first", aliases=aliases
+            f"{ref} cannot be removed: it is named by the alias {', '.join(aliases)}",
+            hint="move the alias to another version, or remove it",
+            aliases=aliases,
         )
 
 

@@ -29,7 +29,7 @@ Outcome = dict[str, Any]
 OURS = "relaxd"
 TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "torch": "torch"}
 """The engines to choose from; each is also the name of its package."""
-_ONNX, _TORCHSCRIPT = ("onnxruntime", "openvino"), ("torch",)
+_ONNX, _PYTORCH = ("onnxruntime", "openvino"), ("torch",)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def plan_race(model: Path, engines: str | None, rounds: int, seconds: float) -> 
     """
     if not model.is_file():
         raise FileTrouble(f"no model at {model}", hint="name the file that the bundle was made of")
-    able = _TORCHSCRIPT if zipfile.is_zipfile(model) else _ONNX
+    able = _PYTORCH if zipfile.is_zipfile(model) else _ONNX
     names = [name.strip() for name in (engines or able[0]).split(",")]
     for name in names:
         if name not in TITLES:
@@ -58,7 +58,7 @@ def plan_race(model: Path, engines: str | None, rounds: int, seconds: float) -> 
                 hint=suggest(name, TITLES, f"one of {', '.join(TITLES)}"),
             )
         if name not in able:
-            kind = "TorchScript" if able is _TORCHSCRIPT else "ONNX"
+            kind = "PyTorch's" if able is _PYTORCH else "ONNX"
             raise DeclarationError(
                 f"{TITLES[name]} does not run {model.name}, which is {kind}",
                 field="engine",

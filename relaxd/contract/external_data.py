@@ -74,13 +74,13 @@ def fields_of(
     ends at what is malformed.
     """
     while position < stop:
-        tag, position = _varint(data, position, stop)
+        tag, position = read_varint(data, position, stop)
         wire = tag & 7
         if wire == 0:
-            value, position = _varint(data, position, stop)
+            value, position = read_varint(data, position, stop)
             yield tag >> 3, value, None
         elif wire == 2:
-            size, position = _varint(data, position, stop)
+            size, position = read_varint(data, position, stop)
             if position + size > stop:
                 return
             yield tag >> 3, position, position + size
@@ -91,7 +91,10 @@ def fields_of(
             return
 
 
-def _varint(data: "bytes | mmap.mmap | memoryview", position: int, stop: int) -> tuple[int, int]:
+def read_varint(
+    data: "bytes | mmap.mmap | memoryview", position: int, stop: int
+) -> tuple[int, int]:
+    """A number of protobuf and the position behind it, beyond `stop` for one that is cut short."""
     value = shift = 0
     while position < stop and shift < 64:
         byte = data[position]

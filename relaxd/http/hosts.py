@@ -66,6 +66,14 @@ def _normalize(name: str) -> str:
     return name.lower().removesuffix(".")
 
 
+def is_loopback(host: str) -> bool:
+    """True for an address or a name that other machines cannot reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in _LOOPBACK
+
+
 def _without_port(header: str) -> str:
     if header.startswith("["):
         return header.partition("]")[0]

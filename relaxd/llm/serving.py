@@ -1,6 +1,5 @@
 """Runs the endpoint until a signal ends it."""
 
-import ipaddress
 import socket
 import sys
 from dataclasses import replace
@@ -12,6 +11,7 @@ from starlette.applications import Starlette
 from relaxd.errors import InputError
 from relaxd.http import descriptors
 from relaxd.http.connections import protocol
+from relaxd.http.hosts import is_loopback
 from relaxd.llm.engine import Engine
 from relaxd.llm.server import Access, create_app
 from relaxd.llm.speculation import Speculation
@@ -41,7 +41,7 @@ def serve(
     that cannot be had.
     """
     access = replace(access, hosts=access.hosts | {address[0]})
-    if access.key is None and not _is_loopback(address[0]):
+    if access.key is None and not is_loopback(address[0]):
         print(
             f"relaxd llm: it asks for no key, and others can reach {address[0]}; set RELAXD_API_KEY"
             " or listen on 127.0.0.1",
@@ -79,13 +79,6 @@ def config_of(app: Starlette, max_connections: int) -> uvicorn.Config:
         backlog=_BACKLOG,
         timeout_graceful_shutdown=5,
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listening(address: tuple[str, int]) -> socket.socket:

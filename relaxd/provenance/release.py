@@ -96,11 +96,17 @@ def add_release(
     if newest is not None and (not bundles or bundles == newest.bundles):
         return replace(newest, issued=now)
     log = newest.log if newest else ()
-    if not bundles or len(log) == MAX_RELEASES:
+    if not bundles:
         raise TrustError(
-            f"{name!r} has {len(log)} releases",
+            f"{name!r} has no release to issue anew",
             part="release",
-            hint="give a folder, and a new name",
+            hint="give the folders of its first bundles",
+        )
+    if len(log) == MAX_RELEASES:
+        raise TrustError(
+            f"{name!r} has {MAX_RELEASES} releases, as many as a statement holds",
+            part="release",
+            hint="go on under a new name",
         )
     return Release(name, bundles, (*log, _hash_bundles(bundles)), now)
 

@@ -4,6 +4,7 @@ imported where they are used: an installation may lack any of them.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,19 +107,34 @@ def compile_openvino(model: Any, subject: Subject, precision: str) -> Runner:
     return run
 
 
-def load_torchscript(subject: Subject) -> Runner:
-    """A TorchScript module, run by torch as it was saved; its arguments are given by name."""
+def load_torch(subject: Subject) -> Runner:
+    """A TorchScript module or an exported program, run by torch as it was saved. TorchScript takes
+    its arguments by name, a program in the order of `names`.
+    """
     import torch
 
     torch.set_num_threads(subject.threads or torch.get_num_threads())
-    module = torch.jit.load(str(subject.path), map_location="cpu").eval()
+    exported = _is_exported(subject.path)
+    module = (
+        torch.export.load(subject.path).module()
+        if exported
+        else torch.jit.load(str(subject.path), map_location="cpu").eval()
+    )
 
     def run(feed: Arrays) -> list[NDArray[Any]]:
         tensors = {name: torch.from_numpy(array) for name, array in feed.items()}
         with torch.inference_mode():
+            if exported:
+                return list(_arrays_of(module(*(tensors[name] for name in subject.names))))
             return list(_arrays_of(module(**tensors, **subject.consts)))
 
     return run
+
+
+def _is_exported(path: Path) -> bool:
+    """True for an archive of torch.export.save."""
+    with zipfile.ZipFile(path) as archive:
+        return any(name.rpartition("/")[2] == "archive_format" for name in archive.namelist())
 
 
 def _arrays_of(value: Any) -> Sequence[NDArray[Any]]:
@@ -136,5 +152,5 @@ ENGINES: dict[str, Callable[[Subject], Runner]] = {
     "relaxd": load_bundle,
     "onnxruntime": load_onnxruntime,
     "openvino": load_openvino,
-    "torch": load_torchscript,
+    "torch": load_torch,
 }

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import ipaddress
 import logging
 import os
 import signal
@@ -21,6 +20,7 @@ import uvloop
 from artifacts.files import storage_errors
 from relaxd.http import descriptors
 from relaxd.http.connections import protocol
+from relaxd.http.hosts import is_loopback
 from service.api.app import create_app
 from service.bootstrap import Services, build
 from service.db import recovery
@@ -124,7 +124,7 @@ def serve(
     for chatty in ("uvicorn.error", "alembic.runtime.migration"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     nobody_signs_in = settings.token is None and settings.oidc_issuers is None
-    if nobody_signs_in and not _is_loopback(host):
+    if nobody_signs_in and not is_loopback(host):
         logger.warning(
             "the service asks for no token, and others can reach this address",
             host=host,
@@ -170,13 +170,6 @@ def _alone(settings: Settings, workers: int) -> Iterator[None]:
         except BlockingIOError:
             raise FolderTaken(settings.data_dir) from None
         yield
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listen(host: str, port: int) -> socket.socket:

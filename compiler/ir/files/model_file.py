@@ -23,6 +23,7 @@ from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
 from compiler.isolation.level import Level
+from relaxd.contract.external_data import read_varint
 from relaxd.contract.model_files import MODEL, checked_name
 from relaxd.contract.model_folder import CONFIG
 from relaxd.errors import DeclarationError
@@ -192,28 +193,16 @@ def _is_cut_short(data: bytes) -> bool:
     """
     position = 0
     while position < len(data):
-        tag, position = _varint(data, position)
+        tag, position = read_varint(data, position, len(data))
         number, wire = tag >> 3, tag & 7
         if number not in _MODEL_FIELDS or wire not in (0, 2):
             return False
-        value, position = _varint(data, position)
+        value, position = read_varint(data, position, len(data))
         position += value if wire == 2 else 0
     return position > len(data)
 
 
 _MODEL_FIELDS = frozenset(onnx.ModelProto.DESCRIPTOR.fields_by_number)
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(data) and shift < 64:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    return value, len(data) + 1
 
 
 def _absorb_external_data(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import tvm
 from tvm import relax
 
 from compiler.ir.graph.blocks import in_blocks
 from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.draws import SEED
 from compiler.ir.graph.values import Value
+from compiler.ir.imported import Imported
 from compiler.ir.shapes.extents import Extent
+from compiler.ir.shapes.index_bounds import Limits
 from compiler.ir.shapes.symbols import axis_of
 from relaxd.contract.dims.axes import Axis
 from relaxd.contract.dims.names import identifier_of
@@ -43,7 +47,27 @@ def _named(b: Builder, extent: Extent) -> tuple[Axis, Extent, bool]:
     return named, symbol, True
 
 
-def finish(b: Builder) -> tvm.IRModule:
+def finish(
+    b: Builder,
+    inputs: Sequence[TensorSpec],
+    outputs: tuple[TensorSpec, ...],
+    bounds: Limits,
+    **more: Any,
+) -> Imported:
+    """Return the import of a model, with its module finished; more: further fields of it."""
+    return Imported(
+        _finished(b),
+        (*inputs, SEED) if b.random else tuple(inputs),
+        outputs,
+        tuple(b.facts.dims.values()),
+        b.facts.ranges,
+        bounds,
+        nodes=b.origins.labels,
+        **more,
+    )
+
+
+def _finished(b: Builder) -> tvm.IRModule:
     """Finish the module: put bindings into dataflow blocks, and the dims' upper bounds on `main`,
     where TVM's memory planner reads them.
     """

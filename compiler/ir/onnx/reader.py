@@ -12,7 +12,6 @@ from compiler.errors import ImportFailed
 from compiler.ir.caches import merge_uses
 from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
-from compiler.ir.graph.draws import SEED
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
 from compiler.ir.graph.signature import FileInput, check_names, declare, specs_of
@@ -115,17 +114,15 @@ def _read(
         outputs = close(builder, lifting.outputs(builder, pairs) if lifting else pairs)
     uses = merge_uses(shared.caches, {spec.name for spec in specs})
     in_place = lifting.describe(builder, uses, outputs) if lifting else None
-    return Imported(
-        finish(builder),
-        (*specs, SEED) if builder.random else tuple(specs),
+    return finish(
+        builder,
+        specs,
         outputs,
-        tuple(facts.dims.values()),
-        facts.ranges,
         collect(indices.uses(shared), {spec.name for spec in specs}),
-        builder.quantized or (builder.quantizes_blocks and not _reference_quantizes(request)),
-        uses,
-        builder.origins.labels,
-        in_place,
+        quantized=builder.quantized
+        or (builder.quantizes_blocks and not _reference_quantizes(request)),
+        caches=uses,
+        in_place=in_place,
         stacks=builder.stacks,
     )
 

@@ -10,7 +10,6 @@ from tvm.ir import Expr as PrimExpr
 from compiler.errors import ImportFailed
 from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
-from compiler.ir.graph.draws import SEED
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
 from compiler.ir.graph.signature import declare
@@ -102,15 +101,7 @@ def _read(
         refuse_repeats([name for name, _ in named])
         outputs = close(builder, named)
     bounds = collect(_uses(program, scope.model.indexed), {spec.name for spec in declared.specs})
-    return Imported(
-        finish(builder),
-        (*declared.specs, SEED) if builder.random else tuple(declared.specs),
-        outputs,
-        tuple(facts.dims.values()),
-        facts.ranges,
-        bounds,
-        nodes=builder.origins.labels,
-    )
+    return finish(builder, declared.specs, outputs, bounds)
 
 
 def _require_guards(

@@ -8,7 +8,6 @@ from typing import Any
 from compiler.errors import ImportFailed
 from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
-from compiler.ir.graph.draws import SEED
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
 from compiler.ir.graph.values import Value
@@ -88,15 +87,7 @@ def _read(
         )
     uses = indices.uses(program, scope.model.indexed)
     bounds = collect(uses, {spec.name for spec in inputs.specs})
-    return Imported(
-        finish(builder),
-        (*inputs.specs, SEED) if builder.random else tuple(inputs.specs),
-        outputs,
-        tuple(facts.dims.values()),
-        facts.ranges,
-        bounds,
-        nodes=builder.origins.labels,
-    )
+    return finish(builder, inputs.specs, outputs, bounds)
 
 
 def refuse_repeats(names: list[str]) -> None:

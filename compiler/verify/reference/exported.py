@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from compiler.ir.pt2.nodes import number_of, read_graph, states_of
@@ -21,6 +20,7 @@ from compiler.ir.pt2.tensors import DTYPES
 from compiler.ir.torchscript import torchvision
 from compiler.ir.torchscript.loading import load_torch
 from compiler.verify.reference.perturbation import perturb
+from compiler.verify.reference.torch_tensors import array_from, tensor_from
 
 _KEYWORD = 2
 _FLOATS = ("float16", "bfloat16", "float32")
@@ -54,7 +54,7 @@ class ExportedProgram:
         }
         random = None if perturbation is None else np.random.default_rng(perturbation)
         self._stored = {
-            stored.path: self._widen(self._tensor(_moved(stored.data, random)))
+            stored.path: self._widen(tensor_from(self._torch, _moved(stored.data, random)))
             for stored in self._program.stored
         }
         self.name = f"torch {self._torch.__version__}" + (" in float64" if wide else "")
@@ -64,7 +64,9 @@ class ExportedProgram:
 
     def run(self, feeds: Mapping[str, Any], consts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Outputs by name; as in compiler.verify.reference.onnx.Engine."""
-        arguments = {name: self._widen(self._tensor(array)) for name, array in feeds.items()}
+        arguments = {
+            name: self._widen(tensor_from(self._torch, array)) for name, array in feeds.items()
+        }
         values: dict[str, Any] = {
             argument.value: arguments[argument.name] for argument in self._program.arguments
         }
@@ -82,7 +84,7 @@ class ExportedProgram:
                 outputs[stored.path] = (
                     values[stored.value] if after is None else self._argument(after, values)
                 )
-        return {name: self._array(value) for name, value in outputs.items()}
+        return {name: array_from(self._torch, value) for name, value in outputs.items()}
 
     def _run_nodes(self, nodes: Sequence[Any], values: dict[str, Any]) -> None:
         for node in nodes:
@@ -160,22 +162,6 @@ class ExportedProgram:
         if "name" in item or "as_name" in item:
             return values[item["name"] if "name" in item else item["as_name"]]
         return self._argument(item, values)
-
-    def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
-        if array.dtype == ml_dtypes.bfloat16:
-            bits = np.ascontiguousarray(array).view(np.int16).copy()
-            return self._torch.from_numpy(bits).view(self._torch.bfloat16)
-        return self._torch.from_numpy(np.array(array))
-
-    def _array(self, value: Any) -> Any:
-        if not isinstance(value, self._torch.Tensor):
-            return np.asarray(value)
-        dense = value.detach().contiguous()
-        return (
-            dense.view(self._torch.int16).numpy().view(ml_dtypes.bfloat16)
-            if dense.dtype == self._torch.bfloat16
-            else dense.numpy()
-        )
 
 
 def _moved(data: np.ndarray[Any, Any], random: np.random.Generator | None) -> np.ndarray[Any, Any]:

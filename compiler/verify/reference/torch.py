@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from compiler.ir.torchscript import loading
@@ -18,6 +17,7 @@ from compiler.ir.torchscript.arguments import (
     written_attributes,
 )
 from compiler.verify.reference.perturbation import perturb
+from compiler.verify.reference.torch_tensors import array_from, tensor_from
 
 
 class TorchScript:
@@ -53,7 +53,7 @@ class TorchScript:
         """Outputs by name; as in compiler.verify.reference.onnx.Engine."""
         if self._states:
             self._module = self._load()
-        tensors = {name: self._tensor(array) for name, array in feeds.items()}
+        tensors = {name: tensor_from(self._torch, array) for name, array in feeds.items()}
         if self._wide:
             tensors = {
                 name: tensor.double() if tensor.is_floating_point() else tensor
@@ -75,7 +75,7 @@ class TorchScript:
             for suffix, value in items
         }
         named.update({path: self._get(path) for path in self._states if path in feeds})
-        return {name: self._array(value) for name, value in named.items()}
+        return {name: array_from(self._torch, value) for name, value in named.items()}
 
     def _has(self, argument: Argument, values: Mapping[str, Any]) -> bool:
         return argument.name in values or bool(self._items(argument, values))
@@ -100,21 +100,6 @@ class TorchScript:
         ):
             return value.item()
         return float(value) if bare(argument).kind() == "FloatType" else value
-
-    def _tensor(self, array: np.ndarray[Any, Any]) -> Any:
-        if array.dtype == ml_dtypes.bfloat16:
-            return self._torch.from_numpy(array.view(np.int16).copy()).view(self._torch.bfloat16)
-        return self._torch.from_numpy(np.array(array))
-
-    def _array(self, value: Any) -> Any:
-        if not isinstance(value, self._torch.Tensor):
-            return np.asarray(value)
-        dense = value.detach().contiguous()
-        return (
-            dense.view(self._torch.int16).numpy().view(ml_dtypes.bfloat16)
-            if dense.dtype == self._torch.bfloat16
-            else dense.numpy()
-        )
 
     def _owner(self, path: str) -> tuple[Any, str]:
         *parents, name = path.split(".")

@@ -24,7 +24,7 @@ PAUSES_S = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 72000.0)
 """Before each further attempt; after the last, a delivery has failed."""
 LEASE_S = 120.0
 """How long an attempt has before another worker makes the next; more than the sender waits."""
-_TOGETHER, _OF_ONE_TENANT = 8, 2
+_AT_A_TIME, _OF_ONE_TENANT = 8, 2
 """Attempts at a time: receivers that answer slowly hold up few, and those of one tenant none of
 another's.
 """
@@ -37,7 +37,7 @@ logger = structlog.get_logger("relaxd.webhooks")
 
 def deliver_due(core: Core, send: Send) -> int:
     """Make some of the attempts whose time has come; how many."""
-    with ThreadPoolExecutor(_TOGETHER) as threads:
+    with ThreadPoolExecutor(_AT_A_TIME) as threads:
         return sum(threads.map(partial(_attempt, core, send), _due(core)))
 
 
@@ -59,17 +59,19 @@ def sign(secret: str, message: str, timestamp: int, body: bytes) -> dict[str, st
 
 def _due(core: Core) -> Sequence[Row[Any]]:
     """Deliveries whose time has come, the longest overdue first, few of each tenant."""
-    place = func.row_number().over(partition_by=deliveries.c.tenant, order_by=deliveries.c.next_at)
+    position = func.row_number().over(
+        partition_by=deliveries.c.tenant, order_by=deliveries.c.next_at
+    )
     with core.reading() as tx:
         due = deliveries.c.next_at <= tx.now
-        places = select(deliveries.c.id, place.label("place")).where(due).subquery()
+        positions = select(deliveries.c.id, position.label("position")).where(due).subquery()
         query = (
             select(deliveries, webhooks.c.url, webhooks.c.secret)
-            .join(places, deliveries.c.id == places.c.id)
+            .join(positions, deliveries.c.id == positions.c.id)
             .join(webhooks, deliveries.c.webhook_id == webhooks.c.id)
-            .where(places.c.place <= _OF_ONE_TENANT)
+            .where(positions.c.position <= _OF_ONE_TENANT)
             .order_by(deliveries.c.next_at)
-            .limit(_TOGETHER)
+            .limit(_AT_A_TIME)
         )
         return tx.connection.execute(query).all()
 

@@ -125,7 +125,7 @@ def test_other_answers_are_failures_and_redirects_are_not_followed(receiver, sta
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_receiver_that_drips_is_left_in_time(monkeypatch, scheme):
-    """Each wait is short, and there is no end of them: of a first line, and of TLS's first record."""
+    """Each wait is short, and they have no end: a first line, or TLS's first record."""
     monkeypatch.setattr(webhook_sender, "DEADLINE_S", 0.5)
     left = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
