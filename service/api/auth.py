@@ -15,6 +15,7 @@ from relaxd.http.hosts import KnownHosts
 from service.api import page
 from service.api.audit import Auditor
 from service.api.errors import TooManyRequests
+from service.api.loop_turns import LoopTurns
 from service.api.rates import Rates
 from service.api.respond import respond
 from service.api.tenant_threads import run_in_thread
@@ -45,6 +46,7 @@ class Authentication:
         self._rates = rates
         self._auditor = auditor
         self._threads = anyio.CapacityLimiter(THREADS)
+        self._turns = LoopTurns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401 with the challenge that suits the path."""
@@ -60,7 +62,7 @@ class Authentication:
         if principal is not None:
             request.state.principal = principal
             TENANT.set(principal.tenant)
-            return await self._audited(principal, scope, receive, send)
+            return await self._turns.run(self._audited(principal, scope, receive, send))
         address = request.client.host if request.client else ""
         await self._apart(partial(self._auditor.record_refusal, address))
         error = Unauthorized(

@@ -75,7 +75,7 @@ def test_an_alias_moves_and_the_audit_log_has_the_move(core):
 def test_a_version_that_an_alias_names_stays(core):
     register(core)
     move(core, "prod", "1")
-    with pytest.raises(VersionInUse, match="minilm@1 .* named by the alias prod"):
+    with pytest.raises(VersionInUse, match=r"minilm@1 .* named by the alias prod"):
         models.remove_version(core, DEFAULT, "minilm", 1)
 
 
