@@ -35,7 +35,8 @@ def import_torchscript(source: Path | bytes, request: CompileRequest) -> Importe
     """Import a module saved with torch.jit.save; raises ImportFailed, LoadError for other files,
     ToolchainMissing without torch.
     """
-    from compiler.ir.torchscript.loading import load, without_torch
+    from compiler.ir.aten.torch_package import without_torch
+    from compiler.ir.torchscript.loading import load
 
     program = load(source)
     with without_torch():
@@ -45,7 +46,8 @@ def import_torchscript(source: Path | bytes, request: CompileRequest) -> Importe
 
 def inspect_torchscript(source: Path | bytes, request: CompileRequest) -> dict[str, Any]:
     """Describe the module node by node (see compiler.ir.torchscript.inspection)."""
-    from compiler.ir.torchscript.loading import load, without_torch
+    from compiler.ir.aten.torch_package import without_torch
+    from compiler.ir.torchscript.loading import load
 
     program = load(source)
     with without_torch():

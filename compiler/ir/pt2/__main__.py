@@ -38,10 +38,10 @@ def render() -> str:
     """The module of signatures: of each operator that the importer has, those without `out`."""
     import torch
 
-    from compiler.ir.torchscript.loading import without_torch
+    from compiler.ir.aten.torch_package import without_torch
 
     with without_torch():
-        from compiler.ir.torchscript import (
+        from compiler.ir.aten import (
             operators,  # noqa: F401  fills the registry
             registry,
         )

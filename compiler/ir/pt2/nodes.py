@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.errors import ImportFailed
+from compiler.ir.aten.dtypes import NUMBERS
 from compiler.ir.pt2 import graph, signatures
 from compiler.ir.pt2.archive import refuse_malformed, refusing_other_kinds
 from compiler.ir.pt2.graph import Block, Node, Type, Value
 from compiler.ir.pt2.program import Program, Stored
 from compiler.ir.pt2.tensors import DTYPES
-from compiler.ir.torchscript.dtypes import NUMBERS
 
 _OPS = "torch.ops."
 _PYTHON = {

@@ -8,6 +8,14 @@ from typing import Any
 from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
+from compiler.ir.aten import (
+    operators,  # noqa: F401  fills the registry
+    support,
+)
+from compiler.ir.aten.indices import sources
+from compiler.ir.aten.memory import Memory, Ref
+from compiler.ir.aten.outputs import refuse_repeats, tensor_of
+from compiler.ir.aten.scope import Model
 from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.output import close, finish
@@ -25,14 +33,6 @@ from compiler.ir.shapes.extents import Extent
 from compiler.ir.shapes.facts import Facts
 from compiler.ir.shapes.index_bounds import Limit, collect
 from compiler.ir.shapes.symbols import extent_of
-from compiler.ir.torchscript import (
-    operators,  # noqa: F401  fills the registry
-    support,
-)
-from compiler.ir.torchscript.indices import sources
-from compiler.ir.torchscript.memory import Memory, Ref
-from compiler.ir.torchscript.reader import refuse_repeats, tensor_of
-from compiler.ir.torchscript.scope import Model
 from relaxd.contract.request import CompileRequest
 
 

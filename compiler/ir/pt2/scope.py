@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from compiler.errors import ImportFailed
+from compiler.ir.aten.memory import ListBox
+from compiler.ir.aten.scope import Scope
 from compiler.ir.pt2.graph import CONSTANT, LIST, Node, Value
 from compiler.ir.pt2.lines import user_line
-from compiler.ir.torchscript.memory import ListBox
-from compiler.ir.torchscript.scope import Scope
 
 
 class ProgramScope(Scope):
@@ -27,10 +27,6 @@ class ProgramScope(Scope):
         if isinstance(raw, Value) and raw.items:
             return tuple(self.lookup(item) for item in raw.items)
         return super().lookup(raw)
-
-    def inner(self) -> ProgramScope:
-        """A scope for a block."""
-        return ProgramScope(self.builder, self.memory, self.model, self)
 
     def _node(self, raw: Any) -> None:
         with quoting_line(raw):

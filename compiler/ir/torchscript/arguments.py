@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.ir.aten.attributes import path_of
 from compiler.ir.torchscript.loading import Program
 
 
@@ -72,17 +73,6 @@ def written_attributes(program: Program) -> list[str]:
 
     walk(program.graph)
     return [path for path in paths if not _is_module(program, path)]
-
-
-def path_of(raw: Any) -> str | None:
-    """The dotted path of the attribute that a node reads or writes, None where it is not the
-    module's own.
-    """
-    source, path = next(iter(raw.inputs())), [raw.s("name")]
-    while source.node().kind() == "prim::GetAttr":
-        path.insert(0, source.node().s("name"))
-        source = next(iter(source.node().inputs()))
-    return ".".join(path) if source.node().kind() == "prim::Param" else None
 
 
 def attribute(program: Program, path: str) -> Any:

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from compiler.errors import ImportFailed
+from compiler.ir.aten.dtypes import NUMBERS
 from compiler.ir.graph.values import Known
-from compiler.ir.torchscript.dtypes import NUMBERS
 
 
 def constant(raw: Any) -> Any:

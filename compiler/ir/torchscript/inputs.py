@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.errors import ImportFailed
+from compiler.ir.aten.structure import Number, number_of
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.signature import FileInput, check_names, declare, specs_of
 from compiler.ir.graph.values import Tensor
@@ -23,7 +24,6 @@ from compiler.ir.torchscript.arguments import (
 )
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.loading import Program
-from compiler.ir.torchscript.structure import Number, number_of
 from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.request import CompileRequest
 

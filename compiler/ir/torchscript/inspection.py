@@ -8,13 +8,13 @@ from collections import Counter
 from typing import Any
 
 from compiler.errors import CompileError
+from compiler.ir.aten import operators  # noqa: F401  fills the registry
+from compiler.ir.aten.node import label_of
+from compiler.ir.aten.support import walk, why_not
 from compiler.ir.imported import Imported
-from compiler.ir.torchscript import operators  # noqa: F401  fills the registry
 from compiler.ir.torchscript.arguments import arguments_of, names_in, written_attributes
 from compiler.ir.torchscript.loading import Program
-from compiler.ir.torchscript.node import label_of
 from compiler.ir.torchscript.reader import read
-from compiler.ir.torchscript.support import walk, why_not
 from relaxd.contract.request import CompileRequest
 
 

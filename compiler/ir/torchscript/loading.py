@@ -1,24 +1,17 @@
-"""TorchScript files to graphs: loaded, set to evaluation, frozen, inlined. The one place that
-imports torch.
-"""
+"""TorchScript files to graphs: loaded, set to evaluation, frozen, inlined."""
 
 from __future__ import annotations
 
 import re
-import sys
 import warnings
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from compiler.errors import LoadError, ToolchainMissing
-from compiler.ir.torchscript import torchvision
-from relaxd.errors import install_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from compiler.errors import LoadError
+from compiler.ir.aten import torchvision
+from compiler.ir.aten.torch_package import load_torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,39 +23,6 @@ class Program:
     module: Any
     graph: Any
     schema: Any
-
-
-def load_torch() -> Any:
-    """The torch package, on one thread; raises ToolchainMissing where it is not installed."""
-    if sys.modules.get("torch", ...) is None:
-        # The compile process keeps others from importing it.
-        del sys.modules["torch"]
-    try:
-        import torch
-    except ImportError as error:
-        raise ToolchainMissing(
-            "a TorchScript model needs torch, which is not installed",
-            reason="torch",
-            hint=install_hint("torchscript"),
-        ) from error
-    torch.set_num_threads(1)
-    return torch
-
-
-@contextmanager
-def without_torch() -> Iterator[None]:
-    """Keeps tvm_ffi from binding itself to torch while it is imported: seconds, and nothing here
-    needs it.
-    """
-    torch = sys.modules.get("torch")
-    sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if torch is None:
-            del sys.modules["torch"]
-        else:
-            sys.modules["torch"] = torch
 
 
 def load(source: Path | bytes) -> Program:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compiler.errors import ImportFailed
+from compiler.ir.aten import (
+    operators,  # noqa: F401  fills the registry
+    support,
+)
+from compiler.ir.aten.indices import sources
+from compiler.ir.aten.memory import DictBox, ListBox, Memory, Slot, Stack
+from compiler.ir.aten.outputs import refuse_repeats, tensor_of
+from compiler.ir.aten.scope import Model
+from compiler.ir.aten.structure import Number, number_of
 from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
-from compiler.ir.graph.values import Value
 from compiler.ir.imported import Imported
 from compiler.ir.shapes.facts import Facts
-from compiler.ir.shapes.index_bounds import collect
+from compiler.ir.shapes.index_bounds import Limit, collect
 from compiler.ir.shapes.symbols import extent_of
-from compiler.ir.torchscript import (
-    indices,
-    operators,  # noqa: F401  fills the registry
-    support,
-)
 from compiler.ir.torchscript.arguments import arguments_of, attribute, written_attributes
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.inputs import Inputs, argument_value, declare_inputs
 from compiler.ir.torchscript.loading import Program
-from compiler.ir.torchscript.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
-from compiler.ir.torchscript.scope import Model, Scope
-from compiler.ir.torchscript.structure import Number, kind_of, number_of, scalar_tensor
+from compiler.ir.torchscript.scope import ScriptScope
 from relaxd.contract.request import CompileRequest
 
 
@@ -61,7 +62,7 @@ def _read(
         for name, axes in request.shapes
     }
     builder = Builder(facts)
-    scope = Scope(
+    scope = ScriptScope(
         builder, Memory(builder), Model(program.graph, shapes, trace=trace, assumed=assumed)
     )
     parameters = parameters_of(facts, inputs.specs, inputs.shapes)
@@ -85,25 +86,11 @@ def _read(
         outputs = close(
             builder, [(name, tensor_of(scope, name, value)) for name, value in [*named, *states]]
         )
-    uses = indices.uses(program, scope.model.indexed)
-    bounds = collect(uses, {spec.name for spec in inputs.specs})
+    bounds = collect(_uses(program, scope.model.indexed), {spec.name for spec in inputs.specs})
     return finish(builder, inputs.specs, outputs, bounds)
 
 
-def refuse_repeats(names: list[str]) -> None:
-    """Raise ImportFailed where two outputs have one name, as a key `a_0` beside a tuple under the
-    key `a`.
-    """
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ImportFailed(
-            f"two outputs are called {repeated[0]!r}",
-            reason="unsupported_output",
-            hint="give the keys of the returned dict other names",
-        )
-
-
-def _bind_arguments(scope: Scope, program: Program, inputs: Inputs) -> None:
+def _bind_arguments(scope: ScriptScope, program: Program, inputs: Inputs) -> None:
     """forward's arguments; tensors among them lie densely in memory."""
     formal = list(program.graph.inputs())
     scope.bind(formal[0], scope.memory)
@@ -111,7 +98,7 @@ def _bind_arguments(scope: Scope, program: Program, inputs: Inputs) -> None:
         scope.bind(raw, scope.wrap(argument_value(scope.builder, argument, inputs)))
 
 
-def _bind_attributes(scope: Scope, program: Program, inputs: Inputs) -> dict[str, Slot]:
+def _bind_attributes(scope: ScriptScope, program: Program, inputs: Inputs) -> dict[str, Slot]:
     """Attributes that forward uses: an input where one is declared, else what the file holds."""
     slots = {}
     for path in written_attributes(program):
@@ -129,7 +116,7 @@ def _bind_attributes(scope: Scope, program: Program, inputs: Inputs) -> dict[str
     return slots
 
 
-def _flattened(scope: Scope, value: Any, suffix: str) -> list[tuple[str, Any]]:
+def _flattened(scope: ScriptScope, value: Any, suffix: str) -> list[tuple[str, Any]]:
     """The tensors in what forward returns, each with the suffix of its name: `_0` in a tuple or
     list, the key in a dict.
     """
@@ -149,15 +136,10 @@ def _flattened(scope: Scope, value: Any, suffix: str) -> list[tuple[str, Any]]:
     return [pair for name, item in items for pair in _flattened(scope, item, name)]
 
 
-def tensor_of(scope: Scope, name: str, value: Any) -> Value:
-    """An output as a tensor; raises ImportFailed for what is neither one nor a number."""
-    if isinstance(value, Ref):
-        return scope.memory.read(value)
-    if isinstance(value, str):
-        raise ImportFailed(f"the output {name!r} is a string", reason="unsupported_output")
-    number = kind_of(value)
-    if number is None:
-        raise ImportFailed(
-            f"the output {name!r} is neither a tensor nor a number", reason="unsupported_output"
-        )
-    return scalar_tensor(scope.builder, value, number)
+def _uses(program: Program, indexed: list[tuple[Any, Limit]]) -> Iterator[tuple[str | None, Limit]]:
+    """Every use of a value as an index: the argument that it comes from, None for another value."""
+    names = {
+        raw.debugName(): argument.name
+        for raw, argument in zip(program.graph.inputs(), program.schema.arguments, strict=True)
+    }
+    return sources(names, indexed)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ir.aten import torchvision
+from compiler.ir.aten.torch_package import load_torch
 from compiler.ir.pt2.nodes import number_of, read_graph, states_of
 from compiler.ir.pt2.program import read_program
 from compiler.ir.pt2.tensors import DTYPES
-from compiler.ir.torchscript import torchvision
-from compiler.ir.torchscript.loading import load_torch
 from compiler.verify.reference.perturbation import perturb
 from compiler.verify.reference.torch_tensors import array_from, tensor_from
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ir.aten.torch_package import load_torch
 from compiler.ir.torchscript import loading
 from compiler.ir.torchscript.arguments import (
     Argument,
@@ -29,7 +30,7 @@ class TorchScript:
     """
 
     def __init__(self, model: str, wide: bool = False, perturbation: int | None = None) -> None:
-        self._torch = loading.load_torch()
+        self._torch = load_torch()
         self._path, self._wide, self._perturbation = model, wide, perturbation
         program = loading.load(Path(model))
         self._arguments, self._states = arguments_of(program), written_attributes(program)

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from compiler.ir import inspect_torchscript
-from compiler.ir.torchscript import registry
-from compiler.ir.torchscript.__main__ import HEAD, table
+from compiler.ir.aten import registry
+from compiler.ir.aten.__main__ import HEAD, table
 from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.torchscript.running import save_module, script
 
@@ -62,7 +62,7 @@ def test_the_documented_list_is_the_registry() -> None:
 
 def test_the_list_needs_no_torch() -> None:
     hidden = "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x', '--list']"
-    code = f"{hidden}; runpy.run_module('compiler.ir.torchscript', run_name='__main__')"
+    code = f"{hidden}; runpy.run_module('compiler.ir.aten', run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
