@@ -19,10 +19,13 @@ from relaxd.cli.console import Exit, print_json, stderr, stdout
 from relaxd.cli.project import FILENAME, ProjectModel, read_project
 from relaxd.client.baselines import Baselines, FolderBaselines, RegistryBaselines
 from relaxd.client.compiling import CompiledBundle, compile_request
+from relaxd.contract.bundle.diff import LatencyChange
 from relaxd.errors import RelaxdError
+from relaxd.reports.figures import Figures, figures_of
 from relaxd.reports.gates import Gate
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
+OUTPUTS = "GITHUB_OUTPUT"
 
 Config = Annotated[Path, typer.Option("--config", metavar="TOML", help="The project's file.")]
 Branch = Annotated[str, typer.Option("--baseline", help="The branch to compare with.")]
@@ -54,12 +57,28 @@ Sarif = Annotated[
     Path | None,
     typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF."),
 ]
+Comment = Annotated[
+    bool,
+    typer.Option(
+        "--comment",
+        help="Write the report to the pull request, in place of the last one: GITHUB_TOKEN, or "
+        "GITLAB_TOKEN, has to be set.",
+    ),
+]
 
 
 class DiffFailed(RelaxdError):
     """Two bundles could not be compared."""
 
     code = "ci.diff_failed"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `relaxd diff` found: its gates, and latencies if any gate needs them."""
+
+    gates: tuple[GateOutcome, ...]
+    latency: tuple[LatencyChange, ...] = ()
 
 
 def ci_command(
@@ -71,6 +90,7 @@ def ci_command(
     summary: Summary = None,
     junit_file: JUnit = None,
     sarif_file: Sarif = None,
+    comment: Comment = False,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,
@@ -91,14 +111,32 @@ def ci_command(
     if move and not any(check.problems for check in checks):
         for check in checks:
             known.move(check.model, check.target, str(check.digest), run.folder_of(check))
+    document = {"baseline": baseline, "checks": [check.to_json() for check in checks]}
+    if comment:
+        document["comment"] = _comment(checks, config)
     if json:
-        print_json({"baseline": baseline, "checks": [check.to_json() for check in checks]})
+        print_json(document)
     else:
         stdout().print(markdown(checks), markup=False, soft_wrap=True)
     if any(check.error for check in checks):
         raise typer.Exit(Exit.FAILED)
     if any(check.regressed for check in checks):
         raise typer.Exit(Exit.REGRESSED)
+
+
+def _comment(checks: list[Check], config: Path) -> dict[str, str]:
+    """Write the comment. Where that fails, say so and nothing more: the gates decide."""
+    from relaxd.client.forge import NoPullRequest, find_forge, write_comment
+
+    try:
+        marker = f"<!-- relaxd ci: {config.as_posix().replace('--', '')} -->"
+        return {"url": write_comment(find_forge(os.environ), marker, markdown(checks))}
+    except NoPullRequest as error:
+        stderr().print(f"no comment: {error}", markup=False)
+        return {"skipped": error.message}
+    except RelaxdError as error:
+        stderr().print(f"warning: no comment: {error}", markup=False)
+        return {"error": error.message}
 
 
 def _write(
@@ -112,6 +150,10 @@ def _write(
     for path, text in ((junit_file, junit), (sarif_file, sarif)):
         if path is not None:
             path.write_text(text(checks))
+    if os.environ.get(OUTPUTS):
+        failed = sum(bool(check.problems) for check in checks)
+        with Path(os.environ[OUTPUTS]).open("a") as file:
+            file.write(f"passed={str(not failed).lower()}\nfailed={failed}\n")
 
 
 @dataclass(frozen=True)
@@ -134,6 +176,8 @@ class _Run:
         stderr().print(f"{model.name}: {target}", markup=False)
         try:
             bundle = self._compiled(model, target, self.folder_of(check))
+            facts = {"digest": bundle.digest, "size": bundle.size}
+            check = replace(check, **facts, head=_figures(bundle.path))
         except RelaxdError as error:
             return Check(model.name, str(model.path), target, error=str(error))
         return self._compared(check, model, bundle)
@@ -154,23 +198,38 @@ class _Run:
         return bundle
 
     def _compared(self, check: Check, model: ProjectModel, bundle: CompiledBundle) -> Check:
-        facts = (check.model, check.path, check.target, bundle.digest, bundle.size)
         with tempfile.TemporaryDirectory(prefix="relaxd-ci-") as scratch:
             baseline = self.baselines.find(check.model, check.target, Path(scratch, "base"))
             if baseline is None:
-                return Check(*facts)
+                return check
             digest, folder = baseline
-            if digest == bundle.digest or not model.fail_if:
-                return Check(*facts, baseline=digest)
+            check = replace(check, baseline=digest)
             try:
-                gates = differ(folder, bundle.path, model.fail_if)
+                check = replace(check, base=_figures(folder))
+                if digest == bundle.digest or not model.fail_if:
+                    return check
+                return _with_gates(check, differ(folder, bundle.path, model.fail_if))
             except RelaxdError as error:
-                return Check(*facts, baseline=digest, error=str(error))
-            return Check(*facts, baseline=digest, gates=gates)
+                return replace(check, error=str(error))
 
 
-def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> tuple[GateOutcome, ...]:
-    """The gates of `relaxd diff`, run in a process of its own, which a library cannot take down
+def _with_gates(check: Check, found: Comparison) -> Check:
+    check = replace(check, gates=found.gates)
+    if not found.latency or check.base is None or check.head is None:
+        return check
+    first = found.latency[0]
+    base, head = replace(check.base, ms=first.base_ms), replace(check.head, ms=first.head_ms)
+    return replace(check, base=base, head=head, in_turns=True)
+
+
+def _figures(bundle: Path) -> Figures:
+    from relaxd.loader.report import report_of
+
+    return figures_of(report_of(bundle))
+
+
+def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> Comparison:
+    """What `relaxd diff` finds, run in a process of its own, which a library cannot take down
     this one with; raises DiffFailed.
     """
     command = [sys.executable, "-P", "-m", "relaxd", "diff", str(base), str(head)]
@@ -184,13 +243,21 @@ def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> tuple[GateOutcom
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**_without_tokens(), "PYTHONPATH": path},
     )
     try:
         if done.returncode not in (Exit.DONE, Exit.REGRESSED):
             raise ValueError(f"status {done.returncode}")
-        listed = json_format.loads(done.stdout)["gates"]
-        return tuple(GateOutcome(one["gate"], one["failed"], one["said"]) for one in listed)
+        document = json_format.loads(done.stdout)
+        return Comparison(
+            tuple(GateOutcome(**one) for one in document["gates"]),
+            tuple(LatencyChange(**one) for one in document["latency"]),
+        )
     except (ValueError, KeyError, TypeError) as error:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise DiffFailed(f"relaxd diff failed: {last}", hint=" ".join(command[3:])) from error
+
+
+def _without_tokens() -> dict[str, str]:
+    """The environment, for a process that runs what a pull request brought."""
+    return {name: text for name, text in os.environ.items() if not name.endswith("_TOKEN")}

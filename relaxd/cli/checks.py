@@ -1,4 +1,4 @@
-"""Reports of `relaxd ci`: a step summary, JUnit and SARIF."""
+"""Reports of `relaxd ci`: a step summary, which is the comment too, JUnit and SARIF."""
 
 import json
 from collections.abc import Sequence
@@ -6,6 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+from relaxd.reports.figures import Figures
+
+_LEGEND = (
+    "Each cell: the baseline, then this change. ms: a call at the favoured sizes, as each build "
+    "was profiled, or with \\* both in turns on this runner. Error: the largest difference from "
+    "the reference, by the reference's largest value, or that of a quantization."
+)
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -21,7 +28,8 @@ class GateOutcome:
 @dataclass(frozen=True)
 class Check:
     """A model and a target: the digest and size of the bundle, or the `error` of its build; the
-    gates against `baseline`, None where there is none yet.
+    gates against `baseline`, None where there is none yet. base, head: the figures of the two
+    bundles; in_turns: whether their milliseconds were measured here, their calls taking turns.
     """
 
     model: str
@@ -32,6 +40,9 @@ class Check:
     baseline: str | None = None
     error: str | None = None
     gates: tuple[GateOutcome, ...] = ()
+    base: Figures | None = None
+    head: Figures | None = None
+    in_turns: bool = False
 
     @property
     def regressed(self) -> bool:
@@ -50,14 +61,40 @@ class Check:
 
 
 def markdown(checks: Sequence[Check]) -> str:
-    """A table with a row a check, then the reasons of those that failed."""
-    lines = ["### relaxd", "", "| | Model | Target | Bytes | Found |", "|---|---|---|---:|---|"]
+    """A table with a row a check: the baseline's figures, those of the bundle, what was found."""
+    lines = ["### relaxd", "", "| | Model | Target | ms | MB | Error | Found |"]
+    lines.append("|---|---|---|---:|---:|---:|---|")
     for check in checks:
         outcome = "; ".join(check.problems) or _outcome(check)
         mark = "failed" if check.problems else "passed"
-        cells = (mark, check.model, check.target, str(check.size or ""), outcome)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
+        cells = (mark, check.model, check.target, *_figures(check), outcome)
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join((*lines, "", _LEGEND)) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _figures(check: Check) -> tuple[str, str, str]:
+    head, base = check.head, check.base
+    if head is None:
+        return "", "", ""
+    ms = _pair(base.ms if base else None, head.ms, 1.0)
+    return (
+        f"{ms} \\*" if check.in_turns else ms,
+        _pair(base.size if base else None, head.size, 1e6),
+        _pair(base.error if base else None, head.error, 1.0, ".1e"),
+    )
+
+
+def _pair(base: float | None, head: float | None, unit: float, form: str = ".3g") -> str:
+    """`2.1 → 2.3 (+9.5 %)`, with less where a number is missing or they are equal."""
+    texts = ["" if value is None else f"{value / unit:{form}}" for value in (base, head)]
+    if base is None or head is None or base == head:
+        return texts[1] or (f"{texts[0]} → ?" if texts[0] else "")
+    change = f" ({100 * (head / base - 1):+.1f} %)" if base else ""
+    return f"{texts[0]} → {texts[1]}{change}"
 
 
 def _outcome(check: Check) -> str:

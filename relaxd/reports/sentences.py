@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from relaxd.contract.bundle.numerics import AGREED, Verdict
-from relaxd.contract.bundle.profile import KernelTime, Profile
+from relaxd.contract.bundle.profile import KernelTime, Profile, TimedPoint
 from relaxd.contract.bundle.report import DimReport, NumericsReport
 from relaxd.contract.dims.names import option_name, quote_name
 
@@ -41,7 +41,7 @@ def summary(profile: Profile, numerics: NumericsReport) -> str:
     """One line on what a build gives: time at the favoured point with the share of the reference's,
     and by how much each quantization changes outputs; empty where neither was measured.
     """
-    parts = [_favoured_time(profile)] if profile.points else []
+    parts = [_time(profile.favoured)] if profile.favoured else []
     for what, change in (
         ("operands", numerics.precision),
         ("weights", numerics.weights),
@@ -55,10 +55,8 @@ def summary(profile: Profile, numerics: NumericsReport) -> str:
     return "; ".join(parts)
 
 
-def _favoured_time(profile: Profile) -> str:
+def _time(point: TimedPoint) -> str:
     """`1.23 ms at batch=1, 0.71 of onnxruntime's time`."""
-    labels = {point.label: point for point in reversed(profile.points)}
-    point = labels.get("opt") or labels.get("sample") or profile.points[0]
     text = f"{point.median_ms:.3g} ms"
     if point.dims:
         text += f" at {_point(point.dims)}"

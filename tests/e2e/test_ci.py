@@ -123,9 +123,10 @@ def github(run: Runner, url: str, move: bool) -> Ended:
     environment = {
         name: inputs[text.removeprefix("${{ inputs.").removesuffix(" }}")]
         for step in action["runs"]["steps"]
-        for name, text in step["env"].items()
+        for name, text in step.get("env", {}).items()
     }
-    return run("\n".join(step["run"] for step in action["runs"]["steps"]), **environment)
+    scripts = (step["run"] for step in action["runs"]["steps"] if "run" in step)
+    return run("\n".join(scripts), **environment)
 
 
 def test_github_gates_pull_requests(service: Deployment, repository: Path, run: Runner) -> None:

@@ -193,6 +193,13 @@ class Profile:
         """The document."""
         return asdict(self)
 
+    @property
+    def favoured(self) -> TimedPoint | None:
+        """The point that the request favoured, or that of its samples, or the first."""
+        labels = {point.label: point for point in reversed(self.points)}
+        first = self.points[0] if self.points else None
+        return labels.get("opt") or labels.get("sample") or first
+
     def estimate(self, dims: Mapping[str, int]) -> Estimate:
         """How long a call takes at the dims, by the cost model; raises EstimateError where the
         profile cannot tell.

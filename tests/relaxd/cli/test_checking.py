@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,8 +13,12 @@ import pytest
 import yaml
 
 from relaxd.cli import checking
-from relaxd.cli.checks import GateOutcome
+from relaxd.cli.checking import Comparison
+from relaxd.cli.checks import Check, GateOutcome, markdown
+from relaxd.contract.bundle.diff import LatencyChange
+from relaxd.reports.figures import Figures
 from tests.service.live import Live
+from tests.support.forge import StandIn, standing_in
 
 ROOT = Path(__file__).parents[3]
 PROJECT = """
@@ -43,10 +48,10 @@ def gates(monkeypatch: pytest.MonkeyPatch) -> list[GateOutcome]:
     """Stubs the comparison of two bundles."""
     result: list[GateOutcome] = []
 
-    def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> tuple[GateOutcome, ...]:
+    def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> Comparison:
         assert (base / "model.so").read_bytes() != (head / "model.so").read_bytes()
         assert fail_if == ("latency>5%",)
-        return tuple(result)
+        return Comparison(tuple(result), (LatencyChange({"n": 8}, 2.0, 2.5, 1.25, 1.2, 1.3, 9),))
 
     monkeypatch.setattr(checking, "differ", differ)
     return result
@@ -67,7 +72,7 @@ def test_the_first_merge_then_a_pull_request(
     gates.append(GateOutcome("latency>5%", True, "8.1 % slower (7.2 to 9.0)"))
     worse = served("ci", "--baseline", "feature/one", "--move", *FILES)
     assert worse.code == 4
-    assert "| failed | net | x86-64-v2 |" in worse.out
+    assert "| failed | net | x86-64-v2 | 2 → 2.5 (+25.0 %) \\* |" in worse.out
     assert "8.1 % slower" in Path("summary.md").read_text()
     suite = ElementTree.parse("relaxd.xml").getroot()
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("3", "3")
@@ -79,6 +84,60 @@ def test_the_first_merge_then_a_pull_request(
     assert better.json["checks"][0]["baseline"] == first.json["checks"][0]["digest"], "not moved"
     moved = served("ci", "--baseline", "feature/one", "--json").json["checks"]
     assert moved[0]["baseline"] == moved[0]["digest"] != first.json["checks"][0]["digest"]
+
+
+@pytest.fixture
+def forge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandIn]:
+    """GitHub's API, and the variables of a workflow's job for a pull request."""
+    (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 12}}))
+    with standing_in() as running:
+        variables = {"GITHUB_ACTIONS": "true", "GITHUB_API_URL": running.url}
+        variables |= {"GITHUB_REPOSITORY": "team/models", "GITHUB_TOKEN": "ghs_secret"}
+        variables |= {"GITHUB_EVENT_PATH": "event.json", "GITHUB_OUTPUT": "outputs"}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+def test_the_comment_has_the_report_and_never_changes_the_outcome(
+    served: Any, project: Path, gates: list[GateOutcome], forge: StandIn
+) -> None:
+    first = served("ci", "--move", "--baseline", "commented", "--comment", "--json")
+    assert (first.code, first.json["comment"]) == (0, {"url": forge.comments[0]["html_url"]})
+    assert "no baseline yet" in forge.comments[0]["body"]
+    assert Path("outputs").read_text() == "passed=true\nfailed=0\n"
+
+    Path("net.onnx").write_bytes(b"a model that is commented on")
+    gates.append(GateOutcome("latency>5%", True, "8.1 % slower (7.2 to 9.0)"))
+    worse = served("ci", "--baseline", "commented", "--comment")
+    assert worse.code == 4
+    (comment,) = forge.comments
+    assert comment["body"].startswith("<!-- relaxd ci: relaxd.toml -->\n### relaxd\n")
+    assert "| failed | net | x86-64-v2 | 2 → 2.5 (+25.0 %) \\* |" in comment["body"]
+    assert Path("outputs").read_text().endswith("passed=false\nfailed=3\n")
+
+    forge.refuses = 403
+    refused = served("ci", "--baseline", "commented", "--comment", "--json")
+    assert (refused.code, refused.json["checks"][0]["passed"]) == (4, False)
+    assert "Resource not accessible" in refused.json["comment"]["error"]
+    assert "warning: no comment" in refused.err
+    assert "ghs_secret" not in first.out + worse.out + refused.out + refused.err
+
+
+def test_a_table_of_what_is_known() -> None:
+    checks = [
+        Check("a|b\nc", "m", "native", "d", 1, "b", head=Figures(2_000_000, 1.5, 2e-6)),
+        Check(
+            "b",
+            "m",
+            "native",
+            base=Figures(1_000_000, 1.0, None),
+            head=Figures(1_000_000, None, 1e-6),
+        ),
+    ]
+    rows = markdown(checks).splitlines()[4:6]
+    assert rows[0].startswith("| passed | a\\|b c | native | 1.5 | 2 | 2.0e-06 |")
+    assert rows[1].startswith("| passed | b | native | 1 → ? | 1 | 1.0e-06 |")
 
 
 def test_a_build_that_fails_hides_no_other(
@@ -140,8 +199,11 @@ def test_the_github_action(tmp_path: Path, server: str, pins: str) -> None:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
     inputs = {name: arguments.get("default", "") for name, arguments in action["inputs"].items()}
     inputs |= {"move": "true", "package": "relaxd.whl server.whl", "server": server}
+    inputs["comment"] = "true"
     lines = []
-    for step in action["runs"]["steps"]:
+    *steps, upload = action["runs"]["steps"]
+    assert "!cancelled()" in upload["if"], "findings are shown where a gate failed"
+    for step in steps:
         variables = {
             name: inputs[text.removeprefix("${{ inputs.").removesuffix(" }}")]
             for name, text in step["env"].items()
@@ -158,14 +220,18 @@ def test_the_github_action(tmp_path: Path, server: str, pins: str) -> None:
     )
     assert checked == (
         f"relaxd server={server or 'unset'} ci --config relaxd.toml --baseline main "
-        "--junit relaxd.xml --sarif relaxd.sarif --move"
+        "--junit relaxd.xml --sarif relaxd.sarif --move --comment"
     )
 
 
-@pytest.mark.parametrize(("branch", "move"), [("main", "--move "), ("feature", "")])
-def test_the_gitlab_job(tmp_path: Path, branch: str, move: str) -> None:
+@pytest.mark.parametrize(
+    ("branch", "token", "options"),
+    [("main", "", "--move "), ("feature", "", ""), ("feature", "glpat", "--comment ")],
+)
+def test_the_gitlab_job(tmp_path: Path, branch: str, token: str, options: str) -> None:
     job = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())["relaxd"]
     variables = {"CI_COMMIT_BRANCH": branch, "CI_DEFAULT_BRANCH": "main", "RELAXD_SERVER": "s"}
+    variables["GITLAB_TOKEN"] = token
     variables |= job["variables"]
     with pytest.raises(subprocess.CalledProcessError):
         run("\n".join(job["script"]), tmp_path, **variables)
@@ -175,7 +241,7 @@ def test_the_gitlab_job(tmp_path: Path, branch: str, move: str) -> None:
     variables["RELAXD_REQUIREMENTS"] = "client.txt"
     lines = run("\n".join(job["script"]), tmp_path, **variables)
     assert lines[-1] == (
-        f"relaxd server=s ci --config relaxd.toml --baseline main {move}--junit relaxd.xml "
+        f"relaxd server=s ci --config relaxd.toml --baseline main {options}--junit relaxd.xml "
         "--sarif relaxd.sarif"
     )
 
