@@ -1,6 +1,6 @@
 """Holds the service's promises against faults and attacks: `python -m tests.robustness
-[--row NAME] [--scale 0.1] [--seed N] [--list] [--keep FOLDER [--resume]] [--record]`; exit status 1
-where one is broken or was skipped.
+[--row NAME] [--part K/N] [--scale 0.1] [--seed N] [--list] [--keep FOLDER [--resume]] [--record]`;
+exit status 1 where one is broken or was skipped.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
     if options.list:
         console.print(_listing(rows))
         return 0
-    if options.record and options.row and not options.keep:
+    if options.record and (options.row or options.part != (1, 1)) and not options.keep:
         print(
             "--record needs every row, in this run or from earlier ones by --keep", file=sys.stderr
         )
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None, rows: Sequence[Row] = ROWS) -> 
         return 2
     retained = {result.row.name: result for result in read(options.keep, rows)}
     seed = time.time_ns() % 10**9 if options.seed is None else options.seed
-    chosen = [row for row in rows if _wanted(row, options, retained)]
+    first, parts = options.part
+    chosen = [row for row in rows[first - 1 :: parts] if _wanted(row, options, retained)]
     console.print(f"scale {options.scale:g}, seed {seed}")
     results = [retained[row.name] for row in rows if _is_done(row, options, retained)]
     for row in chosen:
@@ -114,11 +115,25 @@ def _figures(result: Result) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in result.outcome.counts.items())
 
 
+def _part(text: str) -> tuple[int, int]:
+    first, parts = map(int, text.split("/"))
+    if not 1 <= first <= parts:
+        raise ValueError
+    return first, parts
+
+
 def _parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.robustness", description=__doc__)
     names = [row.name for row in rows]
     parser.add_argument(
         "--row", action="append", choices=names, metavar="NAME", help="may be repeated"
+    )
+    parser.add_argument(
+        "--part",
+        type=_part,
+        default=(1, 1),
+        metavar="K/N",
+        help="every Nth row alone, from the Kth on",
     )
     parser.add_argument("--scale", type=float, default=1.0, help="part of the full counts")
     parser.add_argument("--seed", type=int)

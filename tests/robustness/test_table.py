@@ -182,3 +182,17 @@ def test_a_run_that_was_stopped_goes_on_with_what_has_not_held(
     monkeypatch.setattr("tests.robustness.__main__.commit", lambda: "another")
     assert main(keep, (never,)) == 1
     assert main(["--resume"], (MET,)) == 2
+
+
+def test_parts_have_each_row_once(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tuple(replace(MET, name=f"row{number}") for number in range(5))
+    for part in ("1/2", "2/2"):
+        assert main(["--part", part], rows) == 0
+    told = capsys.readouterr().out
+    assert all(told.count(f"row{number} (") == 1 for number in range(5))
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b"])
+def test_a_part_that_is_not_there_is_refused(part: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["--part", part], (MET,))
