@@ -12,6 +12,7 @@ from relaxd.errors import InputError
 from relaxd.http import descriptors
 from relaxd.http.connections import protocol
 from relaxd.http.hosts import is_loopback
+from relaxd.http.interpreter import prefer_latency
 from relaxd.llm.engine import Engine
 from relaxd.llm.server import Access, create_app
 from relaxd.llm.speculation import Speculation
@@ -64,6 +65,7 @@ def serve(
         print(f"relaxd llm: http://{host}:{port}/v1", flush=True)
         if port_file is not None:
             port_file.write_text(str(port))
+        prefer_latency()
         uvicorn.Server(config_of(app, max_connections)).run(sockets=[listening])
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import gc
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ from artifacts.files import storage_errors
 from relaxd.http import descriptors
 from relaxd.http.connections import protocol
 from relaxd.http.hosts import is_loopback
+from relaxd.http.interpreter import prefer_latency
 from service.api.app import create_app
 from service.bootstrap import Services, build
 from service.db import recovery
@@ -34,10 +34,6 @@ from service.workers.scratch import Workshop
 WORKERS = "service.workers"
 LOCK = "serve.lock"
 DRAIN_S = 5
-SWITCH_S = 0.0005
-"""How long a thread of the API may keep others from the interpreter: at Python's 5 ms, a submit
-that waits twenty times for the database takes 100 ms longer beside one busy thread.
-"""
 
 logger = structlog.get_logger("relaxd.serve")
 
@@ -208,9 +204,7 @@ async def _run(
         ssl_certfile=certificate.chain if certificate else None,
         ssl_keyfile=certificate.key if certificate else None,
     )
-    # What was imported stays: to look through it for garbage would stop all requests for 0.2 s.
-    gc.freeze()
-    sys.setswitchinterval(SWITCH_S)
+    prefer_latency()
     server, stopping = uvicorn.Server(config), asyncio.Event()
     _ignore_repeated_signals(stopping)
     child = {**environment, "PYTHONPATH": import_path()}
