@@ -12,6 +12,7 @@ from relaxd.cli import (
     compiling,
     differing,
     estimating,
+    evaluating,
     families,
     inspecting,
     jobs,
@@ -76,6 +77,7 @@ app.command("show", cls=Command, rich_help_panel="Use")(showing.show_command)
 app.command("diff", cls=Command, rich_help_panel="Use")(differing.diff_command)
 app.command("estimate", cls=Command, rich_help_panel="Use")(estimating.estimate_command)
 app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
+app.command("accuracy", cls=Command, rich_help_panel="Use")(evaluating.accuracy_command)
 app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
 app.command("release", cls=Command, rich_help_panel="Use")(releasing.release_command)
 app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)

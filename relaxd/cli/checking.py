@@ -1,28 +1,24 @@
 """`relaxd ci`: compiles a project's models, compares them with a branch's, and reports."""
 
-import json as json_format
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from relaxd.cli import declarations as declare
-from relaxd.cli.checks import Check, GateOutcome, junit, markdown, sarif
+from relaxd.cli.checks import Check, junit, markdown, sarif
 from relaxd.cli.command import Json
+from relaxd.cli.comparing import Comparison, differ, judge_accuracy
 from relaxd.cli.console import Exit, print_json, stderr, stdout
 from relaxd.cli.project import FILENAME, ProjectModel, read_project
 from relaxd.client.baselines import Baselines, FolderBaselines, RegistryBaselines
 from relaxd.client.compiling import CompiledBundle, compile_request
-from relaxd.contract.bundle.diff import LatencyChange
 from relaxd.errors import RelaxdError
 from relaxd.reports.figures import Figures, figures_of
-from relaxd.reports.gates import Gate
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 OUTPUTS = "GITHUB_OUTPUT"
@@ -67,20 +63,6 @@ Comment = Annotated[
 ]
 
 
-class DiffFailed(RelaxdError):
-    """Two bundles could not be compared."""
-
-    code = "ci.diff_failed"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What `relaxd diff` found: its gates, and latencies if any gate needs them."""
-
-    gates: tuple[GateOutcome, ...]
-    latency: tuple[LatencyChange, ...] = ()
-
-
 def ci_command(
     config: Config = Path(FILENAME),
     baseline: Branch = "main",
@@ -111,7 +93,10 @@ def ci_command(
     if move and not any(check.problems for check in checks):
         for check in checks:
             known.move(check.model, check.target, str(check.digest), run.folder_of(check))
-    document = {"baseline": baseline, "checks": [check.to_json() for check in checks]}
+    document: dict[str, Any] = {
+        "baseline": baseline,
+        "checks": [check.to_json() for check in checks],
+    }
     if comment:
         document["comment"] = _comment(checks, config)
     if json:
@@ -176,8 +161,12 @@ class _Run:
         stderr().print(f"{model.name}: {target}", markup=False)
         try:
             bundle = self._compiled(model, target, self.folder_of(check))
-            facts = {"digest": bundle.digest, "size": bundle.size}
-            check = replace(check, **facts, head=_figures(bundle.path))
+            check = replace(
+                check,
+                digest=bundle.digest,
+                size=bundle.size,
+                head=_figures(bundle.path),
+            )
         except RelaxdError as error:
             return Check(model.name, str(model.path), target, error=str(error))
         return self._compared(check, model, bundle)
@@ -200,24 +189,36 @@ class _Run:
     def _compared(self, check: Check, model: ProjectModel, bundle: CompiledBundle) -> Check:
         with tempfile.TemporaryDirectory(prefix="relaxd-ci-") as scratch:
             baseline = self.baselines.find(check.model, check.target, Path(scratch, "base"))
-            if baseline is None:
-                return check
-            digest, folder = baseline
-            check = replace(check, baseline=digest)
+            folder = None
+            if baseline is not None:
+                digest, folder = baseline
+                check = replace(check, baseline=digest)
             try:
-                check = replace(check, base=_figures(folder))
-                if digest == bundle.digest or not model.fail_if:
-                    return check
-                return _with_gates(check, differ(folder, bundle.path, model.fail_if))
+                return _judged(check, model, bundle, folder)
             except RelaxdError as error:
                 return replace(check, error=str(error))
 
 
-def _with_gates(check: Check, found: Comparison) -> Check:
-    check = replace(check, gates=found.gates)
-    if not found.latency or check.base is None or check.head is None:
+def _judged(check: Check, model: ProjectModel, bundle: CompiledBundle, base: Path | None) -> Check:
+    """The check with its gates; those of the baseline in the folder `base` only where it is another
+    bundle.
+    """
+    changed = None if check.baseline == bundle.digest else base
+    if base is not None:
+        check = replace(check, base=_figures(base))
+    if changed is not None and model.fail_if:
+        check = _with_gates(check, differ(changed, bundle.path, model.fail_if))
+    if model.accuracy is not None:
+        outcome = judge_accuracy(bundle.path, changed, model.accuracy)
+        check = replace(check, gates=(*check.gates, outcome))
+    return check
+
+
+def _with_gates(check: Check, comparison: Comparison) -> Check:
+    check = replace(check, gates=comparison.gates)
+    if not comparison.latency or check.base is None or check.head is None:
         return check
-    first = found.latency[0]
+    first = comparison.latency[0]
     base, head = replace(check.base, ms=first.base_ms), replace(check.head, ms=first.head_ms)
     return replace(check, base=base, head=head, in_turns=True)
 
@@ -226,38 +227,3 @@ def _figures(bundle: Path) -> Figures:
     from relaxd.loader.report import report_of
 
     return figures_of(report_of(bundle))
-
-
-def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> Comparison:
-    """What `relaxd diff` finds, run in a process of its own, which a library cannot take down
-    this one with; raises DiffFailed.
-    """
-    command = [sys.executable, "-P", "-m", "relaxd", "diff", str(base), str(head)]
-    command += ["--format", "json", *(part for text in fail_if for part in ("--fail-if", text))]
-    if not any(Gate.of(text).timed for text in fail_if):
-        command += ["--seconds", "0"]
-    root = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**_without_tokens(), "PYTHONPATH": path},
-    )
-    try:
-        if done.returncode not in (Exit.DONE, Exit.REGRESSED):
-            raise ValueError(f"status {done.returncode}")
-        document = json_format.loads(done.stdout)
-        return Comparison(
-            tuple(GateOutcome(**one) for one in document["gates"]),
-            tuple(LatencyChange(**one) for one in document["latency"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise DiffFailed(f"relaxd diff failed: {last}", hint=" ".join(command[3:])) from error
-
-
-def _without_tokens() -> dict[str, str]:
-    """The environment, for a process that runs what a pull request brought."""
-    return {name: text for name, text in os.environ.items() if not name.endswith("_TOKEN")}

@@ -98,11 +98,12 @@ def _pair(base: float | None, head: float | None, unit: float, form: str = ".3g"
 
 
 def _outcome(check: Check) -> str:
+    parts = [f"{gate.gate}: {gate.said}" for gate in check.gates]
     if check.baseline is None:
-        return "no baseline yet"
-    if check.baseline == check.digest:
-        return "equal to the baseline"
-    return "; ".join(f"{gate.gate}: {gate.said}" for gate in check.gates) or "compiled"
+        parts.insert(0, "no baseline yet")
+    elif check.baseline == check.digest:
+        parts.insert(0, "equal to the baseline")
+    return "; ".join(parts) or "compiled"
 
 
 def junit(checks: Sequence[Check]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relaxd.cli.evaluating import Evaluation, read_evaluation
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError, suggest
 from relaxd.reports.gates import Gate
@@ -13,7 +14,7 @@ from relaxd.reports.gates import Gate
 FILENAME = "relaxd.toml"
 _DECLARED = ("dims", "inputs", "consts", "shapes", "options", "targets")
 _DEFAULTS = frozenset({"fail_if", "require_verified"})
-_KNOWN = frozenset({"name", "path", "samples", *_DEFAULTS, *_DECLARED})
+_KNOWN = frozenset({"name", "path", "samples", "accuracy", *_DEFAULTS, *_DECLARED})
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class ProjectModel:
     samples: Path | None
     fail_if: tuple[str, ...]
     require_verified: bool
+    accuracy: Evaluation | None = None
 
 
 def read_project(path: Path) -> tuple[ProjectModel, ...]:
@@ -67,6 +69,7 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
         folder / entry["samples"] if "samples" in entry else None,
         tuple(fail_if),
         bool(entry.get("require_verified", defaults.get("require_verified", True))),
+        read_evaluation(entry["accuracy"], folder) if "accuracy" in entry else None,
     )
 
 

@@ -109,10 +109,14 @@ def of(page: str, language: str) -> list[str]:
 
 
 def test_the_files_of_the_pages_are_accepted(tmp_path: Path) -> None:
-    (project,) = of("docs/howto/ci.md", "toml")
-    (tmp_path / "relaxd.toml").write_text(project)
-    (model,) = read_project(tmp_path / "relaxd.toml")
-    assert model.request.targets == ("x86-64-v3", "aarch64")
+    models_read = []
+    for project in of("docs/howto/ci.md", "toml"):
+        (tmp_path / "relaxd.toml").write_text(project)
+        models_read += read_project(tmp_path / "relaxd.toml")
+    plain, labelled = models_read
+    assert plain.request.targets == ("x86-64-v3", "aarch64")
+    assert labelled.accuracy is not None
+    assert labelled.accuracy.loss == 0.005
     (step,) = (yaml.safe_load(text)[0] for text in of("docs/howto/ci.md", "yaml"))
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
     assert step["with"].keys() <= action["inputs"].keys()

@@ -124,6 +124,32 @@ def test_the_comment_has_the_report_and_never_changes_the_outcome(
     assert "ghs_secret" not in first.out + worse.out + refused.out + refused.err
 
 
+def test_accuracy_is_a_gate_with_and_without_a_baseline(
+    served: Any, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracy = 'accuracy = { samples = "eval.npz", metric = "f1", min = 0.5, loss = 0.01 }'
+    Path("relaxd.toml").write_text(f'[[model]]\npath = "net.onnx"\n{accuracy}\n')
+    bases: list[Path | None] = []
+    failed = False
+
+    def judge_accuracy(head: Path, base: Path | None, evaluation: Any) -> GateOutcome:
+        assert (evaluation.metric, evaluation.samples) == ("f1", Path("eval.npz"))
+        bases.append(base)
+        return GateOutcome("f1", failed, "0.61")
+
+    monkeypatch.setattr(checking, "judge_accuracy", judge_accuracy)
+    ci = ("ci", "--baseline", "labelled")
+    first = served(*ci, "--move")
+    assert (first.code, bases) == (0, [None])
+    assert "no baseline yet; f1: 0.61 |" in first.out
+    assert "equal to the baseline; f1: 0.61 |" in served(*ci).out
+    Path("net.onnx").write_bytes(b"a model that is less exact")
+    failed = True
+    assert served(*ci).code == 4
+    assert bases[1] is None, "the same bundle is not run twice"
+    assert bases[2] is not None
+
+
 def test_a_table_of_what_is_known() -> None:
     checks = [
         Check("a|b\nc", "m", "native", "d", 1, "b", head=Figures(2_000_000, 1.5, 2e-6)),
