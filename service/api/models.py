@@ -35,14 +35,15 @@ async def inspect(
         Query(gt=0, le=600, allow_inf_nan=False, description="Seconds to wait for the report."),
     ] = 120,
 ) -> dict[str, Any]:
-    """Inputs, outputs, dims, and every operator, supported or not and why; `model` is the digest by
-    which a job names it.
+    """Inputs, outputs, dims, and every operator, supported or not and why; `model` and `samples`
+    are the digests by which a job names them.
 
     The model comes as a form, as in /v1/compile, or by digest in a JSON document, as in /v1/jobs.
     """
     model, declared = await _subject(request, jobs, services)
     job = await run_in_thread(jobs.inspect, model, declared, width=width_of(declared))
-    return {"model": model, **jobs.report(await watch.wait_for(job, wait), wait)}
+    report = jobs.report(await watch.wait_for(job, wait), wait)
+    return {"model": model, "samples": declared.samples, **report}
 
 
 async def _subject(request: Request, jobs: Jobs, services: Services) -> tuple[str, CompileRequest]:

@@ -8,6 +8,16 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from relaxd.contract.canonical import DIGEST
 from relaxd.contract.dims.grid import MOST_POINTS
 from relaxd.contract.failures import Failure
+from relaxd.contract.options import (
+    CacheForm,
+    Calibration,
+    Flavour,
+    LogitsForm,
+    Precision,
+    PrecisionOver,
+    StateForm,
+    WeightForm,
+)
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import Build, Event, EventType, Job
@@ -69,27 +79,76 @@ class ProfileIn(Document):
     )
 
 
+def _option(default: Any, title: str, about: str) -> Any:
+    """A compile option: `title` and `about` are its label and its help on the page's form."""
+    return Field(default, title=title, description=about)
+
+
+Limit = Tolerance | None
+
+
 class OptionsIn(Document):
     """Compile options: what to check, to measure and to keep, and the tolerances."""
 
-    verify: bool = True
-    profile: bool | ProfileIn = True
-    rtol: Tolerance | None = None
-    atol: Tolerance | None = None
-    seed: int = 0
-    dump: bool = False
-    flavour: Literal["vm", "standalone"] | None = None
-    state: Literal["passed", "lifted"] = "passed"
-    cache: Literal["float32", "float16", "bfloat16"] = "float32"
-    cache_error: Tolerance | None = None
-    logits: Literal["all", "last"] = "all"
-    weights: Literal["float32", "float16", "int8", "int4"] = "float32"
-    weights_error: Tolerance | None = None
-    calibration: Literal["none", "gptq", "smooth", "static"] = "none"
-    precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    precision_error: Tolerance | None = None
-    precision_over: Literal["fail", "keep"] = "fail"
-    embed_weights: bool | None = None
+    verify: bool = _option(True, "Verify", "Compare results with the reference runtime.")
+    profile: bool | ProfileIn = _option(True, "Measure", "Measure latency, memory and kernels.")
+    rtol: Limit = _option(None, "Relative tolerance", "By default that of the output's dtype.")
+    atol: Limit = _option(None, "Absolute tolerance", "By default that of the output's dtype.")
+    seed: int = _option(0, "Seed", "Of the random inputs that are verified and measured.")
+    dump: bool = _option(False, "Keep the dump", "Store the module after every compiler phase.")
+    flavour: Flavour | None = _option(
+        None,
+        "Backend",
+        "`vm` needs TVM's runtime, `standalone` is a plain C library; by default the target's own.",
+    )
+    state: StateForm = _option(
+        StateForm.PASSED,
+        "KV cache",
+        "`passed`: inputs and outputs of each call; `lifted`: the library updates it in place.",
+    )
+    cache: CacheForm = _option(
+        CacheForm.FLOAT32, "Type of the cache", "What an in-place KV cache is stored in."
+    )
+    cache_error: Limit = _option(
+        None,
+        "Error limit of the cache",
+        "Fail if it changes an output by more than this share, as 0.01.",
+    )
+    logits: LogitsForm = _option(
+        LogitsForm.ALL, "Logits", "Those of `all` tokens of a call, or of the `last` one."
+    )
+    weights: WeightForm = _option(
+        WeightForm.FLOAT32, "Weights", "The type that large weights are stored in."
+    )
+    weights_error: Limit = _option(
+        None,
+        "Error limit of weights",
+        "Fail if they change an output by more than this share, as 0.05.",
+    )
+    calibration: Calibration = _option(
+        Calibration.NONE,
+        "Calibration",
+        "What samples are used for: `gptq` for weights of int8 and int4, `smooth` and `static` for "
+        "precision int8.",
+    )
+    precision: Precision = _option(
+        Precision.FLOAT32, "Precision", "The type that matmuls and convolutions compute in."
+    )
+    precision_error: Limit = _option(
+        None,
+        "Error limit of precision",
+        "Fail if it changes an output by more than this share, as 0.02.",
+    )
+    precision_over: PrecisionOver = _option(
+        PrecisionOver.FAIL,
+        "If the error is greater",
+        "`fail`, or `keep` the most sensitive layers in float32.",
+    )
+    embed_weights: bool | None = _option(
+        None,
+        "Weights inside",
+        "Put the weights into the library; by default where the target has no files.",
+    )
 
 
 class RequestIn(Document):

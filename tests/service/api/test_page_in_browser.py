@@ -166,6 +166,79 @@ def serve_reports(page: Page) -> None:
     page.route("**/v1/artifacts/**", answer)
 
 
+INSPECTION = {
+    "model": DIGEST,
+    "supported": True,
+    "inputs": [{"name": "x", "dtype": "float32", "shape": ["n", "384"]}],
+    "outputs": [{"name": "y", "dtype": "float32", "shape": ["n", "2"]}],
+    "dims": {"n": {"min": 1, "multiple": 1}},
+    "operators": {"MatMul": 2},
+    "nodes": [],
+}
+
+
+def test_the_form_has_every_option_and_sends_those_that_were_chosen(
+    chromium: Browser, crowded: Live
+) -> None:
+    model, samples = crowded.upload(b"a model of two products"), crowded.upload(b"an .npz")
+
+    def inspect(route: Route) -> None:
+        found = INSPECTION | {"model": model, "samples": samples}
+        route.fulfill(body=json.dumps(found), content_type="application/json")
+
+    with open_page(chromium) as page:
+        page.route("**/v1/inspect*", inspect)
+        page.goto(f"{crowded.url}/#/compile")
+        chosen: list[Any] = [
+            {"name": name, "mimeType": "application/octet-stream", "buffer": b"bytes"}
+            for name in ("m.onnx", "inputs.npz")
+        ]
+        with page.expect_request("**/v1/inspect*") as sent:
+            page.set_input_files("input[multiple]", chosen)
+        assert b'name="samples"; filename="inputs.npz"' in (sent.value.post_data_buffer or b"")
+        options = page.get_by_role("region", name="Options")
+        for summary in ("Checks and measurements", "Language models", "Library"):
+            options.locator("summary", has_text=summary).click()
+        described = crowded.http.get("/openapi.json").json()["components"]["schemas"]["OptionsIn"]
+        controls = options.locator(".option")
+        expect(controls).to_have_count(len(described["properties"]) + 1)
+        limit = options.get_by_label("Error limit of precision")
+        expect(limit).to_be_disabled()
+        options.get_by_label("Precision", exact=True).select_option("int8")
+        expect(options.get_by_label("Weights", exact=True)).to_be_disabled()
+        limit.fill("0.02")
+        options.get_by_label("Calibration").select_option("static")
+        options.get_by_label("Backend").select_option("standalone")
+        options.get_by_label("Sizes to measure").fill("n=1,64")
+        options.get_by_label("KV cache").select_option("lifted")
+        options.get_by_label("Type of the cache").select_option("int8")
+        options.get_by_label("KV cache").select_option("passed")
+        page.get_by_text("Inputs, constants and shapes").click()
+        page.get_by_label("Names for data-dependent shapes").fill("boxes=[k,4]")
+        page.get_by_text("The same on the command line").click()
+        command = page.get_by_label("command", exact=True)
+        for words in ("--precision int8", "--precision-error 0.02", "--flavour standalone"):
+            expect(command).to_contain_text(words)
+        for words in ("--option calibration=static", "--grid n=1,64", "--samples inputs.npz"):
+            expect(command).to_contain_text(words)
+        expect(command).not_to_contain_text("cache")
+        check(page, "compile-options")
+        page.get_by_role("button", name="Compile for native").click()
+        expect(page.get_by_role("heading", name="m.onnx")).to_be_visible()
+        job = crowded.http.get(f"/v1/jobs/{page.url.rpartition('/')[2]}").json()
+        given = job["request"]["options"]
+        defaults = CompileRequest().to_json()["options"]
+        assert {name: value for name, value in given.items() if value != defaults[name]} == {
+            "precision": "int8",
+            "precision_error": 0.02,
+            "calibration": "static",
+            "flavour": "standalone",
+            "profile": {"grid": {"n": [1, 64]}},
+        }
+        assert job["request"]["shapes"] == {"boxes": ["k", "4"]}
+        assert job["request"]["samples"] == samples
+
+
 def test_the_reference_names_every_endpoint(chromium: Browser, crowded: Live) -> None:
     described = crowded.http.get("/openapi.json").json()["paths"]
     with open_page(chromium) as page:

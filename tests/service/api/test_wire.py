@@ -1,12 +1,14 @@
+import json
 from dataclasses import fields
 from datetime import UTC, datetime
+from enum import StrEnum
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relaxd.contract.failures import Failure
-from relaxd.contract.options import CompileOptions
+from relaxd.contract.options import CompileOptions, Flavour
 from relaxd.contract.request import FIELDS, CompileRequest
 from relaxd.contract.states import State
 from service.api.wire import BuildOut, JobIn, OptionsIn, RequestIn
@@ -18,6 +20,25 @@ def test_the_wire_has_every_field_of_the_contract() -> None:
     assert {name: field.default for name, field in OptionsIn.model_fields.items()} == {
         field.name: field.default for field in fields(CompileOptions)
     }
+
+
+def test_the_wire_takes_every_value_that_an_option_has() -> None:
+    enumerated = {
+        field.name: type(field.default)
+        for field in fields(CompileOptions)
+        if isinstance(field.default, StrEnum)
+    } | {"flavour": Flavour}
+    assert len(enumerated) > 6
+    for name, kind in enumerated.items():
+        for value in kind:
+            document = OptionsIn.model_validate_json(json.dumps({name: value}))
+            assert getattr(document, name) is value
+
+
+def test_each_option_has_a_title_and_help_for_the_form() -> None:
+    for name, field in OptionsIn.model_fields.items():
+        assert field.title, name
+        assert (field.description or "").endswith("."), name
 
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

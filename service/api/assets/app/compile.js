@@ -4,27 +4,30 @@ import { get, may, post, upload } from "./api.js";
 import { go } from "./router.js";
 import { Command, Loading, Trouble, useLoaded } from "./ui.js";
 import { bytes, count, percent, quoted, range, shape } from "./format.js";
+import { Options, optionWords, optionsFor, optionsOf } from "./options.js";
 
-const FRESH = { dims: {}, inputs: "", consts: "", targets: ["native"], verify: true, profile: true, grid: false, rtol: "", atol: "" };
+const FRESH = { dims: {}, inputs: "", consts: "", shapes: "", targets: ["native"], options: {} };
 
 export function Compile({ who }) {
   const [file, setFile] = useState(null);
+  const [samples, setSamples] = useState(null);
   const [sent, setSent] = useState(null);
   const [report, setReport] = useState(null);
   const [trouble, setTrouble] = useState(null);
   const [form, setForm] = useState(FRESH);
+  const known = useLoaded(async (signal) => optionsOf(await get("openapi.json", { signal })), []);
   const stop = useRef();
   useEffect(() => () => stop.current?.abort(), []);
 
-  const inspect = async (chosen = file, declared = form) => {
+  const inspect = async (chosen = file, declared = form, values = samples) => {
     stop.current?.abort();
     stop.current = new AbortController();
     setTrouble(null);
     setSent(0);
     try {
-      const found = report?.model && chosen === file
-        ? await post("v1/inspect?wait=600", { model: report.model, ...declarations(declared, report) }, { signal: stop.current.signal })
-        : await send(chosen, declared, setSent, stop.current.signal);
+      const found = report?.model && chosen === file && (!values || values === samples)
+        ? await post("v1/inspect?wait=600", { model: report.model, samples: values ? report.samples : null, ...declarations(declared, report) }, { signal: stop.current.signal })
+        : await send(chosen, values, declared, setSent, stop.current.signal);
       setReport(found);
       setForm({ ...declared, dims: { ...asTexts(found.dims), ...kept(declared.dims, found.dims) } });
     } catch (error) {
@@ -35,8 +38,13 @@ export function Compile({ who }) {
   };
   const take = (chosen) => {
     setFile(chosen);
+    setSamples(chosen.samples);
     setReport(null);
-    inspect(chosen, { ...FRESH, targets: form.targets });
+    inspect(chosen, { ...FRESH, targets: form.targets, options: form.options }, chosen.samples);
+  };
+  const takeSamples = (values) => {
+    setSamples(values);
+    inspect(file, form, values);
   };
   if (!may(who, "submit")) return html`<div class="card empty"><h2>Your token does not let you compile</h2><p>It needs the scope <code>submit</code>.</p></div>`;
   return html`
@@ -44,17 +52,20 @@ export function Compile({ who }) {
     <div class="stack">
       <${Drop} file=${file} report=${report} sent=${sent} onFile=${take} />
       ${trouble && html`<${Trouble} error=${trouble} again=${() => inspect()} />`}
-      ${report && html`<${Declare} file=${file} report=${report} form=${form} setForm=${setForm} busy=${sent !== null} inspect=${() => inspect()} trouble=${trouble} who=${who} />`}
+      ${known.error && html`<${Trouble} error=${known.error} again=${known.again} />`}
+      ${report && known.data && html`<${Declare} file=${file} samples=${samples} takeSamples=${takeSamples} known=${known.data} report=${report} form=${form} setForm=${setForm} busy=${sent !== null} inspect=${() => inspect()} trouble=${trouble} />`}
       ${trouble && !report && html`<div class="card"><${More} form=${form} setForm=${setForm} open /></div>`}
     </div>`;
 }
 
-/** What was chosen: the model's name, the size of all, and each file with its path. */
-function gather(files) {
+/** What was chosen: the model's name, the size of all, each file with its path, and an .npz of samples. */
+function gather(chosen) {
+  const samples = chosen.find(({ path }) => /\.npz$/i.test(path))?.file ?? null;
+  const files = chosen.filter(({ file }) => file !== samples);
   const model = files.find(({ path }) => /\.onnx$/i.test(path));
   const folder = files.find(({ path }) => path.endsWith("/config.json"))?.path.split("/").at(-2);
   const size = files.reduce((sum, { file }) => sum + file.size, 0);
-  return { name: model?.file.name || folder || files[0].file.name, size, files };
+  return { name: model?.file.name || folder || files[0]?.file.name, size, files, samples };
 }
 
 /** Files as a folder or a picker gives them, without hidden ones. */
@@ -77,16 +88,20 @@ async function within(entry, folder) {
   return (await Promise.all(entries.map((one) => within(one, `${path}/`)))).flat();
 }
 
-function send(model, declared, onProgress, signal) {
+function send(model, samples, declared, onProgress, signal) {
   const form = new FormData();
   for (const { file, path } of model.files) form.append("model", file, path);
+  if (samples) form.set("samples", samples);
   form.set("request", JSON.stringify(declarations(declared, null)));
   return upload("v1/inspect?wait=600", form, (done, total) => onProgress(done / total), signal);
 }
 
 function Drop({ file, report, sent, onFile }) {
   const [over, setOver] = useState(false);
-  const give = (files) => files.length && onFile(gather(files));
+  const give = (files) => {
+    const chosen = gather(files);
+    if (chosen.files.length) onFile(chosen);
+  };
   const pick = (event) => give(listed(event.target.files));
   const drop = (event) => {
     event.preventDefault();
@@ -111,7 +126,7 @@ function Sending({ sent, known }) {
   return html`<span class="sending" role="status"><span>${word}</span><progress max="1" value=${known || sent >= 1 ? undefined : sent} aria-label=${word}></progress></span>`;
 }
 
-function Declare({ file, report, form, setForm, busy, inspect, trouble, who }) {
+function Declare({ file, samples, takeSamples, known, report, form, setForm, busy, inspect, trouble }) {
   const [refused, setRefused] = useState(null);
   const [sending, setSending] = useState(false);
   const set = (change) => setForm({ ...form, ...change });
@@ -119,7 +134,7 @@ function Declare({ file, report, form, setForm, busy, inspect, trouble, who }) {
     setSending(true);
     setRefused(null);
     try {
-      const request = { model: report.model, ...declarations(form, report), targets: form.targets, options: options(form) };
+      const request = { model: report.model, samples: report.samples, ...declarations(form, report), targets: form.targets, options: optionsFor(known, form.options) };
       const job = await post(`v1/jobs?${new URLSearchParams({ name: file.name })}`, request);
       go(`#/jobs/${job.id}`);
     } catch (error) {
@@ -136,16 +151,11 @@ function Declare({ file, report, form, setForm, busy, inspect, trouble, who }) {
       <${Dims} dims=${report.dims} texts=${form.dims} faulty=${faulty} onChange=${(dims) => set({ dims })} />
       <${More} form=${form} setForm=${setForm} />
     </section>
-    <${Choice} chosen=${form.targets} onChange=${(targets) => set({ targets })} who=${who} />
+    <${Choice} chosen=${form.targets} onChange=${(targets) => set({ targets })} />
     <section class="card" aria-labelledby="options">
-      <header><h2 id="options">Checks</h2></header>
-      <div class="row options">
-        <label><input type="checkbox" checked=${form.verify} onChange=${(event) => set({ verify: event.target.checked })} /> Verify against the reference runtime</label>
-        <label><input type="checkbox" checked=${form.profile} onChange=${(event) => set({ profile: event.target.checked })} /> Measure latency and memory</label>
-        <label><input type="checkbox" disabled=${!form.profile} checked=${form.profile && form.grid} onChange=${(event) => set({ grid: event.target.checked })} /> Over a grid of sizes, to estimate others</label>
-        <label>rtol <input class="field mono short" inputmode="decimal" placeholder="by dtype" value=${form.rtol} onInput=${(event) => set({ rtol: event.target.value })} /></label>
-        <label>atol <input class="field mono short" inputmode="decimal" placeholder="by dtype" value=${form.atol} onInput=${(event) => set({ atol: event.target.value })} /></label>
-      </div>
+      <header><h2 id="options">Options</h2></header>
+      <${Samples} samples=${samples} busy=${busy} onFile=${takeSamples} />
+      <${Options} known=${known} chosen=${form.options} faulty=${faulty} onChange=${(options) => set({ options })} />
     </section>
     ${refused && html`<${Trouble} error=${refused} />`}
     <div class="submit">
@@ -153,7 +163,7 @@ function Declare({ file, report, form, setForm, busy, inspect, trouble, who }) {
         Compile for ${form.targets.length === 1 ? form.targets[0] : `${form.targets.length} targets`}</button>
       ${!report.supported && html`<p class="bad">${lacks(report)}</p>`}
     </div>
-    <details><summary>The same on the command line</summary><${Command} what="command" text=${command(file, form, report)} /></details>
+    <details><summary>The same on the command line</summary><${Command} what="command" text=${command(file, samples, known, form, report)} /></details>
   `;
 }
 
@@ -174,7 +184,7 @@ function Findings({ report }) {
     </div>
     ${report.error && html`<div class="note bad"><div class="body"><p><strong>${report.error.message}</strong></p>${report.error.hint && html`<p>${report.error.hint}</p>`}</div></div>`}
     ${lacking.length > 0 && html`<ul class="lacking">${lacking.slice(0, 20).map((node) => html`<li key=${node.node}><code>${node.op}</code> <b>${node.node}</b> <span class="soft">${node.why}</span></li>`)}</ul>`}
-    <details><summary>${count(nodes)} nodes of ${kinds.length} operators</summary>
+    <details><summary>${count(nodes)} ${nodes === 1 ? "node" : "nodes"} of ${kinds.length} ${kinds.length === 1 ? "operator" : "operators"}</summary>
       <ul class="operators">${kinds.map(([op, calls]) => html`<li key=${op}><code>${op}</code> <span class="num quiet">${count(calls)}</span></li>`)}</ul></details>
   </section>`;
 }
@@ -188,7 +198,7 @@ function Dims({ dims, texts, faulty, onChange }) {
     ${names.map((name) => {
       const dim = texts[name] || {};
       const wrong = faulty.startsWith(`dims.${name}`) || mistake(dim);
-      const field = (key, label, placeholder) => html`<span role="cell"><input class="field mono" inputmode="numeric" pattern="[0-9]*" aria-label=${`${label} ${name}`}
+      const field = (key, label, placeholder) => html`<span role="cell"><small class="quiet" aria-hidden="true">${label}</small><input class="field mono" inputmode="numeric" pattern="[0-9]*" aria-label=${`${label} ${name}`}
         placeholder=${placeholder} value=${dim[key] ?? ""} aria-invalid=${wrong ? "true" : undefined}
         onInput=${(event) => onChange({ ...texts, [name]: { ...dim, [key]: event.target.value.trim() } })} /></span>`;
       return html`<div role="row" class="dim" key=${name}><b role="rowheader" class="mono">${name}</b>
@@ -221,13 +231,22 @@ const asTexts = (dims) =>
 
 const kept = (texts, dims) => Object.fromEntries(Object.entries(texts).filter(([name]) => name in dims));
 
+function Samples({ samples, busy, onFile }) {
+  return html`<p class="row samples"><b>Samples</b>
+    ${samples ? html`<span class="mono wrap">${samples.name}</span><span class="quiet num">${bytes(samples.size)}</span>` : html`<span class="soft">Inputs are random. Real ones, as an .npz of arrays by input, make checks and calibration say more.</span>`}
+    <label class="button small pick">${samples ? "Another .npz" : "Choose an .npz"}<input type="file" accept=".npz" class="unseen" disabled=${busy} onChange=${(event) => event.target.files[0] && onFile(event.target.files[0])} /></label>
+    ${samples && html`<button type="button" class="button small bare" disabled=${busy} onClick=${() => onFile(null)}>Remove</button>`}</p>`;
+}
+
 function More({ form, setForm, open }) {
   const set = (change) => setForm({ ...form, ...change });
-  return html`<details class="declarations" open=${open}><summary>Inputs and constants</summary><div class="two">
+  return html`<details class="declarations" open=${open}><summary>Inputs, constants and shapes</summary><div class="three">
     <label class="block"><span>Inputs declared whole, one a line</span>
       <textarea class="field mono" rows="3" placeholder="ids=int64[batch,seq]" value=${form.inputs} onInput=${(event) => set({ inputs: event.target.value })}></textarea></label>
     <label class="block"><span>Inputs fixed to a value, one a line</span>
       <textarea class="field mono" rows="3" placeholder="sr=16000" value=${form.consts} onInput=${(event) => set({ consts: event.target.value })}></textarea></label>
+    <label class="block"><span>Names for data-dependent shapes, one a line</span>
+      <textarea class="field mono" rows="3" placeholder="boxes=[n,4]" value=${form.shapes} onInput=${(event) => set({ shapes: event.target.value })}></textarea></label>
   </div></details>`;
 }
 
@@ -275,25 +294,19 @@ function declarations(form, report) {
     dims: JSON.parse(JSON.stringify(dims)),
     inputs: Object.fromEntries(pairs(form.inputs)),
     consts: Object.fromEntries(pairs(form.consts).map(([name, value]) => [name, scalar(value)])),
+    shapes: Object.fromEntries(pairs(form.shapes)),
   };
 }
 
-const options = (form) => ({
-  verify: form.verify,
-  profile: form.profile && form.grid ? { grid: "auto" } : form.profile,
-  ...(form.rtol ? { rtol: Number(form.rtol) } : {}),
-  ...(form.atol ? { atol: Number(form.atol) } : {}),
-});
-
-function command(file, form, report) {
+function command(file, samples, known, form, report) {
   const words = [`relaxd compile ${quoted(file.name)}`];
   for (const name of Object.keys(report.dims)) if (form.dims[name]) words.push(`--dim ${quoted(`${name}=${range(values(form.dims[name]))}`)}`);
   for (const [name, spec] of pairs(form.inputs)) words.push(`--input ${quoted(`${name}=${spec}`)}`);
   for (const [name, value] of pairs(form.consts)) words.push(`--const ${quoted(`${name}=${value}`)}`);
   for (const target of form.targets) words.push(`--target ${quoted(target)}`);
-  for (const name of ["verify", "profile"]) if (!form[name]) words.push(`--option ${name}=false`);
-  if (form.profile && form.grid) words.push("--grid auto");
-  for (const name of ["rtol", "atol"]) if (form[name]) words.push(`--option ${name}=${form[name]}`);
+  for (const [name, spec] of pairs(form.shapes)) words.push(`--shape ${quoted(`${name}=${spec}`)}`);
+  for (const [flag, value] of optionWords(known, form.options)) words.push(`${flag} ${quoted(String(value))}`);
+  if (samples) words.push(`--samples ${quoted(samples.name)}`);
   words.push(`--server ${location.origin}`);
   return words.join(" ");
 }

@@ -54,7 +54,7 @@ export const paragraphs = (text = "") =>
       : html`<p key=${index}>${spans(part)}</p>`,
   );
 
-const spans = (text) => text.split(/(`[^`]+`)/).map((part, index) => (part.startsWith("`") ? html`<code key=${index}>${part.slice(1, -1)}</code>` : part));
+export const spans = (text) => text.split(/(`[^`]+`)/).map((part, index) => (part.startsWith("`") ? html`<code key=${index}>${part.slice(1, -1)}</code>` : part));
 
 function Operation({ one, document }) {
   const { method, path, operation } = one;
