@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from sqlalchemy import text
 
@@ -11,7 +12,7 @@ from service.db.engine import Database
 from service.db.upgrade import upgrade
 from service.settings import Settings
 from tests.service.db.filling import QUEUED, RUNNING, fill
-from tools.kubernetes import FOLDER, documents, mistakes
+from tools.kubernetes.checking import FOLDER, documents, mistakes
 
 MISTAKES = [document for _, document in documents()]
 
@@ -39,10 +40,65 @@ def test_every_manifest_fits_its_schema() -> None:
     assert list(mistakes()) == []
 
 
-def test_a_mistake_is_named(tmp_path: Path) -> None:
-    for path in FOLDER.iterdir():
-        (tmp_path / path.name).write_text(path.read_text().replace("minReplicas", "minReplica"))
-    assert any("minReplica" in mistake for mistake in mistakes(tmp_path))
+def edit(folder: Path, old: str, new: str) -> list[str]:
+    """Mistakes of the manifests that have a text, with it replaced."""
+    texts = {path.name: path.read_text() for path in FOLDER.iterdir()}
+    changed = {name for name, content in texts.items() if old in content}
+    assert changed
+    for name, content in texts.items():
+        (folder / name).write_text(content.replace(old, new))
+    if "kustomization.yaml" not in changed:
+        listing = yaml.safe_load(texts["kustomization.yaml"])
+        resources = [name for name in listing["resources"] if name in {*changed, "settings.yaml"}]
+        (folder / "kustomization.yaml").write_text(
+            yaml.safe_dump({**listing, "resources": resources})
+        )
+    return list(mistakes(folder))
+
+
+FAULTS = {
+    "an unknown field": ("minReplicas:", "minReplica:", "minReplica"),
+    "a field that KEDA does not have": ("cooldownPeriod:", "coolDownPeriod:", "coolDownPeriod"),
+    "a number that KEDA wants as text": (
+        'targetQueryValue: "1"',
+        "targetQueryValue: 1",
+        "targetQueryValue: Input should be a valid string",
+    ),
+    "a text that KEDA wants as number": (
+        "pollingInterval: 15",
+        'pollingInterval: "15"',
+        "pollingInterval: Input should be a valid integer",
+    ),
+    "a field that kustomize does not have": ("resources:", "ressources:", "ressources"),
+    "a folder that the image does not have": (
+        "args: [api,",
+        "command: [cp, -r, /var/lib/relaxd/cache, /data/cache]\n          args: [api,",
+        "/var/lib/relaxd/cache is not in the image relaxd-api:0.1.0",
+    ),
+    "a program that the image does not have": ("[sleep,", "[curl,", "no program curl"),
+    "a module that nobody wrote": (
+        "service.processes.migrate",
+        "service.processes.migrates",
+        "no module service.processes.migrates",
+    ),
+    "an image that nobody builds": ("relaxd-worker:", "relaxd-cuda:", "no Dockerfile makes"),
+    "a folder to write into on the read-only root": (
+        "value: /data/cache",
+        "value: /var/cache/relaxd",
+        "RELAXD_CACHE_DIR=/var/cache/relaxd is on the read-only root",
+    ),
+    "a volume that is not mounted": (
+        "mountPath: /tmp",
+        "mountPath: /scratch",
+        "TMPDIR=/tmp is on the read-only root",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "named"), FAULTS.values(), ids=FAULTS)
+def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
+    wrong = edit(tmp_path, old, new)
+    assert any(named in mistake for mistake in wrong), wrong
 
 
 def test_every_file_is_listed() -> None:

@@ -1,0 +1,1 @@
+"""Kubernetes manifests of the scaled form: checked against their schemas and their images."""
