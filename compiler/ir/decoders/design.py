@@ -75,7 +75,9 @@ class Design:
     rotate are neighbours, not halves of a head apart.
     score_scale: of queries times keys, None for one over the root of a head's size.
     score_cap, logit_cap: c where scores of attention, or logits, become c * tanh(score / c).
-    table_scale: of the rows of the table, None for 1.
+    table_scale, residual_scale, logit_scale: of the rows of the table, of what each half of a layer
+    adds, and of logits; None for 1.
+    joint_norms: queries and keys are normalized over all heads together, not over each.
     """
 
     layers: tuple[Layer, ...]
@@ -93,6 +95,9 @@ class Design:
     score_cap: float | None = None
     logit_cap: float | None = None
     table_scale: float | None = None
+    residual_scale: float | None = None
+    logit_scale: float | None = None
+    joint_norms: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,31 +27,39 @@ class _Decoder:
     def model(self) -> onnx.ModelProto:
         design, graph = self.design, self.graph
         table = self.weights.matrix(Part.TABLE, None, design.vocabulary, design.width)
-        x = self._scaled(graph.rows(table, "input_ids", "h0"), design.table_scale, "table_scale")
+        x = graph.rows(table, "input_ids", "h0")
+        x = self._scaled(x, design.table_scale, "table_scale", f"{x}.scaled")
         self._lengths()
         for i in range(len(design.layers)):
             x = self._layer(x, i)
         x = self._normalized(x, Part.LAST_NORM, None, "final")
-        capped = design.logit_cap is not None
         head = self.weights.matrix(Part.HEAD, None, design.vocabulary, design.width)
-        x = graph.matmul(x, head, "scores" if capped else "logits")
-        if capped:
+        changed = design.logit_cap is not None or design.logit_scale is not None
+        x = graph.matmul(x, head, "scores" if changed else "logits")
+        if design.logit_scale is not None:
+            x = self._scaled(x, design.logit_scale, "logit_scale", "logits")
+        if design.logit_cap is not None:
             self._capped(x, "logits")
         return self._closed()
 
     def _layer(self, x: str, i: int) -> str:
         seen = self._normalized(x, Part.SEEN_NORM, i, f"n{i}")
         mixed = self._normalized(self._attention(seen, i), Part.MIXED_NORM, i, f"o{i}")
-        x = self.graph.node("Add", [x, mixed], f"a{i}")
+        x = self._residual(x, mixed, f"a{i}")
         read = self._normalized(x, Part.READ_NORM, i, f"m{i}")
         down = self._normalized(self._forward(read, i), Part.DOWN_NORM, i, f"d{i}")
-        return self.graph.node("Add", [x, down], f"h{i + 1}")
+        return self._residual(x, down, f"h{i + 1}")
 
-    def _scaled(self, x: str, scale: float | None, name: str) -> str:
+    def _scaled(self, x: str, scale: float | None, name: str, output: str) -> str:
         if scale is None:
             return x
         factor = self.graph.constant(name, np.array(scale, np.float32))
-        return self.graph.node("Mul", [x, factor], f"{x}.scaled")
+        return self.graph.node("Mul", [x, factor], output)
+
+    def _residual(self, x: str, added: str, output: str) -> str:
+        scale = self.design.residual_scale
+        added = self._scaled(added, scale, "residual_scale", f"{added}.scaled")
+        return self.graph.node("Add", [x, added], output)
 
     def _capped(self, x: str, output: str) -> None:
         cap = self.graph.constant("word_cap", np.array(self.design.logit_cap, np.float32))
@@ -136,13 +144,20 @@ class _Decoder:
         sizes = {Part.QUERY: many, Part.KEY: few, Part.VALUE: few}
         matrices = [weights.matrix(part, i, size, design.width) for part, size in sizes.items()]
         biases = [weights.bias(part, i, size) for part, size in sizes.items()]
-        norms = [weights.norm(part, i, design.size) for part in (Part.QUERY_NORM, Part.KEY_NORM)]
+        norms = [
+            weights.norm(part, i, sizes[of] if design.joint_norms else design.size)
+            for part, of in ((Part.QUERY_NORM, Part.QUERY), (Part.KEY_NORM, Part.KEY))
+        ]
         if norms == [None, None] and (matrix := _stacked(matrices)) is not None:
             return self._added(x, matrix, _joined(biases, list(sizes.values())), f"qkv{i}"), "", ""
         query, key, value = (
             self._added(x, matrix, bias, f"{name}{i}")
             for name, matrix, bias in zip("qkv", matrices, biases, strict=True)
         )
+        if design.joint_norms:
+            query = self._normalized_rows(query, Part.QUERY_NORM, i, f"{query}.normal", many)
+            key = self._normalized_rows(key, Part.KEY_NORM, i, f"{key}.normal", few)
+            return query, key, value
         query = self._each_head(query, Part.QUERY_NORM, i)
         return query, self._each_head(key, Part.KEY_NORM, i), value
 

@@ -38,6 +38,12 @@ _NORMALIZED_TWICE = {
     Part.READ_NORM: f"{_LAYER}pre_feedforward_layernorm",
     Part.DOWN_NORM: f"{_LAYER}post_feedforward_layernorm",
 }
+_NORMALIZED_AFTER: Mapping[Part, str] = {
+    **{part: name for part, name in _NAMES.items() if part not in (Part.SEEN_NORM, Part.READ_NORM)},
+    **_NORMALIZED_HEADS,
+    Part.MIXED_NORM: f"{_LAYER}post_attention_layernorm",
+    Part.DOWN_NORM: f"{_LAYER}post_feedforward_layernorm",
+}
 _JOINT = {
     **dict.fromkeys((Part.QUERY, Part.KEY, Part.VALUE), f"{_LAYER}self_attn.qkv_proj"),
     **dict.fromkeys((Part.GATE, Part.UP), f"{_LAYER}mlp.gate_up_proj"),
@@ -157,6 +163,20 @@ def _gemma3(config: Config, design: Design) -> Design:
     return replace(_gemma2(config, design), layers=layers)
 
 
+def _granite(config: Config, design: Design) -> Design:
+    return replace(
+        design,
+        table_scale=config.number("embedding_multiplier", 1.0),
+        score_scale=config.number("attention_multiplier", 1.0),
+        residual_scale=config.number("residual_multiplier", 1.0),
+        logit_scale=1 / config.number("logits_scaling", 1.0),
+    )
+
+
+def _olmo2(config: Config, design: Design) -> Design:
+    return replace(design, joint_norms=True)
+
+
 ARCHITECTURES = {
     "LlamaForCausalLM": Architecture(_NAMES, _no_windows),
     "MistralForCausalLM": Architecture(_NAMES, _one_window(4096)),
@@ -165,6 +185,8 @@ ARCHITECTURES = {
     "SmolLM3ForCausalLM": Architecture(
         _NAMES, _unrotated_windows, tied=True, base=2e6, own=_some_rotated
     ),
+    "GraniteForCausalLM": Architecture(_NAMES, _no_windows, own=_granite),
+    "Olmo2ForCausalLM": Architecture(_NORMALIZED_AFTER, _no_windows, own=_olmo2),
     "Phi3ForCausalLM": Architecture(_NAMES | _JOINT, _one_window(None)),
     "GemmaForCausalLM": Architecture(_NAMES, _no_windows, tied=True, plus_one=True, own=_gemma),
     "Gemma2ForCausalLM": Architecture(

@@ -1,11 +1,8 @@
 """How config.json has queries and keys rotated: the rate at which each pair of a head turns."""
 
-import math
-
-import numpy as np
-
 from compiler.ir.decoders.design import Rotation, plain_steps
 from compiler.ir.decoders.quantized import Array
+from compiler.ir.decoders.rotations import stretch_llama3, stretch_yarn, yarn_magnitude
 from compiler.ir.folder.config import Config, unsupported_error, unusable
 
 SCALINGS = ("default", "linear", "llama3", "yarn")
@@ -66,28 +63,17 @@ def _original(config: Config, settings: Config) -> float:
 
 
 def _llama3(settings: Config, steps: Array, original: float) -> Array:
-    """Slow turns are stretched, fast ones stay, between them is a ramp."""
     factor = _factor(settings)
     low, high = settings.number("low_freq_factor"), settings.number("high_freq_factor")
     if high <= low:
         raise unsupported_error("rotations whose high_freq_factor is not above low_freq_factor")
-    turns = original * steps / (2 * math.pi)
-    share = np.clip((turns - low) / (high - low), 0, 1)
-    return np.asarray(steps * (share + (1 - share) / factor))
+    return stretch_llama3(steps, factor, low, high, original)
 
 
 def _yarn(settings: Config, steps: Array, base: float, original: float) -> Array:
-    factor, size = _factor(settings), 2 * len(steps)
-
-    def pair_of(turns: float) -> float:
-        return size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
-
-    low, high = pair_of(settings.number("beta_fast", 32)), pair_of(settings.number("beta_slow", 1))
-    if settings.flag("truncate", True):
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, size - 1)
-    ramp = np.clip((np.arange(len(steps)) - low) / ((high - low) or 0.001), 0, 1)
-    return np.asarray(steps * (1 - ramp + ramp / factor))
+    turns = settings.number("beta_fast", 32), settings.number("beta_slow", 1)
+    truncate = settings.flag("truncate", True)
+    return stretch_yarn(steps, base, _factor(settings), original, turns, truncate)
 
 
 def _yarn_factor(settings: Config) -> float:
@@ -95,11 +81,8 @@ def _yarn_factor(settings: Config) -> float:
     if own is not None:
         return own
     factor = _factor(settings)
-
-    def scale(part: float) -> float:
-        return 0.1 * part * math.log(factor) + 1 if factor > 1 else 1.0
-
     over, under = settings.get("mscale"), settings.get("mscale_all_dim")
     if over and under:
-        return scale(settings.number("mscale")) / scale(settings.number("mscale_all_dim"))
-    return scale(1)
+        parts = settings.number("mscale"), settings.number("mscale_all_dim")
+        return yarn_magnitude(factor, parts[0]) / yarn_magnitude(factor, parts[1])
+    return yarn_magnitude(factor)

@@ -6,6 +6,7 @@ import numpy as np
 
 from compiler.errors import LoadError
 from compiler.ir.decoders.design import Design, Named, Part
+from compiler.ir.decoders.joint import find_rows
 from compiler.ir.decoders.quantized import Array
 from compiler.ir.folder.architectures import Architecture
 from compiler.ir.folder.config import unusable
@@ -42,7 +43,7 @@ class FolderWeights:
     ) -> None:
         self._packing = packing
         self._tensors, self._architecture, self._tied = tensors, architecture, tied
-        self._rows = _rows_of(design)
+        self._design = design
         self._read: set[str] = set()
 
     def matrix(self, part: Part, layer: int | None, rows: int, depth: int) -> Named:
@@ -94,12 +95,8 @@ class FolderWeights:
 
     def _rows_in(self, part: Part, layer: int | None, rows: int) -> tuple[str, int, int]:
         """The module that holds a part, its first row in it, and the rows of all."""
-        pattern = self._architecture.names[part]
-        shared = [one for one, name in self._architecture.names.items() if name == pattern]
-        if len(shared) == 1:
-            return pattern.format(layer), 0, rows
-        first = sum(self._rows[one] for one in shared[: shared.index(part)])
-        return pattern.format(layer), first, sum(self._rows[one] for one in shared)
+        pattern, first, total = find_rows(self._architecture.names, self._design, part, rows)
+        return pattern.format(layer), first, total
 
     def _called(self, module: str, part: Part, total: int, rows: int) -> str:
         return module if total == rows else f"{module}.{part}"
@@ -116,15 +113,3 @@ class FolderWeights:
             raise unusable(f"the folder has no tensor {name!r}{other}")
         self._read.add(name)
         return stored
-
-
-def _rows_of(design: Design) -> dict[Part, int]:
-    """The rows of parts that may be rows of one matrix."""
-    few = design.groups * design.size
-    return {
-        Part.QUERY: design.heads * design.size,
-        Part.KEY: few,
-        Part.VALUE: few,
-        Part.GATE: design.hidden,
-        Part.UP: design.hidden,
-    }

@@ -69,10 +69,28 @@ FORMS: dict[str, tuple[str, Mapping[str, Any]]] = {
     ),
     "qwen3": ("Qwen3", {"tie_word_embeddings": True}),
     "smollm3": ("SmolLM3", ROUND | {"no_rope_layer_interval": 2}),
+    "granite": (
+        "Granite",
+        ROUND
+        | {
+            "embedding_multiplier": 3.0,
+            "attention_multiplier": 0.2,
+            "residual_multiplier": 0.3,
+            "logits_scaling": 4.0,
+        },
+    ),
+    "olmo2": ("Olmo2", ROUND),
     "phi3": ("Phi3", ROUND | {"sliding_window": WINDOW}),
     "gemma": ("Gemma", {}),
     "gemma2": ("Gemma2", {"sliding_window": WINDOW, "query_pre_attn_scalar": 20}),
     "gemma3": ("Gemma3Text", {"sliding_window": WINDOW, "sliding_window_pattern": 2}),
+    # As their GGUF files have to be, which state less.
+    "smollm3_deep": ("SmolLM3", ROUND | {"num_hidden_layers": 4}),
+    "gemma2_own": ("Gemma2", {"sliding_window": WINDOW, "query_pre_attn_scalar": SIZE}),
+    "gemma3_deep": (
+        "Gemma3Text",
+        {"sliding_window": WINDOW, "query_pre_attn_scalar": SIZE, "num_hidden_layers": 7},
+    ),
 }
 """The class of the configuration, and what it states besides `SIZES`."""
 

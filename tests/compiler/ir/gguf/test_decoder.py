@@ -145,7 +145,11 @@ def test_a_library_with_caller_owned_kv_caches(tmp_path: Path, precision: Precis
     ("change", "code"),
     [
         ({"general.architecture": "mamba"}, "load.gguf_architecture"),
-        ({"llama.rope.scaling.type": "yarn"}, "load.gguf_architecture"),
+        ({"llama.rope.scaling.type": "longrope"}, "load.gguf_architecture"),
+        ({"llama.rope.scaling.type": "yarn"}, "load.gguf"),
+        ({"llama.rope.freq_base": 0.5}, "load.gguf"),
+        ({"llama.attention.scale": 1.0}, "load.gguf_architecture"),
+        ({"llama.attention.key_length": 12}, "load.gguf_architecture"),
         ({"llama.expert_count": 8}, "load.gguf_architecture"),
         ({"llama.rope.dimension_count": 8}, "load.gguf_architecture"),
         ({"llama.attention.head_count": 5}, "load.gguf_architecture"),
