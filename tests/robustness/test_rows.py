@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.robustness import misbehaving
 from tests.robustness.judge import judge
-from tests.robustness.rows import ROWS
+from tests.robustness.rows import ROWS, children
 
 SCALE, SEED = 0.1, 1611
 QUICK = {"access", "drain", "flipped-bits", "full-disk", "store-crashes"}
@@ -19,3 +20,7 @@ def test_it_holds(row):
     if result.skipped:
         pytest.skip(result.skipped)
     assert result.is_met, result.outcome.detail
+
+
+def test_each_kind_that_misbehaves_is_known():
+    assert set(children.CODES) <= set(misbehaving.KINDS)

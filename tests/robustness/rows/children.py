@@ -55,7 +55,8 @@ def misbehaviour(run: Run) -> Outcome:
             died += not worker.is_alive() or good.state is not State.SUCCEEDED
             left += len(list(here.settings.work_dir.glob("*/*")))
             details += [f"{kind}: {one.state} {one.error}" for one in results if one not in right]
-            details += [f"{kind}, then good: {good.state} {good.error}"]
+            if good.state is not State.SUCCEEDED:
+                details.append(f"{kind}, then good: {good.state} {good.error}")
             _end(worker)
     counts = {
         "builds": run.count * len(CODES),

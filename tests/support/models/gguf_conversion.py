@@ -28,7 +28,7 @@ KINDS = {
     "Gemma3ForCausalLM": "gemma3",
 }
 _ROTATED_NEIGHBOURS = ("llama", "smollm3", "granite")
-_WHOLE = {
+_OUTER = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
@@ -83,8 +83,8 @@ def _tensors(folder: Path) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
 
 def _rename(name: str, arch: str) -> str:
     module, _, ending = name.rpartition(".")
-    if module in _WHOLE:
-        return f"{_WHOLE[module]}.{ending}"
+    if module in _OUTER:
+        return f"{_OUTER[module]}.{ending}"
     _, _, layer, part = module.split(".", 3)
     if part == "post_attention_layernorm":
         twice = arch in ("gemma2", "gemma3", "olmo2")
