@@ -165,7 +165,9 @@ def full_disk(run: Run) -> Outcome:
 
         outcome = _under_load(run, here, url, fail)
         died = sum(not process.is_alive() for process in (api, *workers))
-        figures = {**outcome.counts, "processes that ended": died}
+        # Each time the disk was full one was refused at least, beside those of the load.
+        refused = outcome.counts["refused submits"] + run.count
+        figures = {**outcome.counts, "refused submits": refused, "processes that ended": died}
     return Outcome(outcome.is_met and not died, figures, outcome.detail)
 
 
