@@ -45,7 +45,7 @@ def record_success(request: Request, change: Change) -> None:
 
 
 class EntryOut(BaseModel):
-    """One change: `outcome` is `done`, `record_refusal` or `failed`."""
+    """One change: `outcome` is `done`, `refused` or `failed`."""
 
     id: int
     time: datetime

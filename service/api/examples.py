@@ -115,6 +115,22 @@ MODEL = {
     "last_version": 3,
     "aliases": [ALIAS],
 }
+VERSION_BUILD = {
+    "version": 3,
+    "target": "x86-64-v3",
+    "digest": OTHER_DIGEST,
+    "size": 3399190,
+    "status": "executed",
+    "dims": {"batch": 1, "seq": 128},
+    "latency_ms": 11.2,
+    "reference_ms": 19.4,
+    "processor": "AMD EPYC 9554P",
+    "measured_at": LATER,
+    "error": 0.04,
+    "action_key": DIGEST,
+    "changed": [{"part": "options.precision", "before": "float32", "after": "int8"}],
+    "problem": None,
+}
 WEBHOOK = {
     "id": "9a1e07c2b5d84f63",
     "url": "https://hooks.example/relaxd",
@@ -181,6 +197,7 @@ ANSWERS: Mapping[tuple[str, str], Any] = {
     ("get", "/v1/webhooks/{webhook_id}/deliveries"): {"deliveries": [DELIVERY]},
     ("get", "/v1/models"): {"models": [MODEL]},
     ("get", "/v1/models/{name}"): {**MODEL, "versions": [VERSION]},
+    ("get", "/v1/models/{name}/builds"): {"builds": [VERSION_BUILD]},
     ("patch", "/v1/models/{name}"): MODEL,
     ("post", "/v1/models/{name}/versions"): VERSION,
     ("get", "/v1/models/{name}/versions/{version}"): VERSION,

@@ -87,6 +87,7 @@ ERRORS: Mapping[tuple[str, str], Errors] = {
     ("put", "/v1/pins/{digest}"): _STORED,
     ("delete", "/v1/pins/{digest}"): (InvalidDigest, UnknownPin),
     ("get", "/v1/models/{name}"): (UnknownRegistered,),
+    ("get", "/v1/models/{name}/builds"): (UnknownRegistered,),
     ("patch", "/v1/models/{name}"): (UnknownRegistered,),
     ("delete", "/v1/models/{name}"): (UnknownRegistered,),
     ("post", "/v1/models/{name}/versions"): (*_STORED, UnknownJob, NothingBuilt, RegistryFull),

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
@@ -15,6 +15,7 @@ from service.api.tenant_threads import TenantRoute
 from service.api.wire import Digest, Document
 from service.domain import ModelAlias, ModelVersion, RegisteredModel
 from service.usecases.registry import models
+from service.usecases.registry.measuring import MeasuredBuild, list_builds
 from service.usecases.store.model_tags import LATEST
 
 router = APIRouter(route_class=TenantRoute, prefix="/v1/models", tags=["registry of models"])
@@ -120,6 +121,51 @@ class ModelOut(BaseModel):
         return cls(**asdict(model))
 
 
+class ChangedPart(BaseModel):
+    """A part of the action key that differs from the version before: null where there is none."""
+
+    part: str
+    before: Any
+    after: Any
+
+
+class VersionBuildOut(BaseModel):
+    """A target of a version with its newest profile, at the favoured sizes `dims`; `error` is the
+    greatest share of the tolerance that an output used. `changed` is null where no version before
+    has the target, and `problem` says why a bundle cannot be read.
+    """
+
+    version: int
+    target: str
+    digest: str
+    size: int | None
+    status: str | None
+    dims: dict[str, int] | None
+    latency_ms: float | None
+    reference_ms: float | None
+    processor: str | None
+    measured_at: str | None
+    error: float | None
+    action_key: str | None
+    changed: list[ChangedPart] | None
+    problem: str | None
+
+    @classmethod
+    def of(cls, build: MeasuredBuild) -> "VersionBuildOut":
+        """From the use case."""
+        changed = [
+            ChangedPart(part=one.part, before=one.have, after=one.want)
+            for one in build.changed or ()
+        ]
+        return cls(**{**vars(build), "changed": None if build.changed is None else changed})
+
+
+class VersionBuilds(BaseModel):
+    """Builds of a model, those of its newest version first."""
+
+    builds: list[VersionBuildOut]
+
+
 class ModelList(BaseModel):
     """Models by name."""
 
@@ -182,6 +228,23 @@ def show_model(
     model = models.get_model(core, tenant, name)
     versions = models.list_versions(core, tenant, name, before=before, limit=limit)
     return ModelDetail(**asdict(model), versions=[VersionOut.of(one) for one in versions])
+
+
+@router.get("/{name}/builds", summary="The builds of a registered model over its versions")
+def show_builds(
+    services: UseServices,
+    principal: UsePrincipal,
+    name: ModelName,
+    before: Annotated[
+        int | None, Query(ge=1, le=10**9, description="The last version seen.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=50, description="Of so many versions.")] = 20,
+) -> VersionBuilds:
+    """What each measured, and what changed since the version before; the newest first."""
+    core, tenant = services.core, principal.tenant
+    models.get_model(core, tenant, name)
+    builds = list_builds(core, tenant, name, before=before, limit=limit)
+    return VersionBuilds(builds=[VersionBuildOut.of(build) for build in builds])
 
 
 @router.patch("/{name}", summary="Set a model's project, labels and notes")

@@ -57,6 +57,7 @@ NEEDS: Mapping[tuple[str, str], Need] = {
     ("GET", "/v1/actions/{digest}"): _need(PULL),
     ("GET", "/v1/models"): _need(READ, PULL),
     ("GET", "/v1/models/{name}"): _need(READ, PULL),
+    ("GET", "/v1/models/{name}/builds"): _need(READ, PULL),
     ("PATCH", "/v1/models/{name}"): _need(PUSH, action="model.describe"),
     ("DELETE", "/v1/models/{name}"): _need(ADMIN, action="model.remove"),
     ("POST", "/v1/models/{name}/versions"): _need(PUSH, action="model.register"),

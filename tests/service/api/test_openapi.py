@@ -45,6 +45,7 @@ OPERATIONS = [
     "GET /v1/webhooks/{webhook_id}/deliveries",
     "GET /v1/models",
     "GET /v1/models/{name}",
+    "GET /v1/models/{name}/builds",
     "PATCH /v1/models/{name}",
     "DELETE /v1/models/{name}",
     "POST /v1/models/{name}/versions",

@@ -4,7 +4,8 @@ import { Switch } from "./ui.js";
 import { milliseconds, point as named } from "./format.js";
 
 const HIGH = 320;
-const EDGE = { left: 64, right: 152, top: 18, bottom: 42 };
+const EDGE = { left: 64, top: 18, bottom: 42 };
+const NARROW = 480;
 
 /** Milliseconds that the fitted cost gives at a point. */
 export const predicted = (cost, dims) =>
@@ -94,9 +95,12 @@ function useWidth() {
   return [box, width];
 }
 
-function Lines({ series, dim, row, cost, engine }) {
+/** `format` spells a value of the vertical axis. */
+export function Lines({ series, dim, row, cost, engine, format = milliseconds }) {
   const [box, width] = useWidth();
   const [near, setNear] = useState(null);
+  // Beside the lines stand their names.
+  const right = width < NARROW ? 98 : 152;
   const drawn = lines(series, dim, row, engine);
   const values = drawn.flatMap((line) => line.points);
   const lowX = Math.min(...values.map((one) => one.x));
@@ -104,7 +108,7 @@ function Lines({ series, dim, row, cost, engine }) {
   const topY = Math.max(...values.map((one) => one.high)) * 1.08;
   const log = highX / Math.max(1, lowX) >= 32;
   const lowY = log ? Math.min(...values.map((one) => one.low)) * 0.8 : 0;
-  const x = scale(Math.max(log ? 1 : 0, lowX), highX, EDGE.left, width - EDGE.right, log);
+  const x = scale(Math.max(log ? 1 : 0, lowX), highX, EDGE.left, width - right, log);
   const y = scale(lowY, topY, HIGH - EDGE.bottom, EDGE.top, log);
   const marks = thinned([...new Set(values.map((one) => one.x))].sort((a, b) => a - b), x, 38);
   const fit = cost && fitted(cost, dim, row.fixed, lowX, highX, log);
@@ -114,12 +118,12 @@ function Lines({ series, dim, row, cost, engine }) {
     setNear(values.reduce((best, one) => (Math.abs(x(one.x) - place) < Math.abs(x(best) - place) ? one.x : best), values[0].x));
   };
   return html`<figure class="chart" ref=${box}>
-    <svg width=${width} height=${HIGH} role="img" aria-label=${summary(drawn, dim)} onMouseMove=${seek} onMouseLeave=${() => setNear(null)}>
+    <svg width=${width} height=${HIGH} role="img" aria-label=${summary(drawn, dim, format)} onMouseMove=${seek} onMouseLeave=${() => setNear(null)}>
       ${ticks(Math.max(lowY, log ? 1e-6 : 0), topY, log).map((value) => html`<g key=${value} class="grid">
-        <line x1=${EDGE.left} x2=${width - EDGE.right} y1=${y(value)} y2=${y(value)} />
-        <text x=${EDGE.left - 10} y=${y(value) + 4} text-anchor="end">${milliseconds(value)}</text></g>`)}
+        <line x1=${EDGE.left} x2=${width - right} y1=${y(value)} y2=${y(value)} />
+        <text x=${EDGE.left - 10} y=${y(value) + 4} text-anchor="end">${format(value)}</text></g>`)}
       ${marks.map((value) => html`<text key=${value} class="tick" x=${x(value)} y=${HIGH - EDGE.bottom + 20} text-anchor="middle">${value}</text>`)}
-      <text class="tick axis" x=${width - EDGE.right} y=${HIGH - 4} text-anchor="end">${dim}${log ? ", logarithmic" : ""}</text>
+      <text class="tick axis" x=${width - right} y=${HIGH - 4} text-anchor="end">${dim}${log ? ", logarithmic" : ""}</text>
       ${near != null && html`<line class="cursor" x1=${x(near)} x2=${x(near)} y1=${EDGE.top} y2=${HIGH - EDGE.bottom} />`}
       ${fit && html`<path class="fit" d=${path(fit.map((one) => [x(one.x), y(Math.max(one.y, lowY || 0))]))} />`}
       ${drawn.map((line) => html`<g key=${line.name} class=${`line ${line.kind}`}>
@@ -127,13 +131,13 @@ function Lines({ series, dim, row, cost, engine }) {
         <path class="stroke" d=${path(line.points.map((one) => [x(one.x), y(one.y)]))} />
         ${line.points.map((one) => html`<circle key=${one.x} cx=${x(one.x)} cy=${y(one.y)} r=${one.x === near ? 5 : 3.2} />`)}
       </g>`)}
-      ${labels.map(({ line, at }) => html`<text key=${line.name} class=${`label ${line.kind}`} x=${width - EDGE.right + 12} y=${at + 4}>${line.name}</text>`)}
+      ${labels.map(({ line, at }) => html`<text key=${line.name} class=${`label ${line.kind}`} x=${width - right + 12} y=${at + 4}>${line.name}</text>`)}
     </svg>
     ${near != null && html`<div class="tip" style=${{ left: `${Math.min(x(near) + 14, width - 190)}px` }}>
       <p class="mono">${dim}=${near}</p>
       ${drawn.map((line) => {
         const found = line.points.find((one) => one.x === near);
-        return found && html`<p key=${line.name} class=${line.kind}><b>${milliseconds(found.y)}</b> ${line.name}</p>`;
+        return found && html`<p key=${line.name} class=${line.kind}><b>${format(found.y)}</b> ${line.name}</p>`;
       })}
     </div>`}
     ${fit && html`<figcaption class="quiet">Dotted: the fitted cost, off by ${(cost.error_median * 100).toFixed(0)} % at the median and ${(cost.error_max * 100).toFixed(0)} % at most. Bands: the middle half of the runs.</figcaption>`}
@@ -192,9 +196,9 @@ function apart(labels) {
   return sorted;
 }
 
-const summary = (drawn, dim) =>
+const summary = (drawn, dim, format) =>
   drawn
-    .map((line) => `${line.name}: ${milliseconds(line.points[0].y)} at ${dim} ${line.points[0].x} to ${milliseconds(line.points.at(-1).y)} at ${line.points.at(-1).x}`)
+    .map((line) => `${line.name}: ${format(line.points[0].y)} at ${dim} ${line.points[0].x} to ${format(line.points.at(-1).y)} at ${line.points.at(-1).x}`)
     .join("; ");
 
 function Bars({ series, engine }) {

@@ -3,7 +3,9 @@ import { html, useMemo, useState } from "./lib.js";
 import { get } from "./api.js";
 import { go } from "./router.js";
 import { Digest, Loading, Status, Trouble, useLoaded } from "./ui.js";
-import { bytes, milliseconds, number, point as named, range, short } from "./format.js";
+import { ago, bytes, milliseconds, moment, number, point as named, range, short } from "./format.js";
+import { describeOptions, optionsOf } from "./options.js";
+import { value } from "./model.js";
 import { Latency } from "./chart.js";
 import { loadBuild } from "./build.js";
 import { base } from "./base.js";
@@ -18,10 +20,23 @@ export function Diff({ route }) {
 }
 
 function Loaded({ first, second }) {
-  const { data, error, again } = useLoaded((signal) => Promise.all([loadBuild(first, signal), loadBuild(second, signal)]), [first, second]);
+  const { data, error, again } = useLoaded((signal) => load([first, second], signal), [first, second]);
   if (error) return html`<${Trouble} error=${error} again=${again} />`;
   if (!data) return html`<${Loading} what="Loading both builds" />`;
-  return html`<${Comparison} digests=${[first, second]} reports=${data} />`;
+  return html`<${Comparison} digests=${[first, second]} ...${data} />`;
+}
+
+/** Both reports, the parts of their action keys where both are known, and the options that there are. */
+async function load(digests, signal) {
+  const [reports, document] = await Promise.all([Promise.all(digests.map((digest) => loadBuild(digest, signal))), get("openapi.json", { signal })]);
+  const actions = reports.map((report) => (report.action_key ? get(`v1/actions/${report.action_key}`, { signal }).catch(unknown) : null));
+  return { reports, parts: (await Promise.all(actions)).map((action) => action?.parts), known: optionsOf(document) };
+}
+
+/** Of an action that is no longer in the store its report still says the most. */
+function unknown(error) {
+  if (error.status !== 404) throw error;
+  return null;
 }
 
 function Pick() {
@@ -52,10 +67,10 @@ function Picker({ build, onPick }) {
       else setText(value);
     }} />
     ${error && html`<${Trouble} error=${error} />`}
-    <ul class="picks">${(data?.jobs || []).filter((one) => one.builds.succeeded).map((one) => html`<li key=${one.id}><button type="button" onClick=${() => open(one.id)}><b>${one.name || short(one.model)}</b><span class="quiet mono">${one.id}</span></button></li>`)}</ul>`;
+    <ul class="picks">${(data?.jobs || []).filter((one) => one.builds.succeeded).map((one) => html`<li key=${one.id}><button type="button" onClick=${() => open(one.id)}><b>${one.name || short(one.model)}</b><span class="quiet" title=${moment(one.created_at)}>${ago(one.created_at)}, <span class="mono">${one.id}</span></span></button></li>`)}</ul>`;
 }
 
-function Comparison({ digests, reports }) {
+function Comparison({ digests, reports, parts, known }) {
   const [older, newer] = reports;
   const profiles = reports.map((report) => report.profiles.findLast((profile) => profile.measured));
   const same = digests[0] === digests[1];
@@ -66,7 +81,9 @@ function Comparison({ digests, reports }) {
     <div class="stack">
       <div class="two sides">${reports.map((report, index) => html`<a key=${index} class=${`card side ${index ? "second" : "first"}`} href=${`./#/builds/${digests[index]}`}>
         <span class="quiet">${index ? "Other" : "Base"}</span><b>${report.name}</b>
-        <span class="row"><span class="tag">${report.target.name}</span><${Status} status=${report.numerics.status} /><code class="quiet">${short(digests[index])}</code></span></a>`)}</div>
+        <span class="row"><span class="tag">${report.target.name}</span><${Status} status=${report.numerics.status} /><code class="quiet">${short(digests[index])}</code></span>
+        <span class="soft small">${describeOptions(known, report.options).join(", ") || "options as by default"}</span>
+        ${profiles[index]?.measured_at && html`<span class="quiet small" title=${moment(profiles[index].measured_at)}>measured ${ago(profiles[index].measured_at)}${profiles[index].machine?.processor ? ` on ${profiles[index].machine.processor}` : ""}</span>`}</a>`)}</div>
       ${same && html`<p class="note">Both are the same build.</p>`}
       <${Verdict} reports=${reports} profiles=${profiles} />
       ${profiles[0] && profiles[1] && html`<section class="card" aria-labelledby="latency"><header><h2 id="latency">Latency</h2>
@@ -75,7 +92,7 @@ function Comparison({ digests, reports }) {
       ${profiles[0]?.operators && profiles[1]?.operators && html`<section class="card" aria-labelledby="kernels"><header><h2 id="kernels">Kernels</h2>
         <p class="quiet">${named(profiles[0].operators.dims) === named(profiles[1].operators.dims) ? `at ${named(profiles[1].operators.dims)}` : `Base at ${named(profiles[0].operators.dims)}, other at ${named(profiles[1].operators.dims)}`}</p></header>
         <${KernelChanges} rows=${profiles.map((profile) => profile.operators.rows)} /></section>`}
-      <section class="card" aria-labelledby="changes"><header><h2 id="changes">What went in</h2></header><${Changes} reports=${reports} /></section>
+      <section class="card" aria-labelledby="changes"><header><h2 id="changes">What went in</h2></header><${Changes} reports=${reports} parts=${parts} /></section>
     </div>`;
 }
 
@@ -135,13 +152,21 @@ export function kernelChanges(before, after) {
   return [...all.values()].sort((a, b) => moved(b) - moved(a) || (b.after ?? 0) - (a.after ?? 0));
 }
 
-function Changes({ reports }) {
-  const tables = reports.map(ingredients);
+function Changes({ reports, parts }) {
+  const tables = parts[0] && parts[1] ? parts.map((one) => flat(one)) : reports.map(ingredients);
   const names = [...new Set(tables.flatMap((table) => Object.keys(table)))];
   const differing = names.filter((name) => tables[0][name] !== tables[1][name]);
-  if (!differing.length) return html`<p class="soft">Model, target, dims, options and toolchain are the same.</p>`;
+  if (!differing.length) return html`<p class="soft">Nothing: model, target, dims, options and toolchain are the same.</p>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="What differs"><table class="table"><thead><tr><th scope="col"><span class="unseen">Part</span></th><th scope="col">Base</th><th scope="col">Other</th></tr></thead>
     <tbody>${differing.map((name) => html`<tr key=${name}><th scope="row">${name}</th>${tables.map((table, index) => html`<td key=${index} class="mono wrap">${table[name] ?? html`<span class="quiet">none</span>`}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+/** The parts of an action key by their dotted names. */
+function flat(parts, prefix = "") {
+  const entries = Object.entries(parts).flatMap(([name, part]) =>
+    part && typeof part === "object" && !Array.isArray(part) ? Object.entries(flat(part, `${prefix}${name}.`)) : [[prefix + name, value(part)]],
+  );
+  return Object.fromEntries(entries);
 }
 
 const ingredients = (report) => ({

@@ -66,6 +66,8 @@ export function ago(time) {
 
 export const moment = (time) => new Date(time).toLocaleString();
 
+export const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
 /** The first digits of a digest, without the algorithm. */
 export const short = (digest, digits = 12) => (digest || "").replace(/^sha256:/, "").slice(0, digits);
 

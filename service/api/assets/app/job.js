@@ -6,6 +6,7 @@ import { Command, Digest, Loading, State, STATES, Status, Trouble, useTicks } fr
 import { ago, between, bytes, duration, moment, range, short } from "./format.js";
 import { base, compareLink, setBase } from "./base.js";
 import { ordinal } from "./jobs.js";
+import { Register } from "./model.js";
 
 const STAGES = ["load", "import", "pass", "codegen", "link", "verify", "profile", "publish"];
 const ENDED = ["succeeded", "failed", "cancelled", "timed_out"];
@@ -71,6 +72,7 @@ export function Job({ who, route }) {
           <${Command} what="command" text=${`relaxd pull ${job.id} --best -o out --server ${location.origin}`} />
           <${Command} what="Python" text=${`from relaxd.client import Client\nClient("${location.origin}").pull("${job.id}", "out", best=True)`} /></section>`}
       </div>
+      ${job.index && may(who, "push") && html`<${Register} job=${job} />`}
       ${job.index && log.length > 0 && html`<${Log} log=${log} job=${job} />`}
     </div>`;
 }

@@ -1,16 +1,18 @@
 /** All jobs, as they change. */
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
 import { get, may } from "./api.js";
+import { useQuery } from "./router.js";
 import { useUpdates } from "./store.js";
 import { Loading, State, STATES, Switch, Trouble, useTicks } from "./ui.js";
-import { ago, between, count, duration, moment, short } from "./format.js";
+import { ago, between, capital, count, duration, moment, short } from "./format.js";
 
 const PAGE = 100;
-const FILTERS = [["", "All"], ["running", "Running"], ["queued", "Queued"], ["succeeded", "Succeeded"], ["failed", "Failed"]];
+const FILTERS = [["", "All"], ...["running", "queued", "succeeded", "failed", "timed_out", "cancelled"].map((state) => [state, html`<${State} state=${state} named /> ${capital(STATES[state])}`])];
 const ORDER = ["succeeded", "running", "queued", "failed", "timed_out", "cancelled"];
 
-export function Jobs({ who }) {
-  const [filter, setFilter] = useState({ state: "", text: "" });
+export function Jobs({ who, route }) {
+  const [given, setFilter] = useQuery(route, { state: "", text: "" });
+  const filter = useMemo(() => ({ state: given.state, text: given.text.trim() }), [given.state, given.text.trim()]);
   const [jobs, setJobs] = useState(null);
   const [more, setMore] = useState(false);
   const [trouble, setTrouble] = useState(null);
@@ -53,9 +55,9 @@ export function Jobs({ who }) {
       </div>
     </div>
     <div class="row filters">
-      <${Switch} label="State" options=${FILTERS} value=${filter.state} onChange=${(state) => setFilter({ ...filter, state })} />
-      <input class="field" type="search" placeholder="Name or job id" aria-label="Find jobs by name or id"
-        onInput=${(event) => setFilter({ ...filter, text: event.target.value.trim() })} />
+      <${Switch} label="State" options=${FILTERS} value=${filter.state} onChange=${(state) => setFilter({ state })} />
+      <input class="field" type="search" placeholder="Name or job id" aria-label="Find jobs by name or id" value=${given.text}
+        onInput=${(event) => setFilter({ text: event.target.value })} />
     </div>
     ${trouble && html`<${Trouble} error=${trouble} again=${() => load()} />`}
     ${!jobs && !trouble && html`<${Loading} what="Loading jobs" />`}

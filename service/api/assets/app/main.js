@@ -12,12 +12,15 @@ import { Compile } from "./compile.js";
 import { Build } from "./build.js";
 import { Diff } from "./diff.js";
 import { Targets } from "./targets.js";
+import { Models } from "./models.js";
+import { Model } from "./model.js";
 import { Reference } from "./reference.js";
 
-const PAGES = { jobs: Jobs, job: Job, compile: Compile, build: Build, diff: Diff, targets: Targets, reference: Reference };
-const HERE = { job: "jobs", build: "jobs", diff: "diff" };
+const PAGES = { jobs: Jobs, job: Job, compile: Compile, build: Build, diff: Diff, targets: Targets, models: Models, model: Model, reference: Reference };
+const HERE = { job: "jobs", build: "jobs", model: "models" };
 const LINKS = [
   ["jobs", "./#/", "Jobs", "read"],
+  ["models", "./#/models", "Models", "read", "pull"],
   ["compile", "./#/compile", "Compile", "submit"],
   ["diff", "./#/diff", "Compare", "pull"],
   ["targets", "./#/targets", "Targets", "read"],
@@ -76,7 +79,7 @@ function Frame({ who, theme, turn, leave, trouble, retry }) {
     <header class="top"><div>
       <a class="brand" href="./#/" aria-label="relaxd, all jobs">relaxd<span class="dim" aria-hidden="true">[<i>n</i>]</span></a>
       <nav class="nav" aria-label="Main">
-        ${LINKS.filter(([, , , scope]) => who && may(who, scope)).map(
+        ${LINKS.filter(([, , , ...scopes]) => who && scopes.some((scope) => may(who, scope))).map(
           ([key, address, word]) => html`<a key=${key} href=${address} aria-current=${(HERE[route.page] || route.page) === key ? "page" : undefined}>${word}</a>`,
         )}
       </nav>

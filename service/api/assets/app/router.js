@@ -8,6 +8,8 @@ const PATTERNS = [
   [/^\/builds\/([^/]+)$/, "build"],
   [/^\/diff(?:\/([^/]+)\/([^/]+))?$/, "diff"],
   [/^\/targets$/, "targets"],
+  [/^\/models$/, "models"],
+  [/^\/models\/([^/]+)$/, "model"],
 ];
 
 export function parse(place) {
@@ -31,6 +33,24 @@ export function useRoute() {
     return () => removeEventListener("hashchange", changed);
   }, []);
   return route;
+}
+
+/** The query of the address as state: what is set stands in the address, which can be sent and gone back to.
+ * A member that is as in `defaults` is left out. */
+export function useQuery(route, defaults) {
+  const current = Object.fromEntries(Object.entries(defaults).map(([name, value]) => [name, route.query.get(name) ?? value]));
+  const set = (changes) => {
+    // Read anew: another field may have changed since this page was drawn.
+    const [path, before = ""] = location.hash.split("?");
+    const query = new URLSearchParams(before);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === defaults[name]) query.delete(name);
+      else query.set(name, value);
+    }
+    history.replaceState(null, "", `${location.pathname}${path || "#/"}${query.size ? `?${query}` : ""}`);
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  };
+  return [current, set];
 }
 
 export const go = (address) => {

@@ -1,16 +1,18 @@
 /** Targets by workers: who compiles for what, how it is verified, and what nobody serves. */
-import { html, useState } from "./lib.js";
+import { html } from "./lib.js";
 import { get } from "./api.js";
+import { useQuery } from "./router.js";
 import { Loading, Switch, Trouble, useLoaded, useTicks } from "./ui.js";
 import { grouped } from "./compile.js";
 
 const MOST_COLUMNS = 12;
 const WAYS = { executed: ["good", "runs it"], emulated: ["good", "emulates it"] };
 
-export function Targets() {
+export function Targets({ route }) {
   const { data, error, again } = useLoaded((signal) => get("v1/targets", { signal }), []);
-  const [text, setText] = useState("");
-  const [served, setServed] = useState("all");
+  const [given, setGiven] = useQuery(route, { text: "", served: "all" });
+  const { served } = given;
+  const text = given.text.trim();
   useTicks(again, 5000);
   if (error && !data) return html`<${Trouble} error=${error} again=${again} />`;
   if (!data) return html`<${Loading} what="Loading targets" />`;
@@ -23,8 +25,8 @@ export function Targets() {
   return html`
     <div class="head"><h1>Targets <span class="mono num" aria-hidden="true">[${data.targets.length}, ${workers.length}]</span></h1>
       <p class="soft">${workers.length ? `${workers.length === 1 ? "One worker compiles" : `${workers.length} workers compile`} for ${able} of ${data.targets.length} targets.` : html`No worker is running. Start one with <code>relaxd worker</code>.`}</p></div>
-    <div class="row filters"><${Switch} label="Served" options=${[["all", "All"], ["yes", "Served"], ["no", "Not served"]]} value=${served} onChange=${setServed} />
-      <input class="field" type="search" placeholder="Name, architecture, instruction" aria-label="Find targets" onInput=${(event) => setText(event.target.value.trim())} /></div>
+    <div class="row filters"><${Switch} label="Served" options=${[["all", "All"], ["yes", "Served"], ["no", "Not served"]]} value=${served} onChange=${(choice) => setGiven({ served: choice })} />
+      <input class="field" type="search" placeholder="Name, architecture, instruction" aria-label="Find targets" value=${given.text} onInput=${(event) => setGiven({ text: event.target.value })} /></div>
     <section class="card matrix"><div class="scroll" tabindex="0" role="region" aria-label="Targets by workers"><table class="table">
       <thead><tr><th scope="col">Target</th><th scope="col">Instructions</th>
         ${workers.length <= MOST_COLUMNS ? workers.map((worker) => html`<th key=${worker} scope="col" class="mono">${worker}</th>`) : html`<th scope="col" class="right">Workers</th><th scope="col" class="right">that run it</th>`}

@@ -101,6 +101,18 @@ export const Switch = ({ label, options, value, onChange }) => html`
     ${options.map(([key, word]) => html`<button type="button" key=${key} aria-pressed=${String(value === key)} onClick=${() => onChange(key)}>${word}</button>`)}
   </div>`;
 
+/** A button for what cannot be undone: it is asked once more. */
+export function Sure({ word, sure, onSure }) {
+  const [asked, setAsked] = useState(false);
+  const yes = useRef();
+  useEffect(() => yes.current?.focus(), [asked]);
+  if (!asked) return html`<button type="button" class="button small bare" aria-label=${sure.startsWith(word) ? sure : undefined} onClick=${() => setAsked(true)}>${word}</button>`;
+  const answer = (given) => (setAsked(false), given && onSure());
+  return html`<span class="row sure" role="group" aria-label=${`${sure}?`} onKeyDown=${(event) => event.key === "Escape" && answer(false)}>
+    <button type="button" class="button small danger" ref=${yes} onClick=${() => answer(true)}>${sure}</button>
+    <button type="button" class="button small bare" onClick=${() => answer(false)}>Keep</button></span>`;
+}
+
 /** What a promise gives: `{data, error, again}`, asked for anew when one of `inputs` changes. */
 export function useLoaded(load, inputs) {
   const [state, setState] = useState({});
