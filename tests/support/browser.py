@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from tests.support.servers import missing
 
 WIDE, HIGH = 1280, 860
+PATIENCE_MS = 60_000
+"""The longest wait for what a page is to show, on a machine that does much else."""
 EVERY_RULE = {"resultTypes": ["violations"]}
 OF_COLOURS = {
     **EVERY_RULE,
@@ -44,7 +46,9 @@ def open_page(chromium: Browser, scheme: str = "light") -> Iterator[Page]:
         viewport={"width": WIDE, "height": HIGH},
         reduced_motion="reduce",
     )
+    expect.set_options(timeout=PATIENCE_MS)
     page, text_said = context.new_page(), []
+    page.set_default_timeout(PATIENCE_MS)
 
     def note(message: ConsoleMessage) -> None:
         # The browser prints each refused request, and tests provoke some.

@@ -12,11 +12,12 @@ import { Compile } from "./compile.js";
 import { Build } from "./build.js";
 import { Diff } from "./diff.js";
 import { Targets } from "./targets.js";
+import { Admin } from "./admin.js";
 import { Models } from "./models.js";
 import { Model } from "./model.js";
 import { Reference } from "./reference.js";
 
-const PAGES = { jobs: Jobs, job: Job, compile: Compile, build: Build, diff: Diff, targets: Targets, models: Models, model: Model, reference: Reference };
+const PAGES = { jobs: Jobs, job: Job, compile: Compile, build: Build, diff: Diff, targets: Targets, models: Models, model: Model, admin: Admin, reference: Reference };
 const HERE = { job: "jobs", build: "jobs", model: "models" };
 const LINKS = [
   ["jobs", "./#/", "Jobs", "read"],
@@ -24,6 +25,7 @@ const LINKS = [
   ["compile", "./#/compile", "Compile", "submit"],
   ["diff", "./#/diff", "Compare", "pull"],
   ["targets", "./#/targets", "Targets", "read"],
+  ["admin", "./#/admin", "Admin", "admin"],
   ["reference", "docs", "API", null],
 ];
 

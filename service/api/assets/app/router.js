@@ -8,6 +8,7 @@ const PATTERNS = [
   [/^\/builds\/([^/]+)$/, "build"],
   [/^\/diff(?:\/([^/]+)\/([^/]+))?$/, "diff"],
   [/^\/targets$/, "targets"],
+  [/^\/admin(?:\/([a-z]+))?$/, "admin"],
   [/^\/models$/, "models"],
   [/^\/models\/([^/]+)$/, "model"],
 ];
