@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from compiler.targets.abi import ARM_RUNTIME, INSTRUCTIONS, SINE_AND_COSINE, Abi, list_calls
 from compiler.targets.architecture import (
     Architecture,
     Emulation,
@@ -13,6 +14,17 @@ from compiler.targets.architecture import (
 from compiler.targets.caches import Caches
 from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
 
+_APPLE_ABI = Abi(
+    reserved=("w18", "x18", "tpidr_el0", "tpidrro_el0"),
+    stack=16,
+    red_zone=128,
+    page=16 << 10,
+    calls=list_calls(
+        *("__extendhfsf2", "__sincos_stret", "__sincosf_stret", "__truncsfhf2"),
+        *("bzero", "memset_pattern16"),
+    ),
+)
+
 LINUX = Platform(
     triple="aarch64-unknown-linux-gnu",
     arch="aarch64",
@@ -20,6 +32,7 @@ LINUX = Platform(
     object_format=ObjectFormat.ELF,
     linker=f"aarch64-linux-gnu.{GLIBC}",
     runtime=Runtime.BUNDLED,
+    abi=Abi(("tpidr_el0",), 16, 0, 64 << 10, list_calls(*SINE_AND_COSINE)),
     libc=GLIBC,
 )
 ARMV7 = Platform(
@@ -29,14 +42,18 @@ ARMV7 = Platform(
     object_format=ObjectFormat.ELF,
     linker="arm-linux-musleabihf",
     runtime=Runtime.LINKED,
+    # Coprocessor 15's register 13 is the thread pointer.
+    abi=Abi(("c13",), 8, 0, 4 << 10, list_calls(*INSTRUCTIONS, *SINE_AND_COSINE, *ARM_RUNTIME)),
 )
 ANDROID = Platform(
-    triple="aarch64-linux-android24",
+    # Of three parts, LLVM takes `linux` for the vendor, and sees no Android, which reserves x18.
+    triple="aarch64-unknown-linux-android24",
     arch="aarch64",
     os="android",
     object_format=ObjectFormat.ELF,
     linker="aarch64-linux-android",
     runtime=Runtime.LINKED,
+    abi=Abi(("w18", "x18", "tpidr_el0"), 16, 0, 16 << 10, list_calls(*SINE_AND_COSINE)),
 )
 IOS = Platform(
     triple="arm64-apple-ios13.0",
@@ -45,6 +62,7 @@ IOS = Platform(
     object_format=ObjectFormat.MACHO,
     linker="aarch64-ios.13.0",
     runtime=Runtime.LINKED,
+    abi=_APPLE_ABI,
 )
 MACOS = Platform(
     triple="arm64-apple-macosx11.0.0",
@@ -53,6 +71,7 @@ MACOS = Platform(
     object_format=ObjectFormat.MACHO,
     linker="aarch64-macos.11.0",
     runtime=Runtime.BUNDLED,
+    abi=_APPLE_ABI,
 )
 
 _PHONE = Caches(l1=32 << 10, l2=256 << 10, l3=2 << 20)

@@ -1,5 +1,6 @@
 """Targets with ARM's micro-controllers: programs without an operating system, models in flash."""
 
+from compiler.targets.abi import ARM_RUNTIME, INSTRUCTIONS, Abi, list_calls
 from compiler.targets.architecture import (
     Architecture,
     Emulation,
@@ -19,11 +20,12 @@ def _platform(triple: str) -> Platform:
         object_format=ObjectFormat.ELF,
         linker="thumb-freestanding-eabihf",
         runtime=Runtime.NONE,
+        abi=Abi((), 8, 0, 0, list_calls(*INSTRUCTIONS, *ARM_RUNTIME, heap=())),
     )
 
 
-V7EM = _platform("thumbv7em-none-eabihf")
-V8_1M = _platform("thumbv8.1m.main-none-eabihf")
+V7EM = _platform("thumbv7em-unknown-none-eabihf")
+V8_1M = _platform("thumbv8.1m.main-unknown-none-eabihf")
 
 _RAM = Caches(l1=16 << 10, l2=64 << 10, l3=0)
 """There are no caches, or small ones: what a kernel works on should be a part of the RAM."""

@@ -92,7 +92,7 @@ def _system(text: str) -> str:
     return next(
         (
             name
-            for name in ("android", "windows", "ios", "macos", "darwin", "linux")
+            for name in ("android", "windows", "ios", "macos", "darwin", "linux", "none")
             if name in text
         ),
         text,

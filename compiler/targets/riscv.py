@@ -1,5 +1,6 @@
 """Targets with 64-bit RISC-V processors, with and without vectors."""
 
+from compiler.targets.abi import INSTRUCTIONS, SINE_AND_COSINE, Abi, list_calls
 from compiler.targets.architecture import Architecture, Emulation, Registers
 from compiler.targets.caches import Caches
 from compiler.targets.target import ObjectFormat, Options, Platform, Runtime, Target, TargetStatus
@@ -11,6 +12,7 @@ LINUX = Platform(
     object_format=ObjectFormat.ELF,
     linker="riscv64-linux-musl",
     runtime=Runtime.LINKED,
+    abi=Abi(("gp", "tp"), 16, 0, 4 << 10, list_calls(*INSTRUCTIONS, *SINE_AND_COSINE)),
 )
 
 _BOARD = Caches(l1=32 << 10, l2=512 << 10, l3=0)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from compiler.errors import UnknownTarget
+from compiler.targets.abi import Abi
 from compiler.targets.caches import Caches
 from relaxd.contract.bundle.manifest import LoadContract
 from relaxd.contract.options import Flavour
@@ -76,7 +77,8 @@ Options = tuple[tuple[str, Option], ...]
 class Platform:
     """The system that the host side of a target runs on.
 
-    triple: LLVM's; os: as `sys.platform` spells it; linker: the triple that `zig cc -target` takes.
+    triple: LLVM's, of four parts except for Apple's; os: as `sys.platform` spells it; linker: the
+    triple that `zig cc -target` takes; abi: what code keeps to there.
     libc: the least glibc, None where there is another C library.
     """
 
@@ -86,6 +88,7 @@ class Platform:
     object_format: ObjectFormat
     linker: str
     runtime: Runtime
+    abi: Abi
     libc: str | None = None
 
     @property
@@ -257,6 +260,8 @@ class Target:
         """The manifest's `target` and the action key's part."""
         document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         document["llvm"] = dict(self.llvm)
+        # The same for all libraries of a platform: the reference lists it.
+        del document["platform"]["abi"]
         if self.device is not None:
             document["device"]["options"] = dict(self.device.options)
         return document | {"triple": self.triple, "arch": self.arch}

@@ -1,5 +1,6 @@
 """Targets for WebAssembly: browsers, their workers, and node."""
 
+from compiler.targets.abi import Abi
 from compiler.targets.architecture import Architecture, Registers
 from compiler.targets.caches import Caches
 from compiler.targets.target import (
@@ -18,6 +19,7 @@ ENGINE = Platform(
     object_format=ObjectFormat.WASM,
     linker="wasm32-wasi",
     runtime=Runtime.NONE,
+    abi=Abi((), 16, 128, 64 << 10, ()),
 )
 _PLAIN = ("+bulk-memory", "+mutable-globals", "+nontrapping-fptoint", "+sign-ext")
 """What every engine has had since 2021."""

@@ -1,5 +1,6 @@
 """Targets with x86-64 processors: the microarchitecture levels, and what lies beyond them."""
 
+from compiler.targets.abi import SINE_AND_COSINE, Abi, list_calls
 from compiler.targets.architecture import (
     Architecture,
     BytePairUnit,
@@ -18,6 +19,7 @@ LINUX = Platform(
     object_format=ObjectFormat.ELF,
     linker=f"x86_64-linux-gnu.{GLIBC}",
     runtime=Runtime.BUNDLED,
+    abi=Abi(("fs", "gs"), 16, 128, 4 << 10, list_calls(*SINE_AND_COSINE)),
     libc=GLIBC,
 )
 WINDOWS = Platform(
@@ -27,6 +29,13 @@ WINDOWS = Platform(
     object_format=ObjectFormat.COFF,
     linker="x86_64-windows-gnu",
     runtime=Runtime.BUNDLED,
+    abi=Abi(
+        ("fs", "gs"),
+        16,
+        0,
+        4 << 10,
+        list_calls("ldexp", heap=("_aligned_free", "_aligned_malloc")),
+    ),
 )
 
 _V2 = ("cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
