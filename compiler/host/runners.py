@@ -25,8 +25,9 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
         return _engine(target, scratch / "engine", reason)
     if target.emulator is None:
         return reason
-    if lacking := emulator.explain_missing(target, flavour):
-        return f"{reason}; {lacking}"
+    found = emulator.find(target, flavour)
+    if isinstance(found, str):
+        return f"{reason}; {found}"
     if target.platform.bare:
         return _board(bundle, target, scratch / "board", reason)
     folder = scratch / "emulated"
@@ -37,7 +38,13 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
     else:
         program.build(bundle, target, folder / "program")
     spec = (("target", target.name), ("scratch", str(folder)))
-    return sides.Runner("compiler.verify.run.emulated", spec, TargetStatus.EMULATED, _PATIENCE)
+    return sides.Runner(
+        "compiler.verify.run.emulated",
+        spec,
+        TargetStatus.EMULATED,
+        _PATIENCE,
+        emulation=found.to_report(),
+    )
 
 
 def _board(bundle: Path, target: Target, folder: Path, reason: str) -> sides.Runner | str:

@@ -73,12 +73,14 @@ class Emulation:
 
     program: the name behind `qemu-`; widest: arguments for a processor with every feature that a
     raw target may name.
-    sysroot: where Debian's cross packages put a C library for dynamic programs, and package: the
-    one that adds libstdc++ to it; both None where programs are linked statically.
+    linker: zig's triple of dynamic programs; sysroot: where Debian's cross packages put a C library
+    for them, and package: the one that adds libstdc++ to it; all None where programs are linked
+    statically.
     """
 
     program: str
     widest: tuple[str, ...]
+    linker: str | None = None
     sysroot: Path | None = None
     package: str | None = None
 

@@ -12,7 +12,14 @@ from compiler.targets.architecture import (
     Registers,
 )
 from compiler.targets.caches import Caches
-from compiler.targets.target import GLIBC, ObjectFormat, Platform, Runtime, Target, TargetStatus
+from compiler.targets.target import (
+    GLIBC,
+    ObjectFormat,
+    Platform,
+    Runtime,
+    Target,
+    TargetStatus,
+)
 
 _APPLE_ABI = Abi(
     reserved=("w18", "x18", "tpidr_el0", "tpidrro_el0"),
@@ -54,6 +61,7 @@ ANDROID = Platform(
     linker="aarch64-linux-android",
     runtime=Runtime.LINKED,
     abi=Abi(("w18", "x18", "tpidr_el0"), 16, 0, 16 << 10, list_calls(*SINE_AND_COSINE)),
+    unseen="Android's C library",
 )
 IOS = Platform(
     triple="arm64-apple-ios13.0",
@@ -63,6 +71,7 @@ IOS = Platform(
     linker="aarch64-ios.13.0",
     runtime=Runtime.LINKED,
     abi=_APPLE_ABI,
+    unseen="dyld and Apple's C library",
 )
 MACOS = Platform(
     triple="arm64-apple-macosx11.0.0",
@@ -72,6 +81,7 @@ MACOS = Platform(
     linker="aarch64-macos.11.0",
     runtime=Runtime.BUNDLED,
     abi=_APPLE_ABI,
+    unseen="dyld and Apple's C library",
 )
 
 _PHONE = Caches(l1=32 << 10, l2=256 << 10, l3=2 << 20)
@@ -166,9 +176,30 @@ _LINUX_ENTRIES = (
     ),
 )
 _DEVICE_ENTRIES = (
-    aarch64("android-arm64", _PHONE, ANDROID, isa=("asimd", "fp")),
-    aarch64("ios-arm64", _APPLE, IOS, cpu="apple-a12"),
-    aarch64("macos-arm64", _APPLE, MACOS, cpu="apple-m1"),
+    aarch64(
+        "android-arm64",
+        _PHONE,
+        ANDROID,
+        isa=("asimd", "fp"),
+        status=TargetStatus.EMULATED,
+        emulator=("-cpu", "cortex-a53"),
+    ),
+    aarch64(
+        "ios-arm64",
+        _APPLE,
+        IOS,
+        cpu="apple-a12",
+        status=TargetStatus.EMULATED,
+        emulator=("-cpu", "max"),
+    ),
+    aarch64(
+        "macos-arm64",
+        _APPLE,
+        MACOS,
+        cpu="apple-m1",
+        status=TargetStatus.EMULATED,
+        emulator=("-cpu", "max"),
+    ),
 )
 
 
@@ -198,6 +229,7 @@ AARCH64 = Architecture(
     emulation=Emulation(
         "aarch64",
         widest=("-cpu", "max"),
+        linker=LINUX.linker,
         sysroot=Path("/usr/aarch64-linux-gnu"),
         package="libstdc++6-arm64-cross",
     ),

@@ -53,7 +53,7 @@ def _host(name: str, document: dict[str, Any]) -> Target:
     features = tuple(str(feature) for feature in document.get("mattr") or ())
     cpu = document.get("mcpu") or next(iter(architecture.cpus))
     registers = architecture.registers(cpu, features)
-    emulated = architecture.emulation if platform.os == "linux" else None
+    emulated = architecture.emulation if platform.os == "linux" or platform.unseen else None
     return Target(
         name=name,
         kind="llvm",

@@ -79,7 +79,8 @@ class Platform:
 
     triple: LLVM's, of four parts except for Apple's; os: as `sys.platform` spells it; linker: the
     triple that `zig cc -target` takes; abi: what code keeps to there.
-    libc: the least glibc, None where there is another C library.
+    libc: the least glibc, None where there is another C library; unseen: of a system whose
+    libraries are emulated in programs for Linux, what that shows nothing of.
     """
 
     triple: str
@@ -90,6 +91,7 @@ class Platform:
     runtime: Runtime
     abi: Abi
     libc: str | None = None
+    unseen: str | None = None
 
     @property
     def bare(self) -> bool:
@@ -260,8 +262,8 @@ class Target:
         """The manifest's `target` and the action key's part."""
         document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         document["llvm"] = dict(self.llvm)
-        # The same for all libraries of a platform: the reference lists it.
-        del document["platform"]["abi"]
+        # The same for all libraries of a platform, and nothing that decides their bytes.
+        del document["platform"]["abi"], document["platform"]["unseen"]
         if self.device is not None:
             document["device"]["options"] = dict(self.device.options)
         return document | {"triple": self.triple, "arch": self.arch}

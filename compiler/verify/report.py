@@ -121,6 +121,7 @@ def verify(
         "verified_up_to": find_greatest_dims(ran),
         "warnings": [*warn_unreached(signature, ran), *warn_unproven(judged)],
         "status": runner.status.value,
+        **({"emulation": dict(runner.emulation)} if runner.emulation else {}),
     }
     if report["verdict"] == Verdict.FAILED:
         raise _mismatch(judged, report, options)

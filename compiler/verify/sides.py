@@ -63,7 +63,8 @@ class Runner:
 
     patience: after how many times its seconds it is killed, more than 1 where they are of processor
     time. slow: it is so much slower than what the library is for that a library of which it
-    finishes no point is only compiled; else that is a failure.
+    finishes no point is only compiled; else that is a failure. emulation: what the report says of
+    the emulator.
     """
 
     module: str = "compiler.verify.run.native"
@@ -71,6 +72,7 @@ class Runner:
     status: TargetStatus = TargetStatus.EXECUTED
     patience: float = 1.0
     slow: bool = False
+    emulation: tuple[tuple[str, str], ...] = ()
 
 
 class Unable(Exception):

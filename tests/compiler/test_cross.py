@@ -163,7 +163,11 @@ def numerics(output: Path) -> dict[str, object]:
 
 
 EMULATED = [(target.name, "standalone", add_and_divide) for target in CPUS if target.emulator]
-EMULATED += [(target.name, "vm", add_and_divide) for target in BUNDLED if target.emulator]
+EMULATED += [
+    (target.name, "vm", add_and_divide)
+    for target in BUNDLED
+    if target.emulator and not target.platform.unseen
+]
 SORTED = [
     (architecture.entries[0].name, "standalone", sorting)
     for architecture in ARCHITECTURES

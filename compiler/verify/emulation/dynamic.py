@@ -16,18 +16,22 @@ _LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", _LOADER)
 
 
 def link(
-    source: Path, options: Sequence[str], libraries: Sequence[Path], output: Path, target: Target
+    sources: Sequence[Path],
+    options: Sequence[str],
+    libraries: Sequence[Path],
+    output: Path,
+    target: Target,
 ) -> None:
     """Compile a driver with the options and link it with the libraries, which it finds where they
     lie; raises LinkError.
     """
-    objects = [output.with_name(f"{output.name}-{part.stem}.o") for part in (_START, source)]
-    for part, compiled in zip((_START, source), objects, strict=True):
-        zig.compile_with_zig(
-            *("-O1", "-fPIE", *options, "-c", "-o", str(compiled), str(part)),
-            triple=target.platform.linker,
-        )
-    system = [_sysroot(target) / "lib" / name for name in _LIBRARIES]
+    triple, sysroot = _system(target)
+    parts = (_START, *sources)
+    objects = [output.with_name(f"{output.name}-{part.stem}.o") for part in parts]
+    for part, compiled in zip(parts, objects, strict=True):
+        command = ("-O1", "-fPIE", *options, "-c", "-o", str(compiled), str(part))
+        zig.compile_with_zig(*command, triple=triple)
+    system = [sysroot / "lib" / name for name in _LIBRARIES]
     folders = dict.fromkeys(str(library.parent) for library in libraries)
     zig.link_elf(
         *("-pie", "--dynamic-linker", f"/lib/{_LOADER}", "-o", str(output)),
@@ -37,8 +41,9 @@ def link(
     )
 
 
-def _sysroot(target: Target) -> Path:
+def _system(target: Target) -> tuple[str, Path]:
+    """The triple of dynamic programs for the target's processor, and their C library's folder."""
     emulation = architecture_of(target.arch).emulation
-    if emulation is None or emulation.sysroot is None:
+    if emulation is None or emulation.linker is None or emulation.sysroot is None:
         raise LinkError(f"no C library for {target.arch} is known", reason="failed")
-    return emulation.sysroot
+    return emulation.linker, emulation.sysroot

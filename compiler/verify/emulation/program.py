@@ -7,9 +7,9 @@ from pathlib import Path
 from compiler import runtimes
 from compiler.link import header
 from compiler.runtimes import archives
-from compiler.targets import Runtime, Target
+from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.toolchain import zig
-from compiler.verify.emulation import dynamic
+from compiler.verify.emulation import dynamic, macho
 from relaxd.contract.bundle.manifest import THREADS
 from relaxd.contract.options import Flavour
 
@@ -39,8 +39,12 @@ def build_standalone(bundle: Path, prefix: str, target: Target, output: Path) ->
     """
     library = bundle / target.platform.library
     options = ["-include", str(bundle / header.FILENAME), f"-DP={prefix}"]
+    if target.platform.object_format is ObjectFormat.MACHO:
+        options += macho.prepare(library, prefix, target, output.parent)
+        dynamic.link([STANDALONE_DRIVER, macho.LOADER], options, [], output, target)
+        return
     if not _static(target):
-        dynamic.link(STANDALONE_DRIVER, options, [library], output, target)
+        dynamic.link([STANDALONE_DRIVER], options, [library], output, target)
         return
     zig.compile_with_zig(
         *("-O1", *options, "-static", "-o", str(output), str(STANDALONE_DRIVER), str(library)),
@@ -63,7 +67,7 @@ def warm_up(target: Target, flavour: Flavour) -> None:
 
 
 def _static(target: Target) -> bool:
-    return target.platform.runtime is Runtime.LINKED
+    return target.platform.runtime is Runtime.LINKED and not target.platform.unseen
 
 
 def _with_libraries(bundle: Path, include: list[str], target: Target, output: Path) -> None:
@@ -74,7 +78,7 @@ def _with_libraries(bundle: Path, include: list[str], target: Target, output: Pa
     threads = [bundle / THREADS] if (bundle / THREADS).is_file() else []
     counted = [f"-DRELAXD_THREADS={THREAD_COUNT}"] if threads else []
     libraries = [*threads, interface, *sorted(bundle.glob("libtvm_runtime*.so"))]
-    dynamic.link(DRIVER, [*include, *counted], libraries, output, target)
+    dynamic.link([DRIVER], [*include, *counted], libraries, output, target)
 
 
 def _with_archive(bundle: Path, target: Target) -> list[str]:

@@ -115,5 +115,7 @@ def test_without_the_emulator_archives_are_only_compiled(monkeypatch: pytest.Mon
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert capabilities.verification(target) is TargetStatus.EMULATED
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert emulator.explain_missing(target) == "qemu-system-arm is not installed"
+    assert emulator.explain_missing(target) == (
+        "qemu-system-arm is not installed: install qemu-system-arm"
+    )
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY

@@ -8,7 +8,7 @@ import pytest
 from compiler import runtimes, targets
 from compiler.runtimes import archives
 from compiler.targets import architectures
-from compiler.verify.emulation import emulator
+from compiler.verify.emulation import emulator, macho
 from relaxd.contract.options import Flavour
 
 DYNAMIC, STATIC = targets.resolve("aarch64"), targets.resolve("riscv64")
@@ -45,13 +45,35 @@ def test_a_static_program_needs_none() -> None:
 
 def test_a_target_that_nothing_emulates() -> None:
     assert emulator.find(targets.resolve("x86-64-v4")) == "no emulator is known for x86-64-v4"
-    assert emulator.find(targets.resolve("macos-arm64")) == "no emulator is known for macos-arm64"
+    assert emulator.find(targets.resolve("opencl-mali")) == "no emulator is known for opencl-mali"
+
+
+@pytest.mark.parametrize("name", ["android-arm64", "macos-arm64", "ios-arm64"])
+def test_programs_for_linux_run_libraries_of_other_systems(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(macho, "_linker", lambda: "/bin/ld64.lld")
+    qemu = emulator.find(targets.resolve(name))
+    assert isinstance(qemu, emulator.Emulator)
+    by, unseen = qemu.to_report()
+    assert by == ("by", "qemu-aarch64")
+    assert "C library" in unseen[1]
+    why = emulator.explain_missing(targets.resolve(name), Flavour.VM)
+    assert (why or "").startswith("no emulator runs TVM's runtime for")
+
+
+def test_an_archive_for_apple_is_linked_by_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(macho, "_linker", lambda: None)
+    why = emulator.explain_missing(targets.resolve("ios-arm64"))
+    assert why == "ld64.lld is not installed: install lld"
+    assert emulator.explain_missing(targets.resolve("macos-arm64")) is None
 
 
 @pytest.mark.parametrize("target", [DYNAMIC, STATIC], ids=lambda target: target.name)
 def test_without_qemu(monkeypatch: pytest.MonkeyPatch, target: targets.Target) -> None:
     monkeypatch.setattr(emulator, "_program", lambda name: None)
-    assert emulator.explain_missing(target) == f"qemu-{target.arch} is not installed"
+    why = emulator.explain_missing(target)
+    assert why == f"qemu-{target.arch} is not installed: install qemu-user-static"
 
 
 def test_without_a_c_library(tmp_path: Path) -> None:

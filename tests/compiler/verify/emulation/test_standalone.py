@@ -28,6 +28,9 @@ _CASES = [
     pytest.param("riscv64", models.nonzero, marks=with_c_library),
     pytest.param("riscv64-v", models.perceptron, marks=with_c_library),
     ("aarch64", models.choosing),
+    ("android-arm64", models.perceptron),
+    ("macos-arm64", models.nonzero),
+    ("ios-arm64", models.counting),
 ]
 """Every form of a driver, and every processor that is emulated."""
 
