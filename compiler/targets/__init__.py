@@ -4,7 +4,7 @@ Knows nothing of TVM.
 
 from compiler.errors import UnknownTarget
 from compiler.targets import gpu
-from compiler.targets.architectures import ARCHITECTURES, find_architecture
+from compiler.targets.architectures import ARCHITECTURES, explain_unsupported, find_architecture
 from compiler.targets.caches import host_caches
 from compiler.targets.raw import is_raw, resolve_raw
 from compiler.targets.target import (
@@ -54,8 +54,9 @@ def resolve(name: str) -> Target:
         return _native()
     if name not in _ENTRIES:
         hint = f"one of {', '.join(names())}, or a TVM target as JSON"
+        why = explain_unsupported(name)
         raise UnknownTarget(
-            f"unknown target {name!r}",
+            f"unknown target {name!r}" + (f": {why}" if why else ""),
             reason="unknown",
             field="targets",
             hint=suggest(name, names(), hint),
@@ -75,8 +76,9 @@ def _native() -> Target:
     machine = this_host()
     target = _native_of(machine)
     if target is None:
+        why = explain_unsupported(machine.arch) or "which the registry does not have"
         raise UnknownTarget(
-            f"target 'native': this machine is {machine.arch}, which the registry does not have",
+            f"target 'native': this machine is {machine.arch}, {why}",
             reason="unsupported_host",
             field="targets",
             hint=f"name one of {', '.join(_ENTRIES)}",

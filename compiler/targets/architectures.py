@@ -12,12 +12,33 @@ ARCHITECTURES = (
     cortex_m.CORTEX_M,
 )
 
+_BIG_ENDIAN = (
+    *("aarch64_be", "armeb", "thumbeb", "mips", "mips64", "powerpc", "powerpc64", "ppc", "ppc64"),
+    *("s390x", "sparc", "sparc64", "sparcv9", "riscv32be", "riscv64be", "m68k"),
+)
+_UNSUPPORTED = {
+    **dict.fromkeys(("i386", "i486", "i586", "i686", "x86"), "32-bit x86 is not supported"),
+    **dict.fromkeys(
+        _BIG_ENDIAN, "big-endian processors are not supported: files of weights are little-endian"
+    ),
+    "xtensa": "LLVM makes no code for Xtensa here",
+}
+"""Processors that somebody may name, and why there is no target for them."""
+
 _BY_NAME = {architecture.name: architecture for architecture in ARCHITECTURES}
 
 
 def find_architecture(name: str) -> Architecture | None:
     """The architecture that `uname -m` calls so; None for one that the compiler does not know."""
     return _BY_NAME.get(name)
+
+
+def explain_unsupported(name: str) -> str | None:
+    """Why there is no target for a processor, which begins a triple or a target's name; None for
+    one that nothing is known of.
+    """
+    words = (name, name.partition("-")[0])
+    return next((_UNSUPPORTED[word] for word in words if word in _UNSUPPORTED), None)
 
 
 def architecture_of(name: str) -> Architecture:

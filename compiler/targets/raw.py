@@ -6,7 +6,11 @@ from typing import Any
 from compiler.errors import UnknownTarget
 from compiler.targets import x86
 from compiler.targets.architecture import Architecture
-from compiler.targets.architectures import ARCHITECTURES, architecture_of
+from compiler.targets.architectures import (
+    ARCHITECTURES,
+    architecture_of,
+    explain_unsupported,
+)
 from compiler.targets.caches import Caches
 from compiler.targets.target import Device, Options, Platform, Target, TargetStatus
 
@@ -81,8 +85,10 @@ def _platform(triple: str) -> Platform:
         )
         if arch in (known_arch, platform.arch) and _system(system) == _system(known_system):
             return platform
+    why = explain_unsupported(triple)
     raise _refusal(
-        f"mtriple {triple!r} is of no platform that can be linked for",
+        f"mtriple {triple!r} is of no platform that can be linked for"
+        + (f": {why}" if why else ""),
         known=[platform.triple for platform in _PLATFORMS],
     )
 

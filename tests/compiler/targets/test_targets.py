@@ -78,6 +78,21 @@ def test_an_unknown_target_names_the_known_ones() -> None:
     assert caught.value.failure.details["known"] == list(targets.names())
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("i686", "32-bit x86 is not supported"),
+        ("s390x", "big-endian"),
+        ("aarch64_be-linux", "big-endian"),
+        ("xtensa-esp32", "Xtensa"),
+    ],
+)
+def test_a_processor_without_a_target_is_refused_by_name(name: str, why: str) -> None:
+    with pytest.raises(UnknownTarget, match=why) as caught:
+        targets.resolve(name)
+    assert caught.value.code == "target.unknown"
+
+
 def test_another_architecture_has_no_native(monkeypatch: pytest.MonkeyPatch) -> None:
     with_host(monkeypatch, machine("fp", arch="sparc64"))
     with pytest.raises(UnknownTarget, match="sparc64"):
