@@ -15,8 +15,8 @@ from compiler.passes.cpu.recall import Recall
 from compiler.passes.framework.base import Pass, Phase
 from compiler.passes.framework.checks import required_checks
 from compiler.passes.framework.observers import Observer
-from compiler.passes.framework.te_order import dims_in_order
 from compiler.passes.pipelines import DEFAULT, Interface, QuantizationPass, pipeline
+from compiler.passes.tvm_fixes.order_te_dims import dims_in_order
 from compiler.targets import Target
 
 LAST_OF_KERNELS = Phase.LOOPS

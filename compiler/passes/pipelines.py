@@ -24,7 +24,6 @@ from compiler.passes.fusion.legalize_concat import legalize_concat
 from compiler.passes.fusion.spread_apart import SpreadApart
 from compiler.passes.fusion.sum_squares import SumSquares
 from compiler.passes.gpu.bound import CheckBound
-from compiler.passes.gpu.empty import SkipEmptyGrids
 from compiler.passes.gpu.few_buffers import FewBuffers, concat_of_few
 from compiler.passes.gpu.finite import FiniteLimits
 from compiler.passes.gpu.low_batch import SplitLowBatch
@@ -49,10 +48,7 @@ from compiler.passes.lower.graph.legalize_relu import legalize_relu
 from compiler.passes.lower.graph.legalize_softmax import legalize_softmax
 from compiler.passes.lower.graph.name_checks import NameChecks
 from compiler.passes.lower.graph.shapes_first import ShapesFirst
-from compiler.passes.lower.loops.allow_unaligned import AllowUnaligned
 from compiler.passes.lower.loops.flatten_buffers import FlattenBuffers
-from compiler.passes.lower.loops.hoist_divisions import HoistDivisions
-from compiler.passes.lower.loops.legalize_bfloat16 import LegalizeBfloat16
 from compiler.passes.lower.loops.mark_no_alias import MarkNoAlias
 from compiler.passes.lower.loops.multiply_reciprocals import MultiplyReciprocals
 from compiler.passes.lower.loops.narrow_indices import NarrowIndices
@@ -63,7 +59,6 @@ from compiler.passes.lower.loops.truncate_divisions import TruncateDivisions
 from compiler.passes.lower.loops.unroll_pairs import UnrollPairs
 from compiler.passes.lower.loops.vectorize_loops import VectorizeLoops
 from compiler.passes.memory.add_release import AddRelease
-from compiler.passes.memory.open_extents import HideOpenBounds
 from compiler.passes.memory.share_buffers import ShareBuffers
 from compiler.passes.pack.conv import PackConv
 from compiler.passes.pack.integer import PackInteger
@@ -83,10 +78,15 @@ from compiler.passes.simplify.one_hot_rows import OneHotRows
 from compiler.passes.simplify.simplify_extents import SimplifyExtents
 from compiler.passes.simplify.slice_early import SliceEarly
 from compiler.passes.simplify.slice_heads import SliceHeads
+from compiler.passes.tvm_fixes.allow_unaligned import AllowUnaligned
 from compiler.passes.tvm_fixes.correct_patterns import CorrectPatterns
 from compiler.passes.tvm_fixes.define_first import DefineFirst
+from compiler.passes.tvm_fixes.hide_open_bounds import HideOpenBounds
+from compiler.passes.tvm_fixes.hoist_divisions import HoistDivisions
+from compiler.passes.tvm_fixes.legalize_bfloat16 import LegalizeBfloat16
 from compiler.passes.tvm_fixes.order_dims import OrderDims
 from compiler.passes.tvm_fixes.order_slots import OrderSlots
+from compiler.passes.tvm_fixes.skip_empty_grids import SkipEmptyGrids
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.options import Flavour

@@ -1,5 +1,8 @@
 """Orders bindings so that every dim is defined before its first use, which FuseOps does not keep:
 it sorts bindings by the tensors they read alone.
+
+Upstream: apache/tvm#20177 and #20195, open; apache/tvm#20333, open, would mend both. The pass can
+go with the version that has it.
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,9 @@ functions.
 VMShapeLower writes a statement for each extent, in the order of addresses, which differs from
 process to process, and shares a function only where the orders happen to be equal: equal requests
 would get libraries of different bytes.
+
+Upstream: no report was found. The pass can go when VMShapeLower writes extents in the order of
+their slots.
 """
 
 from dataclasses import dataclass

@@ -9,9 +9,9 @@ from tvm import te
 from compiler import targets
 from compiler.codegen.webgpu.launches import launchers
 from compiler.codegen.webgpu.shaders import Shader, split
-from compiler.passes.gpu.empty import SkipEmptyGrids
 from compiler.passes.gpu.fallback import bind_one_thread
 from compiler.passes.gpu.schedule import ScheduleOnGrid
+from compiler.passes.tvm_fixes.skip_empty_grids import SkipEmptyGrids
 from tests.compiler.passes.gpu.programs import matmul, target_of
 
 WEBGPU = targets.resolve("webgpu")

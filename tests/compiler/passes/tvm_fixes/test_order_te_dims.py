@@ -3,7 +3,7 @@
 import pytest
 from tvm import relax, te, tirx
 
-from compiler.passes.framework.te_order import OrderedSet, dims_in_order
+from compiler.passes.tvm_fixes.order_te_dims import OrderedSet, dims_in_order
 
 
 def test_an_ordered_set_does_what_a_set_does() -> None:

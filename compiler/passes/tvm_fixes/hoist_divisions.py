@@ -4,6 +4,10 @@ LLVM's loop vectorizer computes a division that stands behind a condition for th
 that meet it, but takes the address of a masked vector from the first lane. Where the first lane
 does not meet the condition, as at the left border of a padded row, that address has no division in
 it and the elements come from elsewhere (LLVM 22).
+
+Upstream: llvm/llvm-project#142957 is the same fault of addresses that a predicated division goes
+into, and was closed in 2025; LLVM 22 still has this form of it. The pass can go when its tests pass
+without it.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,7 @@ import tvm
 from onnx import helper
 from tvm.script import tirx as T
 
-from compiler.passes.lower.loops.hoist_divisions import HoistDivisions
+from compiler.passes.tvm_fixes.hoist_divisions import HoistDivisions
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 from tests.support.geometries import GEOMETRIES, geometry

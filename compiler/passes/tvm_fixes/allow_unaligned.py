@@ -2,6 +2,9 @@
 
 numpy aligns arrays to 16 bytes, less than the vectors of any of our targets but SSE and NEON, and
 copying a large argument costs more than aligned loads save.
+
+Upstream: apache/tvm#14771, which would have allowed it, was closed in 2023 without being merged.
+The pass can go when a buffer's `data_alignment` decides how its parameter is accessed.
 """
 
 from collections.abc import Set

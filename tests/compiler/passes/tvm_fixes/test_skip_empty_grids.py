@@ -2,7 +2,7 @@ import tvm
 from tvm.script import tirx as T
 
 from compiler.passes.gpu.bound import CheckBound
-from compiler.passes.gpu.empty import SkipEmptyGrids
+from compiler.passes.tvm_fixes.skip_empty_grids import SkipEmptyGrids
 
 
 @T.prim_func(private=True, s_tir=True)

@@ -7,7 +7,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.script import tirx as T
 
-from compiler.passes.lower.loops.allow_unaligned import AllowUnaligned
+from compiler.passes.tvm_fixes.allow_unaligned import AllowUnaligned
 
 op = relax.op
 

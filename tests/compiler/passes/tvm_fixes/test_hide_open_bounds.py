@@ -7,7 +7,7 @@ import tvm
 from onnx import helper
 from tvm import relax, tirx
 
-from compiler.passes.memory.open_extents import HideOpenBounds
+from compiler.passes.tvm_fixes.hide_open_bounds import HideOpenBounds
 from tests.compiler.ir.onnx.running import model_of, normal
 from tests.compiler.passes.lowered import assert_like_onnxruntime
 

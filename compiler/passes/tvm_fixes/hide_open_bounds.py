@@ -4,6 +4,9 @@ TVM plans a tensor with every extent at its upper bound. Of a dim without a maxi
 but min(1000000, h), which a slice up to a large constant leaves, is bounded by the constant: a run
 on a small image would ask for terabytes. Of declared dims it bounds each part of an extent by
 itself: b * h * w // (h // 8 * (w // 8)) by the product of the maxima.
+
+Upstream: no report was found; apache/tvm#18663 mended a like fault of dims with a minimum and no
+maximum. The pass can go when StaticPlanBlockMemory bounds an extent as a whole.
 """
 
 from dataclasses import dataclass
