@@ -12,7 +12,7 @@ FAMILIES := tests/compiler/passes/cpu/families
 
 UNITS ?= 128/16 128/32 256/16 512/32
 
-.PHONY: help env demo test long robustness geometry units emulation fuzz hostile zoo stories snippets conformance images check site structure fmt lock dist clean
+.PHONY: help env demo test long robustness geometry units emulation fuzz hostile zoo stories snippets conformance opinfo images check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ snippets: env ## run every block of the documentation, those that take minutes t
 
 conformance: env ## run all of ONNX's conformance cases, static and dynamic; ARGS="--filter NAME --mode static" for some: an hour
 	@$(BIN)/python -m tests.conformance $(ARGS)
+
+opinfo: env ## run torch's own samples of its operators traced, scripted and exported, static and with an axis symbolic; ARGS="--ops NAME --way traced --json FILE --resume" for some: two hours
+	@$(BIN)/python -m tests.opinfo $(ARGS)
 
 images: env ## build both images, run them as docker-compose.yml says, compile a model with them; as root, on Debian: some minutes
 	@$(BIN)/python -m tools.images $(ARGS)

@@ -9,7 +9,7 @@ class Outcome(Enum):
     """ok: within onnx's tolerances; refused: a typed error that names the cause before anything
     ran; wrong: other numbers, shapes or types; error: an internal error of the compiler or a
     failure at run time; crash: the process died;
-    timeout: it was stopped.
+    timeout: it was stopped; excluded: there is no such case.
     """
 
     OK = "ok"
@@ -18,6 +18,7 @@ class Outcome(Enum):
     ERROR = "error"
     CRASH = "crash"
     TIMEOUT = "timeout"
+    EXCLUDED = "excluded"
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class _Worker:
 def _serve(connection: Connection, cases: Sequence[Case], plan: Plan) -> None:
     """A worker's life: an index in, an outcome out, until the other end is gone."""
     # Without torch, which nothing here needs, importing TVM takes a quarter of the time.
-    sys.modules["torch"] = None
+    sys.modules.setdefault("torch", None)
     os.environ["TVM_NUM_THREADS"] = "1"
     _silence()
     module, _, function = plan.engine.partition(":")

@@ -1,0 +1,83 @@
+"""A seeded sample of torch's operators, traced and exported with an axis symbolic: nothing wrong,
+nothing without a type, and what the harness itself tells apart.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.opinfo.engines import differs
+from tests.opinfo.entries import Entry, is_left_out, samples, symbolic_axes
+
+pytestmark = pytest.mark.slow
+
+_ENTRIES = 40
+_SEED = 45
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Workers are forked, so the run is a process of its own."""
+    file = tmp_path_factory.mktemp("opinfo") / "rows.jsonl"
+    chosen = ["--sample", str(_ENTRIES), "--seed", str(_SEED), "--mode", "dynamic"]
+    ways = ["--way", "traced", "--way", "exported", "--workers", "2", "--seconds", "600"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.opinfo", *chosen, *ways, "--json", str(file)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert file.exists(), done.stderr
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_no_answer_is_wrong_and_nothing_fails_without_a_type(rows: list[dict[str, Any]]) -> None:
+    assert len(rows) == 2 * _ENTRIES
+    assert [row for row in rows if row["outcome"] not in ("ok", "refused", "excluded")] == []
+
+
+def test_most_are_right(rows: list[dict[str, Any]]) -> None:
+    served = [row for row in rows if row["outcome"] != "excluded"]
+    assert sum(row["outcome"] == "ok" for row in served) >= 0.9 * len(served), [
+        (row["name"], row["why"]) for row in served if row["outcome"] != "ok"
+    ]
+
+
+def test_an_axis_that_all_operands_share_varies() -> None:
+    (sample, *_) = samples(Entry("mm", "float32"))
+    found = symbolic_axes(sample)
+    assert found is not None
+    axes, shorter = found
+    assert axes[0] == {0}
+    assert shorter[0].shape[0] == sample.tensors[0].shape[0] - 1
+
+
+def test_random_numbers_are_left_out() -> None:
+    assert is_left_out("nn.functional.dropout2d")
+    assert not is_left_out("add")
+    assert samples(Entry("bernoulli", "float32")) == []
+
+
+@pytest.mark.parametrize(
+    ("have", "why"),
+    [
+        (np.array([1.0, np.nan], "f4"), None),
+        (np.array([1.0, np.nan], "f8"), "float64"),
+        (np.array([[1.0, np.nan]], "f4"), r"\[1, 2\]"),
+        (np.array([1.1, np.nan], "f4"), "differs by 0.1"),
+        (np.array([1.0, 0.0], "f4"), "differs"),
+    ],
+)
+def test_what_differs(have: Any, why: str | None) -> None:
+    wanted = [torch.tensor([1.0, torch.nan])]
+    found = differs([have], wanted, wanted)
+    assert (found is None) == (why is None)
+    assert why is None or re.search(why, str(found))
