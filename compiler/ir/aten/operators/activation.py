@@ -115,8 +115,8 @@ def _hard(b: Builder, x: Value) -> Value:
     )
 
 
-def _pointwise(name: str, function: Callable[[Node, Any], Any]) -> None:
-    @op(name)
+def _pointwise(name: str, function: Callable[[Node, Any], Any], *aliases: str) -> None:
+    @op(name, *aliases)
     def handler(b: Builder, node: Node) -> Value:
         return pw.in_float(
             b, lambda v: function(node, v), to_float(b, node.value("self")), name=name
@@ -153,7 +153,7 @@ def _shrink(v: Any, bias: float, limit: float) -> Any:
 
 _pointwise("hardshrink", lambda node, v: _shrink(v, 0, node.float("lambd")))
 _pointwise("softshrink", lambda node, v: _shrink(v, node.float("lambd"), node.float("lambd")))
-_pointwise("logit", lambda node, v: _logit(node, v))
+_pointwise("logit", lambda node, v: _logit(node, v), "special_logit")
 
 
 def _logit(node: Node, v: Any) -> Any:

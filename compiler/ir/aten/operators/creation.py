@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import te
+from tvm import relax, te
 
 from compiler.ir.aten.dtypes import DEFAULT_FLOAT
 from compiler.ir.aten.memory import ListBox, Ref
@@ -183,6 +183,8 @@ def integer_range(b: Builder, start: Extent, end: Extent, step: Extent, dtype: s
 def linspace(b: Builder, node: Node) -> Value:
     """`steps` numbers from start to end, both included."""
     dtype = node.dtype("dtype", DEFAULT_FLOAT)
+    if isinstance(node.get("start"), Ref) or isinstance(node.get("end"), Ref):
+        return _between(b, node, dtype)
     start, end, steps = node.float("start"), node.float("end"), node.size("steps")
     if isinstance(steps, int):
         return Known(np.linspace(start, end, steps).astype(np.dtype(dtype)), dtype)
@@ -193,6 +195,35 @@ def linspace(b: Builder, node: Node) -> Value:
         scalar(b, start, dtype),
         division.divide(b, ew.multiply(b, index, scalar(b, end - start, dtype)), divisor),
     )
+
+
+@op("logspace")
+def logspace(b: Builder, node: Node) -> Value:
+    """Powers of `base`, the exponents evenly spaced from start to end."""
+    dtype = node.dtype("dtype", DEFAULT_FLOAT)
+    exponents = _between(b, node, "float64")
+    base = scalar(b, node.get("base", 10.0), "float64")
+    powers = ew.binary(b, base, exponents, relax.op.power, numpy=np.power)
+    return ew.cast(b, powers, dtype)
+
+
+def _between(b: Builder, node: Node, dtype: str) -> Value:
+    """`linspace` of numbers or tensors: the first half counted from the start, the second from the
+    end.
+    """
+    steps = node.int("steps")
+    work = dtype if ew.is_float(dtype) else "float64"
+    start, end = (
+        layout.reshape(b, operand(b, node, node.get(name), work), []) for name in ("start", "end")
+    )
+    places = np.arange(steps)
+    early = Known.of(places < (steps + 1) // 2, "bool")
+    forth = Known.of(places / max(steps - 1, 1), work)
+    back = Known.of((steps - 1 - places) / max(steps - 1, 1), work)
+    span = ew.subtract(b, end, start)
+    first = ew.add(b, start, ew.multiply(b, span, forth))
+    second = ew.subtract(b, end, ew.multiply(b, span, back))
+    return ew.cast(b, ew.where(b, early, first, second), dtype)
 
 
 @op("eye")

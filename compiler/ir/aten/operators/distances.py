@@ -81,7 +81,7 @@ def dist(b: Builder, node: Node) -> Value:
 @op("pairwise_distance")
 def pairwise_distance(b: Builder, node: Node) -> Value:
     """The p-norm of x1 - x2 + eps along the last axis."""
-    apart = ew.subtract(b, node.value("x1"), node.value("x2"))
+    apart = ew.subtract(b, *pair(b, node, "x1", "x2", floating=True))
     moved = ew.add(b, apart, scalar(b, node.float("eps"), apart.dtype))
     return norm_of(b, moved, node.float("p"), [len(moved.shape) - 1], node.bool("keepdim"))
 

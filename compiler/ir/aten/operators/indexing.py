@@ -206,23 +206,21 @@ def _classes(b: Builder, node: Node, x: Value) -> Extent:
 
 @op("bucketize", "searchsorted")
 def bucketize(b: Builder, node: Node) -> Value:
-    """How many of the sorted boundaries, a vector, lie before each element, or up to it with
-    `right`.
+    """How many of the sorted boundaries, a vector or one for each row, lie before each element, or
+    up to it with `right`.
     """
     bounds = node.value("boundaries" if "boundaries" in node.names else "sorted_sequence")
     x = operand(b, node, node.get("self"), bounds.dtype)
-    if len(bounds.shape) != 1:
-        node.fail("boundaries of more than one axis are not supported", reason="unsupported_form")
-    if node.has("sorter"):
-        node.fail(
-            "a sorter is not supported",
-            reason="unsupported_form",
-            hint="sort the boundaries in the model",
-        )
+    sorter = node.optional("sorter")
+    if sorter is not None:
+        bounds = ix.gather_elements(b, bounds, sorter, len(bounds.shape) - 1)
+    rows = len(bounds.shape)
+    if rows > 1:
+        bounds = layout.unsqueeze(b, bounds, [rows - 1])
     right = node.bool("right", False) or node.get("side", None) == "right"
-    before = ew.compare(
-        b, bounds, layout.unsqueeze(b, x, [len(x.shape)]), "less_equal" if right else "less"
-    )
+    # A NaN lies behind all boundaries.
+    element = layout.unsqueeze(b, x, [len(x.shape)])
+    before = negate(b, ew.compare(b, bounds, element, "greater" if right else "greater_equal"))
     return rd.reduce(
         b,
         ew.cast(b, before, "int32" if node.bool("out_int32", False) else "int64"),

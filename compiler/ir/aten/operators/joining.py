@@ -34,7 +34,8 @@ def _stack_of(node: Node, name: str) -> Stack | None:
     return content if isinstance(content, Stack) else None
 
 
-def _promoted(b: Builder, values: Sequence[Value]) -> list[Value]:
+def promote(b: Builder, values: Sequence[Value]) -> list[Value]:
+    """Tensors in their common dtype."""
     dtype = result_type([(value.dtype, len(value.shape)) for value in values], [])
     return [ew.cast(b, value, dtype) for value in values]
 
@@ -45,7 +46,7 @@ def cat(b: Builder, node: Node) -> Value:
     stack = _stack_of(node, "tensors")
     if stack is not None:
         return _joined_stack(b, node, stack.tensor)
-    values = _promoted(b, node.values("tensors"))
+    values = promote(b, node.values("tensors"))
     rank = max(len(value.shape) for value in values)
     retained = [
         value
@@ -73,7 +74,7 @@ def stack(b: Builder, node: Node) -> Value:
         rank = len(items.tensor.shape)
         axis = node.axis("dim", rank, 0)
         return layout.transpose(b, items.tensor, [*range(1, axis + 1), 0, *range(axis + 1, rank)])
-    values = _promoted(b, node.values("tensors"))
+    values = promote(b, node.values("tensors"))
     axis = node.axis("dim", len(values[0].shape) + 1, 0)
     return layout.concat(b, [layout.unsqueeze(b, value, [axis]) for value in values], axis)
 
@@ -81,7 +82,7 @@ def stack(b: Builder, node: Node) -> Value:
 @op("hstack")
 def hstack(b: Builder, node: Node) -> Value:
     """Tensors joined along the second axis, vectors along the first."""
-    values = _promoted(b, node.values("tensors"))
+    values = promote(b, node.values("tensors"))
     values = [layout.reshape(b, value, [1]) if not value.shape else value for value in values]
     return layout.concat(b, values, 0 if len(values[0].shape) == 1 else 1)
 
@@ -91,7 +92,7 @@ def vstack(b: Builder, node: Node) -> Value:
     """Tensors joined along the first axis, vectors as rows."""
     values = [
         layout.unsqueeze(b, value, [0]) if len(value.shape) == 1 else value
-        for value in _promoted(b, node.values("tensors"))
+        for value in promote(b, node.values("tensors"))
     ]
     return layout.concat(b, values, 0)
 
@@ -164,7 +165,7 @@ def stacked_along(b: Builder, node: Node) -> Value:
     few.
     """
     axis = 1 if node.kind == "aten::column_stack" else 2
-    values = [_deep(b, value, axis) for value in _promoted(b, node.values("tensors"))]
+    values = [_deep(b, value, axis) for value in promote(b, node.values("tensors"))]
     return layout.concat(b, values, axis)
 
 
@@ -371,7 +372,7 @@ def diff(b: Builder, node: Node) -> Value:
     x = node.value("self")
     axis = node.axis("dim", len(x.shape))
     parts = [node.optional("prepend"), x, node.optional("append")]
-    x = layout.concat(b, _promoted(b, [part for part in parts if part is not None]), axis)
+    x = layout.concat(b, promote(b, [part for part in parts if part is not None]), axis)
     for _ in range(node.int("n")):
         later = layout.strided_slice(b, x, axis, 1, layout.INT64_MAX, 1)
         earlier = layout.strided_slice(b, x, axis, 0, -1, 1)

@@ -27,20 +27,25 @@ from compiler.ir.shapes import extents as ex
 def diag(b: Builder, node: Node) -> Value:
     """A vector as a diagonal of a matrix of zeros, or the diagonal of a matrix as a vector."""
     x, offset = node.value("self"), node.int("diagonal", 0)
-    return _embedded(b, x, offset) if len(x.shape) == 1 else diagonal_of(b, x, offset, 0, 1)(b, x)
+    return (
+        embed_diagonal(b, x, offset) if len(x.shape) == 1 else diagonal_of(b, x, offset, 0, 1)(b, x)
+    )
 
 
 @op("diag_embed")
 def diag_embed(b: Builder, node: Node) -> Value:
     """The last axis as a diagonal of two new ones."""
     x = node.value("self")
-    rank = len(x.shape) + 1
-    if (node.axis("dim1", rank, -2), node.axis("dim2", rank, -1)) != (rank - 2, rank - 1):
-        node.fail("only the last two axes are supported", reason="unsupported_form")
-    return _embedded(b, x, node.int("offset", 0))
+    rank, offset = len(x.shape) + 1, node.int("offset", 0)
+    row, column = node.axis("dim1", rank, -2), node.axis("dim2", rank, -1)
+    matrix = embed_diagonal(b, x, offset if row < column else -offset)
+    rest = iter(range(rank - 2))
+    ends = dict(zip(sorted((row, column)), (rank - 2, rank - 1), strict=True))
+    return layout.transpose(b, matrix, [ends[i] if i in ends else next(rest) for i in range(rank)])
 
 
-def _embedded(b: Builder, x: Value, offset: int) -> Value:
+def embed_diagonal(b: Builder, x: Value, offset: int) -> Value:
+    """The last axis as a diagonal of two."""
     side = b.facts.simplify(ex.add(x.shape[-1], abs(offset)))
     shape = [ex.prim(extent) for extent in (*x.shape[:-1], side, side)]
     byte = "int8" if x.dtype == "bool" else x.dtype

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tvm import te, tirx
 
 from compiler.ir.aten.node import Node
@@ -116,18 +118,18 @@ def adaptive_avg_pool(b: Builder, node: Node) -> Value:
 
 @op("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(b: Builder, node: Node) -> list[Any]:
-    """The greatest element over windows that share the axis out evenly; its index is not
-    supported.
+    """The greatest element over windows that share the axis out evenly, and its place in its
+    channel.
     """
     outputs = list(node.raw.outputs())
-    if len(outputs) > 1 and list(outputs[1].uses()):
-        node.fail(
-            "the indices of adaptive max pooling are not supported", reason="unsupported_form"
-        )
     rank = _rank(node)
     x, single = _batched(b, node.value("self"), rank)
     pooled = _adaptive(b, x, _sizes(node, x, rank), mean=False)
-    return [layout.squeeze(b, pooled, [0]) if single else pooled, None]
+    results = [pooled]
+    if len(outputs) > 1 and list(outputs[1].uses()):
+        results.append(_places(b, x, pooled))
+    results = [layout.squeeze(b, value, [0]) if single else value for value in results]
+    return [*results, None][:2]
 
 
 def _sizes(node: Node, x: Value, rank: int) -> list[Extent]:
@@ -143,14 +145,67 @@ def _sizes(node: Node, x: Value, rank: int) -> list[Extent]:
     return sizes * rank if len(sizes) == 1 else sizes
 
 
-def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
-    """Window i along an axis is [floor(i * n / o), ceil((i + 1) * n / o))."""
-    out = list(b.extents(out, "pooled"))
-    spatial = x.shape[2:]
-    spans = [
+Spans = list[tuple[Any, Any]]
+
+
+def _taps(b: Builder, spatial: Sequence[Extent], out: Sequence[Extent]) -> list[Extent]:
+    """How many elements a window has at most along each axis."""
+    return [
         b.facts.simplify(ex.add(ex.floordiv(ex.sub(ex.add(n, o), 1), ex.maximum(o, 1)), 1))
         for n, o in zip(spatial, out, strict=True)
     ]
+
+
+def _bounds(position: Any, spatial: Sequence[Extent], out: Sequence[Extent]) -> Spans:
+    """Window i along an axis is [floor(i * n / o), ceil((i + 1) * n / o))."""
+    return [
+        (
+            tirx.floordiv(p * ex.prim(n), ex.prim(o)),
+            tirx.floordiv((p + 1) * ex.prim(n) + ex.prim(o) - 1, ex.prim(o)),
+        )
+        for p, n, o in zip(position, spatial, out, strict=True)
+    ]
+
+
+def _places(b: Builder, x: Value, pooled: Value) -> Value:
+    """The first place in its channel at which each window has its greatest element, or a NaN."""
+    spatial, out = x.shape[2:], pooled.shape[2:]
+    spans = _taps(b, spatial, out)
+    nowhere = tirx.const(np.iinfo(np.int64).max, "int64")
+    first = extreme_reducer("min", "int64")
+
+    def compute(data: te.Tensor, greatest: te.Tensor) -> te.Tensor:
+        taps = [
+            te.reduce_axis((tirx.const(0, "int64"), ex.prim(span)), name=f"k{axis}")
+            for axis, span in enumerate(spans)
+        ]
+
+        def element(n: Any, c: Any, *position: Any) -> Any:
+            bounds = _bounds(position, spatial, out)
+            point = [start + tap for (start, _), tap in zip(bounds, taps, strict=True)]
+            inside = tirx.all(*(q < stop for q, (_, stop) in zip(point, bounds, strict=True)))
+            place = ex.prim(0)
+            for q, extent in zip(point, spatial, strict=True):
+                place = place * ex.prim(extent) + q
+            own, most = data(n, c, *point), greatest(n, c, *position)
+            is_it = tirx.EQ(own, most)
+            if ew.is_float(x.dtype):
+                wide = own if x.dtype == "float64" else own.astype("float32")
+                is_it = tirx.Or(is_it, tirx.isnan(wide))
+            found = tirx.if_then_else(inside, tirx.if_then_else(is_it, place, nowhere), nowhere)
+            return first(found, axis=taps)
+
+        shape = [ex.prim(extent) for extent in pooled.shape]
+        return te.compute(shape, element, name="places")
+
+    return b.te(compute, x, pooled, name="places")
+
+
+def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
+    """The mean or the greatest element of each window of `_bounds`."""
+    out = list(b.extents(out, "pooled"))
+    spatial = x.shape[2:]
+    spans = _taps(b, spatial, out)
     work = ew.cast(b, x, "float32") if x.dtype in ("float16", "bfloat16") else x
     greatest = extreme_reducer("max", work.dtype, keep_nan=True)
 
@@ -160,16 +215,8 @@ def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:
             for axis, span in enumerate(spans)
         ]
 
-        def bounds(position: Any) -> list[tuple[Any, Any]]:
-            starts = [
-                tirx.floordiv(p * ex.prim(n), ex.prim(o))
-                for p, n, o in zip(position, spatial, out, strict=True)
-            ]
-            stops = [
-                tirx.floordiv((p + 1) * ex.prim(n) + ex.prim(o) - 1, ex.prim(o))
-                for p, n, o in zip(position, spatial, out, strict=True)
-            ]
-            return list(zip(starts, stops, strict=True))
+        def bounds(position: Any) -> Spans:
+            return _bounds(position, spatial, out)
 
         def element(n: Any, c: Any, *position: Any) -> Any:
             point = [start + tap for (start, _), tap in zip(bounds(position), taps, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from compiler.ir.graph.values import Known, Value
 from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.math import scan
 from compiler.ir.ops.nn import norm
+from compiler.ir.ops.pointwise import activation as fn
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.shape import layout, sorting
@@ -292,22 +294,24 @@ def _running(b: Builder, node: Node, combine: Any, start: int) -> Value:
 
 
 @op("cummax", "cummin")
-def running_extreme(b: Builder, node: Node) -> Any:
-    """Running extremes along an axis; their indices are not supported."""
-    if any(list(output.uses()) for output in list(node.raw.outputs())[1:]):
-        node.fail("the indices of running extremes are not supported", reason="unsupported_form")
+def running_extreme(b: Builder, node: Node) -> list[Value]:
+    """Running extremes along an axis, and where each was last seen."""
     x = node.value("self")
-    kind, dtype = ("max", x.dtype) if node.kind == "aten::cummax" else ("min", x.dtype)
-    info = np.finfo(np.dtype(dtype)) if ew.is_float(dtype) else np.iinfo(np.dtype(dtype))
-    start = (
-        float("-inf" if kind == "max" else "inf")
-        if ew.is_float(dtype)
-        else int(info.min if kind == "max" else info.max)
+    if not x.shape:
+        return [x, Known(np.asarray(0, np.int64), "int64")]
+    source = ew.cast(b, x, "int8") if x.dtype == "bool" else x
+    values, indices = scan.running_extremes(
+        b, source, node.axis("dim", len(x.shape)), node.kind == "aten::cummax"
     )
+    return [ew.cast(b, values, x.dtype), indices]
 
-    def combine(p: Any, q: Any) -> Any:
-        extreme = tirx.max(p, q) if kind == "max" else tirx.min(p, q)
-        # Of an unordered pair TVM's extreme is the second one.
-        return tirx.Select(tirx.isnan(p), p, extreme) if ew.is_float(dtype) else extreme
 
-    return [scan.cumulate(b, x, node.axis("dim", len(x.shape)), combine, start, False, False), None]  # type: ignore[arg-type]
+@op("logcumsumexp")
+def logcumsumexp(b: Builder, node: Node) -> Value:
+    """log(cumsum(exp(self))) along an axis."""
+    x = node.value("self")
+    if not x.shape:
+        return x
+    return scan.cumulate(
+        b, x, node.axis("dim", len(x.shape)), fn.logaddexp(math.e), -math.inf, False, False
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -99,8 +100,44 @@ def scatter(b: Builder, node: Node) -> Value:
     indexes(b, node, "index", x.shape[axis])
     source = _source(b, node, x, index)
     name = "sum" if node.kind == "aten::scatter_add" else node.get("reduce", None)
-    reduction = _REDUCTIONS[name]
+    return _combined(b, x, index, source, axis, name, alone=not node.bool("include_self", True))
+
+
+@op("index_reduce")
+def index_reduce(b: Builder, node: Node) -> Value:
+    """Slices of `source` along an axis combined with those of self at a vector of indices."""
+    whole, index, source = node.value("self"), node.value("index"), node.value("source")
+    x = whole if whole.shape else layout.reshape(b, whole, [1])
+    axis = node.axis("dim", len(x.shape))
+    indexes(b, node, "index", x.shape[axis])
+    index = index if index.shape else layout.reshape(b, index, [1])
+    source = source if source.shape else layout.reshape(b, source, [1])
+    shape = [-1 if i == axis else 1 for i in range(len(source.shape))]
+    column = layout.reshape(b, index, [source.shape[axis] if e == -1 else e for e in shape])
+    spread = broadcast.expand(b, column, source.shape)
     alone = not node.bool("include_self", True)
+    combined = _combined(b, x, spread, source, axis, node.get("reduce"), alone)
+    return layout.reshape(b, combined, whole.shape)
+
+
+@op("put")
+def put(b: Builder, node: Node) -> Value:
+    """The flattened tensor with elements at indices replaced by those of `source`, or added to."""
+    x, index = node.value("self"), node.value("index")
+    size, count = (b.facts.simplify(ex.prod(value.shape)) for value in (x, index))
+    indexes(b, node, "index", size)
+    flat = layout.reshape(b, x, [size])
+    source = layout.reshape(b, ew.cast(b, node.value("source"), x.dtype), [count])
+    reduction = sc.Reduction.ADD if node.bool("accumulate") else sc.Reduction.NONE
+    written = sc.scatter_elements(b, flat, layout.reshape(b, index, [count]), source, 0, reduction)
+    return layout.reshape(b, written, x.shape)
+
+
+def _combined(
+    b: Builder, x: Value, index: Value, source: Value, axis: int, name: Any, alone: bool
+) -> Value:
+    """`source` combined with what x has at the indices, or among itself."""
+    reduction = _REDUCTIONS[name]
     old = (
         sc.scatter_elements(b, x, index, _neutral(b, source, reduction), axis, sc.Reduction.NONE)
         if alone
@@ -159,9 +196,11 @@ def _mean(b: Builder, total: Value, index: Value, axis: int, alone: bool) -> Val
 @op("index_add", "index_copy", "index_fill")
 def index_write(b: Builder, node: Node) -> Value:
     """Slices along an axis at a vector of indices added to, or replaced by slices or one number."""
-    x, index = node.value("self"), node.value("index")
+    whole, index = node.value("self"), node.value("index")
+    x = whole if whole.shape else layout.reshape(b, whole, [1])
     axis = node.axis("dim", len(x.shape))
     indexes(b, node, "index", x.shape[axis])
+    index = index if index.shape else layout.reshape(b, index, [1])
     source = operand(
         b, node, node.get("value" if node.kind == "aten::index_fill" else "source"), x.dtype
     )
@@ -169,16 +208,14 @@ def index_write(b: Builder, node: Node) -> Value:
         source = broadcast.expand(
             b, source, [*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]]
         )
+    elif len(source.shape) < len(x.shape):
+        source = layout.unsqueeze(b, source, [axis])
     alpha = node.get("alpha", 1)
     if alpha != 1:
         source = ew.multiply(b, source, scalar(b, alpha, x.dtype))
-    return _scattered(
-        b,
-        x,
-        {axis: index},
-        source,
-        sc.Reduction.ADD if node.kind == "aten::index_add" else sc.Reduction.NONE,
-    )
+    reduction = sc.Reduction.ADD if node.kind == "aten::index_add" else sc.Reduction.NONE
+    written = _scattered(b, x, {axis: index}, source, reduction)
+    return written if whole.shape else layout.reshape(b, written, [])
 
 
 @op("masked_scatter")
@@ -212,7 +249,7 @@ def copy(b: Builder, node: Node) -> Value:
     return broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), x.shape)
 
 
-@op("select_scatter", "slice_scatter")
+@op("select_scatter", "slice_scatter", "diagonal_scatter")
 def view_scatter(b: Builder, node: Node) -> Value:
     """self with one slice replaced by `src`."""
     x = node.value("self")

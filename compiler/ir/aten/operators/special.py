@@ -13,6 +13,7 @@ from compiler.ir.aten.operands import pair, to_float
 from compiler.ir.aten.registry import op
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
+from compiler.ir.ops.pointwise import activation as fn
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 
@@ -25,8 +26,8 @@ def _register(name: str, function: Callable[[Any], Any], *aliases: str) -> None:
     handler.__doc__ = f"{name}, elementwise."
 
 
-def _two(name: str, function: Callable[[Any, Any], Any]) -> None:
-    @op(name)
+def _two(name: str, function: Callable[[Any, Any], Any], *aliases: str) -> None:
+    @op(name, *aliases)
     def handler(b: Builder, node: Node) -> Value:
         other = "values" if "values" in node.names else "other"
         return pw.in_float(
@@ -40,17 +41,6 @@ def _sinc(v: Any) -> Any:
     turn = v * pw.like(v, math.pi)
     zero = tirx.EQ(v, pw.like(v, 0))
     return tirx.Select(zero, pw.like(v, 1), tirx.sin(turn) / tirx.Select(zero, pw.like(v, 1), turn))
-
-
-def _logaddexp(base: float) -> Callable[[Any, Any], Any]:
-    def logaddexp(p: Any, q: Any) -> Any:
-        high, low = tirx.max(p, q), tirx.min(p, q)
-        scale = pw.like(p, math.log(base))
-        apart = tirx.Select(tirx.EQ(high, low), pw.like(p, 0), (low - high) * scale)
-        total = high + tirx.log(pw.like(p, 1) + tirx.exp(apart)) / scale
-        return tirx.Select(tirx.isnan(p), p, tirx.Select(tirx.isnan(q), q, total))
-
-    return logaddexp
 
 
 def _xlogy(p: Any, q: Any) -> Any:
@@ -79,9 +69,9 @@ _register("deg2rad", lambda v: v * pw.like(v, math.pi / 180))
 _register("rad2deg", lambda v: v * pw.like(v, 180 / math.pi))
 _register("sinc", _sinc, "special_sinc")
 _two("hypot", _hypot)
-_two("logaddexp", _logaddexp(math.e))
-_two("logaddexp2", _logaddexp(2))
-_two("xlogy", _xlogy)
+_two("logaddexp", fn.logaddexp(math.e))
+_two("logaddexp2", fn.logaddexp(2))
+_two("xlogy", _xlogy, "special_xlogy")
 _two("heaviside", _heaviside)
 
 

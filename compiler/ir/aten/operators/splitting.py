@@ -10,6 +10,7 @@ from compiler.ir.aten.memory import ListBox, Ref, Stack, Step
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.registry import op
 from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.values import Value
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -76,13 +77,37 @@ def chunk(b: Builder, node: Node) -> list[Ref]:
     )
 
 
+@op("hsplit", "vsplit", "dsplit")
+def split_along(b: Builder, node: Node) -> list[Ref]:
+    """tensor_split of the second axis, the first or the third; of a vector, of its only one."""
+    rank = len(node.value("self").shape)
+    axis = {"h": min(1, rank - 1), "v": 0, "d": 2}[node.kind.removeprefix("aten::")[0]]
+    return _split_at(b, node, node.as_axis(axis, rank))
+
+
+@op("split_copy", "split_with_sizes_copy")
+def split_copy(b: Builder, node: Node) -> list[Value]:
+    """`split` into copies."""
+    return [node.memory.read(part) for part in split(b, node)]
+
+
+@op("unbind_copy")
+def unbind_copy(b: Builder, node: Node) -> Any:
+    """`unbind` into copies."""
+    parts = unbind(b, node)
+    return parts if isinstance(parts, Stack) else [node.memory.read(part) for part in parts]
+
+
 @op("tensor_split")
 def tensor_split(b: Builder, node: Node) -> list[Ref]:
     """So many parts, the first ones larger by one where they do not divide the axis, or parts that
     begin at indices.
     """
+    return _split_at(b, node, node.axis("dim", len(node.value("self").shape), 0))
+
+
+def _split_at(b: Builder, node: Node, axis: int) -> list[Ref]:
     x = node.value("self")
-    axis = node.axis("dim", len(x.shape), 0)
     extent = b.facts.simplify(x.shape[axis])
     if "sections" in node.names and isinstance(extent, int):
         small, more = divmod(extent, node.int("sections"))

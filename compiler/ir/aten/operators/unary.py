@@ -79,14 +79,14 @@ def _logarithm(b: Builder, node: Node, base: int) -> Value:
     return ew.multiply(b, natural, scalar(b, 1 / np.log(base), natural.dtype))
 
 
-@op("exp2")
+@op("exp2", "special_exp2")
 def exp2(b: Builder, node: Node) -> Value:
     """2 to the power self."""
     x = to_float(b, node.value("self"))
     return of_float(b, ew.multiply(b, x, scalar(b, np.log(2), x.dtype)), relax.op.exp, np.exp)
 
 
-@op("log1p")
+@op("log1p", "special_log1p")
 def log1p(b: Builder, node: Node) -> Value:
     """log(1 + self), exact near zero."""
     x = to_float(b, node.value("self"))
@@ -95,7 +95,7 @@ def log1p(b: Builder, node: Node) -> Value:
     )
 
 
-@op("expm1")
+@op("expm1", "special_expm1")
 def expm1(b: Builder, node: Node) -> Value:
     """exp(self) - 1, exact near zero."""
     x = to_float(b, node.value("self"))
@@ -174,8 +174,10 @@ def sign(b: Builder, node: Node) -> Value:
     return pw.pointwise(b, sign_of, x, name="sign")
 
 
-def _integral(name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], Any]) -> None:
-    @op(name)
+def _integral(
+    name: str, fold: Callable[[Any], Any], scalar_of: Callable[[Any], Any], *aliases: str
+) -> None:
+    @op(name, *aliases)
     def handler(b: Builder, node: Node) -> Value:
         x = node.value("self")
         if not ew.is_float(x.dtype):
@@ -214,7 +216,7 @@ _integral("floor", np.floor, tirx.floor)
 _integral("ceil", np.ceil, tirx.ceil)
 _integral("trunc", np.trunc, tirx.trunc)
 _integral("fix", np.trunc, tirx.trunc)
-_integral("round", np.rint, tirx.nearbyint)
+_integral("round", np.rint, tirx.nearbyint, "special_round")
 
 
 @op("frac")

@@ -38,7 +38,7 @@ def cumulate(
     x: Value,
     axis: Extent,
     combine: Callable[[Any, Any], Any],
-    start: int,
+    start: float,
     exclusive: bool,
     reverse: bool,
 ) -> Value:
@@ -70,3 +70,44 @@ def cumulate(
     flat = layout.reshape(b, ew.cast(b, x, work), [size])
     (out,) = loop_programs.program(b, body, [((size,), work)], flat, name="cumulate")
     return ew.cast(b, layout.reshape(b, out, x.shape), x.dtype)
+
+
+def running_extremes(b: Builder, x: Value, axis: int, greatest: bool) -> tuple[Value, Value]:
+    """The greatest (or least) of each element and all before it along an axis, and where it was
+    seen last; a NaN is both, and stays.
+    """
+    outer, count, inner = around(b, x.shape, axis)
+    size = b.facts.simplify(ex.prod(x.shape))
+    work = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+
+    def body(inputs: list[Any], outputs: list[Any]) -> None:
+        values, indices = outputs
+
+        def scan_row(i: Any) -> None:
+            row, column = tirx.floordiv(i, ex.divisor(inner)), tirx.floormod(i, ex.divisor(inner))
+            base = row * ex.prim(count) * ex.prim(inner) + column
+            so_far = loop_programs.cell(work)
+            seen = loop_programs.cell("int64", 0)
+            with loop_programs.serial(count) as step:
+                index = base + step * ex.prim(inner)
+                item = inputs[0][index]
+                beyond = item >= so_far[0] if greatest else item <= so_far[0]
+                is_new = tirx.Or(tirx.EQ(step, ex.prim(0)), beyond)
+                if ew.is_float(work):
+                    is_new = tirx.Or(is_new, tirx.isnan(item))
+                with loop_programs.when(is_new):
+                    so_far[0] = item
+                    seen[0] = step
+                values[index] = so_far[0]
+                indices[index] = seen[0]
+
+        loop_programs.spread(ex.mul(outer, inner), scan_row, count)
+
+    flat = layout.reshape(b, ew.cast(b, x, work), [size])
+    values, indices = loop_programs.program(
+        b, body, [((size,), work), ((size,), "int64")], flat, name="running_extremes"
+    )
+    return (
+        ew.cast(b, layout.reshape(b, values, x.shape), x.dtype),
+        layout.reshape(b, indices, x.shape),
+    )

@@ -146,9 +146,11 @@ def avg_pool(
                 _count(window, axis, p, x.shape[2 + axis], count_padding)
                 for axis, p in enumerate(position[2:])
             ]
-            return data(*position) / tirx.Cast(
+            count = tirx.Cast(
                 work.dtype, tirx.max(ex.prim(ex.prod(counts)), tirx.const(1, "int64"))
             )
+            total = data(*position)
+            return tirx.truncdiv(total, count) if "int" in work.dtype else total / count
 
         return te.compute([ex.prim(extent) for extent in shape], element, name="avg_pool")
 

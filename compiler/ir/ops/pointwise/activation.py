@@ -5,6 +5,7 @@ cancels.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -96,3 +97,16 @@ def leaky(x: Any, alpha: float) -> Any:
 def hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
     """alpha * x + beta, kept between 0 and 1."""
     return tirx.max(like(x, 0), tirx.min(like(x, 1), like(x, alpha) * x + like(x, beta)))
+
+
+def logaddexp(base: float) -> Callable[[Any, Any], Any]:
+    """The logarithm of base ** p + base ** q to the base, of floats p and q."""
+
+    def function(p: Any, q: Any) -> Any:
+        high, low = tirx.max(p, q), tirx.min(p, q)
+        scale = like(p, math.log(base))
+        apart = tirx.Select(tirx.EQ(high, low), like(p, 0), (low - high) * scale)
+        total = high + tirx.log(like(p, 1) + tirx.exp(apart)) / scale
+        return tirx.Select(tirx.isnan(p), p, tirx.Select(tirx.isnan(q), q, total))
+
+    return function
