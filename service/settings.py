@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from artifacts.store import FRESH_S
 from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from service.errors import InvalidSettings
+from service.servers import check_broker, spread_hosts
 
 MOST_RECOVERY = 16 << 20
 """Several times what SQLite's log grows to before it is written back."""
@@ -39,9 +40,13 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=_default_data_dir)
     """Where the embedded form keeps its database, store and spool, and every form its scratch."""
     database_url: str | None = None
-    """SQLAlchemy URL of the job database; without one, SQLite under `data_dir`."""
+    """SQLAlchemy URL of the job database, with several hosts for a PostgreSQL that fails over
+    (`postgresql://user@one,two/name`); without one, SQLite under `data_dir`.
+    """
     broker_url: str | None = None
-    """URL of Redis, whose doorbells wake workers; without one, files under `data_dir`."""
+    """URL of Redis, whose doorbells wake workers, or of its Sentinels
+    (`sentinel://one:26379,two:26379/0?master_name=mymaster`); without one, files under `data_dir`.
+    """
     store_url: str | None = None
     """URL or path of the artifact store (`s3://bucket/prefix`); without one, under `data_dir`."""
     token: SecretStr | None = None
@@ -140,7 +145,9 @@ class Settings(BaseSettings):
     @property
     def database(self) -> str:
         """SQLAlchemy URL of the job database."""
-        return self.database_url or f"sqlite:///{self.data_dir / 'jobs.sqlite'}"
+        if self.database_url is None:
+            return f"sqlite:///{self.data_dir / 'jobs.sqlite'}"
+        return spread_hosts(self.database_url)
 
     @property
     def store(self) -> str:
@@ -190,6 +197,13 @@ class Settings(BaseSettings):
         if token is not None and not token.get_secret_value().strip():
             raise ValueError("the token is empty; unset RELAXD_TOKEN to ask for none")
         return token
+
+    @field_validator("broker_url")
+    @classmethod
+    def _a_broker_is_known(cls, url: str | None) -> str | None:
+        if url is not None:
+            check_broker(url)
+        return url
 
     @field_validator("pull_origins")
     @classmethod

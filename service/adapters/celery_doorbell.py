@@ -11,6 +11,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from service.adapters.messages import TASK
+from service.servers import read_sentinels
 from service.settings import Settings
 
 POLL_S = 0.1
@@ -20,6 +21,7 @@ RING_S = 1.0
 """How long a ring may wait for a broker that hangs."""
 LISTEN_S = 30.0
 REDIS = "service.adapters.redis_transport:Transport"
+SENTINEL = "service.adapters.redis_transport:SentinelTransport"
 ENOUGH = 32
 """Messages that wait in a queue: as many workers will look for builds, of which each takes all it
 finds, so that another message would wake nobody.
@@ -69,8 +71,13 @@ def _server(url: str, patience_s: float) -> dict[str, object]:
         "interval_start": 0,
         "interval_step": 0.1,
     }
-    strict = {"broker_transport": REDIS} if url.startswith(("redis:", "rediss:")) else {}
-    return {"broker_url": url, "broker_transport_options": timeouts, **strict}
+    if (sentinels := read_sentinels(url)) is None:
+        return {"broker_url": url, "broker_transport_options": timeouts, "broker_transport": REDIS}
+    return {
+        "broker_url": sentinels.url,
+        "broker_transport_options": {**timeouts, "master_name": sentinels.primary},
+        "broker_transport": SENTINEL,
+    }
 
 
 class CeleryDoorbell:

@@ -1,6 +1,9 @@
-"""kombu's transport over Redis, which drops what is no ring of a doorbell."""
+"""kombu's transports over Redis, with and without Sentinel, which drop what is no ring of a
+doorbell.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from queue import Empty
 from typing import Any
 
@@ -9,12 +12,19 @@ from kombu.transport import redis
 from service.adapters.messages import drop, read_ring
 
 
-class Channel(redis.Channel):  # type: ignore[misc]
-    """Reads a queue without trusting what is in it."""
+class _DistrustfulReading:
+    """Reads a queue without trusting what is in it; to be mixed into a channel of kombu's."""
+
+    active_queues: Iterable[str]
+    connection_errors: tuple[type[Exception], ...]
+    ResponseError: type[Exception]
+    priority_steps: Sequence[int]
+    conn_or_acquire: Callable[[], AbstractContextManager[Any]]
+    _q_for_pri: Callable[[str, int], str]
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
-            return super()._brpop_read(**options)
+            return super()._brpop_read(**options)  # type: ignore[misc]
         except (Empty, *self.connection_errors):
             raise
         except self.ResponseError as error:
@@ -25,10 +35,10 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
     def _size(self, queue: str) -> int:
         try:
-            return int(super()._size(queue))
+            return int(super()._size(queue))  # type: ignore[misc]
         except self.ResponseError as error:
             self._remove_foreign_keys([queue], str(error))
-        return int(super()._size(queue))
+        return int(super()._size(queue))  # type: ignore[misc]
 
     def _remove_foreign_keys(self, queues: Iterable[str], why: str) -> None:
         """Remove what has the name of a queue and is none."""
@@ -39,6 +49,14 @@ class Channel(redis.Channel):  # type: ignore[misc]
                     if client.type(key) not in (b"list", b"none"):
                         client.delete(key)
                         drop(why)
+
+
+class Channel(_DistrustfulReading, redis.Channel):  # type: ignore[misc]
+    """A channel to one server."""
+
+
+class SentinelChannel(_DistrustfulReading, redis.SentinelChannel):  # type: ignore[misc]
+    """A channel to the server that Sentinels name as the primary."""
 
 
 class Transport(redis.Transport):  # type: ignore[misc]
@@ -52,3 +70,10 @@ class Transport(redis.Transport):  # type: ignore[misc]
             drop("it is not a notification of a build")
         else:
             super()._deliver(ring, queue)
+
+
+class SentinelTransport(Transport):
+    """The transport to name for `sentinel://` URLs."""
+
+    default_port = 26379
+    Channel = SentinelChannel

@@ -106,7 +106,8 @@ def _parse(url: str) -> URL:
 
 def _unknown_kind(why: str) -> InvalidSettings:
     return InvalidSettings(
-        f"RELAXD_DATABASE_URL: {why}", hint="use postgresql://USER:PASSWORD@HOST/NAME, or none"
+        f"RELAXD_DATABASE_URL: {why}",
+        hint="use postgresql://USER:PASSWORD@HOST/NAME, with HOST1,HOST2 for a failover, or none",
     )
 
 

@@ -20,8 +20,12 @@ DEBIAN = "on Debian: apt-get install redis-server postgresql"
 
 
 @contextmanager
-def redis_process(port: int | None = None) -> Iterator[Server]:
-    """A fresh Redis that keeps nothing, at any port if none is given."""
+def redis_process(
+    port: int | None = None, *arguments: str, file: Path | None = None
+) -> Iterator[Server]:
+    """A fresh Redis that keeps nothing, at any port if none is given, with further arguments and
+    a file of settings.
+    """
     program = shutil.which("redis-server") or missing("Redis", DEBIAN)
     port = port or free_port()
     with tempfile.TemporaryDirectory(prefix="relaxd-redis-") as folder:
@@ -40,7 +44,25 @@ def redis_process(port: int | None = None) -> Iterator[Server]:
 
         url = f"redis://127.0.0.1:{port}/0"
         log, refused = Path(folder) / "log", redis.ConnectionError
-        with running(Server(url, [program, *options], log, connect, refused)) as server:
+        command = [program, *([str(file)] if file else []), *options, *arguments]
+        with running(Server(url, command, log, connect, refused)) as server:
+            yield server
+
+
+@contextmanager
+def redis_sentinel(port: int, name: str) -> Iterator[Server]:
+    """A Sentinel that decides alone, within a second, that the Redis at a port, which it knows by
+    that name, is gone, and makes its replica the primary.
+    """
+    with tempfile.TemporaryDirectory(prefix="relaxd-sentinel-") as folder:
+        lines = (
+            f"sentinel monitor {name} 127.0.0.1 {port} 1",
+            f"sentinel down-after-milliseconds {name} 1000",
+            f"sentinel failover-timeout {name} 5000",
+        )
+        (Path(folder) / "sentinel.conf").write_text("\n".join(lines))
+        # The file comes first, and Redis' own options after it.
+        with redis_process(None, "--sentinel", file=Path(folder) / "sentinel.conf") as server:
             yield server
 
 
