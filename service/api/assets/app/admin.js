@@ -76,7 +76,7 @@ function Tokens({ who, route }) {
     ${refused}
     ${issued && html`<div class="note warn" role="status"><div class="body"><p><strong>Copy the token of ${issued.name} now: it is not shown again.</strong></p><p class="row"><code class="wrap">${issued.token}</code><${Copy} text=${issued.token} what="token" /></p></div></div>`}
     <section class="card" aria-labelledby="tokens"><header><h2 id="tokens">Tokens</h2></header>
-      ${shown || html`<${Table} label="Tokens" none="There is no token." titles=${["Name", "Scopes", "Made", "Last used", "Ends", ""]}
+      ${shown || html`<${Table} label="All tokens" none="There is no token." titles=${["Name", "Scopes", "Made", "Last used", "Ends", ""]}
         rows=${data.tokens.toReversed().map((token) => html`<tr key=${token.id}><th scope="row" class="wrap">${token.name}<small class="mono quiet">${token.id}</small></th>
           <td><span class="row">${token.scopes.map((scope) => html`<span key=${scope} class="tag">${scope}</span>`)}</span></td>
           <td><${Time} time=${token.created_at} /></td><td><${Time} time=${token.last_used_at} none="never" /></td>
@@ -118,7 +118,7 @@ function Tenants() {
   };
   return html`<div class="stack">${refused}
     <section class="card" aria-labelledby="tenants"><header><h2 id="tenants">Tenants</h2><p class="quiet">Each has its own jobs, models, tokens and limits.</p></header>
-      ${shown || html`<${Table} label="Tenants" none="There is no tenant beside the operator's." titles=${["Name", "Stored", "Running", "Waiting", "Requests", "Weight", "Cache", ""]}
+      ${shown || html`<${Table} label="All tenants" none="There is no tenant beside the operator's." titles=${["Name", "Stored", "Running", "Waiting", "Requests", "Weight", "Cache", ""]}
         rows=${data.tenants.map((tenant) => html`<tr key=${tenant.name}><th scope="row" class="wrap">${tenant.name}</th>
           <td class="num">${bytes(tenant.stores_bytes)}<small class="quiet">of ${limit(tenant.stored_bytes, bytes)}</small></td><td class="num">${limit(tenant.running)}</td><td class="num">${limit(tenant.queued)}</td>
           <td class="num">${limit(tenant.requests, (value) => `${value}/s`)}</td><td class="num">${tenant.weight}</td><td>${tenant.shares_cache ? "shared" : "its own"}</td>
@@ -146,7 +146,7 @@ function Pins({ who }) {
   };
   return html`<div class="stack">${refused}
     <section class="card" aria-labelledby="pins"><header><h2 id="pins">Pins</h2><p class="quiet">What is pinned stays in the store with all that it refers to.</p></header>
-      ${shown || html`<${Table} label="Pins" none="Nothing is pinned. Registered models need no pin." titles=${["Digest", "Why", "By", "Pinned", "Ends", ""]}
+      ${shown || html`<${Table} label="All pins" none="Nothing is pinned. Registered models need no pin." titles=${["Digest", "Why", "By", "Pinned", "Ends", ""]}
         rows=${data.pins.map((pin) => html`<tr key=${pin.digest}><th scope="row"><${Digest} digest=${pin.digest} /></th><td class="wrap">${pin.why || html`<span class="quiet">no reason given</span>`}</td><td class="wrap">${pin.who}</td>
           <td><${Time} time=${pin.created_at} /></td><td><${Time} time=${pin.expires_at} none="never" /></td>
           <td class="right"><${Sure} word="Unpin" sure=${`Unpin ${pin.digest.slice(7, 15)}`} onSure=${() => act(() => ask(`v1/pins/${pin.digest}`, { method: "DELETE" }))} /></td></tr>`)} />`}

@@ -88,7 +88,7 @@ function useWidth() {
   const box = useRef();
   const [width, setWidth] = useState(900);
   useLayoutEffect(() => {
-    const observer = new ResizeObserver(([entry]) => setWidth(Math.max(320, entry.contentRect.width)));
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.max(240, entry.contentRect.width)));
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
@@ -100,7 +100,7 @@ export function Lines({ series, dim, row, cost, engine, format = milliseconds })
   const [box, width] = useWidth();
   const [near, setNear] = useState(null);
   // Beside the lines stand their names.
-  const right = width < NARROW ? 98 : 152;
+  const right = width < NARROW ? 106 : 152;
   const drawn = lines(series, dim, row, engine);
   const values = drawn.flatMap((line) => line.points);
   const lowX = Math.min(...values.map((one) => one.x));
@@ -131,7 +131,7 @@ export function Lines({ series, dim, row, cost, engine, format = milliseconds })
         <path class="stroke" d=${path(line.points.map((one) => [x(one.x), y(one.y)]))} />
         ${line.points.map((one) => html`<circle key=${one.x} cx=${x(one.x)} cy=${y(one.y)} r=${one.x === near ? 5 : 3.2} />`)}
       </g>`)}
-      ${labels.map(({ line, at }) => html`<text key=${line.name} class=${`label ${line.kind}`} x=${width - right + 12} y=${at + 4}>${line.name}</text>`)}
+      ${labels.map(({ line, at }) => html`<text key=${line.name} class=${`label ${line.kind}`} x=${width - right + 12} y=${at + 4}>${width < NARROW ? line.name.replace(/ [\d.]+$/, "") : line.name}</text>`)}
     </svg>
     ${near != null && html`<div class="tip" style=${{ left: `${Math.min(x(near) + 14, width - 190)}px` }}>
       <p class="mono">${dim}=${near}</p>

@@ -4,7 +4,7 @@ import { get, may, post, upload } from "./api.js";
 import { go } from "./router.js";
 import { Command, Loading, Trouble, useLoaded } from "./ui.js";
 import { bytes, count, percent, quoted, range, shape } from "./format.js";
-import { Options, optionWords, optionsFor, optionsOf } from "./options.js";
+import { Options, loadOptions, optionWords, optionsFor } from "./options.js";
 
 const FRESH = { dims: {}, inputs: "", consts: "", shapes: "", targets: ["native"], options: {} };
 
@@ -15,7 +15,7 @@ export function Compile({ who }) {
   const [report, setReport] = useState(null);
   const [trouble, setTrouble] = useState(null);
   const [form, setForm] = useState(FRESH);
-  const known = useLoaded(async (signal) => optionsOf(await get("openapi.json", { signal })), []);
+  const known = useLoaded(loadOptions, []);
   const stop = useRef();
   useEffect(() => () => stop.current?.abort(), []);
 

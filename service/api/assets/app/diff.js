@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { go } from "./router.js";
 import { Digest, Loading, Status, Trouble, useLoaded } from "./ui.js";
 import { ago, bytes, milliseconds, moment, number, point as named, range, short } from "./format.js";
-import { describeOptions, optionsOf } from "./options.js";
+import { describeOptions, loadOptions } from "./options.js";
 import { value } from "./model.js";
 import { Latency } from "./chart.js";
 import { loadBuild } from "./build.js";
@@ -28,9 +28,9 @@ function Loaded({ first, second }) {
 
 /** Both reports, the parts of their action keys where both are known, and the options that there are. */
 async function load(digests, signal) {
-  const [reports, document] = await Promise.all([Promise.all(digests.map((digest) => loadBuild(digest, signal))), get("openapi.json", { signal })]);
+  const [reports, known] = await Promise.all([Promise.all(digests.map((digest) => loadBuild(digest, signal))), loadOptions()]);
   const actions = reports.map((report) => (report.action_key ? get(`v1/actions/${report.action_key}`, { signal }).catch(unknown) : null));
-  return { reports, parts: (await Promise.all(actions)).map((action) => action?.parts), known: optionsOf(document) };
+  return { reports, parts: (await Promise.all(actions)).map((action) => action?.parts), known };
 }
 
 /** Of an action that is no longer in the store its report still says the most. */
@@ -82,7 +82,7 @@ function Comparison({ digests, reports, parts, known }) {
       <div class="two sides">${reports.map((report, index) => html`<a key=${index} class=${`card side ${index ? "second" : "first"}`} href=${`./#/builds/${digests[index]}`}>
         <span class="quiet">${index ? "Other" : "Base"}</span><b>${report.name}</b>
         <span class="row"><span class="tag">${report.target.name}</span><${Status} status=${report.numerics.status} /><code class="quiet">${short(digests[index])}</code></span>
-        <span class="soft small">${describeOptions(known, report.options).join(", ") || "options as by default"}</span>
+        <span class="soft small">${describeOptions(known, report.options).map((pair) => pair.join(": ")).join(", ") || "options as by default"}</span>
         ${profiles[index]?.measured_at && html`<span class="quiet small" title=${moment(profiles[index].measured_at)}>measured ${ago(profiles[index].measured_at)}${profiles[index].machine?.processor ? ` on ${profiles[index].machine.processor}` : ""}</span>`}</a>`)}</div>
       ${same && html`<p class="note">Both are the same build.</p>`}
       <${Verdict} reports=${reports} profiles=${profiles} />
@@ -161,8 +161,11 @@ function Changes({ reports, parts }) {
     <tbody>${differing.map((name) => html`<tr key=${name}><th scope="row">${name}</th>${tables.map((table, index) => html`<td key=${index} class="mono wrap">${table[name] ?? html`<span class="quiet">none</span>`}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-/** The parts of an action key by their dotted names. */
+const DIMS = "request.dims.";
+
+/** The parts of an action key by their dotted names; of a dim its range. */
 function flat(parts, prefix = "") {
+  if (prefix === DIMS) return Object.fromEntries(Object.entries(parts).map(([name, dim]) => [`dim ${name}`, range(dim)]));
   const entries = Object.entries(parts).flatMap(([name, part]) =>
     part && typeof part === "object" && !Array.isArray(part) ? Object.entries(flat(part, `${prefix}${name}.`)) : [[prefix + name, value(part)]],
   );

@@ -2,11 +2,12 @@
 import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
 import { ask, follow, get, may, post } from "./api.js";
 import { useUpdates } from "./store.js";
-import { Command, Digest, Loading, State, STATES, Status, Trouble, useTicks } from "./ui.js";
+import { Command, Digest, Loading, State, STATES, Status, Trouble, useLoaded, useTicks } from "./ui.js";
 import { ago, between, bytes, duration, moment, range, short } from "./format.js";
 import { base, compareLink, setBase } from "./base.js";
 import { ordinal } from "./jobs.js";
 import { Register } from "./model.js";
+import { describeOptions, loadOptions } from "./options.js";
 
 const STAGES = ["load", "import", "pass", "codegen", "link", "verify", "profile", "publish"];
 const ENDED = ["succeeded", "failed", "cancelled", "timed_out"];
@@ -147,16 +148,22 @@ function Failure({ build, several }) {
 }
 
 function Declared({ job }) {
-  const { dims, inputs, consts, options } = job.request;
+  const known = useLoaded(loadOptions, []);
+  const { dims, inputs, consts, shapes, samples, options } = job.request;
+  const chosen = known.data && describeOptions(known.data, options);
   const rows = [
     ...Object.entries(dims).map(([name, dim]) => [`dim ${name}`, range(dim)]),
     ...Object.entries(inputs).map(([name, spec]) => [`input ${name}`, spec]),
     ...Object.entries(consts).map(([name, value]) => [`const ${name}`, String(value)]),
-    ...Object.entries(options).filter(([name, value]) => value !== null && !(name === "seed" && value === 0) && value !== false).map(([name, value]) => [name, JSON.stringify(value)]),
+    ...Object.entries(shapes).map(([name, axes]) => [`shape ${name}`, `[${axes.join(", ")}]`]),
+    ...(chosen || []),
+    ...(chosen && !chosen.length ? [["options", "as by default"]] : []),
   ];
   return html`<dl class="facts">
     <div><dt>model</dt><dd><${Digest} digest=${job.model} what="model's digest" /></dd></div>
-    ${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd class="mono">${value}</dd></div>`)}
+    ${samples && html`<div><dt>samples</dt><dd><${Digest} digest=${samples} what="samples' digest" /></dd></div>`}
+    ${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd class="mono wrap">${value}</dd></div>`)}
+    ${known.error && html`<div><dt>options</dt><dd class="bad">${known.error.message}</dd></div>`}
   </dl>`;
 }
 

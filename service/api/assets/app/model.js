@@ -9,6 +9,7 @@ import { Alias, Labels } from "./models.js";
 import { base, compareLink, setBase } from "./base.js";
 
 const PAGE = 20;
+const MOST_BUILDS = 50;
 const MOST_CHANGES = 4;
 const MEASURES = {
   latency: ["Latency", (build) => build.latency_ms, milliseconds],
@@ -22,7 +23,7 @@ export function Model({ who, route }) {
   const [name] = route.arguments;
   const [limit, setLimit] = useState(PAGE);
   const { data, error, again } = useLoaded(
-    (signal) => Promise.all([get(`${path(name)}?limit=${limit}`, { signal }), get(`${path(name)}/builds?limit=${Math.min(50, limit)}`, { signal })]),
+    (signal) => Promise.all([get(`${path(name)}?limit=${limit}`, { signal }), get(`${path(name)}/builds?limit=${Math.min(MOST_BUILDS, limit)}`, { signal })]),
     [name, limit],
   );
   const [refused, setRefused] = useState(null);
@@ -50,6 +51,7 @@ export function Model({ who, route }) {
       ${builds.some((build) => build.size != null) && html`<${History} builds=${builds} route=${route} />`}
       <section class="card" aria-labelledby="versions"><header><h2 id="versions">Versions</h2><p class="quiet">the newest first</p></header>
         ${model.versions.length ? html`<ol class="versions">${model.versions.map((version) => html`<${Version} key=${version.version} version=${version} model=${model} builds=${builds.filter((one) => one.version === version.version)} who=${who} act=${act} />`)}</ol>` : html`<p class="soft">There is no version.</p>`}
+        ${limit > MOST_BUILDS && html`<p class="hint quiet">Builds are shown of the newest ${MOST_BUILDS} versions.</p>`}
         ${model.versions.length === limit && html`<p class="more"><button type="button" class="button small" onClick=${() => setLimit(limit + PAGE)}>Show older versions</button></p>`}</section>
       ${may(who, "push") && html`<${Describe} model=${model} act=${act} />`}
     </div>`;
@@ -63,7 +65,7 @@ function Aliases({ model, who, act }) {
     act(() => ask(address, { method: "PUT", json: { version: form.get("version") } }));
   };
   return html`<section class="card" aria-labelledby="aliases"><header><h2 id="aliases">Aliases</h2><p class="quiet">Whoever pulls <span class="mono">${model.name}@prod</span> gets the version that prod names.</p></header>
-    ${model.aliases.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Aliases"><table class="table">
+    ${model.aliases.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="All aliases"><table class="table">
       <thead><tr><th scope="col">Alias</th><th scope="col">Version</th><th scope="col">Before</th><th scope="col">Moved</th><th scope="col">By</th><th scope="col"><span class="unseen">Remove</span></th></tr></thead>
       <tbody>${model.aliases.map((one) => html`<tr key=${one.alias}><th scope="row"><${Alias} alias=${one} /></th><td class="num">${one.version}</td><td class="num quiet">${one.previous ?? "none"}</td>
         <td title=${moment(one.moved_at)}>${ago(one.moved_at)}</td><td class="wrap">${one.moved_by}</td>

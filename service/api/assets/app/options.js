@@ -1,5 +1,6 @@
 /** Compile options, as the API's description lists them: their names, values and help are the service's. */
 import { html, useId } from "./lib.js";
+import { get } from "./api.js";
 import { spans } from "./reference.js";
 
 const GROUPS = [
@@ -33,7 +34,7 @@ const GRID = {
 };
 
 /** The options of an OpenAPI document by name, each with its type and, of an enumeration, its values. */
-export function optionsOf(document) {
+function optionsOf(document) {
   const { schemas } = document.components;
   const whole = (schema) => (schema.$ref ? schemas[schema.$ref.split("/").at(-1)] : schema);
   const read = (schema) => {
@@ -45,9 +46,18 @@ export function optionsOf(document) {
   return { ...Object.fromEntries(listed), grid: GRID };
 }
 
-/** The options of a build that are not as by default, for people. */
+let loading = null;
+
+/** The options that the service has, asked for once; throws Problem. */
+export function loadOptions() {
+  loading ??= get("openapi.json").then(optionsOf);
+  loading.catch(() => (loading = null));
+  return loading;
+}
+
+/** The options of a build that are not as by default, each with its title and value for people. */
 export const describeOptions = (known, options) =>
-  Object.entries(options).filter(([name, value]) => known[name] && JSON.stringify(value) !== JSON.stringify(known[name].default)).map(([name, value]) => `${known[name].title.toLowerCase()}: ${typeof value === "object" ? JSON.stringify(value) : spelled(value)}`);
+  Object.entries(options).filter(([name, value]) => known[name] && JSON.stringify(value) !== JSON.stringify(known[name].default)).map(([name, value]) => [known[name].title, value !== null && typeof value === "object" ? JSON.stringify(value) : String(spelled(value))]);
 
 const reader = (known, chosen) => (name) => chosen[name] ?? known[name]?.default;
 
