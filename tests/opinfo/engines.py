@@ -2,6 +2,7 @@
 the whole build.
 """
 
+import io
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ def _prepare(entry: Entry) -> _Prepared:
     return _prepared[0]
 
 
-def imported(case: Case, mode: Any, target: str = "native") -> Ran:
+def import_only(case: Case, mode: Any, target: str = "native") -> Ran:
     """Import alone: what is ok here may still be wrong."""
     return _judged(case, mode, lambda prepared, program: None)
 
@@ -103,10 +104,10 @@ def _judged(case: Case, mode: Any, build: Callable[[_Prepared, _Program], Run | 
     judged = False
     for sample in prepared.samples:
         try:
-            found = entries.symbolic_axes(sample) if mode.value == "dynamic" else None
-            if found is None and mode.value == "dynamic":
+            varied = entries.symbolic_axes(sample) if mode.value == "dynamic" else None
+            if varied is None and mode.value == "dynamic":
                 raise forms.NoProgramError("no axis may vary")
-            program = _import(case, sample, found[0] if found else None)
+            program = _import(case, sample, varied[0] if varied else None)
             run = build(prepared, program)
         except forms.NoProgramError as error:
             excluded = str(error)
@@ -117,7 +118,7 @@ def _judged(case: Case, mode: Any, build: Callable[[_Prepared, _Program], Run | 
         except Exception as error:
             return Outcome.ERROR, f"untyped {describe(error)}"
         judged = True
-        for tensors in (sample.tensors, *([found[1]] if found else [])):
+        for tensors in (sample.tensors, *([varied[1]] if varied else [])):
             fault = _fault(sample, program, run, tensors) if run else None
             if fault is not None:
                 return fault
@@ -150,7 +151,8 @@ def _import(case: Case, sample: Sample, axes: list[set[int]] | None) -> _Program
         return _Program(file, request, graph, sample.function)
     module = (forms.trace if case.suite == "traced" else forms.script)(case.entry, sample)
     file = forms.save(module)
-    request = _request(module, sample.tensors, axes)
+    # torch may name arguments anew where it saves them.
+    request = _request(torch.jit.load(io.BytesIO(file)), sample.tensors, axes)
     return _Program(file, request, ir.import_torchscript(file, request), module)
 
 

@@ -35,7 +35,9 @@ def trace(entry: Entry, sample: Sample) -> torch.jit.ScriptModule:
     """The call traced at the sample's sizes; raises NoProgramError."""
     if not sample.tensors:
         raise NoProgramError("a trace needs a tensor")
-    return _made(lambda: torch.jit.trace(_Call(sample.function), sample.tensors, check_trace=False))
+    return _ask_torch(
+        lambda: torch.jit.trace(_Call(sample.function), sample.tensors, check_trace=False)
+    )
 
 
 def script(entry: Entry, sample: Sample) -> torch.jit.ScriptModule:
@@ -58,10 +60,10 @@ def script(entry: Entry, sample: Sample) -> torch.jit.ScriptModule:
         module.define(source)
         return module
 
-    return _made(define)
+    return _ask_torch(define)
 
 
-def _made(make: Callable[[], Any]) -> Any:
+def _ask_torch(make: Callable[[], Any]) -> Any:
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
@@ -127,6 +129,6 @@ def export(sample: Sample, axes: Sequence[set[int]] | None) -> bytes:
             torch.export.save(program, path)
             return path.read_bytes()
 
-    result = _made(make)
+    result = _ask_torch(make)
     assert isinstance(result, bytes)
     return result

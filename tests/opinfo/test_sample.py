@@ -53,9 +53,9 @@ def test_most_are_right(rows: list[dict[str, Any]]) -> None:
 
 def test_an_axis_that_all_operands_share_varies() -> None:
     (sample, *_) = samples(Entry("mm", "float32"))
-    found = symbolic_axes(sample)
-    assert found is not None
-    axes, shorter = found
+    result = symbolic_axes(sample)
+    assert result is not None
+    axes, shorter = result
     assert axes[0] == {0}
     assert shorter[0].shape[0] == sample.tensors[0].shape[0] - 1
 
@@ -78,6 +78,6 @@ def test_random_numbers_are_left_out() -> None:
 )
 def test_what_differs(have: Any, why: str | None) -> None:
     wanted = [torch.tensor([1.0, torch.nan])]
-    found = differs([have], wanted, wanted)
-    assert (found is None) == (why is None)
-    assert why is None or re.search(why, str(found))
+    result = differs([have], wanted, wanted)
+    assert (result is None) == (why is None)
+    assert why is None or re.search(why, str(result))

@@ -44,37 +44,37 @@ class Array:
         """The number of axes."""
         return len(self.value.shape)
 
-    def beside(self, other: Any) -> Value:
+    def beside(self, rhs: Any) -> Value:
         """Another array's value, or a number as one of this dtype."""
-        return other.value if isinstance(other, Array) else scalar(self.b, other, self.dtype)
+        return rhs.value if isinstance(rhs, Array) else scalar(self.b, rhs, self.dtype)
 
     def wrap(self, value: Value) -> Self:
         """Another value with the same arithmetic."""
         return type(self)(self.b, value)
 
-    def __add__(self, other: Any) -> Self:
-        return self.wrap(ew.add(self.b, self.value, self.beside(other)))
+    def __add__(self, rhs: Any) -> Self:
+        return self.wrap(ew.add(self.b, self.value, self.beside(rhs)))
 
-    def __radd__(self, other: Any) -> Self:
-        return self.wrap(ew.add(self.b, self.beside(other), self.value))
+    def __radd__(self, rhs: Any) -> Self:
+        return self.wrap(ew.add(self.b, self.beside(rhs), self.value))
 
-    def __sub__(self, other: Any) -> Self:
-        return self.wrap(ew.subtract(self.b, self.value, self.beside(other)))
+    def __sub__(self, rhs: Any) -> Self:
+        return self.wrap(ew.subtract(self.b, self.value, self.beside(rhs)))
 
-    def __rsub__(self, other: Any) -> Self:
-        return self.wrap(ew.subtract(self.b, self.beside(other), self.value))
+    def __rsub__(self, rhs: Any) -> Self:
+        return self.wrap(ew.subtract(self.b, self.beside(rhs), self.value))
 
-    def __mul__(self, other: Any) -> Self:
-        return self.wrap(ew.multiply(self.b, self.value, self.beside(other)))
+    def __mul__(self, rhs: Any) -> Self:
+        return self.wrap(ew.multiply(self.b, self.value, self.beside(rhs)))
 
-    def __rmul__(self, other: Any) -> Self:
-        return self.wrap(ew.multiply(self.b, self.beside(other), self.value))
+    def __rmul__(self, rhs: Any) -> Self:
+        return self.wrap(ew.multiply(self.b, self.beside(rhs), self.value))
 
-    def __truediv__(self, other: Any) -> Self:
-        return self.wrap(ew.divide(self.b, self.value, self.beside(other)))
+    def __truediv__(self, rhs: Any) -> Self:
+        return self.wrap(ew.divide(self.b, self.value, self.beside(rhs)))
 
-    def __rtruediv__(self, other: Any) -> Self:
-        return self.wrap(ew.divide(self.b, self.beside(other), self.value))
+    def __rtruediv__(self, rhs: Any) -> Self:
+        return self.wrap(ew.divide(self.b, self.beside(rhs), self.value))
 
     def __neg__(self) -> Self:
         return self.wrap(ew.unary(self.b, self.value, relax.op.negative, numpy=np.negative))
@@ -82,28 +82,28 @@ class Array:
     def __abs__(self) -> Self:
         return self.wrap(ew.unary(self.b, self.value, relax.op.abs, numpy=np.abs))
 
-    def __lt__(self, other: Any) -> Self:
-        return self.compare("less", other)
+    def __lt__(self, rhs: Any) -> Self:
+        return self.compare("less", rhs)
 
-    def __le__(self, other: Any) -> Self:
-        return self.compare("less_equal", other)
+    def __le__(self, rhs: Any) -> Self:
+        return self.compare("less_equal", rhs)
 
-    def __gt__(self, other: Any) -> Self:
-        return self.compare("greater", other)
+    def __gt__(self, rhs: Any) -> Self:
+        return self.compare("greater", rhs)
 
-    def __ge__(self, other: Any) -> Self:
-        return self.compare("greater_equal", other)
+    def __ge__(self, rhs: Any) -> Self:
+        return self.compare("greater_equal", rhs)
 
-    def compare(self, name: str, other: Any) -> Self:
+    def compare(self, name: str, rhs: Any) -> Self:
         """Compare as `elementwise.compare` does, `equal` and `not_equal` too."""
-        return self.wrap(ew.compare(self.b, self.value, self.beside(other), name))
+        return self.wrap(ew.compare(self.b, self.value, self.beside(rhs), name))
 
-    def __and__(self, other: Any) -> Self:
+    def __and__(self, rhs: Any) -> Self:
         return self.wrap(
             ew.binary(
                 self.b,
                 self.value,
-                self.beside(other),
+                self.beside(rhs),
                 relax.op.logical_and,
                 numpy=np.logical_and,
             )
@@ -146,12 +146,12 @@ class Array:
 
     def map(self, name: str, function: Callable[..., Any], *others: Any) -> Self:
         """A function of the elements of floats, 16-bit ones computed in float32."""
-        values = [self.value, *(self.beside(other) for other in others)]
+        values = [self.value, *(self.beside(rhs) for rhs in others)]
         return self.wrap(pw.in_float(self.b, function, *values, name=name))
 
-    def where(self, condition: Array, other: Any) -> Self:
+    def where(self, condition: Array, rhs: Any) -> Self:
         """It where a condition holds, else another array or number."""
-        return self.wrap(ew.where(self.b, condition.value, self.value, self.beside(other)))
+        return self.wrap(ew.where(self.b, condition.value, self.value, self.beside(rhs)))
 
     def cast(self, dtype: str) -> Self:
         """It in another dtype."""

@@ -1,4 +1,4 @@
-"""What a program returns, as the outputs of a model."""
+"""The results of a program as the outputs of a model."""
 
 from __future__ import annotations
 

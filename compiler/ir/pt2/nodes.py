@@ -109,9 +109,11 @@ class Reading:
         if target == "torch.ops.higher_order.cond":
             return self._branch(entry, trace)
         kind, overload = operator_of(target)
+        names: tuple[str, ...] = ()
+        arguments: list[Value] = []
         # A node that is going to be refused may have arguments of any kind.
-        inputs = entry["inputs"] if signatures.why_not(kind) is None else []
-        names, arguments = self._arguments(f"{kind}.{overload}", inputs)
+        if signatures.why_not(kind) is None:
+            names, arguments = self._arguments(f"{kind}.{overload}", entry["inputs"])
         node = Node(_SYMBOLIC.get(kind, kind), names, arguments, target=target, trace=trace)
         self._results(node, entry)
         return [node]

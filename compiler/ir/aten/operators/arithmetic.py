@@ -297,9 +297,9 @@ def where(b: Builder, node: Node) -> Any:
     it holds.
     """
     if "other" not in node.names:
-        from compiler.ir.aten.operators.indexing import coordinates
+        from compiler.ir.aten.operators.indexing import coordinates, with_axis
 
-        return coordinates(b, node.value("condition"))
+        return coordinates(b, with_axis(b, node.value("condition")))
     x, y = pair(b, node)
     return ew.where(b, ew.cast(b, node.value("condition"), "bool"), x, y)
 

@@ -178,15 +178,15 @@ def sum_to_size(b: Builder, node: Node) -> Value:
 def addr(b: Builder, node: Node) -> Value:
     """beta * self + alpha * the outer product of vec1 and vec2."""
     dtype = node.value("self").dtype
-    one, other = (to_dtype(b, node, name, dtype) for name in ("vec1", "vec2"))
-    product = ew.multiply(b, layout.unsqueeze(b, one, [1]), layout.unsqueeze(b, other, [0]))
+    lhs, rhs = (to_dtype(b, node, name, dtype) for name in ("vec1", "vec2"))
+    outer = ew.multiply(b, layout.unsqueeze(b, lhs, [1]), layout.unsqueeze(b, rhs, [0]))
     alpha, beta = node.get("alpha", 1), node.get("beta", 1)
     if alpha != 1:
-        product = ew.multiply(b, product, operand(b, node, alpha, dtype))
+        outer = ew.multiply(b, outer, operand(b, node, alpha, dtype))
     if beta == 0:
-        return product
+        return outer
     x = node.value("self")
-    return ew.add(b, x if beta == 1 else ew.multiply(b, x, operand(b, node, beta, dtype)), product)
+    return ew.add(b, x if beta == 1 else ew.multiply(b, x, operand(b, node, beta, dtype)), outer)
 
 
 def to_dtype(b: Builder, node: Node, name: str, dtype: str) -> Value:

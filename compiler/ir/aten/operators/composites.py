@@ -184,8 +184,8 @@ def pdist(b: Builder, node: Node) -> Value:
     """Distances of every pair of rows by the p-norm."""
     x = node.value("self")
     pairs = np.triu_indices(_known(b, node, x.shape[0]), 1)
-    one, other = (_rows(b, x, np.asarray(side)) for side in pairs)
-    return norm_of(b, ew.subtract(b, one, other), node.float("p", 2.0), [1], False)
+    lhs, rhs = (_rows(b, x, np.asarray(side)) for side in pairs)
+    return norm_of(b, ew.subtract(b, lhs, rhs), node.float("p", 2.0), [1], False)
 
 
 @op("vander", "linalg_vander")
@@ -215,13 +215,13 @@ def nonzero_static(b: Builder, node: Node) -> Value:
 
 @op("max_unpool2d", "max_unpool3d")
 def max_unpool(b: Builder, node: Node) -> Value:
-    """Elements put at their places in larger channels of zeros."""
-    x, places = node.value("self"), node.value("indices")
+    """Elements put at their positions in larger channels of zeros."""
+    x, positions = node.value("self"), node.value("indices")
     rank = int(node.kind[-2])
     size = node.sizes("output_size")
     lead, inner = x.shape[: len(x.shape) - rank], x.shape[len(x.shape) - rank :]
     rows, taken, area = (b.facts.simplify(ex.prod(extents)) for extents in (lead, inner, size))
-    flat = [layout.reshape(b, value, [rows, taken]) for value in (x, places)]
+    flat = [layout.reshape(b, value, [rows, taken]) for value in (x, positions)]
     empty = fill_with(b, [rows, area], scalar(b, 0, x.dtype))
     written = sc.scatter_elements(b, empty, flat[1], flat[0], 1, sc.Reduction.NONE)
     return layout.reshape(b, written, [*lead, *size])
@@ -255,17 +255,17 @@ def _membership(b: Builder, node: Node, indices: Array, offsets: Array) -> Array
     """bool[bags, indices]: which bag an index is in; each begins at its offset."""
     count = indices.shape[0]
     offsets = offsets.cast("int64")
-    places = Array(b, integer_range(b, 0, count, 1, "int64")).unsqueeze(0)
-    begun = offsets.unsqueeze(1) <= places
+    positions = Array(b, integer_range(b, 0, count, 1, "int64")).unsqueeze(0)
+    begun = offsets.unsqueeze(1) <= positions
     if node.bool("include_last_offset", False):
         bags = b.facts.simplify(ex.sub(offsets.shape[0], 1))
         ended = offsets.slice(0, 1, layout.INT64_MAX)
         starts = offsets.slice(0, 0, bags)
-        return (starts.unsqueeze(1) <= places) & (ended.unsqueeze(1) > places)
+        return (starts.unsqueeze(1) <= positions) & (ended.unsqueeze(1) > positions)
     end = fill_with(b, [1], Array(b, scalar(b, count, "int64")).value)
     later = layout.concat(b, [offsets.slice(0, 1, layout.INT64_MAX).value, end], 0)
     ends = Array(b, b.adopt(b.tensor(later).expr, offsets.shape))
-    return begun & (ends.unsqueeze(1) > places)
+    return begun & (ends.unsqueeze(1) > positions)
 
 
 def _bags(node: Node, rows: Array, member: Array) -> Array:

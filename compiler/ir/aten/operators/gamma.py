@@ -229,7 +229,7 @@ def _incomplete(a: Any, x: Any, upper: bool) -> Any:
     endless = tirx.EQ(a, constant(math.inf))
     value = _select(endless, at_start, value)
     outside = tirx.Or(a < zero, x < zero)
-    unknown = tirx.Or(tirx.isnan(a), tirx.isnan(x))
+    unknown = tirx.Or(tirx.isnan(x), tirx.And(tirx.isnan(a), tirx.Not(tirx.EQ(x, zero))))
     both = tirx.Or(
         tirx.And(tirx.EQ(a, zero), tirx.EQ(x, zero)),
         tirx.And(endless, tirx.EQ(x, constant(math.inf))),

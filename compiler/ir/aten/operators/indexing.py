@@ -86,7 +86,12 @@ def nonzero(b: Builder, node: Node) -> Value:
 @op("nonzero_numpy")
 def nonzero_numpy(b: Builder, node: Node) -> list[Value]:
     """Coordinates of the elements that are not zero, a vector for each axis."""
-    return coordinates(b, node.value("self"))
+    return coordinates(b, with_axis(b, node.value("self")))
+
+
+def with_axis(b: Builder, x: Value) -> Value:
+    """A tensor as it is, a number as a vector of one element."""
+    return x if x.shape else layout.reshape(b, x, [1])
 
 
 def coordinates(b: Builder, x: Value) -> list[Value]:

@@ -75,8 +75,8 @@ def soft_margin_loss(b: Builder, node: Node) -> Value:
 @op("margin_ranking_loss")
 def margin_ranking_loss(b: Builder, node: Node) -> Value:
     """max(0, margin - target * (input1 - input2))."""
-    one, other, target = arguments(b, node, "input1", "input2", "target")
-    apart, margin = target * (one - other), node.get("margin")
+    lhs, rhs, target = arguments(b, node, "input1", "input2", "target")
+    apart, margin = target * (lhs - rhs), node.get("margin")
     if isinstance(margin, float) and not ew.is_float(apart.dtype):
         apart = apart.cast(DEFAULT_FLOAT)
     return _reduced(node, (margin - apart).at_least(0))
@@ -94,12 +94,12 @@ def hinge_embedding_loss(b: Builder, node: Node) -> Value:
 @op("cosine_embedding_loss")
 def cosine_embedding_loss(b: Builder, node: Node) -> Value:
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
-    one, other = arguments(b, node, "input1", "input2")
-    dtype = one.dtype if ew.is_float(one.dtype) else DEFAULT_FLOAT
-    one, other, target = one.cast(dtype), other.cast(dtype), argument(b, node, "target")
-    axis = [max(one.rank, other.rank) - 1]
-    squares = [(value * value).reduce("sum", [value.rank - 1]) + 1e-12 for value in (one, other)]
-    cosine = (one * other).reduce("sum", axis) / (squares[0] * squares[1]).sqrt()
+    lhs, rhs = arguments(b, node, "input1", "input2")
+    dtype = lhs.dtype if ew.is_float(lhs.dtype) else DEFAULT_FLOAT
+    lhs, rhs, target = lhs.cast(dtype), rhs.cast(dtype), argument(b, node, "target")
+    axis = [max(lhs.rank, rhs.rank) - 1]
+    squares = [(value * value).reduce("sum", [value.rank - 1]) + 1e-12 for value in (lhs, rhs)]
+    cosine = (lhs * rhs).reduce("sum", axis) / (squares[0] * squares[1]).sqrt()
     apart = (cosine - node.float("margin")).at_least(0)
     like, unlike = target.compare("equal", 1), target.compare("equal", -1)
     return _reduced(node, (1 - cosine).where(like, 0) + apart.where(unlike, 0))
@@ -111,8 +111,8 @@ def triplet_margin_loss(b: Builder, node: Node) -> Value:
     anchor, positive, negative = arguments(b, node, "anchor", "positive", "negative")
     p, eps = node.float("p"), node.float("eps")
 
-    def distance(one: Array, other: Array) -> Array:
-        apart = one - other + eps
+    def distance(lhs: Array, rhs: Array) -> Array:
+        apart = lhs - rhs + eps
         return apart.wrap(norm_of(b, apart.value, p, [apart.rank - 1], False))
 
     far = distance(anchor, negative)
@@ -206,7 +206,7 @@ def cross_entropy_loss(b: Builder, node: Node) -> Value:
     if ew.is_float(target.dtype):
         return _of_probabilities(b, node, logs, target.unsqueeze(0) if alone else target, alone)
     if smooth:
-        return _smoothed(b, node, logs, target.reshape([1]) if alone else target, alone)
+        return _smooth_labels(b, node, logs, target.reshape([1]) if alone else target, alone)
     indexes(b, node, "target", x.shape[1])
     return _negative(b, node, logs.squeeze(0) if axis == 0 else logs, target)
 
@@ -240,7 +240,7 @@ def _by_class(weight: Array, rank: int) -> Array:
     return weight.reshape([1, weight.shape[0], *[1] * (rank - 2)])
 
 
-def _smoothed(b: Builder, node: Node, logs: Array, target: Array, alone: bool) -> Value:
+def _smooth_labels(b: Builder, node: Node, logs: Array, target: Array, alone: bool) -> Value:
     """A share of the loss spread evenly over all classes."""
     smooth, ignored, kind = (
         node.float("label_smoothing"),
@@ -316,9 +316,9 @@ def multilabel_margin_loss(b: Builder, node: Node) -> Value:
     own = Array(b, ix.gather_elements(b, x.value, readable.value, 1))
     every = Array(b, integer_range(b, 0, x.shape[1], 1, "int64"))
     hits = readable.unsqueeze(2).compare("equal", every) & valid.unsqueeze(2)
-    other = ~hits.reduce("max", [1], True)
+    is_other = ~hits.reduce("max", [1], True)
     apart = (1 - own.unsqueeze(2) + x.unsqueeze(1)).at_least(0)
-    losses = apart.where(valid.unsqueeze(2) & other, 0).reduce("sum", [1, 2])
+    losses = apart.where(valid.unsqueeze(2) & is_other, 0).reduce("sum", [1, 2])
     losses = losses / _count(x, x.shape[1])
     return _reduced(node, losses.squeeze(0) if alone and _reduction(node) == "none" else losses)
 

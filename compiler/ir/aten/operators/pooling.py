@@ -127,7 +127,7 @@ def adaptive_max_pool(b: Builder, node: Node) -> list[Any]:
     pooled = _adaptive(b, x, _sizes(node, x, rank), mean=False)
     results = [pooled]
     if len(outputs) > 1 and list(outputs[1].uses()):
-        results.append(_places(b, x, pooled))
+        results.append(_first_positions(b, x, pooled))
     results = [layout.squeeze(b, value, [0]) if single else value for value in results]
     return [*results, None][:2]
 
@@ -167,8 +167,8 @@ def _bounds(position: Any, spatial: Sequence[Extent], out: Sequence[Extent]) -> 
     ]
 
 
-def _places(b: Builder, x: Value, pooled: Value) -> Value:
-    """The first place in its channel at which each window has its greatest element, or a NaN."""
+def _first_positions(b: Builder, x: Value, pooled: Value) -> Value:
+    """The first position in its channel at which each window has its greatest element, or a NaN."""
     spatial, out = x.shape[2:], pooled.shape[2:]
     spans = _taps(b, spatial, out)
     nowhere = tirx.const(np.iinfo(np.int64).max, "int64")
@@ -184,21 +184,21 @@ def _places(b: Builder, x: Value, pooled: Value) -> Value:
             bounds = _bounds(position, spatial, out)
             point = [start + tap for (start, _), tap in zip(bounds, taps, strict=True)]
             inside = tirx.all(*(q < stop for q, (_, stop) in zip(point, bounds, strict=True)))
-            place = ex.prim(0)
+            flat = ex.prim(0)
             for q, extent in zip(point, spatial, strict=True):
-                place = place * ex.prim(extent) + q
+                flat = flat * ex.prim(extent) + q
             own, most = data(n, c, *point), greatest(n, c, *position)
             is_it = tirx.EQ(own, most)
             if ew.is_float(x.dtype):
                 wide = own if x.dtype == "float64" else own.astype("float32")
                 is_it = tirx.Or(is_it, tirx.isnan(wide))
-            found = tirx.if_then_else(inside, tirx.if_then_else(is_it, place, nowhere), nowhere)
-            return first(found, axis=taps)
+            candidate = tirx.if_then_else(inside, tirx.if_then_else(is_it, flat, nowhere), nowhere)
+            return first(candidate, axis=taps)
 
         shape = [ex.prim(extent) for extent in pooled.shape]
-        return te.compute(shape, element, name="places")
+        return te.compute(shape, element, name="positions")
 
-    return b.te(compute, x, pooled, name="places")
+    return b.te(compute, x, pooled, name="positions")
 
 
 def _adaptive(b: Builder, x: Value, out: list[Extent], mean: bool) -> Value:

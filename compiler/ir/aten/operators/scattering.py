@@ -106,8 +106,8 @@ def scatter(b: Builder, node: Node) -> Value:
 @op("index_reduce")
 def index_reduce(b: Builder, node: Node) -> Value:
     """Slices of `source` along an axis combined with those of self at a vector of indices."""
-    whole, index, source = node.value("self"), node.value("index"), node.value("source")
-    x = whole if whole.shape else layout.reshape(b, whole, [1])
+    target, index, source = node.value("self"), node.value("index"), node.value("source")
+    x = target if target.shape else layout.reshape(b, target, [1])
     axis = node.axis("dim", len(x.shape))
     indexes(b, node, "index", x.shape[axis])
     index = index if index.shape else layout.reshape(b, index, [1])
@@ -117,7 +117,7 @@ def index_reduce(b: Builder, node: Node) -> Value:
     spread = broadcast.expand(b, column, source.shape)
     alone = not node.bool("include_self", True)
     combined = _combined(b, x, spread, source, axis, node.get("reduce"), alone)
-    return layout.reshape(b, combined, whole.shape)
+    return layout.reshape(b, combined, target.shape)
 
 
 @op("put")
@@ -196,8 +196,8 @@ def _mean(b: Builder, total: Value, index: Value, axis: int, alone: bool) -> Val
 @op("index_add", "index_copy", "index_fill")
 def index_write(b: Builder, node: Node) -> Value:
     """Slices along an axis at a vector of indices added to, or replaced by slices or one number."""
-    whole, index = node.value("self"), node.value("index")
-    x = whole if whole.shape else layout.reshape(b, whole, [1])
+    target, index = node.value("self"), node.value("index")
+    x = target if target.shape else layout.reshape(b, target, [1])
     axis = node.axis("dim", len(x.shape))
     indexes(b, node, "index", x.shape[axis])
     index = index if index.shape else layout.reshape(b, index, [1])
@@ -215,7 +215,7 @@ def index_write(b: Builder, node: Node) -> Value:
         source = ew.multiply(b, source, scalar(b, alpha, x.dtype))
     reduction = sc.Reduction.ADD if node.kind == "aten::index_add" else sc.Reduction.NONE
     written = _scattered(b, x, {axis: index}, source, reduction)
-    return written if whole.shape else layout.reshape(b, written, [])
+    return written if target.shape else layout.reshape(b, written, [])
 
 
 @op("masked_scatter")

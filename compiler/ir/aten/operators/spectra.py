@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from tvm import tirx
 
+from compiler.ir.aten.memory import Ref
 from compiler.ir.aten.node import Node, Spectrum
 from compiler.ir.aten.operands import scalar, to_float
 from compiler.ir.aten.operators.arithmetic import angle_of
@@ -19,6 +21,7 @@ from compiler.ir.ops.math import fourier, windows
 from compiler.ir.ops.nn import norm as nn_norm
 from compiler.ir.ops.nn import pad
 from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -36,9 +39,17 @@ def _spectrum(node: Node) -> Spectrum:
 
 @op("angle")
 def angle(b: Builder, node: Node) -> Value:
-    """The angle of each element."""
+    """The angle of each element, of a real one pi below zero."""
+    if isinstance(node.get("self"), Ref):
+        x = to_float(b, node.value("self"))
+        return pw.in_float(b, _real_angle, x, name="angle")
     spectrum = _spectrum(node)
     return angle_of(b, spectrum.imaginary, spectrum.real)
+
+
+def _real_angle(v: Any) -> Any:
+    positive = tirx.Select(v < pw.like(v, 0), pw.like(v, math.pi), pw.like(v, 0))
+    return tirx.Select(tirx.isnan(v), v, positive)
 
 
 @op("real")

@@ -71,7 +71,7 @@ def quantile(b: Builder, node: Node) -> Value:
     if node.kind == "aten::quantile":
         lost = numbers.reduce("max", [x.rank - 1], True)
         result = result.where(~lost, np.nan)
-    return _placed(node, result, axis, single, len(node.value("self").shape))
+    return _arrange(node, result, axis, single, len(node.value("self").shape))
 
 
 def _interpolated(b: Builder, values: Array, ranks: Array, mode: str) -> Array:
@@ -81,8 +81,8 @@ def _interpolated(b: Builder, values: Array, ranks: Array, mode: str) -> Array:
     below = ranks.floor()
     above = -(-ranks).floor()
     low, high = (
-        values.wrap(ix.gather_elements(b, values.value, at.cast("int64").value, values.rank - 1))
-        for at in (below, above)
+        values.wrap(ix.gather_elements(b, values.value, rank.cast("int64").value, values.rank - 1))
+        for rank in (below, above)
     )
     if mode in ("lower", "nearest"):
         return low
@@ -94,7 +94,7 @@ def _interpolated(b: Builder, values: Array, ranks: Array, mode: str) -> Array:
     return low.where(low.compare("equal", high), near.where(weight < 0.5, far))
 
 
-def _placed(node: Node, result: Array, axis: int | None, single: bool, rank: int) -> Value:
+def _arrange(node: Node, result: Array, axis: int | None, single: bool, rank: int) -> Value:
     """Quantiles [.., k] as torch returns them: k first, or left out for one number."""
     keep = node.bool("keepdim", False)
     last = result.rank - 1
@@ -154,10 +154,10 @@ def mode(b: Builder, node: Node) -> list[Value]:
     frequent = counts.compare("equal", most)
     highest = np.inf if ew.is_float(x.dtype) else np.iinfo(np.dtype(x.dtype)).max
     values = rows.where(frequent, highest).reduce("min", [last], True)
-    places = Array(b, integer_range(b, 0, rows.shape[last], 1, "int64"))
-    spread = places.wrap(broadcast.expand(b, places.value, rows.shape))
-    found = spread.where(rows.compare("equal", values), -1).reduce("max", [last], True)
-    return [_back(node, value, axis) for value in (values, found)]
+    positions = Array(b, integer_range(b, 0, rows.shape[last], 1, "int64"))
+    spread = positions.wrap(broadcast.expand(b, positions.value, rows.shape))
+    last_seen = spread.where(rows.compare("equal", values), -1).reduce("max", [last], True)
+    return [_back(node, value, axis) for value in (values, last_seen)]
 
 
 @op("bincount")
@@ -213,8 +213,8 @@ def corrcoef(b: Builder, node: Node) -> Value:
     matrix = _covariance(b, node, 1)
     if matrix.b.facts.same(matrix.shape[0], 1) is True:
         return (matrix / matrix).reshape([]).value
-    places = Array(b, integer_range(b, 0, matrix.shape[0], 1, "int64"))
-    own = places.unsqueeze(1).compare("equal", places.unsqueeze(0))
+    positions = Array(b, integer_range(b, 0, matrix.shape[0], 1, "int64"))
+    own = positions.unsqueeze(1).compare("equal", positions.unsqueeze(0))
     deviations = matrix.where(own, 0).reduce("sum", [1]).sqrt()
     ratio = matrix / deviations.unsqueeze(1) / deviations.unsqueeze(0)
     return ratio.at_least(-1).at_most(1).value
@@ -242,8 +242,8 @@ def _covariance(b: Builder, node: Node, correction: int) -> Array:
     else:
         norm = (total - correction).at_least(0)
     other = centred if weights is None else centred * weights
-    product = linear.matmul(b, centred.value, other.transpose([1, 0]).value)
-    return Array(b, product) / norm
+    covariance = linear.matmul(b, centred.value, other.transpose([1, 0]).value)
+    return Array(b, covariance) / norm
 
 
 @op("trapezoid", "trapz", "cumulative_trapezoid")
@@ -261,11 +261,11 @@ def trapezoid(b: Builder, node: Node) -> Value:
     else:
         widths = node.float("dx", 1.0)
     after, before = neighbours(y, axis)
-    sums = after + before
+    pairs = after + before
     if not ew.is_float(y.dtype):
-        sums = sums.cast(DEFAULT_FLOAT)
+        pairs = pairs.cast(DEFAULT_FLOAT)
         widths = widths.cast(DEFAULT_FLOAT) if isinstance(widths, Array) else widths
-    parts = sums * widths * 0.5
+    parts = pairs * widths * 0.5
     if node.kind != "aten::cumulative_trapezoid":
         return parts.reduce("sum", [axis]).value
     return scan.cumulate(b, parts.value, axis, lambda p, q: p + q, 0, False, False)

@@ -348,6 +348,8 @@ def unfold(b: Builder, node: Node) -> Step:
         node.size("size"),
         node.size("step"),
     )
+    if not x.shape:
+        return lambda b, x: layout.strided_slice(b, layout.reshape(b, x, [1]), 0, 0, size, 1)
     b.require(ex.greater_equal(stride, 1), f"windows are {stride} elements apart")
     b.require(
         ex.less_equal(size, x.shape[axis]),

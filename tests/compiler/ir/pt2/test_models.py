@@ -166,6 +166,13 @@ def test_custom_operators_are_refused_with_the_line() -> None:
     assert "return twice(y)  # the line that errors quote" in message
 
 
+def test_operators_are_refused_with_their_reason() -> None:
+    program = export(Function(lambda x: x.as_strided((2,), (1,))), (torch.ones(4),))
+    with pytest.raises(ImportFailed, match="how tensors lie in memory is not known") as caught:
+        import_program(program)
+    assert caught.value.code == "import.unsupported_op"
+
+
 def test_higher_order_operators_are_refused_by_name() -> None:
     def steps(x: torch.Tensor) -> Any:
         from torch._higher_order_ops.while_loop import while_loop

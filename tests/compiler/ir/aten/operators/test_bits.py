@@ -18,6 +18,7 @@ OF_TWO: dict[str, Callable[..., Any]] = {
     "ldexp": lambda x, y: torch.ldexp(x, y.nan_to_num(0, 3, -3).clamp(-9, 9).round()),
     "signbit": lambda x, y: torch.signbit(x),
     "frexp": lambda x, y: torch.frexp(x),
+    "angle": lambda x, y: torch.angle(x),
 }
 
 

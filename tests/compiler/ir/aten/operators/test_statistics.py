@@ -53,7 +53,7 @@ def test_counts_of_numbers() -> None:
     check(lambda x: torch.bincount(x, minlength=3), ("int64<6", "n"))
 
 
-def test_sums_of_weights() -> None:
+def test_counts_by_weight() -> None:
     check(lambda x, w: torch.bincount(x, w), ("int64<6", "n"), VECTOR)
 
 
