@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from artifacts.store import FRESH_S
 from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from service.errors import InvalidSettings
+from service.pools import expand, read_pools
 from service.servers import check_broker, spread_hosts
 
 MOST_RECOVERY = 16 << 20
@@ -89,6 +90,16 @@ class Settings(BaseSettings):
     """Values in a request's JSON document: what follows a comma, a colon or an opening bracket."""
     max_targets: int = Field(default=64, gt=0)
     """Targets of one request."""
+    capabilities: str = ""
+    """The only capabilities that a worker takes builds for, separated by commas: targets,
+    `raw-llvm` and its like, `inspect`. `*` matches any text, `!` removes: `*,!cuda-*`. Without, all
+    that it can compile for.
+    """
+    pools: str = ""
+    """Pools of workers that are scaled apart, each with its capabilities, separated by spaces:
+    `x86=*,!cuda-* cuda=cuda-*`. `spot:4=*` counts only builds beyond the first 4, which another
+    pool takes. Builds for a pool wait for it even while it has no worker.
+    """
     lease_s: float = Field(default=30, gt=0)
     """How long a worker may be silent before its build goes to another."""
     max_attempts: int = Field(default=3, ge=1)
@@ -204,6 +215,19 @@ class Settings(BaseSettings):
         if url is not None:
             check_broker(url)
         return url
+
+    @field_validator("capabilities")
+    @classmethod
+    def _capabilities_are_known(cls, patterns: str) -> str:
+        if patterns and not expand(patterns):
+            raise ValueError("it leaves a worker nothing to do")
+        return patterns
+
+    @field_validator("pools")
+    @classmethod
+    def _pools_are_known(cls, text: str) -> str:
+        read_pools(text)
+        return text
 
     @field_validator("pull_origins")
     @classmethod

@@ -107,7 +107,12 @@ def api_command(
     )
 
 
-def worker_command() -> None:
+def worker_command(
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="End after one build, or if none comes within 30 s."),
+    ] = False,
+) -> None:
     """Run one worker; settings as for [bold]relaxd api[/]."""
     serve = extras.load("service.processes.serve", extra="server")
-    raise typer.Exit(serve.work())
+    raise typer.Exit(serve.work(once=once))

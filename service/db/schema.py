@@ -82,6 +82,13 @@ builds = Table(
     Index("ix_builds_job", "job_id", "position", unique=True),
     Index("ix_builds_state", "state", "created_at"),
     Index("ix_builds_action_key", "action_key"),
+    Index(
+        "ix_builds_capability",
+        "capability",
+        "state",
+        sqlite_where=text("state IN ('queued', 'running')"),
+        postgresql_where=text("state IN ('queued', 'running')"),
+    ),
     # Single flight: at most one build of an action key runs, and its lease is the flight's.
     Index(
         "uq_builds_running_key",
@@ -111,6 +118,15 @@ workers = Table(
     Column("capabilities", Document, nullable=False),
     Column("slots", Integer, nullable=False),
     Column("seen_at", Seconds, nullable=False, index=True),
+)
+
+# Pools of workers as the operator declares them; the view `scaling` counts the builds of each.
+pools = Table(
+    "pools",
+    metadata,
+    Column("pool", String(40), primary_key=True),
+    Column("capability", Text, primary_key=True),
+    Column("above", Integer, nullable=False),
 )
 
 pins = Table(

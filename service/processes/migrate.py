@@ -1,10 +1,14 @@
-"""`python -m service.processes.migrate`: brings the job database up to date, and ends."""
+"""`python -m service.processes.migrate`: brings the job database and its pools up to date, and
+ends.
+"""
 
 import sys
 
 from relaxd.errors import RelaxdError
 from service.db.engine import Database
+from service.db.pools import declare
 from service.db.upgrade import upgrade
+from service.pools import read_pools
 from service.settings import read_settings
 
 
@@ -16,6 +20,7 @@ def main() -> int:
         db = Database(settings.database)
         try:
             upgrade(db)
+            declare(db, read_pools(settings.pools))
         finally:
             db.close()
     except RelaxdError as error:

@@ -25,8 +25,10 @@ from relaxd.http.interpreter import prefer_latency
 from service.api.app import create_app
 from service.bootstrap import Services, build
 from service.db import recovery
+from service.db.pools import declare
 from service.errors import ServiceError
 from service.observability import logs, metrics
+from service.pools import read_pools
 from service.processes.supervisor import Supervisor
 from service.settings import Settings, read_settings
 from service.workers.scratch import Workshop
@@ -134,6 +136,7 @@ def serve(
     with _listen(host, port) as listener, _alone(settings, workers):
         services = build(settings, process="relaxd-api")
         recovery.set_aside(settings)
+        declare(services.core.db, read_pools(settings.pools))
         shop = Workshop(settings.work_dir, f"api-{os.getpid()}")
         metrics.gather(services.metrics, shop.folder)
         address = ListenAddress(host, listener.getsockname()[1], port_file, certificate)
@@ -147,11 +150,11 @@ def serve(
     return 0
 
 
-def work() -> int:
-    """Run one worker in this process; the exit status."""
+def work(*, once: bool = False) -> int:
+    """Run one worker in this process, for one build if `once`; the exit status."""
     from service.workers.main import run_worker
 
-    return run_worker(read_settings())
+    return run_worker(read_settings(), once=once)
 
 
 @contextmanager

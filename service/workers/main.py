@@ -26,9 +26,15 @@ from service.workers.worker import Worker
 logger = structlog.get_logger("relaxd.worker")
 
 
-def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None = None) -> int:
+ONCE_S = 30.0
+"""How long a worker for one build waits for it."""
+
+
+def run_worker(
+    settings: Settings, concurrency: int = 1, *, parent: int | None = None, once: bool = False
+) -> int:
     """Work until SIGTERM or SIGINT, giving back builds that do not end within `drain_s`, or until
-    `parent` (a process id) is gone; the exit status.
+    `parent` (a process id) is gone, or with `once` for one build; the exit status.
     """
     logs.configure(settings.log_level, settings.secrets())
     privileges.hide_memory()
@@ -37,12 +43,14 @@ def run_worker(settings: Settings, concurrency: int = 1, *, parent: int | None =
     with zygote.keep_zygote(start=True):
         services = build(settings, process="relaxd-worker")
         try:
-            return serve(services, concurrency, parent=parent)
+            return serve(services, concurrency, parent=parent, once=once)
         finally:
             services.close()
 
 
-def serve(services: Services, concurrency: int, *, parent: int | None = None) -> int:
+def serve(
+    services: Services, concurrency: int, *, parent: int | None = None, once: bool = False
+) -> int:
     """Do what `run_worker` does, on existing services; takes over the process's signals."""
     worker = Worker(services.core, slots=concurrency, registry=services.metrics)
     # What a killed worker's compile processes had there is swept with the worker's own files.
@@ -64,7 +72,7 @@ def serve(services: Services, concurrency: int, *, parent: int | None = None) ->
     janitor.start()
     courier.start()
     try:
-        return _listen(services.celery, worker, concurrency)
+        return _answer_once(worker) if once else _listen(services.celery, worker, concurrency)
     finally:
         worker.draining.set()
         worker.shutdown.set()
@@ -97,6 +105,13 @@ def _listen(app: Celery, worker: Worker, concurrency: int) -> int:
     )
     celery.start()
     return int(celery.exitcode or 0)
+
+
+def _answer_once(worker: Worker) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.drain())
+    worker.answer_once(ONCE_S)
+    return 0
 
 
 def _keep_logging(**_: Any) -> None:

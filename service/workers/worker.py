@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from compiler.targets import TargetStatus
 from service.adapters.messages import take_dropped
 from service.core import Core
 from service.domain import Claim, Kind
-from service.errors import DatabaseUnavailable
+from service.errors import DatabaseUnavailable, InvalidSettings
 from service.observability.metrics import WorkerMetrics
+from service.pools import expand
+from service.settings import Settings
 from service.usecases.builds import answering, claiming, fleet, scheduling, sweeping
 from service.workers.patience import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from service.workers.runner import WITHOUT_STORE, Runner
@@ -38,7 +42,7 @@ class Worker:
         self.hostname = socket.gethostname()
         self.name = f"{self.hostname}-{os.getpid()}-{secrets.token_hex(3)}"
         offers = core.compiler.capabilities()
-        self.capabilities = (*offers.compiles, Kind.INSPECT.value)
+        self.capabilities = _limit((*offers.compiles, Kind.INSPECT.value), core.settings)
         self._verifies = {name: status.value for name, status in offers.verifies.items()}
         self._sandbox = offers.sandbox
         self._report_sandbox()
@@ -46,6 +50,7 @@ class Worker:
         self._workshop = Workshop(core.settings.work_dir, self.name)
         self._runner = Runner(core, self._workshop, self.shutdown, self._observe)
         self._busy: set[str] = set()
+        self._elsewhere: frozenset[str] = frozenset()
         self._without_store_s = FIRST_PAUSE_S
 
     @cached_property
@@ -66,15 +71,35 @@ class Worker:
         except DatabaseUnavailable as error:
             logger.warning("doorbell unanswered", build_id=build_id, error=str(error))
 
+    def answer_once(self, patience_s: float) -> None:
+        """Do one build; return without one where none that this worker takes comes within
+        `patience_s`, or the worker is to end.
+        """
+        until = time.monotonic() + patience_s
+        while not self.draining.is_set() and time.monotonic() < until:
+            try:
+                if (upcoming := self._next()) and self._do(upcoming):
+                    return
+            except DatabaseUnavailable as error:
+                logger.warning("no build was looked for", error=str(error))
+            self.draining.wait(FIRST_PAUSE_S)
+
     def _answer(self) -> None:
-        while not self.draining.is_set():
-            upcoming = scheduling.next_build(self._core, self.capabilities)
-            if upcoming is None:
-                return
-            if self._keys and answering.end_queued(self._core, upcoming, self._keys):
-                continue
-            if claim := claiming.take(self._core, upcoming, self.name):
-                self._pause_after(self._run(claim))
+        while not self.draining.is_set() and (upcoming := self._next()):
+            self._do(upcoming)
+
+    def _next(self) -> str | None:
+        return scheduling.next_build(self._core, self.capabilities, self._elsewhere)
+
+    def _do(self, build_id: str) -> bool:
+        """Run or answer the build; False where another worker took it, or it waits for an equal
+        one.
+        """
+        if self._keys and answering.end_queued(self._core, build_id, self._keys):
+            return True
+        if claim := claiming.take(self._core, build_id, self.name):
+            self._pause_after(self._run(claim))
+        return claim is not None
 
     def _run(self, claim: Claim) -> str:
         self._busy.add(claim.build_id)
@@ -105,10 +130,13 @@ class Worker:
             self._sandbox.value,
             self._keys,
         )
+        self._elsewhere = self._better_elsewhere()
         self._metrics.dropped.inc(take_dropped())
         self._metrics.reclaimed.inc(sweeping.reclaim(self._core))
         self._metrics.rung_again.inc(
-            sweeping.ring_again(self._core, self.capabilities, self._slots - len(self._busy))
+            sweeping.ring_again(
+                self._core, self.capabilities, self._slots - len(self._busy), self._elsewhere
+            )
         )
 
     def drain(self) -> None:
@@ -153,5 +181,28 @@ class Worker:
         # Not `level`, which is the line's own.
         report("sandbox probed", sandbox=level.value, torchscript="run" if allowed else "refused")
 
+    def _better_elsewhere(self) -> frozenset[str]:
+        """Targets of which another worker executes builds that this one only emulates."""
+        return frozenset(
+            target
+            for worker in fleet.live_workers(self._core)
+            for target, status in worker.verifies.items()
+            if status == TargetStatus.EXECUTED != self._verifies.get(target)
+        )
+
     def _observe(self, claim: Claim, ending: str, seconds: float) -> None:
         self._metrics.seconds.labels(claim.target, ending).observe(seconds)
+
+
+def _limit(offered: tuple[str, ...], settings: Settings) -> tuple[str, ...]:
+    """The capabilities of those offered that the settings leave; raises InvalidSettings."""
+    if not settings.capabilities:
+        return offered
+    wanted = expand(settings.capabilities)
+    taken = tuple(name for name in offered if name in wanted)
+    if not taken:
+        raise InvalidSettings(
+            f"RELAXD_CAPABILITIES: this machine has none of {', '.join(wanted)}",
+            hint="`relaxd targets` says what each needs; this machine has " + ", ".join(offered),
+        )
+    return taken

@@ -11,6 +11,7 @@ import yaml
 
 from tools.kubernetes.foreign import TYPES, foreign_mistakes, read_embedded
 from tools.kubernetes.images import ROOT, image_mistakes
+from tools.kubernetes.pools import COMMAND, read_description, render
 
 FOLDER = ROOT / "docker" / "kubernetes"
 VERSIONS = ("1.30", "1.37")
@@ -31,6 +32,8 @@ def mistakes(folder: Path = FOLDER) -> Iterator[str]:
     if wrong := list(schema_mistakes(_kustomization(folder))):
         yield from (f"kustomization.yaml: {mistake}" for mistake in wrong)
         return
+    if (folder / "pools.yaml").read_text() != render(read_description(folder / "pools.toml")):
+        yield f"pools.yaml: it is not what pools.toml describes; run `{COMMAND}`"
     known = list(documents(folder))
     shared = _shared_values(document for _, document in known)
     for name, document in known:

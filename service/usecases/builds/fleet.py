@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select, update
 from compiler.targets import Target
 from service.core import Core
 from service.db import records
-from service.db.schema import workers
+from service.db.schema import pools, workers
 from service.domain import Kind, Worker
 from service.errors import NoWorker, TargetNotServed
 
@@ -66,9 +66,18 @@ def served_capabilities(core: Core) -> frozenset[str]:
     return frozenset(name for worker in live_workers(core) for name in worker.capabilities)
 
 
+def pools_of(core: Core) -> dict[str, str]:
+    """The first declared pool for each capability: it has a worker soon after a build waits."""
+    with core.reading() as tx:
+        rows = tx.connection.execute(select(pools).order_by(pools.c.pool.desc())).all()
+    return {row.capability: row.pool for row in rows}
+
+
 def require(core: Core, capabilities: Mapping[str, str]) -> None:
-    """Raises NoWorker or TargetNotServed unless a live worker has each target's capability."""
-    able = served_capabilities(core)
+    """Raises NoWorker or TargetNotServed unless a live worker or a declared pool has each target's
+    capability.
+    """
+    able = served_capabilities(core) | pools_of(core).keys()
     if not able:
         raise NoWorker
     for target, capability in capabilities.items():
@@ -78,14 +87,22 @@ def require(core: Core, capabilities: Mapping[str, str]) -> None:
 
 def targets(core: Core) -> list[dict[str, Any]]:
     """See `Jobs.targets`."""
-    living = live_workers(core)
-    return [_described(target, living) for target in core.compiler.targets()]
+    living, declared = live_workers(core), pools_of(core)
+    return [_described(target, living, declared) for target in core.compiler.targets()]
 
 
-def _described(target: Target, living: Sequence[Worker]) -> dict[str, Any]:
+def waits_for_pool(pool: str) -> str:
+    """Why a build waits, for people."""
+    return f"waits for a worker of the pool {pool}, which starts when builds wait"
+
+
+def _described(
+    target: Target, living: Sequence[Worker], declared: Mapping[str, str]
+) -> dict[str, Any]:
     """The registry's entry, the workers that compile it, how well each confines a build, and those
     that run what they compiled, by how.
     """
+    pool = declared.get(target.capability)
     able = [worker for worker in living if target.capability in worker.capabilities]
     compiling = [worker.name for worker in able]
     return {
@@ -98,5 +115,7 @@ def _described(target: Target, living: Sequence[Worker]) -> dict[str, Any]:
         },
         "note": None
         if compiling
+        else f"a job for it {waits_for_pool(pool)}"
+        if pool
         else f"no running worker compiles for {target.name}: a job for it waits",
     }

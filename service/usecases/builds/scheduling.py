@@ -10,7 +10,17 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import ScalarSelect, Select, and_, exists, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    and_,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from relaxd.contract.states import State
 from service.core import Core
@@ -39,13 +49,24 @@ class _Candidate:
         return self.running / self.weight, self.begins, self.oldest
 
 
-def next_build(core: Core, capabilities: Collection[str]) -> str | None:
+PREFER_S = 20.0
+"""How long a build is left to a worker that can run its library on the target's own hardware, by
+one that would emulate it."""
+
+
+def next_build(
+    core: Core, capabilities: Collection[str], elsewhere: Collection[str] = ()
+) -> str | None:
     """The id of the build that a free worker should take, which another may take first: the oldest
     one that could run, of the tenant that runs least for its weight and whose turn it is.
+
+    elsewhere: targets of which another worker executes the builds, and this one does not.
     """
     with core.reading() as tx:
         for tenant in sorted(_candidates(tx, capabilities), key=lambda candidate: candidate.order):
             first = ready(capabilities).where(builds.c.tenant == tenant.name).limit(1)
+            if elsewhere:
+                first = first.where(leave_to_others(tx, elsewhere))
             if row := tx.connection.execute(first).one_or_none():
                 return str(row.id)
     return None
@@ -117,6 +138,11 @@ def ready(capabilities: Collection[str]) -> Select[str, str]:
         builds.c.state == State.QUEUED, wanted, ~flying
     )
     return queued.order_by(builds.c.created_at, builds.c.id)
+
+
+def leave_to_others(tx: Transaction, elsewhere: Collection[str]) -> ColumnElement[bool]:
+    """The condition that leaves out fresh builds of targets that another worker executes."""
+    return or_(builds.c.target.not_in(elsewhere), builds.c.created_at <= tx.now - PREFER_S)
 
 
 MOST_POSITIONS = 100

@@ -42,9 +42,13 @@ def _reclaim(core: Core, job_id: str, build_id: str) -> bool:
     return True
 
 
-def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
+def ring_again(
+    core: Core, capabilities: Collection[str], slots: int, elsewhere: Collection[str] = ()
+) -> int:
     """Ring for the oldest queued builds that could run and were not answered in a while, one a free
     slot; how many.
+
+    elsewhere: targets of which another worker executes the builds, and this one does not.
     """
     if slots <= 0:
         return 0
@@ -54,6 +58,8 @@ def ring_again(core: Core, capabilities: Collection[str], slots: int) -> int:
             .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s)
             .limit(slots)
         )
+        if elsewhere:
+            lost = lost.where(scheduling.leave_to_others(tx, elsewhere))
         build_ids = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
         tx.connection.execute(
             update(builds)

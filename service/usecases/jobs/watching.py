@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import select
@@ -13,7 +13,7 @@ from service.db import records
 from service.db.schema import builds, events, jobs
 from service.domain import Build, Event, Job, Kind, Mark
 from service.usecases.builds.claiming import waits_for
-from service.usecases.builds.fleet import served_capabilities
+from service.usecases.builds.fleet import pools_of, served_capabilities, waits_for_pool
 from service.usecases.builds.scheduling import positions
 from service.usecases.store.dumping import with_dumps
 from service.usecases.store.indexing import index_of
@@ -98,7 +98,7 @@ def _annotated(core: Core, annotated: list[Job]) -> list[Job]:
     """The jobs, with the reason for the wait and the place noted at every queued build."""
     if not any(build.state is State.QUEUED for job in annotated for build in job.builds):
         return annotated
-    able = served_capabilities(core)
+    able, declared = served_capabilities(core), pools_of(core)
     positions_of: dict[str, int] = {}
     with core.reading() as tx:
         for tenant in {job.tenant for job in annotated}:
@@ -107,7 +107,11 @@ def _annotated(core: Core, annotated: list[Job]) -> list[Job]:
         replace(
             job,
             builds=tuple(
-                replace(build, note=_note(core, build, able), position=positions_of.get(build.id))
+                replace(
+                    build,
+                    note=_note(core, build, able, declared),
+                    position=positions_of.get(build.id),
+                )
                 for build in job.builds
             ),
         )
@@ -115,11 +119,15 @@ def _annotated(core: Core, annotated: list[Job]) -> list[Job]:
     ]
 
 
-def _note(core: Core, build: Build, able: frozenset[str]) -> str | None:
+def _note(
+    core: Core, build: Build, able: frozenset[str], declared: Mapping[str, str]
+) -> str | None:
     if build.state is not State.QUEUED:
         return None
     if build.waiting_on:
         return waits_for(build.waiting_on)
+    if build.capability not in able and (pool := declared.get(build.capability)):
+        return waits_for_pool(pool)
     if not able:
         return "no worker is running; start one with `relaxd worker`"
     if build.capability not in able:

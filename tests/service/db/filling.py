@@ -43,7 +43,7 @@ def _inserts() -> tuple[str, ...]:
     return (
         "INSERT INTO jobs (id, kind, state, model, request, idempotency_key, fingerprint, "
         f"created_at, finished_at, last_seq) SELECT {_NAME}, 'compile', {_STATE}, "
-        f"'sha256:model', '{{}}', {_KEY}, 'print', 1699000000.0 + n, {_ENDED}, 1",
+        f"'sha256:model', '{{}}', {_KEY}, {_NAME}, 1699000000.0 + n, {_ENDED}, 1",
         "INSERT INTO builds (id, job_id, position, target, capability, state, action_key, "
         "created_at, finished_at, lease_until, rung_at) "
         f"SELECT {_NAME} || '-0', {_NAME}, 0, 'native', 'native', {_STATE}, {_KEY}, "

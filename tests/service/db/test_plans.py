@@ -13,14 +13,16 @@ from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.core import Core
+from service.db.pools import declare
 from service.domain import EventType, Outcome
 from service.jobs import Jobs
 from service.observability.metrics import JobCollector
+from service.pools import read_pools
 from service.usecases import chores, counting
 from service.usecases.builds import claiming, ending, fleet, reporting, scheduling, sweeping
 from service.usecases.readiness import Readiness
 from service.usecases.store import expiring, pinning
-from tests.service.db.filling import OLD, fill
+from tests.service.db.filling import OLD, QUEUED, RUNNING, fill
 from tests.service.fakes import FakeClock
 
 pytestmark = pytest.mark.slow
@@ -113,6 +115,34 @@ def test_no_hot_statement_reads_a_whole_table(
             if (result := explain(connection, sql, parameters))
         }
     assert complaints == {}
+
+
+def test_the_view_of_the_pools_reads_no_more_than_waits_and_runs(core: Core) -> None:
+    fill(core.db)
+    declare(core.db, read_pools("here=*,!cuda-* cuda=cuda-*"))
+    query = "SELECT builds FROM scaling WHERE pool = 'here'"
+    with core.db.read() as connection:
+        assert connection.exec_driver_sql(query).scalar_one() == QUEUED + RUNNING
+        if core.db.url.get_backend_name() == "sqlite":
+            steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
+            plan = [row.detail for row in steps]
+            (reads,) = {step for step in plan if step.split()[1] == "b"} - {
+                "SEARCH b USING COVERING INDEX ix_builds_tenant (state=? AND tenant=?)"
+            }
+            assert "INDEX ix_builds_" in reads
+            assert not any(step.startswith("SCAN j") for step in plan)
+            return
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {query}"
+        (document,) = connection.exec_driver_sql(explain).scalar_one()
+    nodes = list(_nodes(document["Plan"]))
+    assert "ix_builds_capability" in {node.get("Index Name") for node in nodes}
+    assert not [node for node in nodes if node["Node Type"] == "Seq Scan" and _is_large(node)]
+    rows = [node["Actual Rows"] * node["Actual Loops"] for node in nodes if _is_large(node)]
+    assert max(rows) <= QUEUED + RUNNING
+
+
+def _is_large(node: dict[str, Any]) -> bool:
+    return node.get("Relation Name") in LARGE
 
 
 def _sqlite(connection: Any, sql: str, parameters: Any) -> list[str]:

@@ -1,15 +1,17 @@
 from contextlib import ExitStack
+from dataclasses import replace
 from threading import Timer
 
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
+from compiler.host.capabilities import Capabilities
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import Kind
-from service.errors import DatabaseUnavailable
-from service.usecases.builds import claiming, fleet
+from service.errors import DatabaseUnavailable, InvalidSettings
+from service.usecases.builds import claiming, fleet, scheduling
 from service.workers.worker import Worker
 from tests.service.servers import read_only
 
@@ -179,3 +181,63 @@ def test_a_build_in_hand_outlives_a_database_that_turns_read_only(
     worker.answer(job.builds[0].id)
     assert jobs.get(job.id).state is State.SUCCEEDED
     assert len(compiler.jobs) == 1, "no second attempt"
+
+
+def limit_core(core, capabilities):
+    """The core with RELAXD_CAPABILITIES set."""
+    return replace(core, settings=core.settings.model_copy(update={"capabilities": capabilities}))
+
+
+def test_a_worker_takes_builds_for_its_capabilities_alone(core, jobs, model, registry):
+    later = jobs.submit(model, CompileRequest(targets=("x86-64-v2",)))
+    with ExitStack() as stack:
+        worker = Worker(limit_core(core, "aarch64*,riscv64"), slots=1, registry=registry)
+        stack.callback(worker.close)
+        assert worker.capabilities == ("aarch64", "aarch64-v8.2", "riscv64")
+        taken = jobs.submit(model, CompileRequest(targets=("riscv64",)))
+        worker.answer(taken.builds[0].id)
+        assert jobs.get(taken.id).state is State.SUCCEEDED
+        assert jobs.get(later.id).state is State.QUEUED
+
+
+def test_a_worker_without_any_of_its_capabilities_ends_at_once(core, registry, compiler):
+    compiler.capabilities = lambda: Capabilities(("native", "aarch64"))
+    with pytest.raises(InvalidSettings, match="has none of cuda-sm80") as refused:
+        Worker(limit_core(core, "cuda-*"), slots=1, registry=registry)
+    assert "native, aarch64, inspect" in refused.value.hint
+
+
+def test_a_worker_for_one_build_ends_after_it(core, jobs, model, worker):
+    for n in (1, 2):
+        jobs.submit(model, CompileRequest.of(dims={"n": n}))
+    worker.answer_once(60)
+    assert {job.state for job in jobs.list()} == {State.SUCCEEDED, State.QUEUED}
+    worker.answer_once(60)
+    worker.answer_once(0.01)
+    assert {job.state for job in jobs.list()} == {State.SUCCEEDED}
+
+
+def test_a_worker_for_one_build_that_is_to_end_takes_none(core, jobs, model, worker):
+    job = jobs.submit(model, CompileRequest())
+    worker.drain()
+    worker.answer_once(60)
+    assert jobs.get(job.id).state is State.QUEUED
+
+
+def test_an_emulating_worker_leaves_fresh_builds_to_one_that_executes_them(
+    core, jobs, model, clock, doorbell, worker
+):
+    fleet.announce(core, "arm", "host", ["aarch64"], 1, {"aarch64": "executed"})
+    worker.sweep()
+    build = jobs.submit(model, CompileRequest(targets=("aarch64",))).builds[0]
+    doorbell.rings.clear()
+    worker.answer(build.id)
+    clock.advance(core.settings.ring_after_s)
+    worker.sweep()
+    assert (jobs.get(build.job_id).state, doorbell.rings) == (State.QUEUED, [])
+    clock.advance(scheduling.PREFER_S)
+    fleet.announce(core, "arm", "host", ["aarch64"], 1, {"aarch64": "executed"})
+    worker.sweep()
+    assert doorbell.rings == [build.id]
+    worker.answer(build.id)
+    assert jobs.get(build.job_id).state is State.SUCCEEDED
