@@ -6,9 +6,7 @@ MODEL: a GGUF file, a folder of Hugging Face's or an ONNX model whose dims have 
 """
 
 import argparse
-import os
 import sys
-import time
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -16,6 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import relaxd
+from benchmarks.turns import pin_to_one_core, thread_seconds
 from compiler import compile_model
 from relaxd.contract.options import CacheForm
 from relaxd.loader.state import State
@@ -28,7 +27,7 @@ _SPARE = 8
 def main() -> int:
     """Print a row for each context."""
     options = _parser().parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    pin_to_one_core()
     with TemporaryDirectory(prefix="relaxd-caches-") as folder:
         retained = options.built or Path(folder)
         states = {form: _state(options, form, retained) for form in CacheForm}
@@ -87,9 +86,7 @@ def _fill(state: State, context: int) -> None:
 def _timed(state: State) -> float:
     """Seconds of a token, which is forgotten."""
     length = state.lengths[0]
-    started = time.thread_time()
-    state.step([[length % 1000]])
-    taken = time.thread_time() - started
+    taken = thread_seconds(state.step, [[length % 1000]])
     state.truncate(0, length)
     return taken
 

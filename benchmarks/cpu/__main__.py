@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import documents
+from benchmarks import documents, turns
 from benchmarks.cpu import callers, contest, document, page, report, subjects
 from benchmarks.cpu.rows import ROWS, label
 from benchmarks.cpu.work import works_of
@@ -101,7 +101,7 @@ def _callers(options: argparse.Namespace) -> Document:
     record = document.resume(record, options.json, [])
     record["callers"] = []
     for name in _find_present(options.models or callers.MODELS):
-        quiet.wait_until_quiet(options.patience)
+        turns.wait_until_quiet(options.patience)
         for row in callers.measure(name, options.callers, plan):
             print(callers.line(row), flush=True)
             record["callers"].append(row)
@@ -125,7 +125,7 @@ def _find_present(names: Sequence[str]) -> list[str]:
 
 
 def _rows(name: str, plan: contest.Plan, patience: float) -> list[dict[str, Any]]:
-    others = quiet.wait_until_quiet(patience)
+    others = turns.wait_until_quiet(patience)
     if others > quiet.MOST:
         print(f"{name}: others use {others:.0%} of the processors", flush=True)
     with TemporaryDirectory(prefix="cpu-") as folder:

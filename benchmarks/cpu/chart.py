@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu.report import PEERS, Row, ratio, verdict
-from relaxd.timing import intervals
+from benchmarks.cpu.report import Row, best_peer, ratio, verdict
 from relaxd.timing.intervals import Verdict
 
 _COLOURS = {
@@ -64,7 +63,7 @@ def _draw_row(axes: Any, index: int, row: Row, engines: Sequence[str]) -> None:
         for engine, outcome in row["engines"].items()
         if "rounds" in outcome
     }
-    peer = intervals.best_peer(times, PEERS)
+    peer = best_peer(times)
     if peer is None:
         return
     best = statistics.median(times[peer])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,12 @@ PEERS = ("onnxruntime", "openvino")
 """The ratio is ours over the best of these."""
 
 
+def best_peer(rounds: Mapping[str, Sequence[float]]) -> str | None:
+    """The one of PEERS whose median over all rounds is the least; None where none ran."""
+    ran = [peer for peer in PEERS if rounds.get(peer)]
+    return min(ran, key=lambda peer: statistics.median(rounds[peer]), default=None)
+
+
 def ratios(row: Row) -> list[float]:
     """Ours over the best peer's time in each round; none where either is missing."""
     times = {
@@ -26,7 +33,7 @@ def ratios(row: Row) -> list[float]:
         for engine, outcome in row["engines"].items()
         if "rounds" in outcome
     }
-    peer = intervals.best_peer(times, PEERS)
+    peer = best_peer(times)
     return intervals.pair_ratios(times["relaxd"], times[peer]) if peer and "relaxd" in times else []
 
 

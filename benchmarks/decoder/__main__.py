@@ -7,10 +7,7 @@ with `lifted` the library writes the new rows where the caches lie.
 """
 
 import argparse
-import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -19,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from benchmarks import turns
 from benchmarks.engines import Subject, relaxd
 from compiler import compile_model
 from relaxd.loader.model import load
@@ -35,7 +33,7 @@ _DIMS = {
 def main() -> int:
     """Print a row for each batch and context."""
     options = _parser().parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    turns.pin_to_one_core()
     graph = onnx.load(options.model, load_external_data=False).graph
     inputs = {entry.name: entry for entry in graph.input}
     head = next(2 * table.dims[1] for table in graph.initializer if table.name == "cos_cache")
@@ -55,7 +53,10 @@ def main() -> int:
                 _agree(ours(feed)[0], theirs(feed)[0])
                 _agree(in_place(feed)[0], theirs(feed)[0])
                 sides = (ours, in_place, theirs)
-                times = [[_timed(side, feed) for side in sides] for _ in range(options.turns)]
+                times = [
+                    [turns.thread_seconds(side, feed) for side in sides]
+                    for _ in range(options.turns)
+                ]
                 passed, retained, other = (
                     median(column) * 1e3 for column in zip(*times, strict=True)
                 )
@@ -113,12 +114,6 @@ class CallerOwned:
         """The outputs; the same rows are written at each call."""
         arguments = {name: feed[name] for name in feed if name not in self._buffers}
         return list(self._model.run({**arguments, **self._buffers}).values())
-
-
-def _timed(run: Callable[[Arrays], Any], feed: Arrays) -> float:
-    started = time.thread_time()
-    run(feed)
-    return time.thread_time() - started
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,10 +7,7 @@ be compared with what this thread reads at most, measured between the turns.
 """
 
 import argparse
-import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -21,7 +18,8 @@ import onnx
 
 from benchmarks.engines import Subject, relaxd
 from benchmarks.nbits.cases import Case, cases, model_of
-from relaxd.timing.engines import Arrays, load_onnxruntime
+from benchmarks.turns import pin_to_one_core, thread_seconds
+from relaxd.timing.engines import load_onnxruntime
 
 _READ_BYTES = 256 << 20
 
@@ -29,7 +27,7 @@ _READ_BYTES = 256 << 20
 def main() -> int:
     """Print a row for each case and number of rows."""
     options = _parser().parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    pin_to_one_core()
     memory = np.ones(_READ_BYTES // 8, np.int64)
     print("| matmul | rows | relaxd ms | GB/s | onnxruntime ms | times as fast | reading GB/s |")
     print("|---|---:|---:|---:|---:|---:|---:|")
@@ -49,7 +47,7 @@ def _measure(case: Case, rows: list[int], turns: int, memory: Any) -> None:
             x = np.random.default_rng(m).standard_normal((m, case.depth), np.float32)
             _agree(ours({"x": x})[0], theirs({"x": x})[0])
             times = [
-                (_timed(ours, {"x": x}), _timed(theirs, {"x": x}), _read(memory))
+                (thread_seconds(ours, {"x": x}), thread_seconds(theirs, {"x": x}), _read(memory))
                 for _ in range(turns)
             ]
             print(_row(case, m, times), flush=True)
@@ -70,16 +68,8 @@ def _row(case: Case, rows: int, times: list[tuple[float, float, float]]) -> str:
     )
 
 
-def _timed(run: Callable[[Arrays], Any], feed: Arrays) -> float:
-    started = time.thread_time()
-    run(feed)
-    return time.thread_time() - started
-
-
 def _read(memory: Any) -> float:
-    started = time.thread_time()
-    memory.max()
-    return float(memory.nbytes / (time.thread_time() - started) / 1e9)
+    return float(memory.nbytes / thread_seconds(memory.max) / 1e9)
 
 
 def _parser() -> argparse.ArgumentParser:

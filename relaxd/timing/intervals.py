@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,12 +48,6 @@ def median_interval(values: Sequence[float]) -> Interval:
     if len(values) < FEWEST:
         raise ValueError(f"{len(values)} rounds give no interval; {FEWEST} or more do")
     return Interval(*order_statistics.median_interval(values, CONFIDENCE))
-
-
-def best_peer(rounds: Mapping[str, Sequence[float]], peers: Sequence[str]) -> str | None:
-    """The peer whose median over all rounds is the least; None where no peer ran."""
-    ran = [peer for peer in peers if rounds.get(peer)]
-    return min(ran, key=lambda peer: statistics.median(rounds[peer]), default=None)
 
 
 def pair_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:

@@ -7,8 +7,6 @@ the hypervisor does not report.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,19 +56,6 @@ def process_ticks(stat: str) -> int:
     """A process's own ticks and its ended children's, from the text of /proc/PID/stat."""
     fields = stat.rpartition(")")[2].split()
     return sum(map(int, fields[_OWN]))
-
-
-def wait_until_quiet(patience: float, interval: float = 1.0) -> float:
-    """Wait until others use at most MOST of the machine for `interval` seconds, or until `patience`
-    seconds have passed; return the share that they used at last.
-    """
-    end = time.monotonic() + patience
-    while True:
-        before = clock([os.getpid()])
-        time.sleep(interval)
-        share = others_between(before, clock([os.getpid()]))
-        if share <= MOST or time.monotonic() > end:
-            return share
 
 
 def _ticks_of(stat: Path) -> int:

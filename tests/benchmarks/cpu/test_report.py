@@ -143,3 +143,9 @@ def test_one_command_writes_the_part_of_single_kernels_too(monkeypatch, tmp_path
     assert main(asked) == 1  # as the other command failed
     command = [sys.executable, "-m", "benchmarks.kernels", "--regenerate"]
     assert called == ["page", [*command, "--resume"] if resume else command]
+
+
+def test_the_best_peer_is_that_of_the_least_median_not_of_the_least_round():
+    rounds = {"relaxd": [1.0] * 3, "onnxruntime": [0.5, 3.0, 3.1], "openvino": [2.0, 2.1, 2.2]}
+    assert report.best_peer(rounds) == "openvino"
+    assert report.best_peer({"iree": [1.0]}) is None

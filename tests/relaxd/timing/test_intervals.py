@@ -7,7 +7,6 @@ from relaxd.timing.intervals import (
     FEWEST,
     Interval,
     Verdict,
-    best_peer,
     geometric_mean,
     median_interval,
     pair_ratios,
@@ -52,12 +51,6 @@ def test_the_median_lies_inside_as_often_as_promised():
 )
 def test_a_verdict_needs_the_whole_interval_and_a_quiet_machine(low, high, quiet, expected):
     assert verdict(Interval(0.95, low, high), quiet) is expected
-
-
-def test_the_best_peer_is_that_of_the_least_median_not_of_the_least_round():
-    rounds = {"relaxd": [1.0] * 3, "onnxruntime": [0.5, 3.0, 3.1], "openvino": [2.0, 2.1, 2.2]}
-    assert best_peer(rounds, ("onnxruntime", "openvino")) == "openvino"
-    assert best_peer(rounds, ("iree",)) is None
 
 
 def test_pairing_takes_out_what_slows_both_sides_of_a_round():

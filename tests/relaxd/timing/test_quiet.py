@@ -2,7 +2,6 @@
 
 import pytest
 
-from relaxd.timing import quiet
 from relaxd.timing.quiet import Clock, clock, machine_ticks, others_between, process_ticks
 
 STAT = "cpu  100 20 30 400 50 6 7 80 90 10\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
@@ -39,10 +38,3 @@ def test_processes_that_have_ended_count_nothing(tmp_path):
     (tmp_path / "12").mkdir()
     (tmp_path / "12/stat").write_text(_process("python", 40, 2))
     assert clock([12, 13], tmp_path) == Clock(693, 243, 42)
-
-
-def test_waiting_ends_with_the_first_quiet_look_or_with_patience(monkeypatch):
-    shares = iter([0.5, 0.3, 0.01, 0.9])
-    monkeypatch.setattr(quiet, "others_between", lambda before, after: next(shares))
-    assert quiet.wait_until_quiet(60, interval=0.0) == 0.01
-    assert quiet.wait_until_quiet(-1.0, interval=0.0) == 0.9
