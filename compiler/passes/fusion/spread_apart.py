@@ -77,7 +77,8 @@ def _row_lengths(func: tvm.ir.BaseFunc) -> list[int]:
 
 def _is_row(stage: Stage, read: Any) -> bool:
     """True if each result of the stage is of a row of a tensor, of known length."""
-    if len(stage.reduced) != 1 or read.source.same_as(stage.buffer):
+    # A number, such as the greatest element of a vector, has no indices.
+    if len(stage.reduced) != 1 or not read.indices or read.source.same_as(stage.buffer):
         return False
     (column,), (*indices, last) = stage.reduced, read.indices
     return (

@@ -42,6 +42,15 @@ def test_the_gate_is_computed_in_a_kernel_of_its_own() -> None:
     assert any("multiply" in name for name in names)
 
 
+@pytest.mark.parametrize("extent", [7, "n"])
+def test_a_reduction_may_read_a_number(extent: int | str) -> None:
+    def normalize(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        return op.nn.log_softmax(x)
+
+    module = mark(build_module(normalize, {"x": ((extent,), "float32")}))
+    assert SpreadApart().apply(module) is module
+
+
 def test_values_at_every_extent(compile_graph: Any) -> None:
     model = compile_graph(gate_image, IMAGES)
     for n, h, w in [(1, 1, 1), (1, 7, 5), (3, 16, 17), (2, 31, 33)]:

@@ -43,7 +43,7 @@ OF_MATRICES: dict[str, Callable[..., Any]] = {
     "of_no_axes": lambda x: [
         *torch.nonzero(x.sum() + 99, as_tuple=True), *torch.where(x.sum() > -99),
         x.sum().unfold(0, 1, 1), x.sum().index_copy(0, torch.tensor(0), x[0, 0]),
-        x.sum().index_reduce(0, torch.tensor([0]), x[0, :1], "amax"),
+        x.sum().index_reduce(0, torch.tensor([0]), x[0, 0], "amax"),
     ],
     "put": lambda x: x.put(torch.tensor([0, -1]), torch.ones(2), accumulate=True),
     "nonzero_static": lambda x: torch.nonzero_static(x > 0, size=5, fill_value=-7),
