@@ -151,7 +151,7 @@ def with_stored_caches(
     """
     import onnx
 
-    from compiler.quantize.onnx.kv_cache import quantize_caches
+    from compiler.quantize.onnx.kv_cache import quantize_kv_caches
 
     loaded = open_model(model)
     assert not isinstance(loaded, LoadedScript)
@@ -161,7 +161,7 @@ def with_stored_caches(
     )
     paths = []
     for number, perturbation in enumerate(perturbations):
-        copy = quantize_caches(loaded.proto, outputs, consts, form, perturbation)
+        copy = quantize_kv_caches(loaded.proto, outputs, consts, form, perturbation)
         paths.append(scratch / f"stored{number}.onnx")
         paths[-1].write_bytes(copy.SerializeToString())
     return paths

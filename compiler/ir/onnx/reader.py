@@ -25,7 +25,7 @@ from compiler.ir.onnx import (
 from compiler.ir.onnx.inputs import formals_of
 from compiler.ir.onnx.model.expansions import without_calls
 from compiler.ir.onnx.model.item_names import item_name
-from compiler.ir.onnx.model.kv_cache import plan_caches
+from compiler.ir.onnx.model.kv_cache import plan_kv_caches
 from compiler.ir.onnx.model.lists import Items, Stacked
 from compiler.ir.onnx.model.walking import walk
 from compiler.ir.onnx.scope import Model, Scope
@@ -66,7 +66,7 @@ def _read(
     check_names("consts", (name for name, _ in request.consts), (f.name for f in formal))
     consts = dict(request.consts)
     specs = specs_of([pairs for pairs in formal if pairs.name not in consts], request)
-    lifting = plan_caches(graph, specs, request) if _lifts(request) else None
+    lifting = plan_kv_caches(graph, specs, request) if _lifts(request) else None
     if lifting is not None:
         specs, request = list(lifting.specs), lifting.request
     facts = Facts()

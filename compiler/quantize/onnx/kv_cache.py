@@ -24,7 +24,7 @@ _AXES_ARE_INPUTS = 18
 _MICROSOFT = "com.microsoft"
 
 
-def quantize_caches(
+def quantize_kv_caches(
     model: onnx.ModelProto,
     outputs: Iterable[str],
     consts: Mapping[str, Any],
@@ -119,7 +119,7 @@ class _Writer:
         return self.put("Gather", self.put("Shape", name), self.constant([axis]))
 
     def quantize(self, name: str, perturbation: float = 0.0, heads: int = 0) -> str:
-        """The value as the form stores it, in float32. perturbation: as in `quantize_caches`;
+        """The value as the form stores it, in float32. perturbation: as in `quantize_kv_caches`;
         heads: of a value [batch, rows, heads * size], 0 of one whose heads have an axis.
         """
         if self.element is None:

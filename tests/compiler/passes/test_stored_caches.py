@@ -20,7 +20,7 @@ from compiler.codegen.generate import generate
 from compiler.isolation.messages import CompileJob
 from compiler.passes.cpu.shared.float16 import convert_float16
 from compiler.passes.manager import lower
-from compiler.quantize.onnx.kv_cache import quantize_caches
+from compiler.quantize.onnx.kv_cache import quantize_kv_caches
 from compiler.targets.vector_unit import VectorUnit
 from compiler.verify.run.native import run_step
 from relaxd.contract.options import CacheForm
@@ -91,7 +91,7 @@ def test_outputs_and_rows_are_onnxruntimes(
     assert library.manifest.state.stored is stored
     kernels = {kernel.name for kernel in library.manifest.inputs if kernel.dtype == stored}
     assert kernels == {"pk", "pv"}
-    session = session_of(quantize_caches(model, ("key", "value"), {}, stored))
+    session = session_of(quantize_kv_caches(model, ("key", "value"), {}, stored))
     feeds = [feed(model, [total], 1) for total in TOTALS]
     feeds += [feed(model, [total], rows) for total, rows in (*FEW, *MANY)]
     feeds += [feed(model, lengths, 1) for lengths in ([600, 3, 256], [1, 257], [129, 512, 31])]
@@ -112,7 +112,7 @@ def test_rows_of_zeros_and_of_strange_numbers_are_bytes(name: str, tmp_path: Pat
     """A strange row takes the heads that read it alone."""
     model = fill(4, 24)
     library = relaxd.load(_built(model, name, CacheForm.INT8, tmp_path))
-    session = session_of(quantize_caches(model, ("key", "value"), {}, CacheForm.INT8))
+    session = session_of(quantize_kv_caches(model, ("key", "value"), {}, CacheForm.INT8))
     inputs = feed(model, [259], 3)
     inputs["k"][0, 1, :24] = 0
     inputs["k"][0, 0, 24] = np.inf
@@ -215,7 +215,7 @@ def test_rows_of_any_size_behind_which_new_ones_are_joined(
     """Those of 64 numbers alone are fused."""
     model = concat_caches(size)
     library = relaxd.load(_built(model, NATIVE, stored, tmp_path))
-    session = session_of(quantize_caches(model, ("key", "value"), {}, stored))
+    session = session_of(quantize_kv_caches(model, ("key", "value"), {}, stored))
     for n, rows, past in (
         (1, 1, 0),
         (2, 1, 7),

@@ -11,7 +11,7 @@ import pytest
 
 import compiler
 import relaxd
-from compiler.quantize.onnx.kv_cache import quantize_caches
+from compiler.quantize.onnx.kv_cache import quantize_kv_caches
 from relaxd.contract.options import CacheForm, CompileOptions, Flavour, StateForm
 from relaxd.errors import CapacityError
 from relaxd.llm import Engine, Sampling
@@ -61,7 +61,7 @@ def test_steps_are_those_of_the_original_with_quantized_rows(
     bundles: Bundles, form: CacheForm, flavour: Flavour
 ) -> None:
     caches = ("present.0.key", "present.0.value")
-    original = Original(quantize_caches(FORMS[form][0](1), caches, {}, form))
+    original = Original(quantize_kv_caches(FORMS[form][0](1), caches, {}, form))
     state = relaxd.load(bundles[form, flavour]).state(capacity=17)
     for count in (7, 1, 1, 1, 3):
         new = tokens(count, seed=count)

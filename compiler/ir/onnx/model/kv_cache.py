@@ -194,7 +194,7 @@ def _is_mask(spec: TensorSpec) -> bool:
     return spec.name == "attention_mask" and len(spec.shape) == AXIS
 
 
-def plan_caches(
+def plan_kv_caches(
     graph: onnx.GraphProto, specs: Sequence[TensorSpec], request: CompileRequest
 ) -> Lifting:
     """The graph's caches as buffers; raises ImportFailed for a model that has none, or has some

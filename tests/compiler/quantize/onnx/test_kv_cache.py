@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from compiler.quantize.onnx import kv_cache as stored_caches
-from compiler.quantize.onnx.kv_cache import quantize_caches
+from compiler.quantize.onnx.kv_cache import quantize_kv_caches
 from relaxd.contract.options import CacheForm
 from relaxd.loader import byte_rows
 from relaxd.loader.tensors.element_types import dtype_of
@@ -109,7 +109,7 @@ def test_rows_alone_are_quantized(name: str) -> None:
     model, feeds = CASES[name]()
     same = dict.fromkeys(CacheForm, TensorProto.FLOAT)
     with mock.patch.object(stored_caches, "_ELEMENTS", same):
-        plain = session_of(quantize_caches(model, PRESENTS, {}, CacheForm.FLOAT16))
+        plain = session_of(quantize_kv_caches(model, PRESENTS, {}, CacheForm.FLOAT16))
     original = session_of(model)
     for arrays in feeds:
         for ours, theirs in zip(plain.run(None, arrays), original.run(None, arrays), strict=True):
@@ -121,7 +121,7 @@ def test_rows_alone_are_quantized(name: str) -> None:
 def test_what_comes_out_is_what_16_bits_hold(name: str, form: CacheForm) -> None:
     model, feeds = CASES[name]()
     session, original = (
-        session_of(proto) for proto in (quantize_caches(model, PRESENTS, {}, form), model)
+        session_of(proto) for proto in (quantize_kv_caches(model, PRESENTS, {}, form), model)
     )
     dtype = dtype_of(form)
     step = 2.0**-10 if form is CacheForm.FLOAT16 else 2.0**-7
@@ -138,7 +138,8 @@ def test_what_comes_out_is_what_bytes_hold(name: str) -> None:
     """Each row of a head has a scale of its own, however the operator takes heads."""
     model, feeds = CASES[name]()
     session, original = (
-        session_of(proto) for proto in (quantize_caches(model, PRESENTS, {}, CacheForm.INT8), model)
+        session_of(proto)
+        for proto in (quantize_kv_caches(model, PRESENTS, {}, CacheForm.INT8), model)
     )
     for arrays in feeds:
         results, plain = session.run(None, arrays), original.run(None, arrays)
@@ -157,7 +158,9 @@ def test_rows_of_zeros_and_of_strange_numbers() -> None:
     arrays["k"][1, 1, 0, 3] = np.inf
     arrays["v"][0, 1, 1, 2] = np.nan
     arrays["v"][0, 1, 2] *= 1e-38
-    results = session_of(quantize_caches(model, PRESENTS, {}, CacheForm.INT8)).run(PRESENTS, arrays)
+    results = session_of(quantize_kv_caches(model, PRESENTS, {}, CacheForm.INT8)).run(
+        PRESENTS, arrays
+    )
     for ours, (past, new) in zip(results, (("pk", "k"), ("pv", "v")), strict=True):
         rows = np.concatenate([arrays[past], arrays[new]], axis=2)
         np.testing.assert_array_equal(
@@ -168,7 +171,7 @@ def test_rows_of_zeros_and_of_strange_numbers() -> None:
 def test_a_perturbation_of_bytes_moves_numbers_beside_their_greatest() -> None:
     model, (arrays,) = joining_case()
     plain, perturbed = (
-        session_of(quantize_caches(model, PRESENTS, {}, CacheForm.INT8, perturbation)).run(
+        session_of(quantize_kv_caches(model, PRESENTS, {}, CacheForm.INT8, perturbation)).run(
             PRESENTS, arrays
         )
         for perturbation in (0.0, 2.0**-9)
@@ -181,7 +184,7 @@ def test_a_perturbation_of_bytes_moves_numbers_beside_their_greatest() -> None:
 def test_a_perturbation_moves_new_rows_alone() -> None:
     model, (arrays,) = joining_case()
     plain, perturbed = (
-        session_of(quantize_caches(model, PRESENTS, {}, CacheForm.FLOAT16, perturbation)).run(
+        session_of(quantize_kv_caches(model, PRESENTS, {}, CacheForm.FLOAT16, perturbation)).run(
             None, arrays
         )
         for perturbation in (0.0, 2.0**-9)
@@ -193,7 +196,7 @@ def test_a_perturbation_moves_new_rows_alone() -> None:
 def test_the_branch_of_a_merged_export_that_is_taken() -> None:
     model = merge()
     presents = ("present.0.key", "present.0.value")
-    quantized = quantize_caches(model, presents, {"use_cache_branch": True}, CacheForm.FLOAT16)
+    quantized = quantize_kv_caches(model, presents, {"use_cache_branch": True}, CacheForm.FLOAT16)
     then, other = (
         next(a.g for a in quantized.graph.node[0].attribute if a.name == name)
         for name in ("then_branch", "else_branch")

@@ -151,7 +151,9 @@ def _emit_full_tiles(block: Block, count: Expr, p: Expr, start: Expr, length: Ex
     with serial(count, "tile") as index:
         if block.left is None:
             _prefetch_panel(block, p, start, index)
-        _emit_tile(block, mr, index * mr, p, start, length, between=between if few else None)
+        _emit_micro_kernel(
+            block, mr, index * mr, p, start, length, between=between if few else None
+        )
 
 
 def _prefetch_weights(block: Block, p: Expr, start: Expr, unroll: int) -> Callable[[Expr], None]:
@@ -194,7 +196,7 @@ def _emit_prefetching(
             with otherwise():
                 ahead(group)
 
-        _emit_tile(block, tiling.mr, index * tiling.mr, p, start, length, between=between)
+        _emit_micro_kernel(block, tiling.mr, index * tiling.mr, p, start, length, between=between)
 
 
 def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, length: Expr) -> None:
@@ -211,7 +213,7 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
             sizes, clamped = [*(rows for rows in (1, 2, 4, 8) if rows < mr), mr], False
         with when(rest > 0):
             for rows in least(sizes, rest):
-                _emit_tile(block, rows, first, p, start, length, clamped=clamped)
+                _emit_micro_kernel(block, rows, first, p, start, length, clamped=clamped)
         return
     if block.unit.memory_bound:
         # One tile, which repeats the last row: reading the weights again for each power of two
@@ -222,7 +224,9 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
             for rows in least(sizes, rest):
                 # The time of a single row is that of reading.
                 between = ahead if rows > 1 else None
-                _emit_tile(block, rows, first, p, start, length, clamped=True, between=between)
+                _emit_micro_kernel(
+                    block, rows, first, p, start, length, clamped=True, between=between
+                )
         return
     ahead = _prefetch_weights(block, p, start, 1)
     # Up to four tiles rather than one for each row: a tile reads the panel once for all its rows.
@@ -230,7 +234,7 @@ def _emit_rest(block: Block, first: Expr, rest: Expr, p: Expr, start: Expr, leng
         if rows < mr:
             before = tirx.truncdiv(rest, 2 * rows) * (2 * rows)
             with when(rest - before >= rows):
-                _emit_tile(block, rows, first + before, p, start, length, between=ahead)
+                _emit_micro_kernel(block, rows, first + before, p, start, length, between=ahead)
 
 
 def _prefetch_panel(block: Block, p: Expr, start: Expr, index: Expr) -> None:
@@ -269,7 +273,7 @@ def _prefetch_results(block: Block, rows: int, row: Expr, p: Expr) -> None:
             epilogue.prefetch_results(begin, nr)
 
 
-def _emit_tile(
+def _emit_micro_kernel(
     block: Block,
     rows: int,
     row: Expr,
