@@ -262,7 +262,16 @@ class HookEvent(StrEnum):
 
     ALIAS_MOVED = "alias.moved"
     JOB_FINISHED = "job.finished"
+    GATE_FAILED = "gate.failed"
     PING = "webhook.ping"
+
+
+@dataclass(frozen=True)
+class FailedGate:
+    """A condition that a client judged, and what it measured."""
+
+    gate: str
+    result: str
 
 
 @dataclass(frozen=True)

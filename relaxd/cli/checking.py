@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from relaxd.cli import declarations as declare
+from relaxd.cli import promoting
 from relaxd.cli.checks import Check, junit, markdown, sarif
 from relaxd.cli.command import Json
 from relaxd.cli.comparing import Comparison, differ, judge_accuracy
@@ -17,7 +18,7 @@ from relaxd.cli.console import Exit, print_json, stderr, stdout
 from relaxd.cli.project import FILENAME, ProjectModel, read_project
 from relaxd.client.baselines import Baselines, FolderBaselines, RegistryBaselines
 from relaxd.client.compiling import CompiledBundle, compile_request
-from relaxd.errors import RelaxdError
+from relaxd.errors import DeclarationError, RelaxdError
 from relaxd.reports.figures import Figures, figures_of
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -61,6 +62,15 @@ Comment = Annotated[
         "GITLAB_TOKEN, has to be set.",
     ),
 ]
+Alias = Annotated[
+    str | None,
+    typer.Option(
+        "--alias",
+        metavar="ALIAS",
+        help="If all checks pass, register each model on the server, and point ALIAS of it there.",
+        show_default=False,
+    ),
+]
 
 
 def ci_command(
@@ -73,6 +83,7 @@ def ci_command(
     junit_file: JUnit = None,
     sarif_file: Sarif = None,
     comment: Comment = False,
+    alias: Alias = None,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,
@@ -82,6 +93,12 @@ def ci_command(
     Exit codes: 1 a build failed, 4 a bundle is worse than its budgets allow.
     """
     models = read_project(config)
+    if alias is not None:
+        if not server:
+            raise DeclarationError(
+                "aliases are kept by a service", field="alias", hint="name one with --server"
+            )
+        promoting.require_names(models)
     known: Baselines = (
         RegistryBaselines(server, token, baseline)
         if server
@@ -93,16 +110,24 @@ def ci_command(
     if move and not any(check.problems for check in checks):
         for check in checks:
             known.move(check.model, check.target, str(check.digest), run.folder_of(check))
+    if server:
+        promoting.report_failed_gates(checks, server, token)
     document: dict[str, Any] = {
         "baseline": baseline,
         "checks": [check.to_json() for check in checks],
     }
     if comment:
         document["comment"] = _comment(checks, config)
+    if alias and server and not any(check.problems for check in checks):
+        document["aliases"] = promoting.move_aliases(models, alias, server, token)
     if json:
         print_json(document)
     else:
         stdout().print(markdown(checks), markup=False, soft_wrap=True)
+        for one in document.get("aliases", ()):
+            before = f" (was {one['previous']})" if one["previous"] is not None else ""
+            line = f"{one['name']}@{one['alias']} is version {one['version']}{before}"
+            stdout().print(line, markup=False)
     if any(check.error for check in checks):
         raise typer.Exit(Exit.FAILED)
     if any(check.regressed for check in checks):
@@ -165,6 +190,7 @@ class _Run:
                 check,
                 digest=bundle.digest,
                 size=bundle.size,
+                job=bundle.job,
                 head=_figures(bundle.path),
             )
         except RelaxdError as error:

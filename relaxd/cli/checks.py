@@ -30,6 +30,7 @@ class Check:
     """A model and a target: the digest and size of the bundle, or the `error` of its build; the
     gates against `baseline`, None where there is none yet. base, head: the figures of the two
     bundles; in_turns: whether their milliseconds were measured here, their calls taking turns.
+    job: that of the service which built it.
     """
 
     model: str
@@ -43,6 +44,7 @@ class Check:
     base: Figures | None = None
     head: Figures | None = None
     in_turns: bool = False
+    job: str | None = None
 
     @property
     def regressed(self) -> bool:

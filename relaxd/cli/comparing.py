@@ -1,5 +1,5 @@
-"""What `relaxd ci` runs in processes of their own: a library must not take down the report, and
-gets no tokens.
+"""Runs `relaxd diff` and `relaxd accuracy` in processes of their own: a library must not take down
+the report, and gets no tokens.
 """
 
 import json
@@ -33,14 +33,14 @@ class AccuracyFailed(RelaxdError):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `relaxd diff` found: its gates, and latencies if any gate needs them."""
+    """The findings of `relaxd diff`: its gates, and latencies if any gate needs them."""
 
     gates: tuple[GateOutcome, ...]
     latency: tuple[LatencyChange, ...] = ()
 
 
 def differ(base: Path, head: Path, fail_if: tuple[str, ...]) -> Comparison:
-    """What `relaxd diff` finds; raises DiffFailed."""
+    """Run `relaxd diff`; raises DiffFailed."""
     arguments = ["diff", str(base), str(head), "--format", "json"]
     arguments += [part for text in fail_if for part in ("--fail-if", text)]
     if not any(Gate.of(text).timed for text in fail_if):

@@ -54,10 +54,14 @@ class Evaluation:
 
     def arguments(self) -> list[str]:
         """The options of `relaxd accuracy` that measure this, without limits."""
-        options = {"samples": self.samples, "labels": self.labels, "metric": self.metric}
+        options: dict[str, object] = {
+            "samples": self.samples,
+            "labels": self.labels,
+            "metric": self.metric,
+        }
         options |= {"output": self.output, "batch": self.batch, "vocabulary": self.vocabulary}
-        given = {**options, "blank": self.blank}
-        return [f"--{name}={value}" for name, value in given.items() if value is not None]
+        options |= {"blank": self.blank}
+        return [f"--{name}={value}" for name, value in options.items() if value is not None]
 
     def failure(self, value: float, baseline: float | None = None) -> str | None:
         """Why the value fails, None if it does not; NaN fails where anything is asked."""

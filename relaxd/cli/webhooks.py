@@ -28,7 +28,7 @@ def create_webhook(
         list[str] | None,
         typer.Option(
             "--event",
-            metavar="alias.moved|job.finished",
+            metavar="alias.moved|gate.failed|job.finished",
             help="What it is told of; repeatable, all by default.",
             show_default=False,
         ),

@@ -178,6 +178,14 @@ class Client(Administration, Registry):
 
     def collect(self, *, dry_run: bool = False) -> dict[str, Any]:
         """Have the service collect garbage; what it found and removed, or would remove."""
+    def report_failed_gates(
+        self, job_id: str, target: str, failed: Mapping[str, str], baseline: str | None = None
+    ) -> None:
+        """Have the service tell webhooks that a build failed gates: what was measured, by gate."""
+        gates = [{"gate": _line(gate), "result": _line(text)} for gate, text in failed.items()]
+        body = {"target": target, "failed": gates, "baseline": baseline}
+        self._transport.request("POST", f"/v1/jobs/{quote(job_id, safe='')}/gates", json=body)
+
         params = {"dry_run": str(dry_run).lower()}
         return dict(self._transport.json("POST", "/v1/gc", params=params, timeout=None))
 
@@ -357,3 +365,8 @@ class Client(Administration, Registry):
         if samples is not None:
             document["samples"] = upload_samples(self._transport, samples)
         return document
+
+
+def _line(text: str) -> str:
+    """The text as a line that the service takes."""
+    return " ".join(text.split())[:500] or "?"

@@ -29,7 +29,7 @@ Progress = Callable[[str, str], None]
 @dataclass(frozen=True)
 class CompiledBundle:
     """The bundle of one target, in the folder `path`; `size` in bytes; `numerics`: how it was
-    verified.
+    verified; job: that of the service which built it, None for one built here.
     """
 
     target: str
@@ -37,6 +37,7 @@ class CompiledBundle:
     size: int
     digest: str
     numerics: Numerics
+    job: str | None = None
 
     def load(self, **options: Any) -> "Loaded":
         """`relaxd.load` of the bundle."""
@@ -123,7 +124,9 @@ def _pulled(job: JobHandle, output: Path) -> dict[str, CompiledBundle]:
         digest = job.bundle(build.target)
         path = job.pull(build.target, _folder(output, build.target, len(job.results)))
         size = build.artifact.size if build.artifact else 0
-        bundles[build.target] = CompiledBundle(build.target, path, size, digest, build.numerics)
+        bundles[build.target] = CompiledBundle(
+            build.target, path, size, digest, build.numerics, job.id
+        )
     return bundles
 
 

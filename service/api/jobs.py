@@ -9,13 +9,14 @@ from sse_starlette.sse import EventSourceResponse
 
 from relaxd.contract.states import State
 from service.api.audit import change_by, record_success
-from service.api.context import UseJobs, UseServices, UseWatch
+from service.api.context import UseJobs, UsePrincipal, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, read_job, width_of
 from service.api.tenant_threads import WIDTH, TenantRoute, run_in_thread
 from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.watching import as_sse, log_lines
-from service.api.wire import JobList, JobOut, Name
-from service.domain import Job
+from service.api.wire import FailedGatesIn, JobList, JobOut, Name
+from service.domain import FailedGate, Job
+from service.usecases.jobs import gating
 
 HEARTBEAT_S = 10
 MAX_WAIT_S = 3600
@@ -146,6 +147,23 @@ async def show(jobs: UseJobs, watch: UseWatch, job_id: JobId, wait: Wait = None)
     """With `wait`, once the job has ended or that time is up."""
     job = await run_in_thread(jobs.get, job_id)
     return await _describe(await watch.wait_for(job, wait or 0))
+
+
+@router.post("/jobs/{job_id}/gates", summary="Report failed gates", status_code=204)
+def report_gates(
+    request: Request,
+    services: UseServices,
+    principal: UsePrincipal,
+    job_id: JobId,
+    body: FailedGatesIn,
+) -> None:
+    """Webhooks are told that the build failed a client's gates; the job stays as it is."""
+    change = change_by(request, status=204)
+    failed = [FailedGate(one.gate, one.result) for one in body.failed]
+    gating.report_failed(
+        services.core, principal.tenant, job_id, body.target, failed, body.baseline, change
+    )
+    record_success(request, change)
 
 
 @router.post("/jobs/{job_id}:cancel", summary="Cancel a job")

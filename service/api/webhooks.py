@@ -20,7 +20,7 @@ from service.usecases.webhooks import hooks
 router = APIRouter(route_class=TenantRoute, prefix="/v1/webhooks", tags=["webhooks"])
 
 WebhookId = Annotated[str, Path(description="The webhook's id.", max_length=40)]
-_ALL = (HookEvent.ALIAS_MOVED, HookEvent.JOB_FINISHED)
+_ALL = (HookEvent.ALIAS_MOVED, HookEvent.GATE_FAILED, HookEvent.JOB_FINISHED)
 
 
 class WebhookIn(Document):

@@ -277,6 +277,24 @@ class JobList(Document):
 
 class EventOut(Document):
     """One event of a job; `seq` counts from 1 and is the SSE id; `target` is null for the job as a
+OneLine = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class FailedGateIn(Document):
+    """A condition that failed, and what was measured."""
+
+    gate: OneLine = Field(examples=["latency>5%"])
+    result: OneLine = Field(examples=["+8.1% (+7.2% to +9.0%) at batch=1"])
+
+
+class FailedGatesIn(Document):
+    """The gates that the build for `target` failed, against the bundle `baseline` if any."""
+
+    target: TargetName
+    failed: list[FailedGateIn] = Field(min_length=1, max_length=100)
+    baseline: Digest | None = None
+
+
     whole.
     """
 

@@ -66,7 +66,7 @@ class StandIn:
 
 
 @contextmanager
-def standing_in(**options: Any) -> Iterator[StandIn]:
+def serve_stand_in(**options: Any) -> Iterator[StandIn]:
     """A stand-in that listens on this machine."""
     forge = StandIn(**options)
 

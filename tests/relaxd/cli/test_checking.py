@@ -18,7 +18,7 @@ from relaxd.cli.checks import Check, GateOutcome, markdown
 from relaxd.contract.bundle.diff import LatencyChange
 from relaxd.reports.figures import Figures
 from tests.service.live import Live
-from tests.support.forge import StandIn, standing_in
+from tests.support.forge import StandIn, serve_stand_in
 
 ROOT = Path(__file__).parents[3]
 PROJECT = """
@@ -90,7 +90,7 @@ def test_the_first_merge_then_a_pull_request(
 def forge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandIn]:
     """GitHub's API, and the variables of a workflow's job for a pull request."""
     (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 12}}))
-    with standing_in() as running:
+    with serve_stand_in() as running:
         variables = {"GITHUB_ACTIONS": "true", "GITHUB_API_URL": running.url}
         variables |= {"GITHUB_REPOSITORY": "team/models", "GITHUB_TOKEN": "ghs_secret"}
         variables |= {"GITHUB_EVENT_PATH": "event.json", "GITHUB_OUTPUT": "outputs"}
@@ -148,6 +148,46 @@ def test_accuracy_is_a_gate_with_and_without_a_baseline(
     assert served(*ci).code == 4
     assert bases[1] is None, "the same bundle is not run twice"
     assert bases[2] is not None
+
+
+def test_gates_move_an_alias_or_have_a_webhook_told(
+    served: Any, project: Path, gates: list[GateOutcome], api: Live
+) -> None:
+    webhook = api.http.post(
+        "/v1/webhooks", json={"url": "https://hooks.example/", "events": ["gate.failed"]}
+    ).json()
+    ci = ("ci", "--baseline", "promoted", "--alias", "prod", "--move", "--json")
+    first = served(*ci)
+    assert first.code == 0, first.err
+    assert first.json["aliases"] == [
+        {"name": name, "alias": "prod", "version": 1, "previous": None} for name in ("net", "other")
+    ]
+    version = api.http.get("/v1/models/net/versions/prod").json()
+    targets = api.http.get(f"/v1/jobs/{version['job_id']}").json()["builds"]
+    assert [build["target"] for build in targets] == ["x86-64-v2", "x86-64-v3"]
+    again = served(*ci).json["aliases"]
+    assert [one["version"] for one in again] == [1, 1], "the same bundles are no new version"
+
+    Path("net.onnx").write_bytes(b"a model that is not promoted")
+    gates.append(GateOutcome("latency>5%", True, "8.1 % slower\n(7.2 to 9.0)"))
+    worse = served(*ci)
+    assert (worse.code, "aliases" in worse.json) == (4, False)
+    assert api.http.get("/v1/models/net/versions/latest").json()["version"] == 1
+    messages = api.http.get(f"/v1/webhooks/{webhook['id']}/deliveries").json()["deliveries"]
+    assert [one["event"] for one in messages] == ["gate.failed"] * 3
+    gates[0] = GateOutcome("latency>5%", False, "0.1 % slower")
+    assert [one["version"] for one in served(*ci).json["aliases"]] == [2, 2]
+
+
+def test_aliases_take_a_service_and_a_name_for_it(relaxd: Any, served: Any, model: str) -> None:
+    Path("relaxd.toml").write_text("[[model]]\npath = 'net.onnx'\nname = 'Net V2'")
+    ended = served("ci", "--alias", "prod")
+    assert (ended.code, "'Net V2' cannot be registered" in ended.err) == (2, True)
+
+
+def test_aliases_without_a_service(relaxd: Any, project: Path) -> None:
+    ended = relaxd("ci", "--alias", "prod")
+    assert (ended.code, "name one with --server" in ended.err) == (2, True)
 
 
 def test_a_table_of_what_is_known() -> None:
@@ -225,7 +265,7 @@ def test_the_github_action(tmp_path: Path, server: str, pins: str) -> None:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
     inputs = {name: arguments.get("default", "") for name, arguments in action["inputs"].items()}
     inputs |= {"move": "true", "package": "relaxd.whl server.whl", "server": server}
-    inputs["comment"] = "true"
+    inputs |= {"comment": "true", "alias": "prod"}
     lines = []
     *steps, upload = action["runs"]["steps"]
     assert "!cancelled()" in upload["if"], "findings are shown where a gate failed"
@@ -246,7 +286,7 @@ def test_the_github_action(tmp_path: Path, server: str, pins: str) -> None:
     )
     assert checked == (
         f"relaxd server={server or 'unset'} ci --config relaxd.toml --baseline main "
-        "--junit relaxd.xml --sarif relaxd.sarif --move --comment"
+        "--junit relaxd.xml --sarif relaxd.sarif --move --alias prod --comment"
     )
 
 

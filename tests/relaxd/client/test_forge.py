@@ -12,7 +12,7 @@ from relaxd.client.forge import (
     find_forge,
     write_comment,
 )
-from tests.support.forge import BOT, StandIn, standing_in
+from tests.support.forge import BOT, StandIn, serve_stand_in
 
 MARKER = "<!-- relaxd ci: relaxd.toml -->"
 PERSON = {"id": 7, "type": "User"}
@@ -22,8 +22,8 @@ def github(forge: StandIn) -> GitHub:
     return GitHub(f"{forge.url}/api/v3", "secret", "team/models", 12)
 
 
-def test_the_comment_on_github_is_updated_in_place() -> None:
-    with standing_in() as forge:
+def test_the_comment_on_github_is_replaced() -> None:
+    with serve_stand_in() as forge:
         for _ in range(100):
             forge.add("looks good", PERSON)
         forge.add(f"{MARKER}\nforged", PERSON)
@@ -39,7 +39,7 @@ def test_the_comment_on_github_is_updated_in_place() -> None:
 
 
 def test_the_comment_of_a_users_token_is_found_by_its_user() -> None:
-    with standing_in(user=PERSON, author=PERSON) as forge:
+    with serve_stand_in(user=PERSON, author=PERSON) as forge:
         forge.add(f"{MARKER}\na bot's", BOT)
         write_comment(github(forge), MARKER, "first")
         write_comment(github(forge), MARKER, "second")
@@ -49,8 +49,8 @@ def test_the_comment_of_a_users_token_is_found_by_its_user() -> None:
         ]
 
 
-def test_the_note_on_gitlab_is_updated_in_place() -> None:
-    with standing_in(user={"id": 5}, author={"id": 5}) as forge:
+def test_the_note_on_gitlab_is_replaced() -> None:
+    with serve_stand_in(user={"id": 5}, author={"id": 5}) as forge:
         merge_request = GitLab(f"{forge.url}/api/v4", "secret", 3, 4)
         forge.add(f"{MARKER}\nforged", {"id": 6})
         write_comment(merge_request, MARKER, "first")
@@ -64,7 +64,7 @@ def test_the_note_on_gitlab_is_updated_in_place() -> None:
 
 
 def test_a_long_comment_is_cut_at_a_line() -> None:
-    with standing_in() as forge:
+    with serve_stand_in() as forge:
         write_comment(github(forge), MARKER, "| a row |\n" * LONGEST)
         body = forge.comments[0]["body"]
         assert len(body) < LONGEST + 100
@@ -74,7 +74,7 @@ def test_a_long_comment_is_cut_at_a_line() -> None:
 @pytest.mark.parametrize("refuses", [403, 422, 500])
 def test_a_refused_comment_says_why_without_the_token(refuses: int) -> None:
     with (
-        standing_in(refuses=refuses) as forge,
+        serve_stand_in(refuses=refuses) as forge,
         pytest.raises(CommentError, match=f"{refuses}: Resource not accessible") as caught,
     ):
         write_comment(github(forge), MARKER, "first")

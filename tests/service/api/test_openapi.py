@@ -29,6 +29,7 @@ OPERATIONS = [
     "GET /v1/jobs",
     "GET /v1/jobs/{job_id}",
     "POST /v1/jobs/{job_id}:cancel",
+    "POST /v1/jobs/{job_id}/gates",
     "GET /v1/jobs/{job_id}/events",
     "GET /v1/jobs/{job_id}/logs",
     "GET /v1/overview",
