@@ -36,40 +36,44 @@ def import_torchscript(source: Path | bytes, request: CompileRequest) -> Importe
     ToolchainMissing without torch.
     """
     from compiler.ir.aten.torch_package import without_torch
+    from compiler.ir.files.export_names import declare_exported
     from compiler.ir.torchscript.loading import load
 
     program = load(source)
     with without_torch():
         from compiler.ir.torchscript.reader import read
-    return read(program, request)
+    return read(program, declare_exported(source, request))
 
 
 def inspect_torchscript(source: Path | bytes, request: CompileRequest) -> dict[str, Any]:
     """Describe the module node by node (see compiler.ir.torchscript.inspection)."""
     from compiler.ir.aten.torch_package import without_torch
+    from compiler.ir.files.export_names import declare_exported
     from compiler.ir.torchscript.loading import load
 
     program = load(source)
     with without_torch():
         from compiler.ir.torchscript.inspection import inspect
-    return inspect(program, request)
+    return inspect(program, declare_exported(source, request))
 
 
 def import_exported(source: Path, request: CompileRequest) -> Imported:
     """Import a program saved with torch.export.save, without torch; raises ImportFailed, LoadError
     for other files.
     """
+    from compiler.ir.files.export_names import declare_exported
     from compiler.ir.pt2.program import read_program
     from compiler.ir.pt2.reader import read
 
-    return read(read_program(source), request)
+    return read(read_program(source), declare_exported(source, request))
 
 
 def inspect_exported(source: Path, request: CompileRequest) -> dict[str, Any]:
     """Describe the program node by node by what its file says, with neither torch nor TVM (see
     compiler.ir.pt2.inspection).
     """
+    from compiler.ir.files.export_names import declare_exported
     from compiler.ir.pt2.inspection import inspect
     from compiler.ir.pt2.program import read_program
 
-    return inspect(read_program(source), request)
+    return inspect(read_program(source), declare_exported(source, request))

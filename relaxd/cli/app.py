@@ -1,47 +1,84 @@
-"""The commands and their order in the help."""
+"""The commands and their order in the help. Only the module of the command that is called is
+imported, as others take longer than many a command itself.
+"""
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from relaxd.cli import (
-    access,
-    bench,
-    checking,
-    compiling,
-    differing,
-    estimating,
-    evaluating,
-    families,
-    inspecting,
-    jobs,
-    llm,
-    models,
-    optimizing,
-    pulling,
-    releasing,
-    run,
-    serving,
-    showing,
-    storing,
-    targets,
-    verifying,
-    webhooks,
-    why,
-)
 from relaxd.cli.command import Command
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Compile dynamic-shape models once per target, and run them anywhere.",
-    epilog="Exit codes: 0 done, 1 the compile failed, 2 bad request or usage, 3 the server could "
-    "not be reached, 4 a comparison found a regression.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+app: typer.Typer
+"""All commands; made when it is first asked for."""
+
+_COMMANDS = (
+    ("compile", "compiling", "compile_command", "Build"),
+    ("inspect", "inspecting", "inspect_command", "Build"),
+    ("export", "exporting", "export_command", "Build"),
+    ("families", "families", "families_command", "Build"),
+    ("opt", "optimizing", "opt_command", "Build"),
+    ("ci", "checking", "ci_command", "Build"),
+    ("targets", "targets", "targets_command", "Build"),
+    ("pull", "pulling", "pull_command", "Use"),
+    ("run", "run", "run", "Use"),
+    ("llm", "llm", "llm_command", "Use"),
+    ("show", "showing", "show_command", "Use"),
+    ("diff", "differing", "diff_command", "Use"),
+    ("estimate", "estimating", "estimate_command", "Use"),
+    ("bench", "bench", "bench", "Use"),
+    ("accuracy", "evaluating", "accuracy_command", "Use"),
+    ("verify", "verifying", "verify_command", "Use"),
+    ("release", "releasing", "release_command", "Use"),
+    ("why", "why", "why_command", "Use"),
+    ("jobs", "jobs", "app", "Service"),
+    ("models", "models", "app", "Service"),
+    ("webhook", "webhooks", "app", "Service"),
+    ("gc", "storing", "gc_command", "Service"),
+    ("check", "storing", "check_command", "Service"),
+    ("backup", "storing", "backup_command", "Service"),
+    ("restore", "storing", "restore_command", "Service"),
+    ("pin", "storing", "pin_command", "Service"),
+    ("token", "access", "tokens", "Service"),
+    ("tenant", "access", "tenants", "Service"),
+    ("audit", "access", "audit_command", "Service"),
+    ("serve", "serving", "serve_command", "Service"),
+    ("api", "serving", "api_command", "Service"),
+    ("worker", "serving", "worker_command", "Service"),
 )
+"""Name, module, the function or the group of commands, and the panel of the help."""
+
+
+def __getattr__(name: str) -> Any:
+    """`app`."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = build_app()
+    return globals()[name]
+
+
+def build_app(word: str | None = None) -> typer.Typer:
+    """The application with the one command that `word` names, with all where it names none."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        help="Compile dynamic-shape models once per target, and run them anywhere.",
+        epilog="Exit codes: 0 done, 1 the compile failed, 2 bad request or usage, 3 the server "
+        "could not be reached, 4 a comparison found a regression.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(relaxd)
+    chosen = [row for row in _COMMANDS if row[0] == word]
+    for name, module, attribute, panel in chosen or _COMMANDS:
+        command: Any = getattr(import_module(f"relaxd.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, cls=Command, rich_help_panel=panel)(command)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -54,7 +91,6 @@ def _show_version(wanted: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
 def relaxd(
     version: Annotated[
         bool,
@@ -62,36 +98,3 @@ def relaxd(
     ] = False,
 ) -> None:
     """Compile dynamic-shape models once per target, and run them anywhere."""
-
-
-app.command("compile", cls=Command, rich_help_panel="Build")(compiling.compile_command)
-app.command("inspect", cls=Command, rich_help_panel="Build")(inspecting.inspect_command)
-app.command("families", cls=Command, rich_help_panel="Build")(families.families_command)
-app.command("opt", cls=Command, rich_help_panel="Build")(optimizing.opt_command)
-app.command("ci", cls=Command, rich_help_panel="Build")(checking.ci_command)
-app.command("targets", cls=Command, rich_help_panel="Build")(targets.targets_command)
-app.command("pull", cls=Command, rich_help_panel="Use")(pulling.pull_command)
-app.command("run", cls=Command, rich_help_panel="Use")(run.run)
-app.command("llm", cls=Command, rich_help_panel="Use")(llm.llm_command)
-app.command("show", cls=Command, rich_help_panel="Use")(showing.show_command)
-app.command("diff", cls=Command, rich_help_panel="Use")(differing.diff_command)
-app.command("estimate", cls=Command, rich_help_panel="Use")(estimating.estimate_command)
-app.command("bench", cls=Command, rich_help_panel="Use")(bench.bench)
-app.command("accuracy", cls=Command, rich_help_panel="Use")(evaluating.accuracy_command)
-app.command("verify", cls=Command, rich_help_panel="Use")(verifying.verify_command)
-app.command("release", cls=Command, rich_help_panel="Use")(releasing.release_command)
-app.command("why", cls=Command, rich_help_panel="Use")(why.why_command)
-app.add_typer(jobs.app, name="jobs", rich_help_panel="Service")
-app.add_typer(models.app, name="models", rich_help_panel="Service")
-app.add_typer(webhooks.app, name="webhook", rich_help_panel="Service")
-app.command("gc", cls=Command, rich_help_panel="Service")(storing.gc_command)
-app.command("check", cls=Command, rich_help_panel="Service")(storing.check_command)
-app.command("backup", cls=Command, rich_help_panel="Service")(storing.backup_command)
-app.command("restore", cls=Command, rich_help_panel="Service")(storing.restore_command)
-app.command("pin", cls=Command, rich_help_panel="Service")(storing.pin_command)
-app.add_typer(access.tokens, name="token", rich_help_panel="Service")
-app.add_typer(access.tenants, name="tenant", rich_help_panel="Service")
-app.command("audit", cls=Command, rich_help_panel="Service")(access.audit_command)
-app.command("serve", cls=Command, rich_help_panel="Service")(serving.serve_command)
-app.command("api", cls=Command, rich_help_panel="Service")(serving.api_command)
-app.command("worker", cls=Command, rich_help_panel="Service")(serving.worker_command)

@@ -5,6 +5,7 @@ file and of the request.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -40,22 +41,25 @@ def declare_program(program: Program, states: list[Stored], request: CompileRequ
     check_names("consts", (name for name, _ in request.consts), [])
     redeclared = {spec.name: spec for spec in request.inputs}
     symbols: dict[str, Axis] = {}
+    multiples: dict[str, Axis] = {}
     for name, spec in redeclared.items():
         if name in arguments:
-            _match(arguments[name], spec, symbols)
+            _match(arguments[name], spec, symbols, multiples)
     _name_rest(program, symbols)
     wanted = [state for state in states if state.path in redeclared]
     specs = [
         TensorSpec(
             argument.name,
             argument.dtype,
-            tuple(substitute(axis, symbols) for axis in argument.axes),
+            tuple(multiples.get(axis.text) or substitute(axis, symbols) for axis in argument.axes),
         )
         for argument in program.arguments
     ] + specs_of([_of_state(state) for state in wanted], request)
     return Declared(
         specs,
-        replace(request, dims=_ranges(program, symbols, request)),
+        replace(
+            request, dims=_ranges(program, symbols, _with_multiples(multiples, program, request))
+        ),
         symbols,
         tuple(state.path for state in wanted),
     )
@@ -65,8 +69,13 @@ def _of_state(state: Stored) -> FileInput:
     return FileInput(state.path, state.data.dtype.name, tuple(state.data.shape))
 
 
-def _match(argument: Argument, spec: TensorSpec, symbols: dict[str, Axis]) -> None:
-    """Take over what the request calls the axes of an input."""
+def _match(
+    argument: Argument, spec: TensorSpec, symbols: dict[str, Axis], multiples: dict[str, Axis]
+) -> None:
+    """Take over what the request calls the axes of an input.
+
+    multiples: of axes such as `8*s3` that are declared as a dim of their own, that dim.
+    """
     field = f"inputs.{argument.name}"
     if spec.dtype != argument.dtype or len(spec.shape) != len(argument.axes):
         raise ImportFailed(
@@ -86,6 +95,12 @@ def _match(argument: Argument, spec: TensorSpec, symbols: dict[str, Axis]) -> No
                     field=field,
                     hint="give both axes one name",
                 )
+        elif want.symbol is not None and (parts := _multiple_of(have)) is not None:
+            factor, symbol = parts
+            if symbols.setdefault(symbol, Axis(f"{want.text}//{factor}")).text == (
+                f"{want.text} // {factor}"
+            ):
+                multiples[have.text] = want
         elif have.size is not None and have.size != want.size:
             raise ImportFailed(
                 f"axis {index} of input {argument.name!r} is {have.size} in the program, declared "
@@ -94,6 +109,39 @@ def _match(argument: Argument, spec: TensorSpec, symbols: dict[str, Axis]) -> No
                 field=field,
                 hint="export the program with a torch.export.Dim for that axis",
             )
+
+
+def _multiple_of(axis: Axis) -> tuple[int, str] | None:
+    """Factor and symbol of an axis such as `8*s3`."""
+    match axis.tree:
+        case ast.BinOp(
+            left=ast.Constant(value=int(factor)), op=ast.Mult(), right=ast.Name(id=symbol)
+        ) if factor > 1:
+            return factor, symbol
+    return None
+
+
+def _with_multiples(
+    multiples: Mapping[str, Axis], program: Program, request: CompileRequest
+) -> CompileRequest:
+    """The request with the dims that stand for multiples of torch's symbols, in the file's ranges
+    and no other multiples.
+    """
+    dims = {dim.name: dim for dim in request.dims}
+    for text, axis in multiples.items():
+        name = axis.symbol
+        factor, symbol = _multiple_of(Axis(text)) or (1, text)
+        low, high = program.ranges.get(symbol, (0, None))
+        assert name is not None
+        dim = dims.get(name, Dim(name))
+        most = None if high is None else high * factor
+        dims[name] = replace(
+            dim,
+            min=max(dim.min, low * factor),
+            max=min((size for size in (dim.max, most) if size is not None), default=None),
+            multiple=math.lcm(dim.multiple, factor),
+        )
+    return replace(request, dims=tuple(sorted(dims.values())))
 
 
 def _name_rest(program: Program, symbols: dict[str, Axis]) -> None:
