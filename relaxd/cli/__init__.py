@@ -3,6 +3,8 @@
 
 def main() -> None:
     """Run the command that `sys.argv` names; exit codes as in `relaxd.cli.console.Exit`."""
-    from relaxd.cli.app import app
+    import sys
 
-    app(prog_name="relaxd")
+    from relaxd.cli.app import build_app
+
+    build_app(*sys.argv[1:2])(prog_name="relaxd")

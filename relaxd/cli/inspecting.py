@@ -12,9 +12,10 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.report import render_report
-from relaxd.client import Client, extras
+from relaxd.client import extras
 from relaxd.contract.dims.names import option_name
 from relaxd.contract.model_folder import require_model
+from relaxd.contract.request import CompileRequest
 
 _SUGGESTED = "1:64"
 """The range that the next command has for a dim without a maximum."""
@@ -41,11 +42,12 @@ def inspect_command(
     require_model(model)
     with stderr().status("inspecting"):
         if server:
+            from relaxd.client import Client
+
             with Client(server, token=token) as client:
                 report = client.examine(model, request)
         else:
-            api = extras.load("compiler.api", extra="compiler")
-            report = api.inspect_request(model, request)
+            report = _inspect_here(model, request)
     if json:
         print_json(report)
         return
@@ -59,6 +61,18 @@ def inspect_command(
         stdout().print(Text(f"\nnext: {shlex.join(words)}"))
         if not nodes:
             stdout().print(Text("every node with its shapes: --nodes"))
+
+
+def _inspect_here(model: Path, request: CompileRequest) -> dict[str, Any]:
+    """The report of the compiler that is installed; a `.pt2` file takes only its reader."""
+    archives = extras.load("compiler.ir.files.torch_archives", extra="compiler")
+    if archives.is_exported(model):
+        report = extras.load("compiler.ir", extra="compiler").inspect_exported(model, request)
+    else:
+        api = extras.load("compiler.api", extra="compiler")
+        report = api.inspect_request(model, request)
+    assert isinstance(report, dict)
+    return report
 
 
 def _headline(report: dict[str, Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from compiler.isolation.child import run_child
 from compiler.isolation.messages import InspectJob
 from relaxd.contract.request import CompileRequest
 
+ROOT = Path(__file__).parents[2]
 MAKE = """
 import sys, torch
 from torch.export import Dim, export, save
@@ -73,3 +74,30 @@ def test_a_truncated_file_is_a_typed_failure(saved: Path, tmp_path: Path) -> Non
     path.write_bytes(saved.read_bytes()[:-3000])
     with pytest.raises(LoadError):
         inspect_request(path, CompileRequest.of())
+
+
+def test_the_command_inspects_with_few_imports(saved: Path) -> None:
+    """Imports are what most of its time goes to; HTTP, other commands and TVM are not needed."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "relaxd", "inspect", str(saved)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert "supported: yes" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    needless = (
+        "asyncio",
+        "httpx",
+        "onnx",
+        "torch",
+        "tvm",
+        "tvm_ffi",
+        "compiler.api",
+        "compiler.isolation.child",
+        "relaxd.cli.compiling",
+        "relaxd.client.client",
+    )
+    assert "relaxd.cli.inspecting" in imported
+    assert not imported & set(needless)
