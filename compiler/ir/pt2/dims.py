@@ -131,14 +131,14 @@ def _with_multiples(
     for text, axis in multiples.items():
         name = axis.symbol
         factor, symbol = _multiple_of(Axis(text)) or (1, text)
-        low, high = program.ranges.get(symbol, (0, None))
+        # The range of the symbol alone begins at 2, which torch takes for the least of any size.
+        low, high = program.ranges.get(f"{factor}*{symbol}", (0, None))
         assert name is not None
         dim = dims.get(name, Dim(name))
-        most = None if high is None else high * factor
         dims[name] = replace(
             dim,
-            min=max(dim.min, low * factor),
-            max=min((size for size in (dim.max, most) if size is not None), default=None),
+            min=max(dim.min, low),
+            max=min((size for size in (dim.max, high) if size is not None), default=None),
             multiple=math.lcm(dim.multiple, factor),
         )
     return replace(request, dims=tuple(sorted(dims.values())))
