@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 BROKERS = ("redis", "rediss", "sentinel")
-_HOSTS = re.compile(r"(?P<kind>[a-z+0-9]+://(?:[^@/?]*@)?)(?P<hosts>[^@/?]+,[^@/?]+)(?P<rest>(?:[/?].*)?)")
+_HOSTS = re.compile(
+    r"(?P<kind>[a-z+0-9]+://(?:[^@/?]*@)?)(?P<hosts>[^@/?]+,[^@/?]+)(?P<rest>(?:[/?].*)?)"
+)
 
 
 @dataclass(frozen=True)

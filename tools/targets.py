@@ -47,7 +47,7 @@ def _runtime(target: Target, flavour: Flavour) -> str:
 
 
 def abi_table() -> str:
-    """What libraries for each platform ask of their host, as Markdown."""
+    """The table of what libraries for each platform ask of their host, as Markdown."""
     platforms = dict.fromkeys(
         target.platform
         for target in registry()

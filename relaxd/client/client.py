@@ -172,12 +172,6 @@ class Client(Administration, Registry):
             for document in self._transport.json("GET", "/v1/jobs", params=params)["jobs"]
         ]
 
-    def targets(self) -> list[dict[str, Any]]:
-        """The targets that the service compiles for."""
-        return list(self._transport.json("GET", "/v1/targets")["targets"])
-
-    def collect(self, *, dry_run: bool = False) -> dict[str, Any]:
-        """Have the service collect garbage; what it found and removed, or would remove."""
     def report_failed_gates(
         self, job_id: str, target: str, failed: Mapping[str, str], baseline: str | None = None
     ) -> None:
@@ -186,6 +180,12 @@ class Client(Administration, Registry):
         body = {"target": target, "failed": gates, "baseline": baseline}
         self._transport.request("POST", f"/v1/jobs/{quote(job_id, safe='')}/gates", json=body)
 
+    def targets(self) -> list[dict[str, Any]]:
+        """The targets that the service compiles for."""
+        return list(self._transport.json("GET", "/v1/targets")["targets"])
+
+    def collect(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """Have the service collect garbage; what it found and removed, or would remove."""
         params = {"dry_run": str(dry_run).lower()}
         return dict(self._transport.json("POST", "/v1/gc", params=params, timeout=None))
 

@@ -275,8 +275,6 @@ class JobList(Document):
     jobs: list[JobOut]
 
 
-class EventOut(Document):
-    """One event of a job; `seq` counts from 1 and is the SSE id; `target` is null for the job as a
 OneLine = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
@@ -295,6 +293,8 @@ class FailedGatesIn(Document):
     baseline: Digest | None = None
 
 
+class EventOut(Document):
+    """One event of a job; `seq` counts from 1 and is the SSE id; `target` is null for the job as a
     whole.
     """
 

@@ -116,10 +116,10 @@ def test_a_day_of_an_administrator(chromium: Browser, guarded: House) -> None:
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("row", name=re.compile("^vision"))).to_contain_text("4")
         check(page, "admin-tenants")
-        (made,) = (
+        (tenant,) = (
             one for one in operator.get("/v1/tenants").json()["tenants"] if one["name"] == "vision"
         )
-        assert (made["running"], made["queued"], made["weight"]) == (4, None, 1.0)
+        assert (tenant["running"], tenant["queued"], tenant["weight"]) == (4, None, 1.0)
         pin_and_unpin(page, guarded, job["index"]["digest"])
         open_part(page, "Collection")
         page.get_by_role("button", name="See what it would remove").click()
