@@ -7,6 +7,7 @@ import math
 from compiler.ir.aten.algebra import Array, argument, arguments, optional
 from compiler.ir.aten.dtypes import DEFAULT_FLOAT
 from compiler.ir.aten.node import Node
+from compiler.ir.aten.operands import to_float
 from compiler.ir.aten.operators.creation import integer_range
 from compiler.ir.aten.operators.distances import norm_of
 from compiler.ir.aten.operators.indexing import indexes
@@ -108,7 +109,10 @@ def cosine_embedding_loss(b: Builder, node: Node) -> Value:
 @op("triplet_margin_loss")
 def triplet_margin_loss(b: Builder, node: Node) -> Value:
     """max(0, margin + the distance to the positive less that to the negative)."""
-    anchor, positive, negative = arguments(b, node, "anchor", "positive", "negative")
+    anchor, positive, negative = (
+        Array(b, to_float(b, item.value))
+        for item in arguments(b, node, "anchor", "positive", "negative")
+    )
     p, eps = node.float("p"), node.float("eps")
 
     def distance(lhs: Array, rhs: Array) -> Array:

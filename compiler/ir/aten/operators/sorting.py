@@ -71,6 +71,8 @@ def kth(b: Builder, node: Node) -> Any:
         last = _last(b, values, 0)
         return layout.squeeze(b, _where_nan(b, last, last, median), [0])
     values, indices = _ordered(b, node, x, None, False)
+    if not x.shape:
+        return [values, indices]
     axis = node.axis("dim", len(x.shape))
     position = (
         ex.sub(node.extent("k"), 1)

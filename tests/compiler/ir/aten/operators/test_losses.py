@@ -56,6 +56,19 @@ def test_of_classes(name: str) -> None:
     check(OF_CLASSES[name], ROWS, CLASSES)
 
 
+def test_integers_become_floats() -> None:
+    check(
+        lambda x, y: (
+            F.triplet_margin_loss(x, y, x - y),
+            F.poisson_nll_loss(x, y),
+            F.margin_ranking_loss(x, y, x),
+            F.pairwise_distance(x, y),
+        ),
+        ("int64", "n,3"),
+        ("int64", "n,3"),
+    )
+
+
 def test_cross_entropy_of_one_sample() -> None:
     check(lambda x, y: F.cross_entropy(x[0], y[0]), ROWS, CLASSES, sizes=(3,))
 
