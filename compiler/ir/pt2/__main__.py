@@ -67,7 +67,7 @@ def render() -> str:
 
 
 def _fill(words: str) -> str:
-    return textwrap.fill(words, 98, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(words, 140, break_long_words=False, break_on_hyphens=False)
 
 
 def _arguments(schema: object) -> str:

@@ -156,7 +156,7 @@ def zeta(b: Builder, node: Node) -> Value:
     x, q = pair(b, node, floating=True)
     shape = broadcast.joined_shape(b, x.shape, q.shape)
     wide = [broadcast.expand(b, ew.cast(b, value, "float64"), shape) for value in (x, q)]
-    return ew.cast(b, _hurwitz(b, *wide, name="zeta"), x.dtype)
+    return ew.cast(b, _hurwitz(b, wide[0], wide[1], "zeta"), x.dtype)
 
 
 @op("polygamma", "special_polygamma")
