@@ -45,11 +45,11 @@ def collect_assumptions(axes: Mapping[str, Sequence[str]]) -> Iterator[list[Assu
         collected.extend(_read(env, guard, axes))
         return original(env, prefix, guard, *rest, **more)
 
-    ShapeEnv._log_guard = log  # type: ignore[method-assign]
+    ShapeEnv._log_guard = log
     try:
         yield collected
     finally:
-        ShapeEnv._log_guard = original  # type: ignore[method-assign]
+        ShapeEnv._log_guard = original
 
 
 def _read(env: Any, guard: Any, axes: Mapping[str, Sequence[str]]) -> Iterator[Assumption]:

@@ -2,7 +2,7 @@
 not to bind itself to it.
 """
 
-from compiler.ir.torchscript.loading import load_torch, without_torch
+from compiler.ir.aten.torch_package import load_torch, without_torch
 
 load_torch()
 with without_torch():
