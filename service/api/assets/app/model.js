@@ -93,7 +93,7 @@ function History({ builds, route }) {
       ${targets.length > 1 && html`<select class="field end" aria-label="Target" onChange=${(event) => setChosen({ target: event.target.value })}>${targets.map((target) => html`<option key=${target} value=${target} selected=${target === chosen.target}>${target}</option>`)}</select>`}</div>
     ${sizes && processors.length > 1 && html`<p class="note warn">Measured on different machines, which are not comparable: ${processors.join("; ")}.</p>`}
     ${points.length > 1
-      ? html`<${Lines} series=${[{ name: word, kind: "own", points }]} dim="version" row=${{ key: "no dims", fixed: {}, points }} engine=${points.some((one) => one.reference) ? "onnxruntime" : ""} format=${format} />`
+      ? html`<${Lines} series=${[{ name: sizes ? "relaxd" : word, kind: "own", points }]} dim="version" row=${{ key: "no dims", fixed: {}, points }} engine=${points.some((one) => one.reference) ? "onnxruntime" : ""} format=${format} />`
       : html`<p class="soft">${points.length ? `Version ${shown[0].version} has ${format(valueOf(shown[0]))}. A line needs two versions.` : `No version has a ${word.toLowerCase()} for this target.`}</p>`}
     ${all.length > shown.length && html`<p class="hint quiet">Not shown: ${all.length - shown.length} measured at other sizes.</p>`}
   </section>`;
