@@ -39,9 +39,14 @@ export function Audit({ route }) {
     ${more && html`<p class="more"><button type="button" class="button small" onClick=${() => load(entries.at(-1).id)}>Show older entries</button></p>`}</section>`;
 }
 
+function spelled(value) {
+  if (Array.isArray(value)) return value.join(" ");
+  return value === null ? "none" : typeof value === "string" ? value : JSON.stringify(value);
+}
+
 function Row({ entry }) {
   const [kind, word] = OUTCOMES[entry.outcome] || ["", entry.outcome];
-  const detail = Object.entries(entry.detail).filter(([name]) => name !== "status" && name !== "method").map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const detail = Object.entries(entry.detail).filter(([name]) => name !== "status" && name !== "method").map(([name, value]) => `${name.replaceAll("_", " ")} ${spelled(value)}`);
   return html`<tr><td class="num nowrap"><span title=${moment(entry.time)}>${ago(entry.time)}</span></td><td class="wrap">${entry.principal}<small class="quiet">${entry.tenant}</small></td><th scope="row" class="mono nowrap">${entry.action}</th>
     <td class="mono wrap">${entry.subject}</td><td><span class=${`badge ${kind}`}>${word}</span></td><td class="wrap soft">${detail.join(", ")}<small class="mono quiet">${entry.request_id ? `request ${entry.request_id}` : ""}</small></td></tr>`;
 }
