@@ -51,7 +51,7 @@ const Table = ({ label, titles, rows, none }) => rows.length
   ? html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class="table"><thead><tr>${titles.map((title, index) => html`<th key=${index} scope="col">${title || html`<span class="unseen">Actions</span>`}</th>`)}</tr></thead><tbody>${rows}</tbody></table></div>`
   : html`<p class="soft">${none}</p>`;
 
-const Time = ({ time, none }) => (time ? html`<span title=${moment(time)}>${new Date(time) > new Date() ? new Date(time).toISOString().slice(0, 10) : ago(time)}</span>` : html`<span class="quiet">${none}</span>`);
+const Time = ({ time, none }) => (time ? html`<span class="nowrap" title=${moment(time)}>${new Date(time) > new Date() ? new Date(time).toISOString().slice(0, 10) : ago(time)}</span>` : html`<span class="quiet">${none}</span>`);
 
 /** A number that was typed, null for none. */
 const amount = (text) => (text.trim() === "" ? null : Number(text));
