@@ -42,7 +42,7 @@ def _building() -> Steps:
     return {
         target.name: partial(archives.build, target)
         for target in _of(Runtime.LINKED)
-        if target.emulator
+        if target.emulator and not target.platform.unseen
     }
 
 

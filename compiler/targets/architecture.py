@@ -71,18 +71,25 @@ class Registers:
 class Emulation:
     """How qemu's user mode runs programs for the architecture.
 
-    program: the name behind `qemu-`; widest: arguments for a processor with every feature that a
-    raw target may name.
-    linker: zig's triple of dynamic programs; sysroot: where Debian's cross packages put a C library
-    for them, and package: the one that adds libstdc++ to it; all None where programs are linked
-    statically.
+    program: the name behind `qemu-`, None where machines of that architecture alone run programs,
+    by themselves; widest: arguments for a processor with every feature that a raw target may name.
+    linker: zig's triple of dynamic programs, which begin with `loader`; sysroot: where Debian's
+    cross packages put a C library for them, in the folder `libraries`, and package: the one that
+    adds libstdc++ to it; all None where programs are linked statically.
     """
 
-    program: str
-    widest: tuple[str, ...]
+    program: str | None
+    widest: tuple[str, ...] | None
     linker: str | None = None
+    loader: str | None = None
     sysroot: Path | None = None
     package: str | None = None
+    folder: str = "lib"
+
+    @property
+    def libraries(self) -> Path | None:
+        """The folder of the C library of dynamic programs."""
+        return self.sysroot / self.folder if self.sysroot else None
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,7 @@ AARCH64 = Architecture(
         "aarch64",
         widest=("-cpu", "max"),
         linker=LINUX.linker,
+        loader="/lib/ld-linux-aarch64.so.1",
         sysroot=Path("/usr/aarch64-linux-gnu"),
         package="libstdc++6-arm64-cross",
     ),

@@ -1,9 +1,12 @@
 """Targets with x86-64 processors: the microarchitecture levels, and what lies beyond them."""
 
+from pathlib import Path
+
 from compiler.targets.abi import SINE_AND_COSINE, Abi, list_calls
 from compiler.targets.architecture import (
     Architecture,
     BytePairUnit,
+    Emulation,
     IntegerDot,
     IntegerUnit,
     PairUnit,
@@ -36,6 +39,7 @@ WINDOWS = Platform(
         4 << 10,
         list_calls("ldexp", heap=("_aligned_free", "_aligned_malloc")),
     ),
+    unseen="Windows and Microsoft's C runtime",
 )
 
 _V2 = ("cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
@@ -108,6 +112,7 @@ def x86(
     status: TargetStatus = TargetStatus.EXECUTED,
     platform: Platform = LINUX,
     resolved: str | None = None,
+    emulator: tuple[str, ...] | None = None,
 ) -> Target:
     """A processor of the level, with `extras` of EXTRAS."""
     # LLVM prefers half-width vectors on x86-64-v4; kernels here are written for the full width.
@@ -125,6 +130,7 @@ def x86(
         status=status,
         fma=_REGISTERS[level].fma,
         resolved=resolved,
+        emulator=emulator,
     )
 
 
@@ -148,7 +154,14 @@ _LINUX_ENTRIES = (
     x86("x86-64-v4-vnni", 4, _SERVER, extras=("avx512_vnni",), status=TargetStatus.COMPILED_ONLY),
 )
 _WINDOWS_ENTRIES = (
-    x86("windows-x86-64", 2, _SMALL, status=TargetStatus.COMPILED_ONLY, platform=WINDOWS),
+    x86(
+        "windows-x86-64",
+        2,
+        _SMALL,
+        status=TargetStatus.EMULATED,
+        platform=WINDOWS,
+        emulator=(),
+    ),
 )
 
 _BYTES_512 = IntegerDot("llvm.x86.avx512.vpdpbusd.512", 4, "uint8", "int8", True, rows=12)
@@ -194,4 +207,12 @@ X86_64 = Architecture(
     # Where two hardware threads share a core its decoder feeds each at half speed, and instructions
     # count: four steps of a sum in a row take a fifth fewer of them than one.
     unroll=4,
+    emulation=Emulation(
+        None,
+        widest=None,
+        linker=LINUX.linker,
+        loader="/lib64/ld-linux-x86-64.so.2",
+        sysroot=Path("/"),
+        folder="lib/x86_64-linux-gnu",
+    ),
 )

@@ -162,7 +162,9 @@ def numerics(output: Path) -> dict[str, object]:
     return document
 
 
-EMULATED = [(target.name, "standalone", add_and_divide) for target in CPUS if target.emulator]
+EMULATED = [
+    (target.name, "standalone", add_and_divide) for target in CPUS if target.emulator is not None
+]
 EMULATED += [
     (target.name, "vm", add_and_divide)
     for target in BUNDLED
@@ -171,7 +173,7 @@ EMULATED += [
 SORTED = [
     (architecture.entries[0].name, "standalone", sorting)
     for architecture in ARCHITECTURES
-    if architecture.emulation and not architecture.entries[0].platform.bare
+    if architecture.entries[0].emulator and not architecture.entries[0].platform.bare
 ]
 """One target of each emulated architecture that has a heap, which NonZero takes."""
 

@@ -43,7 +43,7 @@ CPUS = tuple(
 _EMULATORS = tuple(
     f"qemu-{architecture.emulation.program}-static"
     for architecture in ARCHITECTURES
-    if architecture.emulation
+    if architecture.emulation and architecture.emulation.program
 )
 
 

@@ -11,8 +11,7 @@ from compiler.targets.architectures import architecture_of
 from compiler.toolchain import zig
 
 _START = Path(__file__).with_name("start.c")
-_LOADER = "ld-linux-aarch64.so.1"
-_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", _LOADER)
+_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2")
 
 
 def link(
@@ -25,25 +24,27 @@ def link(
     """Compile a driver with the options and link it with the libraries, which it finds where they
     lie; raises LinkError.
     """
-    triple, sysroot = _system(target)
+    triple, loader, folder = _system(target)
     parts = (_START, *sources)
     objects = [output.with_name(f"{output.name}-{part.stem}.o") for part in parts]
     for part, compiled in zip(parts, objects, strict=True):
         command = ("-O1", "-fPIE", *options, "-c", "-o", str(compiled), str(part))
         zig.compile_with_zig(*command, triple=triple)
-    system = [sysroot / "lib" / name for name in _LIBRARIES]
+    system = [folder / name for name in (*_LIBRARIES, Path(loader).name)]
     folders = dict.fromkeys(str(library.parent) for library in libraries)
     zig.link_elf(
-        *("-pie", "--dynamic-linker", f"/lib/{_LOADER}", "-o", str(output)),
+        *("-pie", "--dynamic-linker", loader, "-o", str(output)),
         *("-z", "now", "--allow-shlib-undefined", "--rpath", ":".join(folders)),
         *map(str, (*objects, *libraries)),
         *("--as-needed", *map(str, system)),
     )
 
 
-def _system(target: Target) -> tuple[str, Path]:
-    """The triple of dynamic programs for the target's processor, and their C library's folder."""
+def _system(target: Target) -> tuple[str, str, Path]:
+    """The triple of dynamic programs for the target's processor, the program that they begin with,
+    and their C library's folder.
+    """
     emulation = architecture_of(target.arch).emulation
-    if emulation is None or emulation.linker is None or emulation.sysroot is None:
+    if not (emulation and emulation.linker and emulation.loader and emulation.libraries):
         raise LinkError(f"no C library for {target.arch} is known", reason="failed")
-    return emulation.linker, emulation.sysroot
+    return emulation.linker, emulation.loader, emulation.libraries

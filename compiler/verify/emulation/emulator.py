@@ -11,8 +11,9 @@ from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
 from compiler.targets.architecture import Emulation
 from compiler.targets.architectures import architecture_of
-from compiler.verify.emulation import macho
+from compiler.verify.emulation import foreign
 from relaxd.contract.options import Flavour
+from relaxd.loader.machine.host import this_host
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Emulator:
 
     def to_report(self) -> tuple[tuple[str, str], ...]:
         """What numerics.json says of it."""
-        by = ("by", Path(self.command[0]).name.removesuffix("-static"))
+        name = Path(self.command[0]).name.removesuffix("-static")
+        by = ("by", name if name.startswith("qemu-") else "a program for Linux")
         return (by, ("unseen", self.unseen)) if self.unseen else (by,)
 
 
@@ -43,13 +45,15 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
     emulation = architecture_of(target.arch).emulation
     if target.emulator is None or emulation is None:
         return f"no emulator is known for {target.name}"
+    if target.platform.unseen and target.flavour(flavour) is not Flavour.STANDALONE:
+        return f"no emulator runs TVM's runtime for {target.platform.os}"
+    if emulation.program is None:
+        return _find_processor(target, emulation)
     program = _program(emulation.program)
     if program is None:
-        return f"qemu-{emulation.program} is not installed: install {_package(emulation)}"
+        return f"qemu-{emulation.program} is not installed: install {_package(emulation.program)}"
     if target.flavour(flavour) is Flavour.STANDALONE:
         return _without_runtime(target, emulation, program)
-    if target.platform.unseen:
-        return f"no emulator runs TVM's runtime for {target.platform.os}"
     if target.platform.runtime is Runtime.LINKED:
         if not archives.present(target.platform):
             return (
@@ -58,7 +62,7 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
             )
         return Emulator((program, *target.emulator))
     sysroot = emulation.sysroot
-    if sysroot is None or not (sysroot / "lib" / "libstdc++.so.6").is_file():
+    if sysroot is None or not _has(emulation, "libstdc++.so.6"):
         return f"there is no C++ library for {target.arch}: {_install(emulation)}"
     if not runtimes.present(target.platform):
         return (
@@ -70,21 +74,35 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
 
 def _without_runtime(target: Target, emulation: Emulation, program: str) -> Emulator | str:
     """The emulator of programs that need a C library at most."""
-    if lacking := macho.explain_missing(target):
+    if lacking := foreign.explain_missing(target):
         return lacking
     if target.platform.archived and not target.platform.unseen:
         return Emulator((program, *(target.emulator or ())))
     sysroot = emulation.sysroot
-    if sysroot is None or not (sysroot / "lib" / "libc.so.6").is_file():
+    if sysroot is None or not _has(emulation, "libc.so.6"):
         return f"there is no C library for {target.arch}: {_install(emulation)}"
     command = (program, *(target.emulator or ()), "-L", str(sysroot))
     return Emulator(command, target.platform.unseen)
 
 
-def _package(emulation: Emulation) -> str:
+def _find_processor(target: Target, emulation: Emulation) -> Emulator | str:
+    """What runs programs without an emulator: this machine, if it has such a processor."""
+    machine = this_host()
+    if (machine.arch, machine.os) != (target.arch, "linux") or not machine.isa >= set(target.isa):
+        return f"this machine's processor is none for {target.name}"
+    if not _has(emulation, "libc.so.6"):
+        return f"there is no C library in {emulation.libraries}"
+    # Files that a build writes cannot be executed in its sandbox; the loader reads and maps them.
+    return Emulator((str(emulation.loader),), target.platform.unseen)
+
+
+def _has(emulation: Emulation, library: str) -> bool:
+    return emulation.libraries is not None and (emulation.libraries / library).is_file()
+
+
+def _package(program: str) -> str:
     """Debian's package of a machine's emulator, or of those of single programs."""
-    machine = emulation.program.startswith("system-")
-    return f"qemu-{emulation.program}" if machine else "qemu-user-static"
+    return f"qemu-{program}" if program.startswith("system-") else "qemu-user-static"
 
 
 def _install(emulation: Emulation) -> str:

@@ -4,11 +4,7 @@
  * LIBRARY is its path; `exports.h` has EXPORT(name) for each function that the program calls of it,
  * `calls.h` has CALL(name) for each that it may call of the program. The formats of commands and of
  * the opcodes of LC_DYLD_INFO are those of Apple's <mach-o/loader.h>. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
+#include "library.h"
 
 enum { SEGMENT = 0x19, SYMBOLS = 2, DYLD_INFO = 0x22, CHAINED = 0x34, SEGMENTS = 16 };
 enum { EXTERNAL_IN_SECTION = 0xf, TYPE = 0xf };
@@ -45,11 +41,6 @@ static const segment *segments[SEGMENTS];
 static const symbol_table *table;
 static const dyld_info *info;
 static int segment_count;
-
-static void stop(const char *what, const char *of) {
-  fprintf(stderr, "Mach-O: %s %s\n", what, of);
-  exit(1);
-}
 
 /* What Apple's library has and others have not. */
 typedef struct {
@@ -195,16 +186,6 @@ static void bind(const uint8_t *at, const uint8_t *end) {
   }
 }
 
-static void read_file(void) {
-  FILE *stream = fopen(LIBRARY, "rb");
-  if (stream == NULL || fseek(stream, 0, SEEK_END) != 0) stop("cannot read", LIBRARY);
-  long bytes = ftell(stream);
-  rewind(stream);
-  file = malloc((size_t)bytes);
-  if (file == NULL || fread(file, (size_t)bytes, 1, stream) != 1) stop("cannot read", LIBRARY);
-  fclose(stream);
-}
-
 static void read_commands(void) {
   const uint32_t *header = (const uint32_t *)file;
   const uint8_t *at = file + 32;
@@ -223,30 +204,12 @@ static void read_commands(void) {
   if (table == NULL || info == NULL || segment_count == 0) stop("no dyld info:", LIBRARY);
 }
 
-static uint64_t up_to_page(uint64_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
-
 static void map(void) {
   const segment *last = segments[segment_count - 1];
-  uint64_t bytes = up_to_page(last->address + last->bytes);
-  uint8_t *reserved =
-      mmap(NULL, bytes + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (reserved == MAP_FAILED) stop("no memory for", LIBRARY);
-  image = (uint8_t *)up_to_page((uintptr_t)reserved);
+  image = reserve(last->address + last->bytes, PAGE);
   for (int i = 0; i < segment_count; ++i) {
-    if (segments[i]->address % PAGE != 0)
-      stop("a segment begins inside of a page:", segments[i]->name);
+    if (segments[i]->address % PAGE != 0) stop("a segment begins inside of a page:", LIBRARY);
     memcpy(image + segments[i]->address, file + segments[i]->offset, segments[i]->stored);
-  }
-}
-
-static void protect(void) {
-  for (int i = 0; i < segment_count; ++i) {
-    uint8_t *at = image + segments[i]->address;
-    uint64_t bytes = up_to_page(segments[i]->bytes);
-    if (bytes == 0) continue;
-    /* The numbers are those of mmap. */
-    if (mprotect(at, bytes, segments[i]->protection) != 0)
-      stop("cannot protect", segments[i]->name);
   }
 }
 
@@ -276,7 +239,7 @@ static void *exported(const char *name) {
 #undef EXPORT
 
 __attribute__((constructor)) static void load(void) {
-  read_file();
+  file = read_file();
   read_commands();
   map();
   rebase(file + info->rebase.offset, file + info->rebase.offset + info->rebase.bytes);
@@ -284,5 +247,7 @@ __attribute__((constructor)) static void load(void) {
   bind(file + info->lazy.offset, file + info->lazy.offset + info->lazy.bytes);
 #define EXPORT(name) at_##name = exported(#name);
 #include "exports.h"
-  protect();
+  /* The numbers of protections are those of mmap. */
+  for (int i = 0; i < segment_count; ++i)
+    protect(image + segments[i]->address, segments[i]->bytes, PAGE, segments[i]->protection);
 }

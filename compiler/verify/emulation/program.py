@@ -7,9 +7,9 @@ from pathlib import Path
 from compiler import runtimes
 from compiler.link import header
 from compiler.runtimes import archives
-from compiler.targets import ObjectFormat, Runtime, Target
+from compiler.targets import Runtime, Target
 from compiler.toolchain import zig
-from compiler.verify.emulation import dynamic, macho
+from compiler.verify.emulation import dynamic, foreign
 from relaxd.contract.bundle.manifest import THREADS
 from relaxd.contract.options import Flavour
 
@@ -39,9 +39,9 @@ def build_standalone(bundle: Path, prefix: str, target: Target, output: Path) ->
     """
     library = bundle / target.platform.library
     options = ["-include", str(bundle / header.FILENAME), f"-DP={prefix}"]
-    if target.platform.object_format is ObjectFormat.MACHO:
-        options += macho.prepare(library, prefix, target, output.parent)
-        dynamic.link([STANDALONE_DRIVER, macho.LOADER], options, [], output, target)
+    if loader := foreign.loader_of(target):
+        options += foreign.prepare(library, prefix, target, output.parent)
+        dynamic.link([STANDALONE_DRIVER, loader], options, [], output, target)
         return
     if not _static(target):
         dynamic.link([STANDALONE_DRIVER], options, [library], output, target)

@@ -17,6 +17,22 @@ __asm__(
     "  mov x4, #0\n"
     "  bl __libc_start_main\n"
     "  brk #0\n");
+#elif defined(__x86_64__)
+__asm__(
+    ".globl _start\n"
+    "_start:\n"
+    "  xorl %ebp, %ebp\n" /* no caller */
+    "  movq %rdx, %r9\n"  /* what the loader runs at the end */
+    "  popq %rsi\n"       /* how many arguments there are, and they */
+    "  movq %rsp, %rdx\n"
+    "  andq $-16, %rsp\n"
+    "  pushq %rax\n"
+    "  pushq %rsp\n"
+    "  xorl %r8d, %r8d\n" /* nothing to run before and after main */
+    "  xorl %ecx, %ecx\n"
+    "  leaq main(%rip), %rdi\n"
+    "  callq *__libc_start_main@GOTPCREL(%rip)\n"
+    "  hlt\n");
 #else
 #error "programs of this architecture are linked statically"
 #endif

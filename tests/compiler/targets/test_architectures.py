@@ -31,11 +31,11 @@ def test_targets_and_platforms_are_of_the_architecture(known: Architecture) -> N
 def test_an_emulated_target_has_an_emulator_to_run_on(known: Architecture) -> None:
     emulated = [target for target in known.entries if target.status is TargetStatus.EMULATED]
     for target in emulated:
-        assert target.emulator
+        assert target.emulator is not None
         assert known.emulation
         dynamic = target.platform.runtime is Runtime.BUNDLED or bool(target.platform.unseen)
         assert dynamic == (known.emulation.sysroot is not None)
-        assert dynamic == (known.emulation.package is not None)
+        assert dynamic == (known.emulation.linker is not None)
 
 
 @EACH

@@ -141,7 +141,7 @@ def test_an_entry_is_whole(name: str) -> None:
     assert target.platform.archived >= (target.platform.runtime is Runtime.LINKED)
     assert json.loads(json.dumps(target.to_json())) == target.to_json()
     if target.status is TargetStatus.EMULATED:
-        assert target.emulator or target.device
+        assert target.emulator is not None or target.device
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 from compiler import runtimes, targets
 from compiler.runtimes import archives
 from compiler.targets import architectures
-from compiler.verify.emulation import emulator, macho
+from compiler.verify.emulation import emulator, foreign
 from relaxd.contract.options import Flavour
+from relaxd.loader.machine.host import Host
 
 DYNAMIC, STATIC = targets.resolve("aarch64"), targets.resolve("riscv64")
 
@@ -52,7 +53,7 @@ def test_a_target_that_nothing_emulates() -> None:
 def test_programs_for_linux_run_libraries_of_other_systems(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(macho, "_linker", lambda: "/bin/ld64.lld")
+    monkeypatch.setattr(foreign, "_linker", lambda: "/bin/ld64.lld")
     qemu = emulator.find(targets.resolve(name))
     assert isinstance(qemu, emulator.Emulator)
     by, unseen = qemu.to_report()
@@ -62,8 +63,22 @@ def test_programs_for_linux_run_libraries_of_other_systems(
     assert (why or "").startswith("no emulator runs TVM's runtime for")
 
 
+def test_a_library_for_windows_runs_on_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = targets.resolve("windows-x86-64")
+    machine = Host("x86_64", "linux", frozenset(target.isa), "2.36")
+    monkeypatch.setattr(emulator, "_has", lambda emulation, library: True)
+    monkeypatch.setattr(emulator, "this_host", lambda: machine)
+    found = emulator.find(target)
+    assert isinstance(found, emulator.Emulator)
+    assert found.command == ("/lib64/ld-linux-x86-64.so.2",)
+    assert found.to_report()[0] == ("by", "a program for Linux")
+    monkeypatch.setattr(emulator, "this_host", lambda: dataclasses.replace(machine, arch="aarch64"))
+    why = "this machine's processor is none for windows-x86-64"
+    assert emulator.explain_missing(target) == why
+
+
 def test_an_archive_for_apple_is_linked_by_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(macho, "_linker", lambda: None)
+    monkeypatch.setattr(foreign, "_linker", lambda: None)
     why = emulator.explain_missing(targets.resolve("ios-arm64"))
     assert why == "ld64.lld is not installed: install lld"
     assert emulator.explain_missing(targets.resolve("macos-arm64")) is None

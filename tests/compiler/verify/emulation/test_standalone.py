@@ -31,6 +31,7 @@ _CASES = [
     ("android-arm64", models.perceptron),
     ("macos-arm64", models.nonzero),
     ("ios-arm64", models.counting),
+    ("windows-x86-64", models.perceptron),
 ]
 """Every form of a driver, and every processor that is emulated."""
 

@@ -1,4 +1,6 @@
-"""Puts libraries for Apple's systems into programs for Linux, which load them by themselves."""
+"""Puts libraries for Apple's systems and Windows into programs for Linux, which load them by
+themselves.
+"""
 
 import re
 import shutil
@@ -9,7 +11,11 @@ from compiler.errors import LinkError
 from compiler.link.standalone import FUNCTIONS
 from compiler.targets import ObjectFormat, Target
 
-LOADER = Path(__file__).with_name("macho.c")
+_FOLDER = Path(__file__).parent
+_LOADERS = {
+    ObjectFormat.MACHO: _FOLDER / "macho.c",
+    ObjectFormat.COFF: _FOLDER / "pe.c",
+}
 _LINKERS = ("ld64.lld", *(f"ld64.lld-{version}" for version in range(22, 13, -1)))
 _OWN = re.compile(r"__\w+|bzero|memset_pattern16")
 """What Apple's libraries alone have: the loader brings it."""
@@ -21,9 +27,14 @@ def explain_missing(target: Target) -> str | None:
     return "ld64.lld is not installed: install lld" if linked and _linker() is None else None
 
 
+def loader_of(target: Target) -> Path | None:
+    """The source of what loads a library for the target; None where programs are linked with it."""
+    return _LOADERS.get(target.platform.object_format)
+
+
 def prepare(library: Path, prefix: str, target: Target, folder: Path) -> list[str]:
     """Write into the folder what the loader includes, an archive linked into a library for it, and
-    return the options that LOADER is compiled with; raises LinkError.
+    return the options that the loader is compiled with; raises LinkError.
 
     prefix: of the functions that the library exports.
     """
