@@ -25,12 +25,7 @@ from compiler.passes.layout.channels_last import axes_of
 from compiler.passes.match import accesses
 from compiler.passes.match.axis_parts import Part, read_part, read_prefix
 from compiler.passes.match.axis_repeats import read_repeat
-from compiler.passes.match.rewriting import (
-    constant_of,
-    find_float32_source,
-    rebind,
-    rewrite_functions,
-)
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.passes.match.scores import scores_of, softmax_of
 from compiler.passes.match.widened_rows import BYTES, STORED_FLOATS, read_widened
 from compiler.tir.exprs import as_int, op_name
@@ -52,14 +47,13 @@ class FuseAttention(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module)))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.module = module
         self.used: Counter[Any] = Counter()
         self.turned: dict[Any, Any] = {}
         self.written: dict[Any, Any] = {}
@@ -81,13 +75,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         name = op_name(binding.value)
         # The fused program writes in the order of this transpose already.
         if name == "relax.permute_dims" and binding.value.args[0] in self.written:
-            rebind(self, binding.var, self.written[binding.value.args[0]])
+            self.rebind(binding.var, self.written[binding.value.args[0]])
             return
         match = self._match(binding) if name == "relax.matmul" else None
         if match is None:
             super().visit_var_binding_(binding)
             return
-        rebind(self, binding.var, self._call(match))
+        self.rebind(binding.var, self._call(match))
         if match.order != tuple(range(match.q.rank)):
             self.written[binding.var] = self.get_var_remap(binding.var)
 
@@ -106,7 +100,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _call_of(self, expr: Any) -> Any:
         """The call that `expr` is bound to, else None."""
-        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        bound = self.value_of(expr)
         return bound if isinstance(bound, relax.Call) else None
 
     def _match(self, binding: Any) -> Attention | None:
@@ -153,7 +147,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         the operands themselves.
         """
         left, right = (self.visit_expr(arg) for arg in matmul.args)
-        plain = find_float32_source(self, left), find_float32_source(self, right)
+        plain = self.find_float32_source(left), self.find_float32_source(right)
         return (False, (left, right)) if None in plain else (True, plain)
 
     def _access(self, expr: Any, last: int, scaled: bool = True) -> Access:
@@ -172,9 +166,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _further(self, access: Access) -> Access | None:
         """The same elements as a view of the tensor that `access.tensor` is computed from."""
-        bound: Any = (
-            self.lookup_binding(access.tensor) if isinstance(access.tensor, relax.Var) else None
-        )
+        bound = self.value_of(access.tensor)
         name = op_name(bound)
         if name == "relax.permute_dims":
             return accesses.through_permutation(access, bound.args[0], axes_of(bound))
@@ -201,9 +193,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         constant; None for any other call.
         """
         one, other = call.args
-        if op_name(call) == "relax.multiply" and constant_of(self, one) is not None:
+        if op_name(call) == "relax.multiply" and self.constant_of(one) is not None:
             one, other = other, one
-        constant = constant_of(self, other)
+        constant = self.constant_of(other)
         if constant is None or constant.value.numpy().size != 1 or one.ty.ndim != call.ty.ndim:
             return None
         factor = np.float64(constant.value.numpy().reshape(()))

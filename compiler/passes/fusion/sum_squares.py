@@ -10,7 +10,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 _NAMES = {"relax.sum": "sum_squares", "relax.mean": "mean_squares"}
@@ -27,13 +27,12 @@ class SumSquares(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module), module)
+        return rewrite_functions(_Rewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+class _Rewriter(CallRewriter):
+    def rewrite(self, call: Any) -> Any:
         squared = self._square(call.args[0]) if op_name(call) in _NAMES else None
         if squared is None:
             return call
@@ -42,7 +41,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _square(self, value: Any) -> Any:
         """The tensor of which `value` has the squares, None where it has none."""
-        square = self.lookup_binding(value) if isinstance(value, relax.Var) else value
+        square = self.value_of(value)
         if op_name(square) != "relax.multiply" or not square.args[0].same_as(square.args[1]):
             return None
         shape = square.ty.shape

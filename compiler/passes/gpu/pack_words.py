@@ -17,7 +17,7 @@ from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.gpu.one_row import UNPACKING
 from compiler.passes.gpu.rows import flat_shape
 from compiler.passes.match.block_matmuls import read_blockwise_call
-from compiler.passes.match.rewriting import FUSABLE, rewrite_functions
+from compiler.passes.match.rewriting import FUSABLE, CallRewriter, rewrite_functions
 
 _WORD = 32
 
@@ -37,17 +37,16 @@ class PackWords(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module), module)
+        return rewrite_functions(_Rewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._constants: dict[tuple[Any, ...], Any] = {}
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         match = read_blockwise_call(self, call)
         if match is None or not _has_words(match.table):
             return call

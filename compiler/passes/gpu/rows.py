@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import relax, te
 
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
+from compiler.passes.match.rewriting import FUSABLE, CallRewriter, is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
 
 _ELEMENTWISE = frozenset(
@@ -40,18 +40,16 @@ class FlattenRows(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module), module)
+        return rewrite_functions(_Rewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self.transposed: dict[int, Any] = {}
 
-    def visit_call_(self, call: Any) -> Any:
-        """Called by TVM for each call."""
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         flat = self._flat(call)
         return call if flat is None or call.ty.ndim == 2 else relax.op.reshape(flat, call.ty.shape)
 
@@ -61,19 +59,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return self._elementwise(call) if op_name(call) in _ELEMENTWISE else None
 
     def _matmul(self, call: Any) -> Any:
-        left, right = call.args[0], constant_of(self, call.args[1])
+        left, right = call.args[0], self.constant_of(call.args[1])
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return None
         rows = left if left.ty.ndim == 2 else self._rows_of(left)
-        # Two axes are rows and depth already.
-        if call.ty.ndim == 2:
-            return self.builder_.call_te(
-                _matmul,
-                rows,
-                self._transpose(right),
-                primfunc_name_hint="product",
-                primfunc_attrs=FUSABLE,
-            )
         matmul = self.builder_.call_te(
             _matmul,
             rows,
@@ -81,16 +70,13 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             primfunc_name_hint="product",
             primfunc_attrs=FUSABLE,
         )
-        return self.builder_.emit(matmul)
+        # Two axes are rows and depth already.
+        return matmul if call.ty.ndim == 2 else self.builder_.emit(matmul)
 
     def _twin(self, value: Any) -> Any:
         """The flat form of `value`, if `value` is a reshape of it."""
-        source = self.lookup_binding(value) if isinstance(value, relax.Var) else None
-        if (
-            source is None
-            or not isinstance(source, tvm.ir.Call)
-            or op_name(source) != "relax.reshape"
-        ):
+        source = self.value_of(value)
+        if op_name(source) != "relax.reshape":
             return None
         flat = source.args[0]
         return flat if tvm_ffi.structural_equal(flat.ty.shape, flat_shape(value)) else None

@@ -10,7 +10,7 @@ from compiler.ir.graph.indices import wrap
 from compiler.ir.ops.quantized.block_matmul import dequantize
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.block_matmuls import read_blockwise_call
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,12 @@ class UnpackNBits(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module), module)
+        return rewrite_functions(_Rewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+class _Rewriter(CallRewriter):
+    def rewrite(self, call: Any) -> Any:
         match = read_blockwise_call(self, call)
         if match is None:
             return call

@@ -20,7 +20,7 @@ from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.layout.relabel import relabel
 from compiler.passes.layout.shuffles import Shuffle, channels_taken, shuffled_groups
 from compiler.passes.match.operator_kinds import ELEMENTWISE, REDUCTIONS
-from compiler.passes.match.rewriting import constant_of, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import op_name
 
 RANKS = (4, 5)
@@ -47,9 +47,7 @@ class ChannelsLast(ModulePass):
         # An image crosses dataflow blocks where a run-time value becomes a dim between two
         # convolutions, so the blocks are taken down and built again.
         flat = relax.transform.ToNonDataflow()(module)
-        return relax.transform.DeadCodeElimination()(
-            in_blocks(rewrite_functions(_Rewriter(flat), flat))
-        )
+        return relax.transform.DeadCodeElimination()(in_blocks(rewrite_functions(_Rewriter(flat))))
 
 
 def to_last(rank: int) -> tuple[int, ...]:
@@ -73,10 +71,9 @@ def axes_of(call: Any) -> tuple[int, ...]:
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.module = module
         self.relabelled: dict[Any, Any] = {}
         self.shuffles: dict[Any, Shuffle] = {}
         self.name = ""
@@ -91,8 +88,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """Binds a part of what the binding at hand becomes."""
         return self.builder_.emit(value, self.name)
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         name = op_name(call)
         if name in CONVOLUTIONS:
             return self._conv(call)
@@ -147,7 +143,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _below(self, expr: Any) -> Any:
         """y where `expr` is y [N, H, W, C] transposed to [N, C, H, W], else None."""
-        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        bound = self.value_of(expr)
         if op_name(bound) != "relax.permute_dims" or bound.args[0].ty.ndim not in RANKS:
             return None
         return bound.args[0] if axes_of(bound) == to_first(bound.args[0].ty.ndim) else None
@@ -165,7 +161,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return below
         if rank == 0:
             return expr
-        constant = constant_of(self, expr)
+        constant = self.constant_of(expr)
         if constant is not None:
             value = values_of(constant)
             last = value.reshape((1,) * (most - rank) + value.shape).transpose(to_last(most))
@@ -185,7 +181,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _conv(self, call: Any) -> Any:
         data, weight = call.args
         attrs = call.attrs
-        constant = constant_of(self, weight)
+        constant = self.constant_of(weight)
         make, first, last, kernel = CONVOLUTIONS[op_name(call)]
         plain = (
             str(attrs.data_layout) == first
@@ -202,7 +198,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         )
 
     def _compose(self, call: Any) -> Any:
-        bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        bound = self.value_of(call.args[0])
         if bound is None or op_name(bound) != "relax.permute_dims":
             return call
         axes = [axes_of(bound)[axis] for axis in axes_of(call)]
@@ -303,9 +299,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """[N, L, C] transposed, with an axis for the height of an image: [N, 1, L, C]
         transposed.
         """
-        bound: Any = (
-            self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
-        )
+        bound = self.value_of(call.args[0])
         if (
             op_name(bound) != "relax.permute_dims"
             or axes_of(bound) != (0, 2, 1)

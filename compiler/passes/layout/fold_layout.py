@@ -12,7 +12,7 @@ from tvm import relax
 
 from compiler.ir.arrays import as_constant, values_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import constant_of, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import op_name
 
 
@@ -53,15 +53,14 @@ class FoldLayout(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module), module)
+        return rewrite_functions(_Rewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+class _Rewriter(CallRewriter):
+    def rewrite(self, call: Any) -> Any:
         fold = _FOLDS.get(op_name(call))
-        source = constant_of(self, call.args[0]) if fold is not None and call.args else None
+        source = self.constant_of(call.args[0]) if fold is not None and call.args else None
         if fold is None or source is None:
             return call
         value = fold(call, values_of(source))

@@ -14,7 +14,7 @@ from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.operator_kinds import ELEMENTWISE, REDUCTIONS
-from compiler.passes.match.rewriting import constant_of, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import op_name
 
 HEIGHT = 2
@@ -32,7 +32,7 @@ class RowsAsImages(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        rewritten = rewrite_functions(_Rewriter(module), module)
+        rewritten = rewrite_functions(_Rewriter(module))
         return tvm.transform.Sequential(
             [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
         )(rewritten)
@@ -53,9 +53,8 @@ def _over(axis: int) -> int:
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+class _Rewriter(CallRewriter):
+    def rewrite(self, call: Any) -> Any:
         name = op_name(call)
         operands = (
             list(call.args[0].fields)
@@ -88,7 +87,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _image(self, expr: Any) -> Any:
         """The image [N, C, 1, W] where `expr` is its row, else None."""
-        bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        bound = self.value_of(expr)
         if (
             op_name(bound) != "relax.squeeze"
             or bound.args[0].ty.ndim != 4
@@ -106,7 +105,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if rank < 2:
             return expr
         # A constant is reshaped here: an expand_dims on it would not be folded any more.
-        constant = constant_of(self, expr)
+        constant = self.constant_of(expr)
         if constant is not None:
             shape = list(constant.value.shape)
             return relax.const(

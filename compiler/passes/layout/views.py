@@ -13,7 +13,7 @@ from tvm import relax, topi
 
 from compiler.passes.cpu.families.copy.match import IN_ORDER, is_copy
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import op_name
 
 
@@ -47,11 +47,11 @@ class Views(ModulePass):
         for func in module.functions.values():
             if isinstance(func, relax.Function):
                 relax.analysis.post_order_visit(func, rewriter.note)
-        return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter, module))
+        return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self.marked = {gvar for gvar, func in module.functions.items() if is_copy(func)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, ROWS, Blocks
-from compiler.passes.match.rewriting import constant_of
+from compiler.passes.match.rewriting import CallRewriter
 from compiler.tir.exprs import as_int, op_name, require_int
 
 _MATMULS: Mapping[str, tuple[int, bool]] = {name: form for form, name in KERNEL_NAMES.items()}
@@ -38,7 +38,7 @@ def _name(call: Any) -> str:
     return str(call.args[0].name_hint).rstrip("0123456789")
 
 
-def read_blockwise_call(rewriter: Any, call: Any) -> BlockwiseCall | None:
+def read_blockwise_call(rewriter: CallRewriter, call: Any) -> BlockwiseCall | None:
     """The call as such, None for any other."""
     if op_name(call) != "relax.call_tir":
         return None
@@ -46,7 +46,7 @@ def read_blockwise_call(rewriter: Any, call: Any) -> BlockwiseCall | None:
     if name not in _MATMULS and name not in _ROWS:
         return None
     data, *others = call.args[1].fields
-    constants = [constant_of(rewriter, other) for other in others]
+    constants = [rewriter.constant_of(other) for other in others]
     if any(constant is None for constant in constants):
         return None
     numbers, *others = (constant.value.numpy() for constant in constants)

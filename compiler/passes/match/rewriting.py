@@ -1,4 +1,4 @@
-"""Constants that rewriters of Relax graphs look up, and functions that they replace."""
+"""The base of passes that rewrite calls of Relax graphs, and what they look up."""
 
 from collections import Counter
 from typing import Any
@@ -22,11 +22,69 @@ MOVING = frozenset(
 """Operators that keep elements as they are."""
 
 
-def rewrite_functions(rewriter: Any, module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrites every Relax function of the module with `rewriter`, a mutator made for it, which may
+class CallRewriter(relax.PyExprMutator):  # type: ignore[misc]
+    """The base of what rewrites calls, each behind its operands. A subclass overrides `rewrite`,
+    and is decorated by `relax.expr_functor.mutator`.
+
+    module: what is rewritten.
+    """
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        super().__init__(module)
+        self.module = module
+
+    def visit_call_(self, call: Any) -> Any:
+        """Rewrites a call whose operands are rewritten."""
+        return self.rewrite(self.visit_expr_post_order(call))
+
+    def rewrite(self, call: Any) -> Any:
+        """The expression in place of a call, or the call itself."""
+        return call
+
+    def value_of(self, expr: Any) -> Any:
+        """The expression that a variable is bound to, None of a parameter; else `expr` itself."""
+        return self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+
+    def constant_of(self, expr: Any) -> Any:
+        """The constant that `expr` is, or that it is a variable for; else None."""
+        value = self.value_of(expr)
+        is_constant = isinstance(value, tvm.ir.GenericConst) and hasattr(value.value, "numpy")
+        return value if is_constant else None
+
+    def rebind(self, var: Any, value: Any) -> None:
+        """Binds `var` to `value`, as an output of the dataflow block if `var` is one."""
+        if self.builder_.current_block_is_dataflow() and not isinstance(var, relax.DataflowVar):
+            value = self.builder_.emit_output(value, var.name)
+        bound = value if isinstance(value, relax.Var) else self.builder_.emit(value, var.name)
+        self.set_var_remap(var, bound)
+
+    def find_float32_source(self, expr: Any) -> Any:
+        """The float32 value that `expr` is rounded to bfloat16 from, as `RoundOperands` writes
+        that, in the shape of `expr`; None for what is not rounded.
+        """
+        bound = self.value_of(expr)
+        if isinstance(bound, relax.Var):
+            return self.find_float32_source(bound)
+        if op_name(bound) in MOVING:
+            below = self.find_float32_source(bound.args[0])
+            if below is None:
+                return None
+            moved = relax.Call(bound.op, [below, *bound.args[1:]], bound.attrs, bound.ty_args)
+            return self.builder_.emit(moved)
+        if op_name(bound) != "relax.astype" or str(bound.ty.dtype) != "float32":
+            return None
+        bfloats = self.value_of(bound.args[0])
+        if op_name(bfloats) != "relax.astype" or str(bfloats.ty.dtype) != "bfloat16":
+            return None
+        wide = bfloats.args[0]
+        return wide if str(wide.ty.dtype) == "float32" else None
+
+
+def rewrite_functions(rewriter: Any) -> tvm.IRModule:
+    """Rewrites every Relax function of the module that a `CallRewriter` was made for, which may
     bind a value to what another block computes.
     """
-    for gvar, func in module.functions.items():
+    for gvar, func in rewriter.module.functions.items():
         if isinstance(func, relax.Function):
             function = with_reads_visible(rewriter.visit_expr(func))
             rewriter.builder_.update_func(gvar, function)
@@ -45,45 +103,6 @@ def reads_of(module: tvm.IRModule) -> Counter[Any]:
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, count)
     return reads
-
-
-def rebind(rewriter: Any, var: Any, value: Any) -> None:
-    """Binds `var` to `value`, as an output of the dataflow block if `var` is one."""
-    builder = rewriter.builder_
-    if builder.current_block_is_dataflow() and not isinstance(var, relax.DataflowVar):
-        value = builder.emit_output(value, var.name)
-    bound = value if isinstance(value, relax.Var) else builder.emit(value, var.name)
-    rewriter.set_var_remap(var, bound)
-
-
-def constant_of(rewriter: Any, expr: Any) -> Any:
-    """The constant that `expr` is, or that it is a variable for; else None."""
-    if isinstance(expr, relax.Var):
-        expr = rewriter.lookup_binding(expr)
-    return expr if isinstance(expr, tvm.ir.GenericConst) and hasattr(expr.value, "numpy") else None
-
-
-def find_float32_source(rewriter: Any, expr: Any) -> Any:
-    """The float32 value that `expr` is rounded to bfloat16 from, as `RoundOperands` writes that, in
-    the shape of `expr`; None for what is not rounded.
-    """
-    bound: Any = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
-    if isinstance(bound, relax.Var):
-        return find_float32_source(rewriter, bound)
-    if op_name(bound) in MOVING:
-        below = find_float32_source(rewriter, bound.args[0])
-        if below is None:
-            return None
-        moved = relax.Call(bound.op, [below, *bound.args[1:]], bound.attrs, bound.ty_args)
-        return rewriter.builder_.emit(moved)
-    if op_name(bound) != "relax.astype" or str(bound.ty.dtype) != "float32":
-        return None
-    bfloats: Any = bound.args[0]
-    bfloats = rewriter.lookup_binding(bfloats) if isinstance(bfloats, relax.Var) else bfloats
-    if op_name(bfloats) != "relax.astype" or str(bfloats.ty.dtype) != "bfloat16":
-        return None
-    wide = bfloats.args[0]
-    return wide if str(wide.ty.dtype) == "float32" else None
 
 
 def is_weight(expr: Any) -> bool:

@@ -23,7 +23,7 @@ from compiler.passes.cpu.families.winograd.program import (
 from compiler.passes.cpu.families.winograd.tile import width_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import FUSABLE, constant_of, reads_of, rewrite_functions
+from compiler.passes.match.rewriting import FUSABLE, CallRewriter, reads_of, rewrite_functions
 from compiler.passes.pack.matmul import pack_panels
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import as_int, const, op_name, substitute
@@ -98,11 +98,11 @@ class PackConv(ModulePass):
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
         rewriter = _Rewriter(module, self.unit, self.ranges)
-        return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter, module))
+        return relax.transform.DeadCodeElimination()(rewrite_functions(rewriter))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, unit: VectorUnit, ranges: Ranges) -> None:
         super().__init__(module)
         self.unit = unit
@@ -113,7 +113,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         once = bool(call.args) and self.used[call.args[0]] == 1
         call = self.visit_expr_post_order(call)
         layouts = LAYOUTS.get(op_name(call))
-        constant = None if layouts is None else constant_of(self, call.args[1])
+        constant = None if layouts is None else self.constant_of(call.args[1])
         if layouts is None or constant is None or not takes_conv(call, *layouts):
             return call
         data, weight = call.args[0], values_of(constant)

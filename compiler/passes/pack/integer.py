@@ -16,7 +16,7 @@ from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.rewriting import (
     FUSABLE,
     MOVING,
-    constant_of,
+    CallRewriter,
     is_weight,
     rewrite_functions,
 )
@@ -61,27 +61,26 @@ class PackInteger(ModulePass):
         """Rewrites every Relax function if the processor has an instruction for such sums."""
         if not self.unit.integer_dots:
             return module
-        rewritten = rewrite_functions(_Rewriter(module, self.unit), module)
+        rewritten = rewrite_functions(_Rewriter(module, self.unit))
         # Fusion would keep the floats that nobody reads any more.
         return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
         super().__init__(module)
         self.width = 2 * unit.lanes(32)
         self.instructions = unit.integer_dots
         self.scalar = any(instruction.scalar for instruction in self.instructions)
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         name = op_name(call)
         if name == "relax.mean" and self.scalar:
             return self._mean(call)
         if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
-        left, right = call.args[0], constant_of(self, call.args[1])
+        left, right = call.args[0], self.constant_of(call.args[1])
         source = None if right is None else self._from_bytes(left)
         if right is None or source is None:
             return call
@@ -175,7 +174,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The bytes that a left side is made of, in its shape, and their zero point; None where
         they have none in common.
         """
-        bound: Any = self.lookup_binding(left) if isinstance(left, relax.Var) else left
+        bound: Any = self.value_of(left)
         if bound is None:
             return None
         if isinstance(bound, relax.Var):
@@ -190,7 +189,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             data = bound.args[0]
             return (data, 0) if str(data.ty.dtype) in BYTES else None
         data, *zeros = self._made_by(bound, CENTRED)
-        numbers = [constant_of(self, zero) for zero in zeros]
+        numbers = [self.constant_of(zero) for zero in zeros]
         if len(numbers) != 1 or numbers[0] is None or numbers[0].value.numpy().size != 1:
             return None
         return data, int(numbers[0].value.numpy().reshape(()))
@@ -210,7 +209,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _mean(self, call: Any) -> Any:
         """A mean over known axes of dequantized bytes as a sum of the bytes, itself of others."""
         data, *numbers = self._made_by(call.args[0], DEQUANTIZED)
-        values = [constant_of(self, number) for number in numbers]
+        values = [self.constant_of(number) for number in numbers]
         axes = [int(axis) for axis in call.attrs.axis or ()]
         if data is None or str(data.ty.dtype) not in BYTES or len(values) != 2 or not axes:
             return call
@@ -234,7 +233,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         """The call that produces a float32 tensor from 8-bit integers: a cast, or the program that
         subtracts their zero point. None for other tensors.
         """
-        bound: Any = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        bound: Any = self.value_of(expr)
         if bound is None:
             return None
         if isinstance(bound, relax.Var) or op_name(bound) in MOVING:

@@ -10,7 +10,7 @@ from tvm import relax, te
 from compiler.ir.arrays import allocate, as_constant, values_of
 from compiler.passes.cpu.shared.register_tile import panel_width
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
+from compiler.passes.match.rewriting import FUSABLE, CallRewriter, is_weight, rewrite_functions
 from compiler.passes.pack.tied import TiedTables, digest, rows_of_panels
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name
@@ -43,22 +43,21 @@ class PackMatmul(ModulePass):
         """Rewrites every Relax function."""
         rewriter = _Rewriter(module, self.unit)
         rewriter.tied = TiedTables(rewriter, module)
-        return rewrite_functions(rewriter, module)
+        return rewrite_functions(rewriter)
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
         super().__init__(module)
         self.unit = unit
         self.packed: dict[Any, Any] = {}
         self.tied: TiedTables
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         if op_name(call) != "relax.matmul":
             return self._rows(call)
-        left, right = call.args[0], constant_of(self, call.args[1])
+        left, right = call.args[0], self.constant_of(call.args[1])
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return call
         columns = right.value.shape[1]

@@ -13,7 +13,7 @@ from compiler.ir.ops.quantized.block_matmul import HALF, Blocks, real_of_half
 from compiler.passes.cpu.families.nbits.match import BYTES, Form, instruction_of, stage_of
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.block_matmuls import BlockwiseCall, read_blockwise_call
-from compiler.passes.match.rewriting import FUSABLE, rewrite_functions
+from compiler.passes.match.rewriting import FUSABLE, CallRewriter, rewrite_functions
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import const
 
@@ -129,11 +129,11 @@ class PackNBits(ModulePass):
         for function in module.functions.values():
             if isinstance(function, relax.Function):
                 rewriter.collect(function)
-        return rewrite_functions(rewriter, module)
+        return rewrite_functions(rewriter)
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
         super().__init__(module)
         self.width = 2 * unit.lanes(32)
@@ -152,8 +152,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
         relax.analysis.post_order_visit(function, visit)
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         match = read_blockwise_call(self, call)
         if match is None:
             return call

@@ -12,13 +12,7 @@ from compiler.passes.cpu.families.matmul.bfloat16 import STAGE, load_weight
 from compiler.passes.cpu.shared.bfloats import PAIR_DTYPE, cast_to_bfloat16
 from compiler.passes.cpu.shared.register_tile import panel_width, panel_widths
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import (
-    FUSABLE,
-    constant_of,
-    find_float32_source,
-    is_weight,
-    rewrite_functions,
-)
+from compiler.passes.match.rewriting import FUSABLE, CallRewriter, is_weight, rewrite_functions
 from compiler.passes.pack.conv import LAYOUTS, Window, takes_conv
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.exprs import op_name
@@ -72,26 +66,25 @@ class PackPairs(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        rewritten = rewrite_functions(_Rewriter(module, self.unit), module)
+        rewritten = rewrite_functions(_Rewriter(module, self.unit))
         return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, unit: VectorUnit) -> None:
         super().__init__(module)
         self.unit = unit
         self.packed: dict[int, tuple[Any, Any]] = {}
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         name = op_name(call)
         if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
-        right = constant_of(self, call.args[1])
+        right = self.constant_of(call.args[1])
         if right is None or not are_bfloats(right.value.numpy()):
             return call
-        plain = find_float32_source(self, call.args[0])
+        plain = self.find_float32_source(call.args[0])
         if plain is None:
             return call
         if name == "relax.matmul":

@@ -13,7 +13,7 @@ from tvm import relax
 from compiler.ir.graph.origins import position_of
 from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import constant_of, rebind, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.passes.pack.attentions import AttentionMatmul, find_attention_matmuls
 from compiler.passes.pack.conv import Window, suits_winograd
 from compiler.passes.pack.pairs import round_to_bfloat
@@ -66,7 +66,7 @@ class RoundOperands(ModulePass):
     def find(self, module: tvm.IRModule) -> OperandSites:
         """The matmuls of the module whose operands can be cast, `retained` among them."""
         rewriter = _Rewriter(module, self, is_dry=True)
-        rewrite_functions(rewriter, module)
+        rewrite_functions(rewriter)
         layers = {name: rewriter.layers[name] for name in self.labels if name in rewriter.layers}
         objections = {
             name: rewriter.objections[name] for name in self.labels if name in rewriter.objections
@@ -75,7 +75,7 @@ class RoundOperands(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module, self), module)
+        return rewrite_functions(_Rewriter(module, self))
 
     def describe(self, sites: OperandSites) -> QuantizedLayers:
         """State which layers of a module with these sites round, and why others do not."""
@@ -89,7 +89,7 @@ class RoundOperands(ModulePass):
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(
         self, module: tvm.IRModule, options: RoundOperands, *, is_dry: bool = False
     ) -> None:
@@ -116,7 +116,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if op_name(call) not in _OPERATORS or str(call.ty.dtype) != "float32":
             super().visit_var_binding_(binding)
             return
-        label, constant = self._label(binding.var), constant_of(self, call.args[1])
+        label, constant = self._label(binding.var), self.constant_of(call.args[1])
         matmul = self.attentions.get(binding.var)
         if self.options.beside is not None and (constant is not None or matmul is None):
             super().visit_var_binding_(binding)
@@ -136,7 +136,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         left, right = (self.visit_expr(arg) for arg in call.args)
         right = self._cast(right) if constant is None else self._weight(constant)
         left = self._cast(left)
-        rebind(self, binding.var, relax.Call(call.op, [left, right], call.attrs, call.ty_args))
+        self.rebind(binding.var, relax.Call(call.op, [left, right], call.attrs, call.ty_args))
 
     def _label(self, var: Any) -> str:
         """The node that the variable comes from, empty where that is not known."""

@@ -18,7 +18,7 @@ from compiler.ir.ops.quantized.quantize_weights import (
 )
 from compiler.ir.weights import LEAST, FileWeight, QuantizedWeights, WeightQuantization, digest_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import constant_of, is_weight, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, is_weight, rewrite_functions
 from compiler.passes.pack.tied import calls_of, table_of_rows
 from compiler.tir.exprs import op_name
 from relaxd.contract.bundle.weights import StoredWeight, StoredWeights
@@ -114,7 +114,7 @@ class RoundWeights(ModulePass):
             for constant, axis in sites.constants[key]:
                 quantized = _quantize(constant.value.numpy(), axis, quantization)
                 rewriter.replacements[constant.__hash__()] = relax.const(quantized)
-        return rewrite_functions(rewriter, module)
+        return rewrite_functions(rewriter)
 
 
 @dataclass
@@ -164,7 +164,7 @@ def _operands(rewriter: Any, module: Any, call: Any) -> Iterator[tuple[Any, int 
     multiplies = op_name(call) == "relax.matmul" and call.args[0].ty.ndim >= 2
     reads = table_of_rows(rewriter, module, call) is not None
     for position, argument in enumerate(_flat(call.args)):
-        constant = constant_of(rewriter, argument)
+        constant = rewriter.constant_of(argument)
         if not is_weight(constant) or np.prod(constant.value.shape, dtype=object) < LEAST:
             continue
         if multiplies and position == 1:
@@ -199,7 +199,7 @@ def _find_in_file(
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self.replacements: dict[int, Any] = {}

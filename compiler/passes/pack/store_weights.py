@@ -23,7 +23,7 @@ from compiler.ir.ops.quantized.quantize_weights import (
 )
 from compiler.ir.weights import LEAST
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import FUSABLE, constant_of, is_weight, rewrite_functions
+from compiler.passes.match.rewriting import FUSABLE, CallRewriter, is_weight, rewrite_functions
 from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pack.tied import table_of_rows
 from compiler.tir.exprs import op_name
@@ -54,24 +54,23 @@ class StoreWeights(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module, self), module)
+        return rewrite_functions(_Rewriter(module, self))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, options: StoreWeights) -> None:
         super().__init__(module)
         self.module, self.options, self.bits = module, options, BITS[options.form]
         self.tables: dict[tuple[int, bool], tuple[Any, Blocks | None]] = {}
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         if op_name(call) == "relax.matmul":
             return self._matmul(call)
         return self._rows(call)
 
     def _matmul(self, call: Any) -> Any:
-        left, right = call.args[0], constant_of(self, call.args[1])
+        left, right = call.args[0], self.constant_of(call.args[1])
         if not is_weight(right) or str(left.ty.dtype) != "float32" or left.ty.ndim < 2:
             return call
         table = self._table(right, transposed=True)

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from compiler.ir.arrays import values_of
-from compiler.passes.match.rewriting import constant_of, is_weight
+from compiler.passes.match.rewriting import is_weight
 from compiler.tir.exprs import as_int, op_name
 from compiler.tir.stages import read_program
 
@@ -29,7 +29,7 @@ class TiedTables:
             if table is not None:
                 tables.append(table)
             elif op_name(call) == "relax.matmul":
-                right = constant_of(rewriter, call.args[1])
+                right = rewriter.constant_of(call.args[1])
                 weights += [values_of(right).T] if is_weight(right) else []
         # Digests of all weights would take seconds.
         self.shapes = {table.shape for table in tables} & {weight.shape for weight in weights}
@@ -51,7 +51,7 @@ def table_of_rows(rewriter: Any, module: tvm.IRModule, call: Any) -> Any:
     """
     if op_name(call) != "relax.call_tir" or len(call.args[1].fields) != 2:
         return None
-    table = constant_of(rewriter, call.args[1].fields[0])
+    table = rewriter.constant_of(call.args[1].fields[0])
     return table if is_weight(table) and _reads_rows(module[call.args[0]]) else None
 
 

@@ -20,7 +20,7 @@ from tvm_ffi import StructuralKey
 
 from compiler.ir.arrays import as_constant, values_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import is_weight, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, is_weight, rewrite_functions
 from compiler.tir.exprs import op_name
 
 CHANGES = {"relax.add": 0.0, "relax.multiply": 1.0}
@@ -69,7 +69,7 @@ class CombineProjections(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module)))
 
 
 def find_groups(block: relax.DataflowBlock) -> list[Group]:
@@ -174,7 +174,7 @@ def _splits_heads(call: Any, columns: int) -> bool:
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self.groups: dict[Any, Group] = {}

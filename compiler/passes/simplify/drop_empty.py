@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 _MEANS = ("relax.mean", "relax.variance", "relax.std")
@@ -33,7 +33,7 @@ class DropEmpty(ModulePass):
         """
         if not any(_has_empty(func) for func in module.functions.values()):
             return module
-        rewritten = rewrite_functions(_Rewriter(module), module)
+        rewritten = rewrite_functions(_Rewriter(module))
         # Variables that only stand for others hide what these are bound to.
         steps = [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
         return tvm.transform.Sequential(steps)(rewritten)
@@ -58,7 +58,7 @@ def _has_empty(func: Any) -> bool:
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def visit_generic_const_(self, constant: Any) -> Any:
         return self.builder_.emit(_zeros(constant.ty)) if is_empty(constant.ty) else constant
 

@@ -11,7 +11,7 @@ from tvm import relax
 
 from compiler.ir.arrays import allocate, as_constant, values_of
 from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.match.rewriting import constant_of, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import op_name
 
 _MATMULS = frozenset(
@@ -49,19 +49,18 @@ class FlushWeights(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function."""
-        return rewrite_functions(_Rewriter(module), module)
+        return rewrite_functions(_Rewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         # By address, with the node: without a reference to it an address would be used again.
         self._flushed: dict[int, tuple[Any, Any]] = {}
         self._products: dict[int, tuple[Any, bool]] = {}
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         if not self._is_scaled_matmul(call):
             return call
         operands = [self._flush(argument) for argument in call.args]
@@ -80,11 +79,11 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         name = op_name(value)
         if name not in _SCALES:
             return name in _MATMULS
-        known = [constant_of(self, operand) is not None for operand in value.args]
+        known = [self.constant_of(operand) is not None for operand in value.args]
         return any(known) and any(map(self._is_scaled_matmul, value.args))
 
     def _flush(self, operand: Any) -> Any:
-        constant = constant_of(self, operand)
+        constant = self.constant_of(operand)
         if constant is None or str(constant.ty.dtype) != "float32":
             return operand
         key = constant.__chandle__()

@@ -15,7 +15,7 @@ from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.op_patterns import INJECTIVE, MARK
 from compiler.passes.match.positions import extents
-from compiler.passes.match.rewriting import constant_of, is_weight, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, is_weight, rewrite_functions
 from compiler.tir.exprs import Expr, as_int, loads, nodes, op_name, rewrite, substitute
 from compiler.tir.stages import read_program
 
@@ -45,7 +45,7 @@ class GatherProducts(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function, and drops dead bindings."""
-        rewritten = rewrite_functions(_Rewriter(module, self.ranges), module)
+        rewritten = rewrite_functions(_Rewriter(module, self.ranges))
         return relax.transform.DeadCodeElimination()(rewritten)
 
 
@@ -78,10 +78,9 @@ class _Parts:
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, ranges: Ranges) -> None:
         super().__init__(module)
-        self.module = module
         self.greatest = {
             var: tirx.const(dim.highest, "int64")
             for var, dim in ranges.items()
@@ -89,8 +88,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         }
         self.analyzer = tvm.sym.Analyzer()
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         parts = self._parts(call) if op_name(call) == "relax.matmul" else None
         if parts is None or not parts.gathered:
             return call
@@ -102,7 +100,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _parts(self, matmul: Any) -> _Parts | None:
         """The parts of a matmul by a constant weight; None of any other."""
-        weight = constant_of(self, matmul.args[1])
+        weight = self.constant_of(matmul.args[1])
         if not is_weight(weight) or str(matmul.ty.dtype) != "float32":
             return None
         matrix = values_of(weight)
@@ -135,7 +133,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return None
         operands = list(call.args[1].fields)
         gather = _read_rows(self.module[call.args[0]], operands) if len(operands) == 2 else None
-        if gather is None or constant_of(self, gather.table) is not None:
+        if gather is None or self.constant_of(gather.table) is not None:
             return None
         return gather if _columns(gather.table) == _columns(value) else None
 
@@ -210,7 +208,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         return relax.op.matmul(left, as_constant(np.concatenate([weight for _, weight in parts])))
 
     def _bound(self, value: Any) -> Any:
-        bound: Any = self.lookup_binding(value) if isinstance(value, relax.Var) else value
+        bound: Any = self.value_of(value)
         return self._bound(bound) if isinstance(bound, relax.Var) else bound
 
 

@@ -13,7 +13,7 @@ from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.positions import extents as extents_of
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import op_name
 
 VIEWS = frozenset({"relax.reshape", "relax.squeeze", "relax.expand_dims", "relax.flatten"})
@@ -43,20 +43,20 @@ class LiftViews(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        rewritten = rewrite_functions(_Rewriter(module, self.transposes), module)
+        rewritten = rewrite_functions(_Rewriter(module, self.transposes))
         return tvm.transform.Sequential(
             [relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()]
         )(rewritten)
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, transposes: bool) -> None:
         super().__init__(module)
         self.transposes = transposes
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.builder_.normalize(self.visit_expr_post_order(call))
+    def rewrite(self, call: Any) -> Any:
+        call = self.builder_.normalize(call)
         name = op_name(call)
         if self.transposes and name == "relax.permute_dims" and _moves_nothing(call):
             call, name = (
@@ -77,7 +77,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _view(self, expr: Any) -> Any:
         """The view of known extents that `expr` is bound to, else None."""
-        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        bound = self.value_of(expr)
         return (
             bound
             if isinstance(bound, relax.Call)

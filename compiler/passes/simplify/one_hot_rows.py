@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.op_patterns import INJECTIVE, MARK
-from compiler.passes.match.rewriting import constant_of, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 
@@ -26,27 +26,26 @@ class OneHotRows(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function, and drops dead bindings."""
-        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module)))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+class _Rewriter(CallRewriter):
+    def rewrite(self, call: Any) -> Any:
         index = self._index(call) if op_name(call) == "relax.matmul" else None
         if index is None:
             return call
         return self.builder_.call_te(
             _rows,
             index,
-            constant_of(self, call.args[1]),
+            self.constant_of(call.args[1]),
             primfunc_name_hint="one_hot_rows",
             primfunc_attrs={MARK: INJECTIVE},
         )
 
     def _index(self, matmul: Any) -> Any:
         """The indices [.., 1] of which a matmul's left side is one-hot; None of any other."""
-        table = constant_of(self, matmul.args[1])
+        table = self.constant_of(matmul.args[1])
         if table is None or table.ty.ndim != 2 or str(matmul.ty.dtype) != "float32":
             return None
         if str(table.ty.dtype) != "float32" or not np.isfinite(table.value.numpy()).all():
@@ -64,12 +63,12 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         if expr is None:
             return None
         expr = expr if of is None else expr.args[of]
-        bound = self.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+        bound = self.value_of(expr)
         return bound if op_name(bound) == name else None
 
     def _counts(self, expr: Any, count: int) -> bool:
         """True if `expr` is the constant 0, 1 .. count - 1 along its last axis."""
-        constant = constant_of(self, expr)
+        constant = self.constant_of(expr)
         if constant is None:
             return False
         values = constant.value.numpy()

@@ -14,7 +14,7 @@ from tvm import relax, tirx
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.block_matmuls import is_blockwise_matmul
 from compiler.passes.match.positions import Axes, extents, operand_axes, operands_of, same
-from compiler.passes.match.rewriting import rebind, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import Expr, as_int, const, op_name, substitute
 from compiler.tir.stages import read_copy
 
@@ -46,7 +46,7 @@ class SliceEarly(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module)))
 
 
 def _is_matmul(call: Any) -> bool:
@@ -210,10 +210,9 @@ def _ask_whole(value: Any, wanted: dict[Any, list[Position | None]]) -> None:
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.module = module
         self._plan: _Plan | None = None
         self._sliced: dict[tuple[Any, int], Any] = {}
 
@@ -228,9 +227,9 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         plan, var = self._plan, binding.var
         if plan is not None and var in plan.taken and plan.taken[var][0] in plan.positions:
             # It is what is computed of its source.
-            rebind(self, var, self.visit_expr(plan.taken[var][0]))
+            self.rebind(var, self.visit_expr(plan.taken[var][0]))
         elif plan is not None and var in plan.positions:
-            rebind(self, var, self._at_position(plan, binding.value, plan.positions[var]))
+            self.rebind(var, self._at_position(plan, binding.value, plan.positions[var]))
         else:
             super().visit_var_binding_(binding)
 

@@ -12,7 +12,7 @@ from tvm import relax
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.match.axis_parts import read_part
-from compiler.passes.match.rewriting import reads_of, rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, reads_of, rewrite_functions
 from compiler.tir.exprs import as_int, op_name
 
 
@@ -27,14 +27,13 @@ class SliceHeads(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites every Relax function and drops dead bindings."""
-        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module), module))
+        return relax.transform.DeadCodeElimination()(rewrite_functions(_Rewriter(module)))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self.module = module
         self.used = reads_of(module)
 
     def visit_call_(self, call: Any) -> Any:
@@ -46,7 +45,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _heads(self, call: Any) -> Any:
         """The slice of heads that equals a reshape of a slice, None for any other reshape."""
-        bound = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        bound = self.value_of(call.args[0])
         result = read_part(self.module, bound)
         if (
             result is None

@@ -17,7 +17,7 @@ from tvm import relax, sym, tirx
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.properties import Property
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import as_int, const, op_name, substitute
 
 LOOSE = 2
@@ -39,11 +39,11 @@ class HideOpenBounds(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Rewrites the allocations of every Relax function, ahead of StaticPlanBlockMemory."""
-        return rewrite_functions(_Rewriter(module), module)
+        return rewrite_functions(_Rewriter(module))
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._bounds: dict[str, int] = {}
@@ -53,8 +53,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
         self._bounds = {str(name): int(bound) for name, bound in bounds.items()}
         return super().visit_function_(op)
 
-    def visit_call_(self, op: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(op)
+    def rewrite(self, call: Any) -> Any:
         if op_name(call) != _ALLOCATE or not isinstance(call.args[0], relax.ShapeExpr):
             return call
         extents = [self._hidden(extent) for extent in call.args[0].values]

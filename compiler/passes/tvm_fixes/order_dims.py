@@ -15,7 +15,7 @@ from tvm import relax, tirx
 
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.properties import Property
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir.exprs import op_name
 
 
@@ -44,7 +44,7 @@ class OrderDims(ModulePass):
             for gvar, func in module.functions.items()
         }
         changed = tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
-        return rewrite_functions(_Rewriter(changed, orders), changed)
+        return rewrite_functions(_Rewriter(changed, orders))
 
 
 def _called(module: tvm.IRModule) -> list[Any]:
@@ -94,13 +94,12 @@ def _reorder(func: tirx.PrimFunc, order: list[int]) -> tirx.PrimFunc:
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     def __init__(self, module: tvm.IRModule, orders: dict[Any, list[int]]) -> None:
         super().__init__(module)
         self.orders = orders
 
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
+    def rewrite(self, call: Any) -> Any:
         order = self.orders.get(call.args[0]) if op_name(call) == "relax.call_tir" else None
         if order is None:
             return call

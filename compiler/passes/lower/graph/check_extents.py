@@ -18,7 +18,7 @@ from compiler.ir.graph.checks import ATTRIBUTE, FIRST, messages_of
 from compiler.ir.imported import Ranges
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import bindings_within
-from compiler.passes.match.rewriting import rewrite_functions
+from compiler.passes.match.rewriting import CallRewriter, rewrite_functions
 from compiler.tir import ranges
 from compiler.tir.exprs import bits_of, op_name
 
@@ -51,7 +51,7 @@ class CheckExtents(ModulePass):
         messages = dict(messages_of(module))
         number = FIRST + len(messages)
         rewriter = _Rewriter(module, self.ranges, number)
-        checked = rewrite_functions(rewriter, module)
+        checked = rewrite_functions(rewriter)
         if not rewriter.checks:
             return module
         messages[str(number)] = MESSAGE
@@ -60,7 +60,7 @@ class CheckExtents(ModulePass):
 
 
 @relax.expr_functor.mutator
-class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
+class _Rewriter(CallRewriter):
     """Puts a check in front of what takes memory; checks: how many there are."""
 
     def __init__(self, module: tvm.IRModule, declared: Ranges, number: int) -> None:
