@@ -6,9 +6,9 @@ import hashlib
 import re
 from pathlib import Path
 
+from compiler.codegen.standalone.header import plain
 from compiler.errors import LinkError
 from relaxd.contract.bundle.manifest import Manifest
-from relaxd.contract.dims.names import UNPRINTABLE
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 FILENAME = "model.h"
@@ -124,10 +124,10 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
     lines = [f" *   in   {_line(spec)}\n" for spec in manifest.inputs] + [
         f" *   out  {_line(spec)}\n" for spec in manifest.outputs
     ]
-    dims = [f" *   dim  {_plain(dim.name)}: {_plain(dim.describe())}\n" for dim in manifest.dims]
+    dims = [f" *   dim  {plain(dim.name)}: {plain(dim.describe())}\n" for dim in manifest.dims]
     text = _TEMPLATE.format(
-        name=_plain(manifest.name),
-        target=_plain(manifest.target["name"]),
+        name=plain(manifest.name),
+        target=plain(manifest.target["name"]),
         guard=prefix.rstrip("_"),
         prefix=prefix,
         entry=manifest.entry,
@@ -163,12 +163,7 @@ def opener_of(header: Path) -> str:
 def _line(spec: TensorSpec) -> str:
     stored = storage_of(spec.dtype)
     bytes_ = f", one element a byte as {stored}" if stored != spec.dtype else ""
-    return f"{_plain(spec.name)}: {_plain(spec.text)}{bytes_}"
-
-
-def _plain(text: str) -> str:
-    """A model's own words, fit for a comment."""
-    return re.sub(r"[*]/|/[*]", "_", UNPRINTABLE.sub("_", text))
+    return f"{plain(spec.name)}: {plain(spec.text)}{bytes_}"
 
 
 def _row(offset: int, dtype: str, shape: tuple[int, ...]) -> str:

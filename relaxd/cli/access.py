@@ -10,7 +10,6 @@ from relaxd.cli.command import Command, Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import size
 from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError, suggest
 
 tokens = typer.Typer(no_args_is_help=True, help="Make, list, revoke and rotate tokens.")
@@ -41,10 +40,6 @@ Amount = Annotated[
 ]
 
 
-def _client(server: str | None, token: str | None) -> Client:
-    return Client(server or DEFAULT_URL, token=token)
-
-
 @tokens.command("create", cls=Command)
 def create_token(
     name: TokenName,
@@ -63,7 +58,7 @@ def create_token(
                 field="scope",
                 hint=suggest(each, SCOPES, f"one of {', '.join(SCOPES)}"),
             )
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         _show_issued(client.create_token(name, scope, days=days, tenant=tenant), json)
 
 
@@ -75,7 +70,7 @@ def list_tokens(
     json: Json = False,
 ) -> None:
     """Every token of a tenant, without its secret."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         listed_tokens = client.tokens(tenant)
     if json:
         print_json({"tokens": listed_tokens})
@@ -97,7 +92,7 @@ def revoke_token(
     json: Json = False,
 ) -> None:
     """End a token at once."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         ended = client.revoke_token(token_id, tenant)
     if json:
         print_json(ended)
@@ -115,7 +110,7 @@ def rotate_token(
     json: Json = False,
 ) -> None:
     """Replace a token; the new one's text is printed this once."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         issued = client.rotate_token(token_id, overlap_hours=overlap_hours, tenant=tenant)
     _show_issued(issued, json)
 
@@ -137,7 +132,7 @@ def create_tenant(
     json: Json = False,
 ) -> None:
     """Make a tenant without limits."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         _show_tenants([client.create_tenant(name)], json)
 
 
@@ -146,7 +141,7 @@ def list_tenants(
     server: declare.Server = None, token: declare.Token = None, json: Json = False
 ) -> None:
     """Every tenant, its limits and what it stores."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         _show_tenants(client.tenants(), json)
 
 
@@ -186,7 +181,7 @@ def set_tenant(
         changes["requests"] = _number("requests", requests)
     changes |= {} if weight is None else {"weight": weight}
     changes |= {} if shares_cache is None else {"shares_cache": shares_cache}
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         _show_tenants([client.set_tenant(name, **changes)], json)
 
 
@@ -204,7 +199,7 @@ def delete_tenant(
     """
     if not yes:
         typer.confirm(f"Delete the tenant {name} with all that it has?", abort=True, err=True)
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         done = client.delete_tenant(name)
     if json:
         print_json(done)
@@ -255,7 +250,7 @@ def audit_command(
     json: Json = False,
 ) -> None:
     """List who changed what, newest first; operators see all tenants."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         entries = client.audit(limit=limit, tenant=tenant)
     if json:
         print_json({"entries": entries})

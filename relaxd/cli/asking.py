@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import ServerUnreachable
 
 
@@ -13,7 +12,7 @@ def asking(ref: str, server: str | None, token: str | None) -> Iterator[Client]:
     """A client; where nobody named a service and none answers, the error says that there is no such
     file either, which is what a mistyped path looks like.
     """
-    with Client(server or DEFAULT_URL, token=token) as client:
+    with Client(server or None, token=token) as client:
         try:
             yield client
         except ServerUnreachable as error:

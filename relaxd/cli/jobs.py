@@ -12,7 +12,6 @@ from relaxd.cli.console import Exit, print_json, render_error, stdout
 from relaxd.cli.following import follow
 from relaxd.cli.views import builds_table, digest_lines, jobs_table, warning_lines
 from relaxd.client import Client, JobHandle
-from relaxd.client.client import DEFAULT_URL
 from relaxd.client.job import failure_of
 from relaxd.contract.bundle.numerics import Numerics
 from relaxd.contract.states import State
@@ -37,10 +36,6 @@ Timeout = Annotated[
 ]
 
 
-def _client(server: str | None, token: str | None) -> Client:
-    return Client(server or DEFAULT_URL, token=token)
-
-
 @app.command("list", cls=Command)
 def list_command(
     limit: Limit = 20,
@@ -50,7 +45,7 @@ def list_command(
     json: Json = False,
 ) -> None:
     """List the latest jobs, newest first."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         jobs = [job.document for job in client.jobs(limit, state.value if state else None)]
     if json:
         print_json({"jobs": jobs})
@@ -65,7 +60,7 @@ def show_command(
     job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False
 ) -> None:
     """Show a job and its builds."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         _show(client.job(job), json)
 
 
@@ -79,7 +74,7 @@ def follow_command(
     json: Json = False,
 ) -> None:
     """Show a job's progress until it ends, then the job; exits with 1 unless it succeeded."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         ended = follow(client.job(job), verbose=verbose, timeout=timeout)
         _show(ended, json)
     if ended.state is not State.SUCCEEDED:
@@ -95,7 +90,7 @@ def logs_command(
     json: Json = False,
 ) -> None:
     """Print what the compiler printed."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         text = client.job(job).logs(target)
     if json:
         print_json({"job": job, "target": target, "lines": text.splitlines()})
@@ -108,7 +103,7 @@ def cancel_command(
     job: JobId, server: declare.Server = None, token: declare.Token = None, json: Json = False
 ) -> None:
     """Stop a job; one that has ended stays as it is."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         _show(client.job(job).cancel(), json)
 
 

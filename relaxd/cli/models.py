@@ -10,7 +10,6 @@ from relaxd.cli.command import Command, Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import plain_table
 from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 
 app = typer.Typer(no_args_is_help=True, help="Name what was built, and move aliases of it.")
@@ -26,10 +25,6 @@ Notes = Annotated[
 Project = Annotated[
     str | None, typer.Option("--project", metavar="NAME", help="Its project.", show_default=False)
 ]
-
-
-def _client(server: str | None, token: str | None) -> Client:
-    return Client(server or DEFAULT_URL, token=token)
 
 
 def _read_labels(texts: list[str] | None) -> dict[str, str]:
@@ -53,7 +48,7 @@ def list_models(
     json: Json = False,
 ) -> None:
     """List names with their newest version and aliases."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         models = client.list_registered(project=project, labels=_read_labels(label))
     if json:
         print_json({"models": models})
@@ -78,7 +73,7 @@ def show_model(
     json: Json = False,
 ) -> None:
     """List the versions of NAME, the newest first."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         model = client.get_registered(name)
     if json:
         print_json(model)
@@ -127,7 +122,7 @@ def register(
         raise DeclarationError(
             "give a job or a digest", field="job", hint="as in --job JOB, or --digest sha256:..."
         )
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         version = client.register(
             name, job=job, digest=digest, labels=_read_labels(label), notes=notes or ""
         )
@@ -160,7 +155,7 @@ def alias_command(
         raise DeclarationError(
             "give a version, or --remove", field="version", hint="as in minilm prod 3"
         )
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         if version is None:
             client.remove_alias(name, alias)
             moved: dict[str, Any] = {"removed": {"name": name, "alias": alias}}
@@ -187,7 +182,7 @@ def describe_model(
     """Set the project, the labels (all of them) or the notes of NAME."""
     changes: dict[str, Any] = {"project": project, "notes": notes}
     changes["labels"] = None if label is None else _read_labels(label)
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         model = client.describe_model(
             name, **{key: value for key, value in changes.items() if value is not None}
         )
@@ -209,7 +204,7 @@ def remove_model(
     """Remove NAME with its versions and aliases, or one version that no alias names."""
     if version is None and not yes:
         typer.confirm(f"Remove {name} with all its versions?", abort=True, err=True)
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         client.remove_registered(name, version)
     if json:
         print_json({"removed": {"name": name, "version": version}})

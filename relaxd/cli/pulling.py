@@ -11,7 +11,6 @@ from relaxd.cli.console import print_json, stdout
 from relaxd.cli.progress import transfer
 from relaxd.cli.views import size
 from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 
 Reference = Annotated[
     str,
@@ -45,7 +44,7 @@ def pull_command(
     json: Json = False,
 ) -> None:
     """Fetch a bundle, every file checked against its digest."""
-    with Client(server or DEFAULT_URL, token=token) as client, transfer("pulling") as moved:
+    with Client(server or None, token=token) as client, transfer("pulling") as moved:
         folder = client.pull(ref, output, target, best=best, report=moved)
     total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if json:

@@ -12,7 +12,6 @@ from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import size
 from relaxd.client import Client, extras
-from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
@@ -62,7 +61,7 @@ def gc_command(
         tidy = extras.load("service.processes.tidy", extra="server")
         done = tidy.collect(data_dir, dry_run=dry_run)
     else:
-        with Client(server or DEFAULT_URL, token=token) as client:
+        with Client(server or None, token=token) as client:
             done = client.collect(dry_run=dry_run)
     if json:
         print_json(done)
@@ -137,7 +136,7 @@ def pin_command(
     """Keep a bundle, an index or a model in the store, with all that it refers to."""
     if not list_pins and digest is None:
         raise DeclarationError("no digest is given", field="digest", hint="or use --list")
-    with Client(server or DEFAULT_URL, token=token) as client:
+    with Client(server or None, token=token) as client:
         if list_pins:
             _show(client.pins(), json)
         elif remove:

@@ -11,7 +11,6 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.client import Client, extras
-from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.freshness import NewestRelease, Policy
@@ -120,7 +119,7 @@ def verify_command(
     trust = _policy(_public_keys(key), release, statement, memory, max_age)
     with (
         tempfile.TemporaryDirectory(prefix="relaxd-verify-") as scratch,
-        Client(server or DEFAULT_URL, token=token) as client,
+        Client(server or None, token=token) as client,
     ):
         folder = Path(ref)
         if folder.exists():

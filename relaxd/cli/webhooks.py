@@ -10,15 +10,10 @@ from relaxd.cli.command import Command, Json
 from relaxd.cli.console import print_json, stderr, stdout
 from relaxd.cli.views import plain_table
 from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 
 app = typer.Typer(no_args_is_help=True, help="Have a URL told of events.")
 
 WebhookId = Annotated[str, typer.Argument(help="The webhook's id.", show_default=False)]
-
-
-def _client(server: str | None, token: str | None) -> Client:
-    return Client(server or DEFAULT_URL, token=token)
 
 
 @app.command("create", cls=Command)
@@ -38,7 +33,7 @@ def create_webhook(
     json: Json = False,
 ) -> None:
     """Make a webhook; the secret that signs its messages is printed this once."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         webhook = client.create_webhook(url, event)
     if json:
         print_json(webhook)
@@ -55,7 +50,7 @@ def list_webhooks(
     server: declare.Server = None, token: declare.Token = None, json: Json = False
 ) -> None:
     """List a tenant's webhooks, without their secrets."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         webhooks = client.webhooks()
     if json:
         print_json({"webhooks": webhooks})
@@ -74,7 +69,7 @@ def delete_webhook(
     json: Json = False,
 ) -> None:
     """Remove a webhook; messages that wait are not sent."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         client.remove_webhook(webhook)
     if json:
         print_json({"removed": {"webhook": webhook}})
@@ -88,7 +83,7 @@ def ping_webhook(
     json: Json = False,
 ) -> None:
     """Send a message without meaning; `log` shows how it went."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         client.ping_webhook(webhook)
     if json:
         print_json({"sent": {"webhook": webhook, "event": "webhook.ping"}})
@@ -102,7 +97,7 @@ def log_webhook(
     json: Json = False,
 ) -> None:
     """List the messages of the last days, the newest first."""
-    with _client(server, token) as client:
+    with Client(server or None, token=token) as client:
         deliveries = client.deliveries(webhook)
     if json:
         print_json({"deliveries": deliveries})

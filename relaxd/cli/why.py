@@ -12,7 +12,6 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 from relaxd.contract.action import ActionKey, Difference, differences
 from relaxd.errors import BundleError
 from relaxd.loader.bundles.bundle import read_manifest
@@ -37,7 +36,7 @@ def why_command(
     json: Json = False,
 ) -> None:
     """Show why a build was not a cache hit: the parts in which two action keys differ."""
-    with Client(server or DEFAULT_URL, token=token) as client:
+    with Client(server or None, token=token) as client:
         first, second = (_key(ref, target, client) for ref in (key_a, key_b))
     differing = differences(first.parts, second.parts)
     if json:

@@ -100,7 +100,7 @@ def floor_division(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _floor_quotient(p: Any, q: Any) -> Any:
-    rest = _fmod(p, q)
+    rest = division.fmod(p, q)
     zero, one, half = pw.like(p, 0), pw.like(p, 1), pw.like(p, 0.5)
     exact = (p - rest) / q
     astray = _astray(rest, q)
@@ -113,12 +113,6 @@ def _astray(rest: Any, divisor: Any) -> Any:
     """True where a remainder lacks the divisor's sign."""
     zero = pw.like(rest, 0)
     return tirx.Or(tirx.And(rest > zero, divisor < zero), tirx.And(rest < zero, divisor > zero))
-
-
-def _fmod(p: Any, q: Any) -> Any:
-    """C's: TVM has an operator for it but no rule that compiles it."""
-    dtype = p.ty.dtype
-    return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", p, q)
 
 
 def _truncated(b: Builder, x: Value, y: Value) -> Value:
@@ -137,7 +131,7 @@ def remainder(b: Builder, node: Node) -> Value:
 
 
 def _floor_rest(p: Any, q: Any) -> Any:
-    rest = _fmod(p, q)
+    rest = division.fmod(p, q)
     astray = _astray(rest, q)
     return tirx.Select(astray, rest + q, rest)
 
@@ -147,7 +141,7 @@ def fmod(b: Builder, node: Node) -> Value:
     """The remainder of a division rounded towards zero: it has the sign of `self`."""
     x, y = _dividing(b, node)
     if ew.is_float(x.dtype):
-        return pw.in_float(b, _fmod, x, y, name="fmod")
+        return pw.in_float(b, division.fmod, x, y, name="fmod")
     return division.remainder(b, x, y, division.Direction.TO_ZERO)
 
 

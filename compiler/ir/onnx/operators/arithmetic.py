@@ -201,21 +201,15 @@ def mod(b: Builder, node: Node) -> Value:
     x, y = node.value(0), node.value(1)
     truncated = bool(node.attr("fmod", 0))
     if ew.is_float(x.dtype):
-        return pw.in_float(b, _fmod if truncated else _floor_mod, x, y, name="mod")
+        return pw.in_float(b, division.fmod if truncated else _floor_mod, x, y, name="mod")
     _limit_divisor(b, node)
     direction = division.Direction.TO_ZERO if truncated else division.Direction.DOWN
     return division.remainder(b, x, y, direction)
 
 
-def _fmod(p: Any, q: Any) -> Any:
-    """C's: TVM has an operator for it but no rule that compiles it."""
-    dtype = p.ty.dtype
-    return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", p, q)
-
-
 def _floor_mod(p: Any, q: Any) -> Any:
     """Python's remainder: moved to the divisor's side, a zero with the divisor's sign."""
-    rest = _fmod(p, q)
+    rest = division.fmod(p, q)
     zero = pw.like(p, 0)
     astray = tirx.Or(tirx.And(rest > zero, q < zero), tirx.And(rest < zero, q > zero))
     return _signed(tirx.Select(astray, rest + q, rest), q)

@@ -125,9 +125,9 @@ def resolve_shape(
     extents: list[Extent] = []
     unknown: list[Extent | bool] = []
     for axis, extent in enumerate(wanted):
-        keep = False if allowzero or axis >= len(have) else _maybe(b, ex.equal(extent, 0))
+        keep = False if allowzero or axis >= len(have) else layout.settle(b, ex.equal(extent, 0))
         extents.append(f.simplify(ex.select(keep, have[axis] if axis < len(have) else 0, extent)))
-        unknown.append(_maybe(b, ex.equal(extent, -1)))
+        unknown.append(layout.settle(b, ex.equal(extent, -1)))
     if not any(flag is not False for flag in unknown):
         return extents
     if sum(flag is not False for flag in unknown) > 1:
@@ -170,11 +170,6 @@ def _quotient(b: Builder, total: Extent, rest: Extent) -> Extent:
         return 0
     divisor = rest if b.facts.decide(ex.greater_equal(rest, 1)) is True else ex.maximum(rest, 1)
     return b.facts.simplify(ex.floordiv(total, divisor))
-
-
-def _maybe(b: Builder, condition: ex.Scalar) -> ex.Scalar:
-    decided = b.facts.decide(condition)
-    return condition if decided is None else decided
 
 
 @op("Transpose")

@@ -218,3 +218,9 @@ def _of_extents(b: Builder, p: Extent, q: Extent, operation: _Operation) -> Exte
     safe = ex.select(ex.either(ex.equal(q, 0), wraps), 1, q)
     divisor = b.known_integers(b.tensor(Known.of([safe])), "divisor").scalars()[0]
     return operation.extents(p, divisor)
+
+
+def fmod(p: Any, q: Any) -> Any:
+    """C's fmod of two scalars: TVM has an operator for it but no rule that compiles it."""
+    dtype = p.ty.dtype
+    return tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", p, q)

@@ -15,6 +15,7 @@ from compiler.ir.ops.pointwise import broadcast
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes.extents import Extent
+from compiler.tir.exprs import op_name
 
 _HALF_PRECISION = ("float16", "bfloat16")
 
@@ -82,23 +83,19 @@ def _float32_softmax(b: Builder, value: Value) -> Value | None:
 
 def _float32_softmax_expr(b: Builder, expr: relax.Expr) -> relax.Expr | None:
     bound = _call(b, expr)
-    if _name(bound) == "relax.where" and not isinstance(bound.args[1], relax.Var):
+    if op_name(bound) == "relax.where" and not isinstance(bound.args[1], relax.Var):
         inner = _float32_softmax_expr(b, bound.args[2])
         if inner is None:
             return None
         other = b.emit(relax.op.astype(bound.args[1], "float32")).expr
         return b.emit(relax.op.where(bound.args[0], other, inner)).expr
-    if _name(bound) != "relax.astype" or _name(_call(b, bound.args[0])) != "relax.nn.softmax":
+    if op_name(bound) != "relax.astype" or op_name(_call(b, bound.args[0])) != "relax.nn.softmax":
         return None
     return bound.args[0] if str(bound.args[0].ty.dtype) == "float32" else None
 
 
 def _call(b: Builder, expr: relax.Expr) -> Any:
     return b.bb.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-
-
-def _name(call: Any) -> str:
-    return str(getattr(getattr(call, "op", None), "name", ""))
 
 
 def _batched(

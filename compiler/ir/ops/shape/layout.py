@@ -257,7 +257,7 @@ def slice_bounds(
     def wrap(value: Extent) -> Extent:
         if far(value):
             return value
-        return f.simplify(ex.select(_settled(b, ex.less(value, 0)), ex.add(value, extent), value))
+        return f.simplify(ex.select(settle(b, ex.less(value, 0)), ex.add(value, extent), value))
 
     def clamp(value: Extent, low: Extent, high: Extent) -> Extent:
         if far(value):
@@ -285,7 +285,8 @@ def slice_bounds(
     return f.simplify(first), f.simplify(count)
 
 
-def _settled(b: Builder, condition: Any) -> Any:
+def settle(b: Builder, condition: Any) -> Any:
+    """True or False where the dims decide it, else the condition itself."""
     decided = b.facts.decide(condition)
     return condition if decided is None else decided
 
