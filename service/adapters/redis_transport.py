@@ -1,9 +1,6 @@
-"""kombu's transports over Redis, with and without Sentinel, which drop what is no ring of a
-doorbell.
-"""
+"""kombu's transports over Redis and its Sentinels, which drop what is no ring of a doorbell."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from queue import Empty
 from typing import Any
 
@@ -12,19 +9,12 @@ from kombu.transport import redis
 from service.adapters.messages import drop, read_ring
 
 
-class _DistrustfulReading:
-    """Reads a queue without trusting what is in it; to be mixed into a channel of kombu's."""
-
-    active_queues: Iterable[str]
-    connection_errors: tuple[type[Exception], ...]
-    ResponseError: type[Exception]
-    priority_steps: Sequence[int]
-    conn_or_acquire: Callable[[], AbstractContextManager[Any]]
-    _q_for_pri: Callable[[str, int], str]
+class Channel(redis.Channel):  # type: ignore[misc]
+    """Reads a queue without trusting what is in it."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
-            return super()._brpop_read(**options)  # type: ignore[misc]
+            return super()._brpop_read(**options)
         except (Empty, *self.connection_errors):
             raise
         except self.ResponseError as error:
@@ -35,10 +25,10 @@ class _DistrustfulReading:
 
     def _size(self, queue: str) -> int:
         try:
-            return int(super()._size(queue))  # type: ignore[misc]
+            return int(super()._size(queue))
         except self.ResponseError as error:
             self._remove_foreign_keys([queue], str(error))
-        return int(super()._size(queue))  # type: ignore[misc]
+        return int(super()._size(queue))
 
     def _remove_foreign_keys(self, queues: Iterable[str], why: str) -> None:
         """Remove what has the name of a queue and is none."""
@@ -51,12 +41,8 @@ class _DistrustfulReading:
                         drop(why)
 
 
-class Channel(_DistrustfulReading, redis.Channel):  # type: ignore[misc]
-    """A channel to one server."""
-
-
-class SentinelChannel(_DistrustfulReading, redis.SentinelChannel):  # type: ignore[misc]
-    """A channel to the server that Sentinels name as the primary."""
+class SentinelChannel(Channel, redis.SentinelChannel):  # type: ignore[misc]
+    """Reads in the same way from the server that Sentinels name as the primary."""
 
 
 class Transport(redis.Transport):  # type: ignore[misc]
