@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from artifacts.parallel import call_many
 from artifacts.store import Records, hex_of
 
 
@@ -45,8 +46,9 @@ class ActionCache:
 
     def entries(self) -> Iterator[tuple[str, str, float]]:
         """Every action key's digest, the manifest recorded for it, and when it was recorded."""
-        for entry in self._records.walk("actions"):
-            if record := self._records.get(entry.name):
+        listed = self._records.walk("actions")
+        for entry, record in call_many(lambda entry: self._records.get(entry.name), listed):
+            if record:
                 yield f"sha256:{entry.name.rpartition('/')[2]}", record.value, entry.written
 
     def forget(self, key: str, manifest: str) -> bool:

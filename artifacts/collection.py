@@ -20,12 +20,14 @@ touch, which `discard` sees, or which came after the removal and failed. That le
 between touch and reference for longer than the grace period: it has to exceed the longest build.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from artifacts.documents import MAX_MANIFEST, Document, read_document
 from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidDigest, InvalidManifest
+from artifacts.parallel import call_many
 from artifacts.store import Artifacts, BlobStore, ListedBlob
 
 Roots = Callable[[], Iterable[str]]
@@ -69,23 +71,20 @@ def collect(
     """
     report = Report(dry_run)
     candidates, young = _list_by_age(store.blobs, limits, report)
-    marking = _Marking(store, candidates | young)
-    for digest in (*roots(), *_recent(store, limits)):
-        beat()
-        marking.reach(digest)
-    for digest in young:
-        beat()
-        marking.reach(digest)
+    marking = _Marking(store, candidates | young, beat)
+    needed = list(roots())
+    recorded = list(store.actions.entries())
+    recent = (digest for _, digest, written in recorded if written >= limits.records_before)
+    marking.reach([*needed, *recent, *young])
     garbage = {digest: size for digest, size in candidates.items() if digest not in marking.reached}
-    _Sweep(store, marking, garbage, limits, report, beat).run()
+    _Sweep(store, marking, garbage, limits, report, beat).run(recorded)
     return report
 
 
 def find_reachable(store: Artifacts, roots: Iterable[str]) -> set[str]:
     """The roots and all that they refer to, whether it is there or not; raises StorageFailed."""
     marking = _Marking(store, {blob.digest: blob.size for blob in store.blobs.listing()})
-    for digest in roots:
-        marking.reach(digest)
+    marking.reach(roots)
     return marking.reached
 
 
@@ -106,19 +105,14 @@ def _count(report: Report, blob: ListedBlob) -> None:
     report.bytes += blob.size
 
 
-def _recent(store: Artifacts, limits: Limits) -> Iterable[str]:
-    return [
-        manifest
-        for _, manifest, written in store.actions.entries()
-        if written >= limits.records_before
-    ]
-
-
 class _Marking:
     """The blobs that are reachable from the roots, and what each manifest refers to."""
 
-    def __init__(self, store: Artifacts, sizes: dict[str, int]) -> None:
+    def __init__(
+        self, store: Artifacts, sizes: dict[str, int], beat: Callable[[], None] = lambda: None
+    ) -> None:
         self._blobs = store.blobs
+        self._beat = beat
         self._sizes = sizes
         self.reached: set[str] = set()
         self._followed: set[str] = set()
@@ -126,19 +120,21 @@ class _Marking:
         for _, subject, digest, _ in store.references.all_referrers():
             self._referrers.setdefault(subject, []).append(digest)
 
-    def reach(self, digest: str) -> None:
-        """Mark the blob and, where it is a manifest, all that belongs to it."""
-        waiting = [digest]
-        while waiting:
-            digest = waiting.pop()
-            self.reached.add(digest)
-            if digest in self._followed:
-                continue
-            self._followed.add(digest)
-            waiting += self._referrers.get(digest, ())
-            if document := self.document(digest):
-                self.reached.update(blob.digest for blob in document.blobs)
-                waiting += _manifests(document)
+    def reach(self, digests: Iterable[str]) -> None:
+        """Mark the blobs and, of those that are manifests, all that belongs to them: what the
+        first ones name is read after them, all of it at once.
+        """
+        waiting = set(digests)
+        while fresh := waiting - self._followed:
+            self.reached |= fresh
+            self._followed |= fresh
+            waiting = set()
+            for digest, document in call_many(self.document, fresh):
+                self._beat()
+                waiting.update(self._referrers.get(digest, ()))
+                if document:
+                    self.reached.update(blob.digest for blob in document.blobs)
+                    waiting.update(_manifests(document))
 
     def document(self, digest: str) -> Document | None:
         """The manifest of that digest; None for any other blob, and for one that is not there."""
@@ -175,29 +171,38 @@ class _Sweep:
         self._beat = beat
         self._restore: dict[str, list[Callable[[], object]]] = {}
 
-    def run(self) -> None:
-        """Remove the records, then the blobs."""
-        self._forget_actions()
+    def run(self, recorded: Iterable[tuple[str, str, float]]) -> None:
+        """Remove the records, then the blobs; `recorded` are those of the action cache, as they
+        were once the candidates were known.
+        """
+        self._forget_actions(recorded)
         self._forget_referrers()
+        edges = dict(call_many(self._edges, self._garbage))
         spared: set[str] = set()
-        for digest, refers_to in self._in_order():
-            self._beat()
-            if digest in spared or not self._remove(digest):
-                spared |= {digest, *refers_to}
+
+        def discard(digest: str) -> bool:
+            return digest not in spared and (
+                self._report.dry_run or self._store.blobs.discard(digest, self._limits.before)
+            )
+
+        for level in _levels(edges):
+            for digest, is_removed in call_many(discard, level):
+                self._beat()
+                if is_removed:
+                    self._note(digest)
+                    continue
+                spared |= {digest, *edges[digest]}
                 for write_again in self._restore.get(digest, ()):
                     write_again()
 
-    def _remove(self, digest: str) -> bool:
-        if not self._report.dry_run and not self._store.blobs.discard(digest, self._limits.before):
-            return False
+    def _note(self, digest: str) -> None:
         self._report.removed.append(digest)
         self._report.removed_blobs += 1
         self._report.removed_bytes += self._garbage[digest]
-        return True
 
-    def _forget_actions(self) -> None:
+    def _forget_actions(self, recorded: Iterable[tuple[str, str, float]]) -> None:
         actions = self._store.actions
-        for key, manifest, written in list(actions.entries()):
+        for key, manifest, written in recorded:
             if not self._is_lost(manifest) or written >= self._limits.records_before:
                 continue
             self._report.removed_records += 1
@@ -228,25 +233,25 @@ class _Sweep:
             digest in self._marking.reached or self._store.blobs.has(digest)
         )
 
-    def _in_order(self) -> Iterable[tuple[str, list[str]]]:
-        """The garbage and what each refers to, a blob after all that refers to it."""
-        edges = {digest: self._edges(digest) for digest in self._garbage}
-        count = dict.fromkeys(self._garbage, 0)
-        for targets in edges.values():
-            for target in targets:
-                count[target] += 1
-        ready = [digest for digest, references in count.items() if references == 0]
-        while ready:
-            digest = ready.pop()
-            yield digest, edges[digest]
-            for target in edges[digest]:
-                count[target] -= 1
-                if count[target] == 0:
-                    ready.append(target)
-
     def _edges(self, digest: str) -> list[str]:
         document = self._marking.document(digest)
         if document is None:
             return []
         listed = {blob.digest for blob in document.blobs} | set(_manifests(document))
         return [target for target in listed if target in self._garbage]
+
+
+def _levels(edges: Mapping[str, list[str]]) -> Iterator[list[str]]:
+    """All blobs, by what each refers to: first those that nothing refers to, then those to which
+    only earlier ones do.
+    """
+    count = Counter(target for targets in edges.values() for target in targets)
+    level = [digest for digest in edges if not count[digest]]
+    while level:
+        yield level
+        later = []
+        for target in (target for digest in level for target in edges[digest]):
+            count[target] -= 1
+            if not count[target]:
+                later.append(target)
+        level = later

@@ -68,13 +68,14 @@ class References:
 
     def all_referrers(self, below: str = "") -> Iterator[tuple[str, str, str, float]]:
         """Every repository, subject and referrer, and when it was noted; of the repositories
-        below a folder, or of all.
+        below a folder, or of all; reads no record.
         """
         for entry in self._records.walk(f"references/{below}" if below else "references"):
             name = entry.name.removeprefix("references/")
             repository, separator, rest = name.rpartition("/_referrers/")
-            if separator and (record := self._records.get(entry.name)):
-                yield repository, f"sha256:{rest.partition('/')[0]}", record.value, entry.written
+            if separator:
+                subject, _, digest = rest.partition("/")
+                yield repository, f"sha256:{subject}", f"sha256:{digest}", entry.written
 
     def forget(self, repository: str, subject: str, digest: str) -> None:
         """Undo `refer`."""

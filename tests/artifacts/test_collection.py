@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import threading
 import time
 
 import pytest
@@ -236,3 +237,62 @@ def test_a_collection_that_is_cut_short_leaves_no_manifest_without_its_layers(st
                     store.blobs.has(blob.digest)
                     for blob in read_document(store.blobs, bundle).blobs
                 )
+
+
+class CountingRecords:
+    """Records that count reads, and how many are under way at once."""
+
+    def __init__(self, records):
+        self._records = records
+        self._lock = threading.Lock()
+        self.reads, self.under_way, self.most = 0, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(self._records, name)
+
+    def get(self, name):
+        with self._lock:
+            self.reads += 1
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        time.sleep(0.01)
+        record = self._records.get(name)
+        with self._lock:
+            self.under_way -= 1
+        return record
+
+
+def test_a_collection_reads_each_record_once_and_many_at_a_time(backend, sweep):
+    records = CountingRecords(backend.records)
+    actions = ActionCache(records, lambda digest: keep(backend.blobs, digest))
+    store = Artifacts(backend.blobs, actions, References(records))
+    bundles = [push(store, f"layer {number}".encode()) for number in range(40)]
+    for number, bundle in enumerate(bundles):
+        backend.records.set(f"actions/{number:02}/{number:064}", bundle)
+        store.references.refer("relaxd/bundles", bundle, push(store, b"sbom", subject=bundle))
+    records.reads = 0
+    report = sweep(store, *bundles)
+    assert (report.removed, records.reads) == ([], 40), "each action record, and no referrer's"
+    assert records.most > 8
+
+
+def test_blobs_go_many_at_a_time_and_none_before_what_refers_to_it(store, sweep, monkeypatch):
+    bundles = [push(store, f"layer {number}".encode()) for number in range(40)]
+    real, lock, gone, under_way = type(store.blobs).discard, threading.Lock(), [], []
+
+    def discard(blobs, digest, before):
+        with lock:
+            under_way.append(digest)
+            most.append(len(under_way))
+        time.sleep(0.01)
+        removed = real(blobs, digest, before)
+        with lock:
+            under_way.remove(digest)
+            gone.append(digest)
+        return removed
+
+    most: list[int] = []
+    monkeypatch.setattr(type(store.blobs), "discard", discard)
+    assert sweep(store).removed_blobs == len(gone) == 81
+    assert max(most) > 8
+    assert set(gone[:40]) == set(bundles), "manifests, then layers and the one configuration"
