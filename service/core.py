@@ -9,6 +9,7 @@ from artifacts.store import Artifacts
 from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, Event
 from compiler.isolation.starting import Limits
+from compiler.isolation.usage import OnUsage
 from compiler.targets import Target
 from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.action import ActionKey
@@ -76,10 +77,12 @@ class Compiler(Protocol):
         cancelled: Callable[[], bool],
         limits: Limits,
         kernels: KernelObjects | None = None,
+        on_usage: OnUsage = lambda usage: None,
     ) -> Manifest | dict[str, Any]:
         """Do the job in a child process; raises compiler.errors.CompileError.
 
-        kernels: those of earlier builds, to be read and added to.
+        kernels: those of earlier builds, to be read and added to. on_usage: told of each stage's
+        use of the machine, however the job ended.
         """
 
 

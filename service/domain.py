@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -129,6 +129,7 @@ class Job:
     index: Artifact | None = None
     tenant: str = DEFAULT
     index_digest: str | None = None
+    project: str = ""
 
 
 @dataclass(frozen=True)
@@ -261,9 +262,25 @@ class HookEvent(StrEnum):
     """Events that a webhook may be told of; PING is sent on request."""
 
     ALIAS_MOVED = "alias.moved"
-    JOB_FINISHED = "job.finished"
     GATE_FAILED = "gate.failed"
+    JOB_FINISHED = "job.finished"
     PING = "webhook.ping"
+
+
+@dataclass(frozen=True)
+class UsageRow:
+    """Sums of what builds used; a part that the report is not broken down by is None."""
+
+    tenant: str | None
+    project: str | None
+    target: str | None
+    stage: str | None
+    day: date | None
+    attempts: int
+    seconds: float
+    cpu_seconds: float
+    memory_byte_seconds: float
+    stored_bytes: int
 
 
 @dataclass(frozen=True)
@@ -340,6 +357,7 @@ class Claim:
     tenant: str
     shared: bool
     asked_at: float = 0.0
+    project: str = ""
 
 
 def job_state(builds: Sequence[State]) -> State:

@@ -44,13 +44,15 @@ class Jobs:
         model_name: str | None = None,
         wait_for_worker: bool = True,
         change: Change | None = None,
+        project: str = "",
     ) -> Job:
         """A new job with one queued build per target, or the job that an equal submission with the
         same key made.
 
         Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and
         compiler.errors.UnknownTarget; without `wait_for_worker` also NoWorker and TargetNotServed
-        where a build would wait. `change` is the entry that the audit log gets with a new job.
+        where a build would wait. `change` is the entry that the audit log gets with a new job;
+        `project` is whom its usage is added to.
         """
         with tracing.submission(self._core) as span:
             job = submitting.submit(
@@ -62,6 +64,7 @@ class Jobs:
                 tenant=self._tenant or DEFAULT,
                 wait_for_worker=wait_for_worker,
                 change=change,
+                project=project,
             )
             span.note({tracing.JOB: job.id})
             return job

@@ -45,7 +45,9 @@ from compiler.isolation.messages import (
     Succeeded,
     message_from_json,
 )
+from compiler.isolation.meter import Meter
 from compiler.isolation.starting import Limits, arguments, environment, written_by
+from compiler.isolation.usage import OnUsage
 from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.states import Stage
@@ -69,6 +71,7 @@ def run_child(
     limits: Limits | None = None,
     command: Sequence[str] | None = None,
     kernels: KernelObjects | None = None,
+    on_usage: OnUsage = lambda usage: None,
 ) -> Manifest | dict[str, Any]:
     """The manifest of a CompileJob, whose bundle is then in `job.output`, or the report of an
     InspectJob or a FamiliesJob.
@@ -77,15 +80,15 @@ def run_child(
     command: what to run in place of `python -m compiler.process`; it gets the same arguments and
     standard input; it writes the bundle to `output.partial_of(job)`, which is there. kernels: read
     by the build, and then given those that it compiled, if it ended well and its model runs no code
-    of its own. Raises CompileError; no process and no partial bundle is left behind, whatever is
-    raised.
+    of its own. on_usage: called at the end, for each stage, however the build ended. Raises
+    CompileError; no process and no partial bundle is left behind, whatever is raised.
     """
     limits = limits or Limits()
     if not isinstance(job, CompileJob):
-        return _result(command, job, on_event, cancelled, limits, None)
+        return _result(command, job, on_event, cancelled, limits, None, on_usage)
     output.begin(job)
     try:
-        result = _result(command, job, on_event, cancelled, limits, kernels)
+        result = _result(command, job, on_event, cancelled, limits, kernels, on_usage)
         manifest = Manifest.from_json(result)
         output.deliver(job)
     finally:
@@ -100,6 +103,7 @@ def _result(
     cancelled: Callable[[], bool],
     limits: Limits,
     kernels: KernelObjects | None,
+    on_usage: OnUsage,
 ) -> dict[str, Any]:
     """The final document, of a process that has ended."""
     trusted = None if kernels is None or runs_code(Path(job.model)) else kernels
@@ -113,6 +117,8 @@ def _result(
             raise output.with_reproducer(error, job, inner) from error
         finally:
             child.kill()
+            for usage in child.meter.stages():
+                on_usage(usage)
             output.take_over((Path(scratch), *written_by(inner)))
         if isinstance(job, CompileJob):
             output.check(job, result)
@@ -144,6 +150,7 @@ class _Child:
         self._folders = [scratch, *written_by(job)]
         self._level: Level | None = None
         self._stage = Stage.LOAD
+        self.meter = Meter()
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._logged = 0
         self._final: Succeeded | Failed | None = None
@@ -216,7 +223,7 @@ class _Child:
             family = self._family()
             if len(family) > limits.processes:
                 raise _too_many_processes(len(family), limits.processes, self._stage)
-            self._check_memory(family)
+            self._check_memory(self.meter.sample(family, self._stage))
             if time.monotonic() > measured + _DISK_SECONDS:
                 self._check_disk(family)
                 measured = time.monotonic()
@@ -230,6 +237,7 @@ class _Child:
 
     def kill(self) -> None:
         """End all its processes and release the streams; idempotent."""
+        self.meter.sample(self._family(), self._stage)
         descendants = self._stop()
         # The sandbox's outermost process ends all others, even those that we would not find.
         self._process.terminate()
@@ -274,11 +282,8 @@ class _Child:
         except psutil.NoSuchProcess:
             return []
 
-    def _check_memory(self, family: Sequence[psutil.Process]) -> None:
-        limit, resident = self._limits.memory_bytes, 0
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                resident += process.memory_info().rss
+    def _check_memory(self, resident: int) -> None:
+        limit = self._limits.memory_bytes
         if resident > limit:
             raise _out_of_memory(resident, limit, self._stage)
 
@@ -337,6 +342,7 @@ class _Child:
                 self._level = self._level or message.level
                 continue
             if isinstance(message, StageStarted):
+                self.meter.sample(self._family(), self._stage)
                 self._stage = message.stage
             self._on_event(message)
 

@@ -43,6 +43,7 @@ _COMMANDS = (
     ("token", "access", "tokens", "Service"),
     ("tenant", "access", "tenants", "Service"),
     ("audit", "access", "audit_command", "Service"),
+    ("usage", "usage", "usage_command", "Service"),
     ("serve", "serving", "serve_command", "Service"),
     ("api", "serving", "api_command", "Service"),
     ("worker", "serving", "worker_command", "Service"),

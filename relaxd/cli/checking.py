@@ -205,6 +205,7 @@ class _Run:
             samples=model.samples,
             server=self.server,
             token=self.token,
+            project=model.project,
         )[target]
         if model.require_verified and (lacking := bundle.numerics.lacking):
             raise RelaxdError(

@@ -145,6 +145,7 @@ def compile_command(
     output: Output = Path("out"),
     dump: Dump = None,
     require_verified: RequireVerified = False,
+    project: declare.Project = "",
     server: declare.Server = None,
     token: declare.Token = None,
     detach: Detach = False,
@@ -201,7 +202,12 @@ def compile_command(
     with Client(server, token=token) as client:
         with transfer(f"uploading {model.name}") as moved:
             job = client.submit(
-                model, request, samples=samples, wait_for_worker=wait_for_worker, on_upload=moved
+                model,
+                request,
+                samples=samples,
+                wait_for_worker=wait_for_worker,
+                project=project,
+                on_upload=moved,
             )
         if not detach:
             results = _delivered(job, delivery, verbose, timeout)

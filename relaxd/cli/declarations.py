@@ -149,6 +149,16 @@ OneTarget = Annotated[
         show_default=False,
     ),
 ]
+Project = Annotated[
+    str,
+    typer.Option(
+        "--project",
+        metavar="NAME",
+        envvar="RELAXD_PROJECT",
+        help="With a server: whom its usage is counted for.",
+        show_default=False,
+    ),
+]
 Server = Annotated[
     str | None,
     typer.Option(

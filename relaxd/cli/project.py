@@ -13,13 +13,15 @@ from relaxd.reports.gates import Gate
 
 FILENAME = "relaxd.toml"
 _DECLARED = ("dims", "inputs", "consts", "shapes", "options", "targets")
-_DEFAULTS = frozenset({"fail_if", "require_verified"})
+_DEFAULTS = frozenset({"fail_if", "project", "require_verified"})
 _KNOWN = frozenset({"name", "path", "samples", "accuracy", *_DEFAULTS, *_DECLARED})
 
 
 @dataclass(frozen=True)
 class ProjectModel:
-    """A model of the project; `fail_if`: conditions of `relaxd diff` that fail the check."""
+    """A model of the project; `fail_if`: conditions of `relaxd diff` that fail the check; project:
+    whom a service counts its usage for.
+    """
 
     name: str
     path: Path
@@ -28,6 +30,7 @@ class ProjectModel:
     fail_if: tuple[str, ...]
     require_verified: bool
     accuracy: Evaluation | None = None
+    project: str = ""
 
 
 def read_project(path: Path) -> tuple[ProjectModel, ...]:
@@ -70,6 +73,7 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
         tuple(fail_if),
         bool(entry.get("require_verified", defaults.get("require_verified", True))),
         read_evaluation(entry["accuracy"], folder) if "accuracy" in entry else None,
+        str(entry.get("project", defaults.get("project", ""))),
     )
 
 

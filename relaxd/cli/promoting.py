@@ -50,7 +50,9 @@ def move_aliases(
 
 def _move(client: Client, model: ProjectModel, alias: str) -> dict[str, Any]:
     # Its builds come from the cache: one job, and so one index, over all targets.
-    job = client.submit(model.path, model.request, samples=model.samples).wait()
+    job = client.submit(
+        model.path, model.request, samples=model.samples, project=model.project
+    ).wait()
     if job.state is not State.SUCCEEDED:
         raise RelaxdError(f"job {job.id} over all targets of {model.name} is {job.state}")
     newest = _version(client, model.name, "latest")

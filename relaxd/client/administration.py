@@ -1,6 +1,7 @@
 """The client's half for administrators: tokens, tenants, the audit log."""
 
 from collections.abc import Iterable
+from datetime import date
 from typing import Any
 from urllib.parse import quote
 
@@ -48,6 +49,16 @@ class Administration:
         path = f"/v1/tokens/{quote(token_id, safe='')}:rotate"
         body = {"overlap_hours": overlap_hours}
         return dict(self._transport.json("POST", path, json=body, params=_of(tenant)))
+
+    def usage(
+        self, since: date | None = None, *, by: Iterable[str] = (), tenant: str | None = None
+    ) -> dict[str, Any]:
+        """The usage of builds since a day, by default the last 30: `rows` broken down by some of
+        tenant, project, target, stage and day, and `stores_bytes` by tenant.
+        """
+        params = [*(("by", part) for part in by), *_of(tenant).items()]
+        params += [] if since is None else [("since", since.isoformat())]
+        return dict(self._transport.json("GET", "/v1/usage", params=params))
 
     def tenants(self) -> list[dict[str, Any]]:
         """Every tenant, for operators."""

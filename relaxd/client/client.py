@@ -82,6 +82,7 @@ class Client(Administration, Registry):
         options: CompileOptions | Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         wait_for_worker: bool = True,
+        project: str = "",
         on_upload: Report | None = None,
     ) -> JobHandle:
         """Upload the model if the service does not have it and submit a job.
@@ -90,7 +91,8 @@ class Client(Administration, Registry):
         and its data, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as in
         `compiler.compile_model`. Raises DeclarationError before anything is sent if a
         declaration is malformed; without `wait_for_worker`, ServerError where no running worker
-        compiles for a target. on_upload: gets the bytes sent and the bytes in all.
+        compiles for a target. project: whom usage is counted for. on_upload: gets the bytes sent
+        and the bytes in all.
         """
         request = CompileRequest.of(
             dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
@@ -101,6 +103,7 @@ class Client(Administration, Registry):
             samples=samples,
             idempotency_key=idempotency_key,
             wait_for_worker=wait_for_worker,
+            project=project,
             on_upload=on_upload,
         )
 
@@ -112,6 +115,7 @@ class Client(Administration, Registry):
         samples: Samples | None = None,
         idempotency_key: str | None = None,
         wait_for_worker: bool = True,
+        project: str = "",
         on_upload: Report | None = None,
     ) -> JobHandle:
         """Do what `compile` does, with declarations that were read before."""
@@ -119,6 +123,8 @@ class Client(Administration, Registry):
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         name = name_of(model)
         params = {"name": name} if name else {}
+        if project:
+            params["project"] = project
         if not wait_for_worker:
             params["wait_for_worker"] = "false"
         return JobHandle(

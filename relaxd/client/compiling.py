@@ -96,6 +96,7 @@ def compile_request(
     token: str | None = None,
     timeout: float | None = None,
     wait_for_worker: bool = False,
+    project: str = "",
     on_progress: Progress = lambda target, message: None,
 ) -> dict[str, CompiledBundle]:
     """Do what `compile` does, with declarations that were read before."""
@@ -103,7 +104,9 @@ def compile_request(
     if server is None:
         return _here(model, request, samples, Path(output), on_progress)
     with Client(server, token=token) as client:
-        job = client.submit(model, request, samples=samples, wait_for_worker=wait_for_worker)
+        job = client.submit(
+            model, request, samples=samples, wait_for_worker=wait_for_worker, project=project
+        )
         for event in job.events(timeout=timeout):
             if event.target is not None:
                 news = (

@@ -10,6 +10,7 @@ from compiler.host.prepare import prepare
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import ChildJob, CompileJob, Event
 from compiler.isolation.starting import Limits
+from compiler.isolation.usage import OnUsage
 from compiler.key import Description, action_key, key_of
 from compiler.targets import NATIVE, Target, names, registry, resolve
 from compiler.toolchain.objects import KernelObjects
@@ -111,6 +112,7 @@ class ChildCompiler:
         cancelled: Callable[[], bool],
         limits: Limits,
         kernels: KernelObjects | None = None,
+        on_usage: OnUsage = lambda usage: None,
     ) -> Manifest | dict[str, Any]:
         """Do the job in a fresh process; raises compiler.errors.CompileError."""
         if isinstance(job, CompileJob) and self.command is None:
@@ -123,4 +125,5 @@ class ChildCompiler:
             limits=limits,
             command=self.command,
             kernels=kernels,
+            on_usage=on_usage,
         )

@@ -26,6 +26,7 @@ from service.api import (
     registry,
     storage,
     tenancy,
+    usage,
     webhooks,
 )
 from service.api.access import Access, RequestMetrics
@@ -66,7 +67,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.board = Board(services.jobs.of)
     app.state.registry = CollectorRegistry()
     artifacts = oci.router(lambda request: jobs_of(request).store, _sessions(services))
-    own = (jobs, overview, models, registry, storage, tenancy, webhooks, audit, health)
+    own = (jobs, overview, models, registry, storage, tenancy, webhooks, audit, usage, health)
     for router in (*(module.router for module in own), artifacts):
         app.include_router(router, dependencies=[Depends(authorize)])
     app.router.routes.extend(page.routes())

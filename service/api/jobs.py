@@ -14,7 +14,7 @@ from service.api.documents import JOB_CONTENT, read_job, width_of
 from service.api.tenant_threads import WIDTH, TenantRoute, run_in_thread
 from service.api.uploads import FORM, FORM_TYPE, receive
 from service.api.watching import as_sse, log_lines
-from service.api.wire import FailedGatesIn, JobList, JobOut, Name
+from service.api.wire import PROJECT, FailedGatesIn, JobList, JobOut, Name
 from service.domain import FailedGate, Job
 from service.usecases.jobs import gating
 
@@ -44,6 +44,12 @@ WaitForWorker = Annotated[
     Query(
         description="Queue builds even if no running worker compiles for their target; if false, "
         "such a request is refused with `worker.none` or `worker.target`."
+    ),
+]
+OfProject = Annotated[
+    str,
+    Query(
+        description="The project that its usage is counted for.", max_length=100, pattern=PROJECT
     ),
 ]
 EVENT_STREAM = {
@@ -85,6 +91,7 @@ async def compile_model(
     watch: UseWatch,
     wait: Wait = None,
     wait_for_worker: WaitForWorker = True,
+    project: OfProject = "",
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """202 and the job as it stands; with `wait`, 200 and the job if it ends within that time,
@@ -96,7 +103,13 @@ async def compile_model(
         def store_and_submit() -> Job:
             sent = form.store(jobs.store.blobs)
             return jobs.submit(
-                sent.model, sent.request, idempotency_key, sent.name, wait_for_worker, change
+                sent.model,
+                sent.request,
+                idempotency_key,
+                sent.name,
+                wait_for_worker,
+                change,
+                project,
             )
 
         job = await run_in_thread(store_and_submit, width=width_of(form.request))
@@ -121,32 +134,18 @@ async def submit(
     jobs: UseJobs,
     name: Annotated[Name | None, Query(description="The model's name, for people.")] = None,
     wait_for_worker: WaitForWorker = True,
+    project: OfProject = "",
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """Upload the model under /v2/ first; 202 and the job as it stands."""
     model, declared = await read_job(request, services.settings)
     change = change_by(request, status=202)
     submission = partial(
-        jobs.submit, model, declared, idempotency_key, name, wait_for_worker, change
+        jobs.submit, model, declared, idempotency_key, name, wait_for_worker, change, project
     )
     job = await run_in_thread(submission, width=width_of(declared))
     record_success(request, change)
     return await _answer(request, response, job)
-
-
-@router.get("/jobs", summary="List jobs")
-def list_jobs(
-    jobs: UseJobs, limit: Annotated[int, Query(ge=1, le=1000)] = 50, state: State | None = None
-) -> JobList:
-    """The newest first."""
-    return JobList(jobs=[JobOut.of(job) for job in jobs.list(limit, state)])
-
-
-@router.get("/jobs/{job_id}", summary="Show a job")
-async def show(jobs: UseJobs, watch: UseWatch, job_id: JobId, wait: Wait = None) -> JobOut:
-    """With `wait`, once the job has ended or that time is up."""
-    job = await run_in_thread(jobs.get, job_id)
-    return await _describe(await watch.wait_for(job, wait or 0))
 
 
 @router.post("/jobs/{job_id}/gates", summary="Report failed gates", status_code=204)
@@ -164,6 +163,21 @@ def report_gates(
         services.core, principal.tenant, job_id, body.target, failed, body.baseline, change
     )
     record_success(request, change)
+
+
+@router.get("/jobs", summary="List jobs")
+def list_jobs(
+    jobs: UseJobs, limit: Annotated[int, Query(ge=1, le=1000)] = 50, state: State | None = None
+) -> JobList:
+    """The newest first."""
+    return JobList(jobs=[JobOut.of(job) for job in jobs.list(limit, state)])
+
+
+@router.get("/jobs/{job_id}", summary="Show a job")
+async def show(jobs: UseJobs, watch: UseWatch, job_id: JobId, wait: Wait = None) -> JobOut:
+    """With `wait`, once the job has ended or that time is up."""
+    job = await run_in_thread(jobs.get, job_id)
+    return await _describe(await watch.wait_for(job, wait or 0))
 
 
 @router.post("/jobs/{job_id}:cancel", summary="Cancel a job")

@@ -12,7 +12,7 @@ from service.api.audit import change_by, record_success
 from service.api.context import UsePrincipal, UseServices
 from service.api.tenancy import LINE
 from service.api.tenant_threads import TenantRoute
-from service.api.wire import Digest, Document
+from service.api.wire import PROJECT, Digest, Document
 from service.domain import ModelAlias, ModelVersion, RegisteredModel
 from service.usecases.registry import models
 from service.usecases.registry.measuring import MeasuredBuild, list_builds
@@ -45,7 +45,7 @@ Labels = Annotated[
     Field(max_length=MOST_LABELS),
 ]
 Notes = Annotated[str, Field(max_length=2000, pattern=r"^[^\x00]*$")]
-Project = Annotated[str, Field(max_length=100, pattern=r"^([a-z0-9]+([._-][a-z0-9]+)*)?$")]
+Project = Annotated[str, Field(max_length=100, pattern=PROJECT)]
 
 
 class VersionIn(Document):

@@ -27,6 +27,8 @@ Digest = Annotated[str, Field(pattern=f"^{DIGEST.pattern}$", examples=["sha256:"
 Text = Annotated[str, Field(pattern=r"^[^\u0000]*$")]
 """A text that every database takes."""
 
+PROJECT = r"^([a-z0-9]+([._-][a-z0-9]+)*)?$"
+
 Name = Annotated[Text, Field(max_length=255)]
 
 Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 _WRITTEN = {
     jobs: "id kind state model model_name request idempotency_key fingerprint created_at "
-    "finished_at last_seq tenant index_digest",
+    "finished_at last_seq tenant index_digest project",
     builds: "id job_id position target capability state action_key cached artifact report profile "
     "numerics error created_at finished_at rung_at tenant",
     events: "job_id seq time type target data",
@@ -143,6 +143,7 @@ def _job(new: NewJob, row: Row, parts: Sequence[Row]) -> Job:
         finished_at=records.maybe(row["finished_at"]),
         tenant=row["tenant"],
         index_digest=row["index_digest"],
+        project=row["project"],
     )
 
 

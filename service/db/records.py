@@ -81,6 +81,7 @@ def job_from(row: Row[Any], builds: Sequence[Build]) -> Job:
         finished_at=maybe(row.finished_at),
         tenant=row.tenant,
         index_digest=row.index_digest,
+        project=row.project,
     )
 
 

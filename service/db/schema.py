@@ -43,6 +43,7 @@ jobs = Table(
     Column("last_seq", Integer, nullable=False, server_default="0"),
     Column("tenant", String(40), nullable=False, server_default=DEFAULT),
     Column("index_digest", String(80)),
+    Column("project", String(100), nullable=False, server_default=""),
     Index("ix_jobs_tenant", "tenant", "kind", "created_at"),
     Index("ix_jobs_newest", "kind", "created_at"),
     Index("ix_jobs_listed", "kind", "state", "created_at"),
@@ -307,4 +308,20 @@ deliveries = Table(
     Index("ix_deliveries_next_at", "next_at"),
     Index("ix_deliveries_webhook", "webhook_id", "created_at"),
     Index("ix_deliveries_created_at", "created_at"),
+)
+
+# What builds used, by day since the epoch (UTC); rows of a deleted tenant go with it.
+usage = Table(
+    "usage",
+    metadata,
+    Column("day", Integer, primary_key=True, autoincrement=False),
+    Column("tenant", String(40), primary_key=True),
+    Column("project", String(100), primary_key=True),
+    Column("target", String(200), primary_key=True),
+    Column("stage", String(16), primary_key=True),
+    Column("attempts", BigInteger, nullable=False),
+    Column("seconds", Seconds, nullable=False),
+    Column("cpu_seconds", Seconds, nullable=False),
+    Column("memory_byte_seconds", Seconds, nullable=False),
+    Column("stored_bytes", BigInteger, nullable=False),
 )

@@ -1,6 +1,6 @@
 """Metrics: figures of the job database at each scrape, and each worker's own measurements."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -9,9 +9,11 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
+from compiler.isolation.usage import StageUsage
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.schema import ENDED, builds, counters
+from service.domain import Claim
 from service.usecases.builds.fleet import live_workers
 
 _LIVE = [state for state in State if not state.terminal]
@@ -97,6 +99,22 @@ class WorkerMetrics:
             buckets=_BUCKETS,
             registry=registry,
         )
+        # Operators make tenants, and there are few stages; targets and projects are free text.
+        self._cpu = Counter(
+            "relaxd_usage_cpu_seconds",
+            "Processor time of compile processes.",
+            ("tenant", "stage"),
+            registry=registry,
+        )
+        self._memory = Counter(
+            "relaxd_usage_memory_byte_seconds",
+            "Resident bytes of compile processes, summed up over time.",
+            ("tenant", "stage"),
+            registry=registry,
+        )
+        self._stored = Counter(
+            "relaxd_usage_stored_bytes", "Bytes of new bundles.", ("tenant",), registry=registry
+        )
         self.reclaimed = Counter(
             "relaxd_builds_reclaimed",
             "Builds taken from workers that stopped responding.",
@@ -110,3 +128,10 @@ class WorkerMetrics:
         self.rung_again = Counter(
             "relaxd_doorbells_repeated", "Doorbells rung again.", registry=registry
         )
+
+    def add_usage(self, claim: Claim, stages: Sequence[StageUsage], stored_bytes: int) -> None:
+        """Count what an attempt at a build used."""
+        for used in stages:
+            self._cpu.labels(claim.tenant, used.stage.value).inc(used.cpu_seconds)
+            self._memory.labels(claim.tenant, used.stage.value).inc(used.memory_byte_seconds)
+        self._stored.labels(claim.tenant).inc(stored_bytes)

@@ -8,6 +8,7 @@ from types import TracebackType
 import structlog
 
 from compiler.isolation.messages import Event, Log, Progress, StageStarted
+from compiler.isolation.usage import StageUsage
 from service.core import Core
 from service.db.transaction import Note
 from service.domain import Claim, EventType
@@ -34,7 +35,8 @@ class Stop(Enum):
 class Pulse:
     """A thread about one claim while the block lasts; `stop` is the reason why the build must end,
     None while it may go on.
-    `trace` hears every event, too.
+    `trace` hears every event, too. usage, stored_bytes: what the attempt used, for whoever records
+    it.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class Pulse:
         self.trace = trace or BuildTrace(core, claim)
         self._claim = claim
         self._shutdown = shutdown
+        self.usage: list[StageUsage] = []
+        self.stored_bytes = 0
         self._ended = threading.Event()
         self._stop: Stop | None = None
         self._lock = threading.Lock()

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from artifacts.store import BlobStore
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob, InspectJob, StageStarted
 from compiler.isolation.starting import Limits
+from compiler.isolation.usage import StageUsage
 from relaxd.contract.bundle import profile
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
@@ -29,6 +30,7 @@ from service.errors import DatabaseUnavailable, StaleClaim
 from service.identity import bundles_of
 from service.usecases.builds import ending, results
 from service.usecases.store import attesting, holdings
+from service.usecases.tenants import usage
 from service.workers.build_trace import BuildTrace
 from service.workers.heartbeat import Pulse, Stop
 from service.workers.patience import Patience, with_database
@@ -38,23 +40,30 @@ WITHOUT_STORE = "without_store"
 """The ending of a run that gave its build back because the store was full."""
 
 Observe = Callable[[Claim, str, float], None]
+Account = Callable[[Claim, Sequence[StageUsage], int], None]
 
 logger = structlog.get_logger("relaxd.worker")
 
 
 class Runner:
     """Runs builds, each in a child process; `observe` gets the claim, its outcome and its
-    seconds.
+    seconds, `account` what its stages used and the bytes of a new bundle.
     """
 
     def __init__(
-        self, core: Core, workshop: Workshop, shutdown: threading.Event, observe: Observe
+        self,
+        core: Core,
+        workshop: Workshop,
+        shutdown: threading.Event,
+        observe: Observe,
+        account: Account = lambda claim, usage, stored_bytes: None,
     ) -> None:
         self._core = core
         self._signer = core.signer()
         self._workshop = workshop
         self._shutdown = shutdown
         self._observe = observe
+        self._account = account
 
     def run(self, claim: Claim) -> str:
         """See the build to its end or give it back; its ending in a word. Raises
@@ -64,8 +73,9 @@ class Runner:
         names = {"job_id": claim.job_id, "build_id": claim.build_id, "target": claim.target}
         with trace, structlog.contextvars.bound_contextvars(**names, **trace.named):
             logger.info("build started", fence=claim.fence, action_key=claim.action_key)
+            pulse = Pulse(self._core, claim, self._shutdown, trace)
             try:
-                with Pulse(self._core, claim, self._shutdown, trace) as pulse:
+                with pulse:
                     ended = self._attempt(claim, pulse)
             except StaleClaim as error:
                 ended = "stale"
@@ -74,7 +84,16 @@ class Runner:
             logger.info("build ended", ending=ended, seconds=round(seconds, 3))
             trace.note(ended)
             self._observe(claim, ended, seconds)
+            self._record_usage(claim, pulse)
             return ended
+
+    def _record_usage(self, claim: Claim, pulse: Pulse) -> None:
+        """Add up what the attempt used, however it ended; a database that is away loses it."""
+        self._account(claim, pulse.usage, pulse.stored_bytes)
+        try:
+            usage.record(self._core, claim, pulse.usage, pulse.stored_bytes)
+        except DatabaseUnavailable as error:
+            logger.warning("usage was not recorded", error=str(error))
 
     def _attempt(self, claim: Claim, pulse: Pulse) -> str:
         """The outcome of the attempt, in a word, once it is stored; raises StaleClaim."""
@@ -201,7 +220,10 @@ class Runner:
             cached = earlier is not None
             return results.bundle_outcome(self._core, digest, claim.tenant, cached=cached)
 
-        return patience.with_store(publish)
+        outcome = patience.with_store(publish)
+        if outcome.artifact and not outcome.cached:
+            pulse.stored_bytes = outcome.artifact.size
+        return outcome
 
     def _fetch(self, digest: str, path: Path, patience: Patience) -> Path:
         return patience.with_store(lambda: _fetch(self._core.store.blobs, digest, path))
@@ -257,6 +279,7 @@ class Runner:
             cancelled=lambda: pulse.stop is not None,
             limits=limits,
             kernels=settings.kernels_of(claim.tenant),
+            on_usage=pulse.usage.append,
         )
 
 

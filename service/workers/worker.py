@@ -48,7 +48,9 @@ class Worker:
         self._report_sandbox()
         self.draining, self.shutdown = threading.Event(), threading.Event()
         self._workshop = Workshop(core.settings.work_dir, self.name)
-        self._runner = Runner(core, self._workshop, self.shutdown, self._observe)
+        self._runner = Runner(
+            core, self._workshop, self.shutdown, self._observe, self._metrics.add_usage
+        )
         self._busy: set[str] = set()
         self._elsewhere: frozenset[str] = frozenset()
         self._without_store_s = FIRST_PAUSE_S

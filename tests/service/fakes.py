@@ -13,6 +13,7 @@ from compiler.errors import VerifyError
 from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
+from compiler.isolation.usage import OnUsage, StageUsage
 from compiler.targets import Target, registry, resolve
 from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.action import ActionKey
@@ -96,10 +97,12 @@ class FakeCompiler:
         cancelled: Callable[[], bool],
         limits: Limits,
         kernels: KernelObjects | None = None,
+        on_usage: OnUsage = lambda usage: None,
     ) -> Manifest | dict[str, Any]:
         self.jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))
         on_event(Log("compiling"))
+        on_usage(StageUsage(Stage.IMPORT, 1.5, 3e9, 2.0))
         self.behaviour(cancelled)
         if isinstance(job, CompileJob):
             return write_bundle(job, Path(job.output))

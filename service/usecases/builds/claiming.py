@@ -123,6 +123,7 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> 
         flight_key=key.flight_key,
         tenant=job.tenant,
         shared=key.shared,
+        project=job.project,
     )
 
 

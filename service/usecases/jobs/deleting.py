@@ -17,6 +17,7 @@ from service.db.schema import (
     pins,
     reservations,
     tokens,
+    usage,
 )
 from service.db.schema import tenants as rows
 from service.db.transaction import Transaction
@@ -127,7 +128,7 @@ def _remove_rights(core: Core, name: str) -> None:
                 continue
             if late := tx.connection.execute(_of(name).limit(1)).one_or_none():
                 raise TenantBusy(name, len(late))
-            for table in (pins, reservations, *models.TABLES, *hooks.TABLES):
+            for table in (pins, reservations, usage, *models.TABLES, *hooks.TABLES):
                 tx.connection.execute(delete(table).where(table.c.tenant == name))
             tx.connection.execute(delete(tokens).where(tokens.c.tenant == name))
             tx.connection.execute(delete(rows).where(rows.c.name == name))

@@ -48,6 +48,7 @@ def submit(
     tenant: str = DEFAULT,
     wait_for_worker: bool = True,
     change: Change | None = None,
+    project: str = "",
 ) -> Job:
     """See `Jobs.submit`; an inspection gets one build, whatever targets it names. Raises
     DeclarationError where weights are to be calibrated without samples.
@@ -80,6 +81,7 @@ def submit(
         "tenant": tenant,
         "idempotency_key": idempotency_key,
         "fingerprint": fingerprint,
+        "project": project,
         "index_digest": indexing.prepare_index(core, tenant, _artifacts(known)),
     }
     try:

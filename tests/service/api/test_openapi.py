@@ -57,6 +57,7 @@ OPERATIONS = [
     "DELETE /v1/pins/{digest}",
     "GET /v1/tokens",
     "GET /v1/audit",
+    "GET /v1/usage",
     "POST /v1/tokens",
     "DELETE /v1/tokens/{token_id}",
     "POST /v1/tokens/{token_id}:rotate",

@@ -1,0 +1,43 @@
+"""Measures what the processes of a build use, by samples."""
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+import psutil
+
+from compiler.isolation.usage import StageUsage
+from relaxd.contract.states import Stage
+
+
+class Meter:
+    """Adds up samples of a family of processes. What its last processes used after the last sample
+    is not counted.
+    """
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self._cpu = 0.0
+        self._stages: dict[Stage, StageUsage] = {}
+
+    def sample(self, family: Sequence[psutil.Process], stage: Stage) -> int:
+        """Count what was used since the last sample for the stage; the bytes resident now."""
+        cpu, resident = 0.0, 0
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                times = process.cpu_times()
+                # Of children that have ended and were waited for; the others are in the family.
+                ended = times.children_user + times.children_system
+                cpu += times.user + times.system + ended
+                resident += process.memory_info().rss
+        now = time.monotonic()
+        seconds, self._at = now - self._at, now
+        # A process that has ended is missing from the sum until its parent has waited for it.
+        used, self._cpu = max(cpu - self._cpu, 0.0), max(cpu, self._cpu)
+        usage = self._stages.get(stage, StageUsage(stage))
+        self._stages[stage] = usage.add(used, resident * seconds, seconds)
+        return resident
+
+    def stages(self) -> list[StageUsage]:
+        """The usage of each stage so far, in the order in which they began."""
+        return list(self._stages.values())
