@@ -28,6 +28,7 @@ _COMMANDS = (
     ("diff", "differing", "diff_command", "Use"),
     ("estimate", "estimating", "estimate_command", "Use"),
     ("bench", "bench", "bench", "Use"),
+    ("package", "packaging", "package_command", "Use"),
     ("accuracy", "evaluating", "accuracy_command", "Use"),
     ("verify", "verifying", "verify_command", "Use"),
     ("release", "releasing", "release_command", "Use"),
