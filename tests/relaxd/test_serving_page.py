@@ -25,7 +25,7 @@ from tritonclient.utils import InferenceServerException
 from tests.support.servers import free_port, until
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("docs/howto/serving-frameworks.md", "docs/howto/serving-kserve.md")
+PAGES = tuple(f"docs/howto/serving-{kind}.md" for kind in ("alias", "frameworks", "kserve"))
 PAGE = "".join((ROOT / page).read_text() for page in PAGES)
 
 
