@@ -7,6 +7,7 @@ from pathlib import Path
 from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
+from compiler.isolation.usage import OnUsage
 from compiler.targets import registry
 from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import Manifest
@@ -34,6 +35,7 @@ class StubCompiler(ChildCompiler):
         cancelled: Callable[[], bool],
         limits: Limits,
         kernels: KernelObjects | None = None,
+        on_usage: OnUsage = lambda usage: None,
     ) -> Manifest:
         """Write the bundle."""
         assert isinstance(job, CompileJob)

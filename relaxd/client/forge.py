@@ -33,8 +33,15 @@ class NoPullRequest(RelaxdError):
 class Forge(Protocol):
     """Comments of one pull request."""
 
-    url: str
-    token: str
+    @property
+    def url(self) -> str:
+        """The API's URL."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """The token that may write comments."""
+        ...
 
     def path(self) -> str:
         """The path of the comments, from the API's URL on."""

@@ -4,7 +4,8 @@
 output="m.pt2")` is what `relaxd export MODULE:FUNCTION` does.
 """
 
+from relaxd.torch.attempts import Form
 from relaxd.torch.errors import ExportError
-from relaxd.torch.exporting import Exported, Form, export
+from relaxd.torch.exporting import Exported, export
 
 __all__ = ["ExportError", "Exported", "Form", "export"]

@@ -12,13 +12,31 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, Protocol
 
-from tests.conformance.cases import Case
 from tests.conformance.modes import Mode
 from tests.conformance.outcomes import Outcome, Result
 
 _CONTEXT = multiprocessing.get_context("fork")
+
+
+class Case(Protocol):
+    """What an engine runs; the workers read no more of it than what their results carry."""
+
+    @property
+    def name(self) -> str:
+        """Unique among all."""
+        ...
+
+    @property
+    def suite(self) -> str:
+        """Where it is from."""
+        ...
+
+    @property
+    def category(self) -> str:
+        """By what results are counted."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from compiler.errors import CompileCancelled, CompileCrashed
 from compiler.host.capabilities import Capabilities
 from compiler.isolation.messages import ChildJob, CompileJob, Event, Log, StageStarted
 from compiler.isolation.starting import Limits
+from compiler.isolation.usage import OnUsage
 from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.states import Stage
@@ -49,6 +50,7 @@ class StubCompiler(ChildCompiler):
         cancelled: Callable[[], bool],
         limits: Limits,
         kernels: KernelObjects | None = None,
+        on_usage: OnUsage = lambda usage: None,
     ) -> Manifest | dict[str, Any]:
         assert isinstance(job, CompileJob)
         text = json.loads(Path(job.model).read_text())

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from relaxd.cli import checking
-from relaxd.cli.checking import Comparison
 from relaxd.cli.checks import Check, GateOutcome, markdown
+from relaxd.cli.comparing import Comparison
 from relaxd.contract.bundle.diff import LatencyChange
 from relaxd.reports.figures import Figures
 from tests.service.live import Live

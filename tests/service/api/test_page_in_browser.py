@@ -189,12 +189,12 @@ def test_the_form_has_every_option_and_sends_those_that_were_chosen(
     with open_page(chromium) as page:
         page.route("**/v1/inspect*", inspect)
         page.goto(f"{crowded.url}/#/compile")
-        chosen: list[Any] = [
+        files: list[Any] = [
             {"name": name, "mimeType": "application/octet-stream", "buffer": b"bytes"}
             for name in ("m.onnx", "inputs.npz")
         ]
         with page.expect_request("**/v1/inspect*") as sent:
-            page.set_input_files("input[multiple]", chosen)
+            page.set_input_files("input[multiple]", files)
         assert b'name="samples"; filename="inputs.npz"' in (sent.value.post_data_buffer or b"")
         options = page.get_by_role("region", name="Options")
         for summary in ("Checks and measurements", "Language models", "Library"):
@@ -226,9 +226,9 @@ def test_the_form_has_every_option_and_sends_those_that_were_chosen(
         page.get_by_role("button", name="Compile for native").click()
         expect(page.get_by_role("heading", name="m.onnx")).to_be_visible()
         job = crowded.http.get(f"/v1/jobs/{page.url.rpartition('/')[2]}").json()
-        given = job["request"]["options"]
+        sent = job["request"]["options"]
         defaults = CompileRequest().to_json()["options"]
-        assert {name: value for name, value in given.items() if value != defaults[name]} == {
+        assert {name: value for name, value in sent.items() if value != defaults[name]} == {
             "precision": "int8",
             "precision_error": 0.02,
             "calibration": "static",

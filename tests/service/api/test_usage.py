@@ -23,7 +23,7 @@ def rows_of_search(api: Live, *parts: str) -> list[Any]:
     """Those of the project, once there are any: usage is written after the build has ended."""
     until = time.monotonic() + 60
     while True:
-        params = [("by", "project"), *(("by", part) for part in parts)]
+        params = {"by": ["project", *parts]}
         rows = api.http.get("/v1/usage", params=params).json()["rows"]
         if mine := [row for row in rows if row["project"] == "search"]:
             return mine

@@ -36,9 +36,10 @@ def kernel_kinds() -> onnx.ModelProto:
     precision, numbers[n]; an output of each part.
     """
     parts = (_perceptron(), _net(), _attention(), _recurrent(), *map(_mathematics, _TYPES))
-    nodes, inputs, outputs, weights = (
-        [item for part in parts for item in part[index]] for index in range(4)
-    )
+    nodes = [node for part in parts for node in part[0]]
+    inputs = [value for part in parts for value in part[1]]
+    outputs = [value for part in parts for value in part[2]]
+    weights = [weight for part in parts for weight in part[3]]
     graph = helper.make_graph(
         nodes,
         "kernel_kinds",

@@ -12,7 +12,7 @@ from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.core import Core
 from service.db.pools import declare
-from service.domain import Outcome
+from service.domain import Claim, Outcome
 from service.errors import TargetNotServed
 from service.identity import DEFAULT, Limits
 from service.jobs import Jobs
@@ -26,6 +26,8 @@ POOLS = "x86=*,!cuda-* cuda=cuda-* arm=aarch64*"
 QUERY = text("SELECT builds, queued FROM scaling WHERE pool = :pool")
 
 Submit = Callable[..., list[str]]
+
+STABLE, TICKS_A_BUILD, LONGEST = 5, 3, 120
 
 
 @pytest.fixture
@@ -140,9 +142,6 @@ class Autoscaler:
         return max(self.seen)
 
 
-STABLE, TICKS_A_BUILD, LONGEST = 5, 3, 120
-
-
 @dataclass
 class Pods:
     """The pods of one pool, each of which compiles a build in TICKS_A_BUILD."""
@@ -151,7 +150,7 @@ class Pods:
     pool: str
     capabilities: tuple[str, ...]
     autoscaler: Autoscaler
-    claims: list[tuple[claiming.Claim, int]] = field(default_factory=list)
+    claims: list[tuple[Claim, int]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
 
     def tick(self, now: int) -> None:
