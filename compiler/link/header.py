@@ -6,9 +6,9 @@ import hashlib
 import re
 from pathlib import Path
 
-from compiler.codegen.standalone.header import plain
 from compiler.errors import LinkError
 from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.names import clean_comment
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 FILENAME = "model.h"
@@ -124,10 +124,13 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
     lines = [f" *   in   {_line(spec)}\n" for spec in manifest.inputs] + [
         f" *   out  {_line(spec)}\n" for spec in manifest.outputs
     ]
-    dims = [f" *   dim  {plain(dim.name)}: {plain(dim.describe())}\n" for dim in manifest.dims]
+    dims = [
+        f" *   dim  {clean_comment(dim.name)}: {clean_comment(dim.describe())}\n"
+        for dim in manifest.dims
+    ]
     text = _TEMPLATE.format(
-        name=plain(manifest.name),
-        target=plain(manifest.target["name"]),
+        name=clean_comment(manifest.name),
+        target=clean_comment(manifest.target["name"]),
         guard=prefix.rstrip("_"),
         prefix=prefix,
         entry=manifest.entry,
@@ -163,7 +166,7 @@ def opener_of(header: Path) -> str:
 def _line(spec: TensorSpec) -> str:
     stored = storage_of(spec.dtype)
     bytes_ = f", one element a byte as {stored}" if stored != spec.dtype else ""
-    return f"{plain(spec.name)}: {plain(spec.text)}{bytes_}"
+    return f"{clean_comment(spec.name)}: {clean_comment(spec.text)}{bytes_}"
 
 
 def _row(offset: int, dtype: str, shape: tuple[int, ...]) -> str:

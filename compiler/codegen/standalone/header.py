@@ -2,11 +2,10 @@
 gives.
 """
 
-import re
 from pathlib import Path
 
 from compiler.codegen.standalone.source import Signature
-from relaxd.contract.dims.names import UNPRINTABLE
+from relaxd.contract.dims.names import clean_comment
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 _INTERFACE = Path(__file__).with_name("interface.h")
@@ -68,15 +67,18 @@ def header_text(
     written = signature.written
     lines = [_line("i/o" if s.name in written else "in ", s) for s in signature.inputs]
     lines += [_line("out", spec) for spec in signature.outputs]
-    lines += [f" *   dim  {plain(d.name)}: {plain(d.describe())}\n" for d in signature.bound]
+    lines += [
+        f" *   dim  {clean_comment(d.name)}: {clean_comment(d.describe())}\n"
+        for d in signature.bound
+    ]
     more = ((_ALLOCATOR, allocator), (_TEAM, team), (_WATCH, watch))
     functions = _FUNCTIONS.read_text().replace(
         "@MORE@", "".join(text for text, wanted in more if wanted)
     )
     functions = functions.replace("@WEIGHTS@", _NO_WEIGHTS if signature.embedded else _WEIGHTS_FILE)
     return _TEXT.format(
-        name=plain(signature.name),
-        target=plain(target),
+        name=clean_comment(signature.name),
+        target=clean_comment(target),
         signature="".join(lines) + (_WRITTEN if written else ""),
         guard=prefix.upper(),
         interface=_INTERFACE.read_text(),
@@ -87,9 +89,4 @@ def header_text(
 def _line(kind: str, spec: TensorSpec) -> str:
     stored = storage_of(spec.dtype)
     bytes_ = f", one element a byte as {stored}" if stored != spec.dtype else ""
-    return f" *   {kind}  {plain(spec.name)}: {plain(spec.text)}{bytes_}\n"
-
-
-def plain(text: str) -> str:
-    """A model's own words, fit for a comment of C, Kotlin or Swift."""
-    return re.sub(r"[*]/|/[*]", "_", UNPRINTABLE.sub("_", text))
+    return f" *   {kind}  {clean_comment(spec.name)}: {clean_comment(spec.text)}{bytes_}\n"

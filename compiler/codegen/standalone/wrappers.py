@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.codegen.standalone.header import plain
 from compiler.codegen.standalone.source import Signature
 from compiler.tir.c_text import (
     AxisForms,
@@ -13,6 +12,7 @@ from compiler.tir.c_text import (
     element_bytes,
     identifier,
 )
+from relaxd.contract.dims.names import clean_comment
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
 _FOLDER = Path(__file__).parent / "phones"
@@ -68,8 +68,8 @@ def class_name(prefix: str) -> str:
 def _fill(file: str, signature: Signature, prefix: str, target: str) -> str:
     language = file.rpartition(".")[2]
     values = {
-        "NAME": plain(signature.name),
-        "TARGET": plain(target),
+        "NAME": clean_comment(signature.name),
+        "TARGET": clean_comment(target),
         "PREFIX": prefix,
         "CLASS": class_name(prefix),
         "JNI": "model_jni.c",
@@ -148,11 +148,15 @@ def _swift(signature: Signature, names: _Names) -> dict[str, str]:
 
 def _about(spec: TensorSpec) -> str:
     stored = storage_of(spec.dtype)
-    return plain(spec.text) + (f", one element a byte as {stored}" if stored != spec.dtype else "")
+    return clean_comment(spec.text) + (
+        f", one element a byte as {stored}" if stored != spec.dtype else ""
+    )
 
 
 def _ranges(signature: Signature, margin: str) -> str:
-    lines = (f"{margin}{plain(d.name)}: {plain(d.describe())}" for d in signature.bound)
+    lines = (
+        f"{margin}{clean_comment(d.name)}: {clean_comment(d.describe())}" for d in signature.bound
+    )
     return "\n".join(lines) or margin.rstrip()
 
 

@@ -45,6 +45,11 @@ def objection_to(name: str) -> str | None:
     return match and f"a dim's name has no control character such as {match[0]!r}"
 
 
+def clean_comment(text: str) -> str:
+    """A model's own words, fit for a comment of C, Kotlin or Swift."""
+    return re.sub(r"[*]/|/[*]", "_", UNPRINTABLE.sub("_", text))
+
+
 def quote_name(name: str) -> str:
     """The name as axis expressions write it: in quotes unless it is plain."""
     if is_plain(name):

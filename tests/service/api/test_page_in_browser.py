@@ -183,8 +183,8 @@ def test_the_form_has_every_option_and_sends_those_that_were_chosen(
     model, samples = crowded.upload(b"a model of two products"), crowded.upload(b"an .npz")
 
     def inspect(route: Route) -> None:
-        found = INSPECTION | {"model": model, "samples": samples}
-        route.fulfill(body=json.dumps(found), content_type="application/json")
+        report = INSPECTION | {"model": model, "samples": samples}
+        route.fulfill(body=json.dumps(report), content_type="application/json")
 
     with open_page(chromium) as page:
         page.route("**/v1/inspect*", inspect)
