@@ -188,8 +188,8 @@ def test_parts_have_each_row_once(capsys: pytest.CaptureFixture[str]) -> None:
     rows = tuple(replace(MET, name=f"row{number}") for number in range(5))
     for part in ("1/2", "2/2"):
         assert main(["--part", part], rows) == 0
-    told = capsys.readouterr().out
-    assert all(told.count(f"row{number} (") == 1 for number in range(5))
+    output = capsys.readouterr().out
+    assert all(output.count(f"row{number} (") == 1 for number in range(5))
 
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b"])
