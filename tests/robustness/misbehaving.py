@@ -40,7 +40,7 @@ def memory() -> None:
     del stored
 
 
-def hang() -> None:
+def stall() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     subprocess.Popen(SLEEPER, start_new_session=True)
@@ -75,7 +75,7 @@ def good() -> None:
 
 
 KINDS: dict[str, Callable[[], None]] = {
-    function.__name__: function for function in (segfault, memory, hang, forks, disk, good)
+    function.__name__: function for function in (segfault, memory, stall, forks, disk, good)
 }
 
 

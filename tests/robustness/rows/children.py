@@ -20,15 +20,15 @@ CODES = {
     "memory": "compile.out_of_memory",
     "forks": "compile.too_many_processes",
     "disk": "compile.disk_full",
-    "hang": "compile.timeout",
+    "stall": "compile.timeout",
 }
 SETTINGS = {
     "memory": {"memory_mb": 256},
     "forks": {"max_processes": 48},
     "disk": {"disk_mb": 64},
-    "hang": {"job_timeout_s": 15},
+    "stall": {"job_timeout_s": 15},
 }
-SLOTS = {"hang": 5, "forks": 1}
+SLOTS = {"stall": 5, "forks": 1}
 """Builds at a time, two of other kinds: those that hang cost no more than waiting."""
 MOST_PROCESSES = 2 * 48 + 4
 """Twice as many as the worker allows, by the kernel; with those that stand around a build."""
