@@ -11,7 +11,6 @@ from relaxd.cli.command import Json
 from relaxd.cli.console import print_json, stdout
 from relaxd.cli.views import plain_table, size
 from relaxd.client import Client
-from relaxd.client.client import DEFAULT_URL
 from relaxd.errors import DeclarationError
 
 PARTS = ("tenant", "project", "target", "stage", "day")
@@ -53,7 +52,7 @@ def usage_command(
         raise DeclarationError(
             f"usage is not kept by {unknown[0]!r}", field="by", hint=f"one of {', '.join(PARTS)}"
         )
-    with Client(server or DEFAULT_URL, token=token) as client:
+    with Client(server or None, token=token) as client:
         report = client.usage(first, by=parts, tenant=tenant)
     if json:
         print_json(report)
