@@ -17,6 +17,23 @@ from typing import Any, Protocol
 from tests.conformance.modes import Mode
 from tests.conformance.outcomes import Outcome, Result
 
+
+class Case(Protocol):
+    """A case as the workers see it: its name, and the groups that reports have it in."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the cases of a run."""
+
+    @property
+    def suite(self) -> str:
+        """The larger group."""
+
+    @property
+    def category(self) -> str:
+        """The smaller group."""
+
+
 _CONTEXT = multiprocessing.get_context("fork")
 
 

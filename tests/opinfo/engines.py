@@ -18,6 +18,7 @@ from compiler.ir.aten.torch_package import without_torch
 with without_torch():
     import tvm_ffi
     from tvm import relax
+    from tvm.ir import Constant
 
 from compiler import ir
 from compiler.errors import CompileError
@@ -184,7 +185,7 @@ def _has_empty_constant(graph: Imported) -> bool:
     extents: list[int] = []
 
     def visit(expr: Any) -> None:
-        if isinstance(expr, relax.Constant):
+        if isinstance(expr, Constant):
             extents.extend(int(extent) for extent in expr.data.shape)
 
     for func in graph.module.functions.values():

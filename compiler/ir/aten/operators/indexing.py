@@ -42,6 +42,8 @@ def embedding(b: Builder, node: Node) -> Value:
 def index_select(b: Builder, node: Node) -> Value:
     """Slices along an axis at a vector of indices."""
     x, index = node.value("self"), node.value("index")
+    if not x.shape:
+        return x
     axis = node.axis("dim", len(x.shape))
     indexes(b, node, "index", x.shape[axis])
     vector = layout.reshape(b, index, [1]) if not index.shape else index

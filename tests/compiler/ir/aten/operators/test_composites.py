@@ -41,6 +41,7 @@ OF_MATRICES: dict[str, Callable[..., Any]] = {
         0, ROWS, x.T[:3], "mean", include_self=False
     ),
     "of_no_axes": lambda x: [
+        x.sum().index_select(0, torch.tensor([0])),
         *torch.median(x.sum(), 0), *torch.kthvalue(x.sum(), 1),
         *torch.nonzero(x.sum() + 99, as_tuple=True), *torch.where(x.sum() > -99),
         x.sum().unfold(0, 1, 1), x.sum().index_copy(0, torch.tensor(0), x[0, 0]),
