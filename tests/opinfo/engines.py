@@ -185,8 +185,8 @@ def _has_empty_constant(graph: Imported) -> bool:
     extents: list[int] = []
 
     def visit(expr: Any) -> None:
-        if isinstance(expr, Constant):
-            extents.extend(int(extent) for extent in expr.data.shape)
+        if isinstance(expr, Constant) and isinstance(expr.ty, relax.TensorType):
+            extents.extend(int(extent) for extent in expr.ty.shape.values)
 
     for func in graph.module.functions.values():
         if isinstance(func, relax.Function):
