@@ -1,6 +1,7 @@
 """Exports of small modules: which dims stay, by which way, and what is said where none does."""
 
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,9 @@ def test_a_mask_of_a_python_loop_becomes_a_script_and_says_what_is_lost(tmp_path
     assert "for i in range(time):" in exported.notes[0]
     assert "neither ranges nor guards" in exported.losses[0]
     assert kept(exported.path)["inputs"] == {"x": "float32[batch,t,4]"}
-    script = torch.jit.load(exported.path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        script = torch.jit.load(exported.path)
     assert script(torch.ones(1, 3, 4))[0].tolist() == [4.0, -4.0, -12.0]
 
 
