@@ -23,6 +23,7 @@ from service.usecases.tenants import tenants
 from tests.service.fakes import FakeClock
 
 POOLS = "x86=*,!cuda-* cuda=cuda-* arm=aarch64*"
+STABLE, TICKS_A_BUILD, LONGEST = 5, 3, 120
 QUERY = text("SELECT builds, queued FROM scaling WHERE pool = :pool")
 
 Submit = Callable[..., list[str]]
