@@ -25,9 +25,9 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
         return _engine(target, scratch / "engine", reason)
     if target.emulator is None:
         return reason
-    found = emulator.find(target, flavour)
-    if isinstance(found, str):
-        return f"{reason}; {found}"
+    emulation_here = emulator.find(target, flavour)
+    if isinstance(emulation_here, str):
+        return f"{reason}; {emulation_here}"
     if target.platform.bare:
         return _board(bundle, target, scratch / "board", reason)
     folder = scratch / "emulated"
@@ -43,7 +43,7 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
         spec,
         TargetStatus.EMULATED,
         _PATIENCE,
-        emulation=found.to_report(),
+        emulation=emulation_here.to_report(),
     )
 
 

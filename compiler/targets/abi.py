@@ -1,4 +1,4 @@
-"""What machine code has to keep to on a platform, and what it may call there."""
+"""The rules that machine code keeps to on a platform, and the functions that it may call there."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ ARM_RUNTIME = ("__aeabi_*",)
 
 @dataclass(frozen=True)
 class Abi:
-    """What code for a platform keeps to, beside the features of its processor.
+    """The rules that code for a platform keeps to, beside the features of its processor.
 
     reserved: registers, as LLVM's disassembler writes them, that no code touches. The thread
     pointer is among them: libraries have no thread-local variables, under no model of those.

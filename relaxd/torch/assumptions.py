@@ -1,4 +1,4 @@
-"""What torch assumed of sizes while it traced, and for which line of the user's code."""
+"""The sizes that torch assumed while it traced, and for which line of the user's code."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

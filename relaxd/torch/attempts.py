@@ -21,7 +21,7 @@ from relaxd.torch.recurrent import has_recurrent, keep_recurrent, restore_operat
 
 
 class Form(StrEnum):
-    """What the file holds."""
+    """The content of the file."""
 
     PROGRAM = "program"
     SCRIPT = "script"

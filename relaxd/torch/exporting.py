@@ -83,8 +83,10 @@ def export(
     """
     load_torch()
     request = CompileRequest.of(dims=dims, inputs=inputs)
-    made, own_example = call_target(module, getattr(module, "__name__", "the module"))
-    return export_module(made, own_example if example is None else example, request, Path(output))
+    user_module, own_example = call_target(module, getattr(module, "__name__", "the module"))
+    return export_module(
+        user_module, own_example if example is None else example, request, Path(output)
+    )
 
 
 def export_module(module: Any, example: Any, request: CompileRequest, output: Path) -> Exported:
@@ -143,7 +145,7 @@ def _run_module(inputs: Inputs, point: Sizes) -> list[Any]:
             f"the module itself fails at {point_text(point)}"
             f"{f', at {where.text}' if where else ''}: {_first_line(error)}",
             hint="declare ranges in which it works, or give an example that it takes",
-            source=where.place if where else None,
+            source=where.position if where else None,
         ) from error
 
 
@@ -206,7 +208,7 @@ def _explain(failures: Sequence[_Failure], sizes: Sizes) -> ExportError:
         return ExportError(
             f"the module cannot be exported with its dims: {message}",
             hint=_hint(item, sizes),
-            source=item.source.place if item.source else None,
+            source=item.source.position if item.source else None,
             dims=list(item.dims),
             tried=tried,
         )
@@ -215,7 +217,7 @@ def _explain(failures: Sequence[_Failure], sizes: Sizes) -> ExportError:
         f"the module cannot be exported: {first.message}{f', at {where.text}' if where else ''}",
         hint="write that line in torch's operators (torch.where or torch.cond for a branch on "
         "values), or so that torch.jit.script takes it",
-        source=where.place if where else None,
+        source=where.position if where else None,
         tried=tried,
     )
 

@@ -2,7 +2,7 @@
 their time axis, and so fix it; the operator itself takes every length.
 
 While torch traces, the functions that `nn.LSTM` and the like call are operators of our own, with
-shapes of their own; in the finished program torch's operators stand in their places.
+shapes of their own; in the finished program torch's operators replace them.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def keep_recurrent() -> Iterator[None]:
 
 
 def restore_operators(program: Any) -> None:
-    """Put torch's operators in the places of ours."""
+    """Replace our operators by torch's."""
     torch = load_torch()
     for node in program.graph.nodes:
         if node.op == "call_function" and getattr(node.target, "namespace", "") == _NAMESPACE:

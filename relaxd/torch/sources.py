@@ -30,7 +30,7 @@ class Source:
         return linecache.getline(self.file, self.line).strip()
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """File and line, the file below the current folder without it."""
         path = Path(self.file)
         here = Path.cwd()
@@ -39,7 +39,7 @@ class Source:
     @property
     def text(self) -> str:
         """File, line and code."""
-        return f"{self.place}: {self.code}"[:300] if self.code else self.place
+        return f"{self.position}: {self.code}"[:300] if self.code else self.position
 
 
 def locate(error: BaseException) -> Source | None:

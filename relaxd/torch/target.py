@@ -1,4 +1,4 @@
-"""What `MODULE:FUNCTION` names: a module of torch, or what makes one, in the user's own code."""
+"""Finds what `MODULE:FUNCTION` names in the user's own code: a module of torch, or what makes one."""
 
 import importlib
 import importlib.util
@@ -23,47 +23,47 @@ def load_target(text: str) -> tuple[Any, Any]:
     current folder is on the path. Raises DeclarationError, or ExportError where the user's code
     fails.
     """
-    place, colon, name = text.rpartition(":")
-    if not colon or not place or not name:
+    source, colon, name = text.rpartition(":")
+    if not colon or not source or not name:
         raise _refusal(f"cannot read {text!r}", _EXAMPLE)
-    return call_target(_attribute(_import(place), name, place), text)
+    return call_target(_attribute(_import(source), name, source), text)
 
 
 def call_target(named: Any, text: str) -> tuple[Any, Any]:
     """The module and its example of an object that the user named."""
     torch = load_torch()
-    made = named
+    result = named
     if not isinstance(named, torch.nn.Module):
         if not callable(named):
             raise _refusal(f"{text} is {type(named).__name__}", _wanted())
         _require_no_arguments(named, text)
         try:
-            made = named()
+            result = named()
         except Exception as error:
             raise _of_user(f"{text} failed", error) from error
-    module, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    module, example = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
     if not isinstance(module, torch.nn.Module):
         raise _refusal(f"{text} gives {type(module).__name__}", _wanted())
     return module, example
 
 
-def _import(place: str) -> ModuleType:
-    folder = str(Path(place).resolve().parent) if place.endswith(".py") else str(Path.cwd())
+def _import(source: str) -> ModuleType:
+    folder = str(Path(source).resolve().parent) if source.endswith(".py") else str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    if place.endswith(".py"):
-        return _import_file(Path(place))
+    if source.endswith(".py"):
+        return _import_file(Path(source))
     try:
-        return importlib.import_module(place)
+        return importlib.import_module(source)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise _of_user(f"importing {place} failed", error) from error
+        if error.name is None or not f"{source}.".startswith(f"{error.name}."):
+            raise _of_user(f"importing {source} failed", error) from error
         raise _refusal(
             f"there is no Python module {error.name!r}",
             f"call it from the folder that has it, {_EXAMPLE}",
         ) from error
     except Exception as error:
-        raise _of_user(f"importing {place} failed", error) from error
+        raise _of_user(f"importing {source} failed", error) from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -82,14 +82,14 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _attribute(module: ModuleType, name: str, place: str) -> Any:
-    found: Any = module
+def _attribute(module: ModuleType, name: str, source: str) -> Any:
+    attribute: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            known = [key for key in vars(found) if not key.startswith("_")]
-            raise _refusal(f"{place} has no {name!r}", suggest(part, known, _EXAMPLE))
-        found = getattr(found, part)
-    return found
+        if not hasattr(attribute, part):
+            known = [key for key in vars(attribute) if not key.startswith("_")]
+            raise _refusal(f"{source} has no {name!r}", suggest(part, known, _EXAMPLE))
+        attribute = getattr(attribute, part)
+    return attribute
 
 
 def _require_no_arguments(function: Any, text: str) -> None:
@@ -117,8 +117,8 @@ def _refusal(message: str, hint: str) -> DeclarationError:
 
 def _of_user(what: str, error: Exception) -> ExportError:
     where = locate(error)
-    place = f" at {where.text}" if where else ""
+    source = f" at {where.text}" if where else ""
     return ExportError(
-        f"{what}{place}: {type(error).__name__}: {str(error)[:300]}",
-        source=where.place if where else None,
+        f"{what}{source}: {type(error).__name__}: {str(error)[:300]}",
+        source=where.position if where else None,
     )

@@ -240,7 +240,7 @@ def show_builds(
     ] = None,
     limit: Annotated[int, Query(ge=1, le=50, description="Of so many versions.")] = 20,
 ) -> VersionBuilds:
-    """What each measured, and what changed since the version before; the newest first."""
+    """List what each measured, and what changed since the version before; the newest first."""
     core, tenant = services.core, principal.tenant
     models.get_model(core, tenant, name)
     builds = list_builds(core, tenant, name, before=before, limit=limit)

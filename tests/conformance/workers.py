@@ -37,25 +37,6 @@ class Case(Protocol):
 _CONTEXT = multiprocessing.get_context("fork")
 
 
-class Case(Protocol):
-    """What an engine runs; the workers read no more of it than what their results carry."""
-
-    @property
-    def name(self) -> str:
-        """Unique among all."""
-        ...
-
-    @property
-    def suite(self) -> str:
-        """Where it is from."""
-        ...
-
-    @property
-    def category(self) -> str:
-        """By what results are counted."""
-        ...
-
-
 @dataclass(frozen=True)
 class Plan:
     """A job of the workers; engine: as `module:function`, imported by the workers; seconds: a

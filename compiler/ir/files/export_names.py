@@ -26,7 +26,7 @@ def declare_exported(source: Path | bytes, request: CompileRequest) -> CompileRe
         return request
     try:
         document = json.loads(data)
-        kept = CompileRequest.of(inputs=document["inputs"], dims=document["dims"])
+        declared = CompileRequest.of(inputs=document["inputs"], dims=document["dims"])
     except (*_MALFORMED, DeclarationError) as error:
         raise LoadError(
             f"the inputs that relaxd export wrote into the file cannot be read: {str(error)[:200]}",
@@ -34,8 +34,8 @@ def declare_exported(source: Path | bytes, request: CompileRequest) -> CompileRe
             field="model",
             hint="export the module again, or declare every --input",
         ) from error
-    dims = {dim.name: dim for dim in (*kept.dims, *request.dims)}
-    return replace(request, inputs=kept.inputs, dims=tuple(sorted(dims.values())))
+    dims = {dim.name: dim for dim in (*declared.dims, *request.dims)}
+    return replace(request, inputs=declared.inputs, dims=tuple(sorted(dims.values())))
 
 
 def _read(source: Path | bytes) -> bytes | None:

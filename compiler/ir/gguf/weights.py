@@ -22,10 +22,10 @@ class GgufWeights:
             part = Part.TABLE
         pattern, first, total = find_rows(self._names, self._design, part, rows)
         name = f"{pattern.format(layer)}.weight"
-        whole = self._take(name, total, depth)
+        tensor = self._take(name, total, depth)
         if total == rows:
-            return Named(name, whole)
-        own = whole.part(first, rows) if isinstance(whole, Quantized) else whole[first:][:rows]
+            return Named(name, tensor)
+        own = tensor.part(first, rows) if isinstance(tensor, Quantized) else tensor[first:][:rows]
         return Named(f"{name}.{part}", own)
 
     def bias(self, part: Part, layer: int | None, size: int) -> Named | None:

@@ -26,7 +26,7 @@ class Emulator:
     unseen: str | None = None
 
     def to_report(self) -> tuple[tuple[str, str], ...]:
-        """What numerics.json says of it."""
+        """The entries of numerics.json about it."""
         name = Path(self.command[0]).name.removesuffix("-static")
         by = ("by", name if name.startswith("qemu-") else "a program for Linux")
         return (by, ("unseen", self.unseen)) if self.unseen else (by,)
@@ -86,7 +86,7 @@ def _without_runtime(target: Target, emulation: Emulation, program: str) -> Emul
 
 
 def _find_processor(target: Target, emulation: Emulation) -> Emulator | str:
-    """What runs programs without an emulator: this machine, if it has such a processor."""
+    """Find what runs programs without an emulator: this machine, if it has such a processor."""
     machine = this_host()
     if (machine.arch, machine.os) != (target.arch, "linux") or not machine.isa >= set(target.isa):
         return f"this machine's processor is none for {target.name}"

@@ -52,7 +52,7 @@ def _write_list(path: Path, macro: str, names: list[str]) -> None:
 
 
 def _link(archive: Path, target: Target, output: Path) -> Path:
-    """As a program for a phone links the archive: no symbol is looked up where it is linked."""
+    """Link the archive as a program for a phone does: no symbol is looked up at this time."""
     version = re.sub(r"[a-z0-9]+-apple-[a-z]+", "", target.triple)
     command = [
         *(str(_linker()), "-arch", "arm64", "-platform_version", target.platform.os),

@@ -78,7 +78,7 @@ def test_registers_are_found_where_they_are_used() -> None:
 
 
 def test_llvm_reads_every_triple_as_it_is_meant() -> None:
-    """Of fewer parts, it takes the system for the vendor and falls back to its defaults."""
+    """With fewer parts, it takes the system for the vendor and falls back to its defaults."""
     for target in _CODE:
         parts = target.triple.split("-")
         assert len(parts) == (3 if parts[1] == "apple" else 4), target.triple
@@ -153,7 +153,7 @@ def _segments(library: Path, target: Target, folder: Path) -> Iterator[int]:
         yield page  # Apple's linker takes no other.
     else:
         printed = _run("llvm-objdump", "--macho", "--private-headers", str(library))
-        yield from (int(place, 0) for place in re.findall(r"vmaddr (0x[0-9a-f]+)", printed))
+        yield from (int(address, 0) for address in re.findall(r"vmaddr (0x[0-9a-f]+)", printed))
 
 
 def _run(*command: str) -> str:

@@ -24,13 +24,13 @@ def export(module: Any, folder: Path, example: Any = None, **declared: Any) -> E
     return relaxd.torch.export(module, example, output=folder / "m.pt2", **declared)
 
 
-def kept(path: Path) -> Any:
+def read_names(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith("extra/relaxd.json")]
         return json.loads(archive.read(name))
 
 
-def inspected(exported: Exported) -> Any:
+def inspect(exported: Exported) -> Any:
     return inspect_exported(exported.path, CompileRequest.of())
 
 
@@ -38,7 +38,7 @@ def test_recurrent_layers_keep_their_time_axis(tmp_path: Path) -> None:
     exported = export(nets.Recurrent, tmp_path, inputs=TEXT, dims=RANGES)
     assert exported.form is Form.PROGRAM
     assert {"batch": 1, "t": 1} in exported.checked
-    report = inspected(exported)
+    report = inspect(exported)
     assert report["supported"]
     assert report["inputs"][0]["shape"] == ["batch", "t", 4]
     assert report["dims"]["t"]["max"] == 100
@@ -62,7 +62,7 @@ def test_an_encoder_with_a_padding_mask(tmp_path: Path) -> None:
         dims=RANGES,
     )
     assert (exported.form, exported.losses) == (Form.PROGRAM, ())
-    assert [spec["shape"] for spec in inspected(exported)["inputs"]] == [["batch", "t"]] * 2
+    assert [spec["shape"] for spec in inspect(exported)["inputs"]] == [["batch", "t"]] * 2
 
 
 def test_sizes_that_int_reads_stay_dims(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_sizes_that_int_reads_stay_dims(tmp_path: Path) -> None:
     assert "dim batch can only be" in first
     assert "nets.py:" in first
     assert "rows = int(x.shape[0])" in first
-    assert inspected(exported)["dims"]["batch"] == {"min": 1, "max": 64, "multiple": 1}
+    assert inspect(exported)["dims"]["batch"] == {"min": 1, "max": 64, "multiple": 1}
 
 
 def test_a_mask_of_a_python_loop_becomes_a_script_and_says_what_is_lost(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_mask_of_a_python_loop_becomes_a_script_and_says_what_is_lost(tmp_path
     assert exported.form is Form.SCRIPT
     assert "for i in range(time):" in exported.notes[0]
     assert "neither ranges nor guards" in exported.losses[0]
-    assert kept(exported.path)["inputs"] == {"x": "float32[batch,t,4]"}
+    assert read_names(exported.path)["inputs"] == {"x": "float32[batch,t,4]"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         script = torch.jit.load(exported.path)
@@ -110,7 +110,7 @@ def test_a_fixed_dim_is_what_the_hint_says(tmp_path: Path) -> None:
         nets.Rows, tmp_path, inputs={"x": "float32[batch,t]"}, dims={**RANGES, "t": 5}
     )
     assert exported.form is Form.PROGRAM
-    assert inspected(exported)["inputs"][0]["shape"] == ["batch", 5]
+    assert inspect(exported)["inputs"][0]["shape"] == ["batch", 5]
 
 
 def test_multiples_that_the_code_needs(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_multiples_that_the_code_needs(tmp_path: Path) -> None:
         dims={"batch": (1, 4), "h": "8:64%8", "w": "8:64%4"},
     )
     assert exported.form is Form.PROGRAM
-    report = inspected(exported)
+    report = inspect(exported)
     assert report["inputs"][0]["shape"] == ["batch", 1, "h", "w"]
     assert report["dims"]["h"] == {"min": 8, "max": 64, "multiple": 8}
     assert report["dims"]["w"] == {"min": 8, "max": 64, "multiple": 4}
@@ -137,13 +137,13 @@ def test_nested_examples_of_one_row(tmp_path: Path) -> None:
 
     rows = dict.fromkeys(("x", "extra_b", "rest_0"), "float32[n,4]")
     exported = export(Fixed(), tmp_path, example, inputs=rows, dims={"n": (1, 9)})
-    assert [spec["name"] for spec in inspected(exported)["inputs"]] == ["x", "extra_b", "rest_0"]
-    assert {spec["shape"][0] for spec in inspected(exported)["inputs"]} == {"n"}
+    assert [spec["name"] for spec in inspect(exported)["inputs"]] == ["x", "extra_b", "rest_0"]
+    assert {spec["shape"][0] for spec in inspect(exported)["inputs"]} == {"n"}
 
 
 def test_dims_by_the_axes_of_an_example(tmp_path: Path) -> None:
     exported = export(nets.linear, tmp_path, torch.ones(1, 4), dims={"input_0": (1, 8)})
-    assert inspected(exported)["inputs"][0]["shape"] == ["input_0", 4]
+    assert inspect(exported)["inputs"][0]["shape"] == ["input_0", 4]
 
 
 def test_ranges_in_which_the_module_itself_fails(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `relaxd export` writes beside a model is what an import declares."""
+"""The names that `relaxd export` writes beside a model are those that an import declares."""
 
 import json
 import zipfile
@@ -35,13 +35,13 @@ def test_inputs_and_dims_are_the_files(archive: Any) -> None:
         assert [(dim.name, dim.max) for dim in declared.dims] == [("batch", 64)]
 
 
-def test_a_declared_dim_takes_the_place_of_the_files(archive: Any) -> None:
+def test_a_declared_dim_replaces_the_files(archive: Any) -> None:
     request = CompileRequest.of(dims={"batch": (1, 8)})
     declared = declare_exported(archive(json.dumps(DOCUMENT)), request)
     assert [(dim.name, dim.max) for dim in declared.dims] == [("batch", 8)]
 
 
-def test_a_declared_input_takes_the_place_of_all(archive: Any) -> None:
+def test_a_declared_input_replaces_all(archive: Any) -> None:
     request = CompileRequest.of(inputs={"x": "float32[n,8]"})
     assert declare_exported(archive(json.dumps(DOCUMENT)), request) is request
 

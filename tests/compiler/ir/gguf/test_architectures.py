@@ -56,8 +56,8 @@ def test_the_graph_is_the_decoder(folders: Path, tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize("kind", [F16, Q8_0])
 def test_parts_of_one_matrix_in_blocks(folders: Path, tmp_path: Path, kind: int) -> None:
     stored, metadata = convert(folders / "phi3_wide", kind)
-    held = write(tmp_path / "blocks.gguf", stored, metadata)
-    plain = {name: (F32, values.astype(np.float32)) for name, values in held.items()}
+    stored_values = write(tmp_path / "blocks.gguf", stored, metadata)
+    plain = {name: (F32, values.astype(np.float32)) for name, values in stored_values.items()}
     write(tmp_path / "plain.gguf", plain, metadata)
     want = compute_logits(open_onnx(tmp_path / "plain.gguf"))
     got = compute_logits(open_onnx(tmp_path / "blocks.gguf"))

@@ -68,10 +68,10 @@ def test_a_library_for_windows_runs_on_this_processor(monkeypatch: pytest.Monkey
     machine = Host("x86_64", "linux", frozenset(target.isa), "2.36")
     monkeypatch.setattr(emulator, "_has", lambda emulation, library: True)
     monkeypatch.setattr(emulator, "this_host", lambda: machine)
-    found = emulator.find(target)
-    assert isinstance(found, emulator.Emulator)
-    assert found.command == ("/lib64/ld-linux-x86-64.so.2",)
-    assert found.to_report()[0] == ("by", "a program for Linux")
+    result = emulator.find(target)
+    assert isinstance(result, emulator.Emulator)
+    assert result.command == ("/lib64/ld-linux-x86-64.so.2",)
+    assert result.to_report()[0] == ("by", "a program for Linux")
     monkeypatch.setattr(emulator, "this_host", lambda: dataclasses.replace(machine, arch="aarch64"))
     why = "this machine's processor is none for windows-x86-64"
     assert emulator.explain_missing(target) == why
