@@ -154,7 +154,10 @@ def make_a_token(page: Page, guarded: House) -> None:
     revoke.click()
     expect(revoke).to_be_focused()
     page.keyboard.press("Escape")
-    revoke.click()
+    expect(page.get_by_role("button", name="Keep")).to_have_count(0)
+    expect(revoke).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("group", name="Revoke nightly?").get_by_text("Revoke")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("row", name=re.compile("^nightly"))).to_contain_text("revoked")
     assert guarded.with_token(text).get("/v1/whoami").status_code == 401

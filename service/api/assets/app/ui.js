@@ -105,8 +105,14 @@ export const Switch = ({ label, options, value, onChange }) => html`
 export function Sure({ word, sure, onSure }) {
   const [asked, setAsked] = useState(false);
   const yes = useRef();
-  useEffect(() => yes.current?.focus(), [asked]);
-  if (!asked) return html`<button type="button" class="button small bare" aria-label=${sure.startsWith(word) ? sure : undefined} onClick=${() => setAsked(true)}>${word}</button>`;
+  const opener = useRef();
+  const first = useRef(true);
+  useEffect(() => {
+    // Whoever types finds the question, and then the button again.
+    if (!first.current) (asked ? yes : opener).current?.focus();
+    first.current = false;
+  }, [asked]);
+  if (!asked) return html`<button type="button" class="button small bare" ref=${opener} aria-label=${sure.startsWith(word) ? sure : undefined} onClick=${() => setAsked(true)}>${word}</button>`;
   const answer = (given) => (setAsked(false), given && onSure());
   return html`<span class="row sure" role="group" aria-label=${`${sure}?`} onKeyDown=${(event) => event.key === "Escape" && answer(false)}>
     <button type="button" class="button small danger" ref=${yes} onClick=${() => answer(true)}>${sure}</button>
