@@ -1,4 +1,4 @@
-"""Finds what `MODULE:FUNCTION` names in the user's own code: a module of torch, or what makes one."""
+"""Finds the module of torch, or what makes one, that `MODULE:FUNCTION` names in the user's code."""
 
 import importlib
 import importlib.util
