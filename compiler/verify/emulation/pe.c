@@ -23,8 +23,9 @@ static const uint8_t *header; /* "PE", the file's header and the optional one */
   WINDOWS float windows_##name##f(float x, float y) { return name##f(x, y); }
 #define MATHEMATICS \
   UNARY(acos) \
-  UNARY(acosh) UNARY(asin) UNARY(asinh) UNARY(atan) UNARY(atanh) UNARY(cos) UNARY(cosh) UNARY(erf) \
-      UNARY(exp) UNARY(log) UNARY(sin) UNARY(sinh) UNARY(tan) UNARY(tanh) BINARY(fmod) BINARY(pow)
+  UNARY(acosh) \
+  UNARY(asin) UNARY(asinh) UNARY(atan) UNARY(atanh) UNARY(cos) UNARY(cosh) UNARY(erf) UNARY(exp) \
+      UNARY(log) UNARY(sin) UNARY(sinh) UNARY(tan) UNARY(tanh) BINARY(fmod) BINARY(pow)
 MATHEMATICS
 #undef UNARY
 #undef BINARY
