@@ -21,11 +21,13 @@ static const uint8_t *header; /* "PE", the file's header and the optional one */
 #define BINARY(name) \
   WINDOWS double windows_##name(double x, double y) { return name(x, y); } \
   WINDOWS float windows_##name##f(float x, float y) { return name##f(x, y); }
+/* clang-format off: it moves the lines anew each time. */
 #define MATHEMATICS \
-  UNARY(acos) \
-  UNARY(acosh) \
-  UNARY(asin) UNARY(asinh) UNARY(atan) UNARY(atanh) UNARY(cos) UNARY(cosh) UNARY(erf) UNARY(exp) \
-      UNARY(log) UNARY(sin) UNARY(sinh) UNARY(tan) UNARY(tanh) BINARY(fmod) BINARY(pow)
+  UNARY(acos) UNARY(acosh) UNARY(asin) UNARY(asinh) UNARY(atan) \
+  UNARY(atanh) UNARY(cos) UNARY(cosh) UNARY(erf) UNARY(exp) \
+  UNARY(log) UNARY(sin) UNARY(sinh) UNARY(tan) UNARY(tanh) \
+  BINARY(fmod) BINARY(pow)
+/* clang-format on */
 MATHEMATICS
 #undef UNARY
 #undef BINARY
