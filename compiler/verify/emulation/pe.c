@@ -21,7 +21,8 @@ static const uint8_t *header; /* "PE", the file's header and the optional one */
 #define BINARY(name) \
   WINDOWS double windows_##name(double x, double y) { return name(x, y); } \
   WINDOWS float windows_##name##f(float x, float y) { return name##f(x, y); }
-/* clang-format off: it moves the lines anew each time. */
+/* clang-format moves these lines anew each time. */
+/* clang-format off */
 #define MATHEMATICS \
   UNARY(acos) UNARY(acosh) UNARY(asin) UNARY(asinh) UNARY(atan) \
   UNARY(atanh) UNARY(cos) UNARY(cosh) UNARY(erf) UNARY(exp) \
