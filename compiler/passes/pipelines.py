@@ -79,6 +79,7 @@ from compiler.passes.simplify.simplify_extents import SimplifyExtents
 from compiler.passes.simplify.slice_early import SliceEarly
 from compiler.passes.simplify.slice_heads import SliceHeads
 from compiler.passes.tvm_fixes.allow_unaligned import AllowUnaligned
+from compiler.passes.tvm_fixes.broadcast_bits import BroadcastBits
 from compiler.passes.tvm_fixes.correct_patterns import CorrectPatterns
 from compiler.passes.tvm_fixes.define_first import DefineFirst
 from compiler.passes.tvm_fixes.hide_open_bounds import HideOpenBounds
@@ -377,6 +378,7 @@ def _lowered_loops(target: Target) -> tuple[Pass, ...]:
         *((SaturateConversions(),) if is_bare and not target.vector_bits else ()),
         _loops(lower.NarrowDataType(32), requires=(Property.FLAT_BUFFERS,)),
         VectorizeLoops(),
+        BroadcastBits(),
         _loops(lower.UnrollLoop()),
         SimplifyKernels(),
         _loops(schedule.RewriteUnsafeSelect()),
