@@ -1,8 +1,8 @@
 """Broadcasts the bits of a bfloat16 that a vector loop stores, in place of the number.
 
 Of a number that is the same in each lane, such as what a tensor is padded with, VectorizeLoop makes
-Broadcast(reinterpret("bfloat16", bits)). BF16StorageLegalize makes integers of the buffer and of the
-reinterpretation, but leaves the Broadcast one of bfloat16, which cannot be stored there.
+Broadcast(reinterpret("bfloat16", bits)). BF16StorageLegalize makes integers of the buffer and of
+the reinterpretation, but leaves the Broadcast one of bfloat16, which cannot be stored there.
 
 Upstream: no report was found. The pass can go when BF16StorageLegalize visits a Broadcast.
 """
