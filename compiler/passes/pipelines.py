@@ -87,6 +87,7 @@ from compiler.passes.tvm_fixes.hoist_divisions import HoistDivisions
 from compiler.passes.tvm_fixes.legalize_bfloat16 import LegalizeBfloat16
 from compiler.passes.tvm_fixes.order_dims import OrderDims
 from compiler.passes.tvm_fixes.order_slots import OrderSlots
+from compiler.passes.tvm_fixes.rename_arguments import RenameArguments
 from compiler.passes.tvm_fixes.skip_empty_grids import SkipEmptyGrids
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.targets.vector_unit import VectorUnit
@@ -221,6 +222,7 @@ def for_processors(
             ensures=(Property.TENSOR_PROGRAMS,),
         ),
         _programs(transform.AnnotateTIROpPattern(), ensures=(Property.OP_PATTERNS,)),
+        RenameArguments(),
         # FuseOps trusts the marks, so they are corrected before it.
         CorrectPatterns(),
         BreakChains(),
