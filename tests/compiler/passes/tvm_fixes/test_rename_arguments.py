@@ -44,7 +44,7 @@ class Renamed:
 
 
 def test_a_program_gets_the_first_name() -> None:
-    module: tvm.IRModule = Renamed  # type: ignore[assignment]
+    module: tvm.IRModule = Renamed
     changed = RenameArguments().apply(module)
     assert "(x, first)" in changed.script()
     assert "(x, second)" in module.script()
