@@ -1,4 +1,4 @@
-"""The page's program that follows an alias: a service moves it while requests are under way."""
+"""The program of serving-alias.md, which follows an alias: a service moves it under requests."""
 
 import json
 import shutil

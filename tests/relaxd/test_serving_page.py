@@ -25,7 +25,11 @@ from tritonclient.utils import InferenceServerException
 from tests.support.servers import free_port, until
 
 ROOT = Path(__file__).parents[2]
-PAGES = tuple(f"docs/howto/serving-{kind}.md" for kind in ("alias", "frameworks", "kserve"))
+PAGES = (
+    "docs/howto/serving-alias.md",
+    "docs/howto/serving-frameworks.md",
+    "docs/howto/serving-kserve.md",
+)
 PAGE = "".join((ROOT / page).read_text() for page in PAGES)
 
 

@@ -213,7 +213,7 @@ def test_what_a_build_says_is_bounded(core, jobs, model, answer, compiler, setti
     object.__setattr__(core, "settings", settings.model_copy(update={"max_log_lines": 3}))
     original = compiler.run
 
-    def chatty(job, *, on_event, cancelled, limits, kernels):
+    def chatty(job, *, on_event, cancelled, limits, kernels, on_usage):
         from compiler.isolation.messages import Log, Progress
 
         for number in range(300):
