@@ -43,7 +43,8 @@ async def inspect(
     model, declared = await _subject(request, jobs, services)
     job = await run_in_thread(jobs.inspect, model, declared, width=width_of(declared))
     report = jobs.report(await watch.wait_for(job, wait), wait)
-    return {"model": model, "samples": declared.samples, **report}
+    samples = {"samples": declared.samples} if declared.samples else {}
+    return {"model": model, **samples, **report}
 
 
 async def _subject(request: Request, jobs: Jobs, services: Services) -> tuple[str, CompileRequest]:

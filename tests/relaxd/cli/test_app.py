@@ -11,9 +11,8 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from relaxd.cli import asking
 from relaxd.cli.app import app
-from relaxd.client import transport
+from relaxd.client import client, transport
 from relaxd.client.extras import OWN
 
 ROOT = Path(__file__).parents[3]
@@ -172,7 +171,7 @@ def test_a_mistyped_path_is_named_where_no_service_answers(
     relaxd: Any, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(asking, "DEFAULT_URL", NOWHERE[1])
+    monkeypatch.setattr(client, "DEFAULT_URL", NOWHERE[1])
     ended = relaxd(*arguments)
     assert ended.code == 3
     assert "no folder or tar mistyped here, and no answer from http://127.0.0.1:9" in ended.err

@@ -26,7 +26,7 @@ export function Compile({ who }) {
     setSent(0);
     try {
       const found = report?.model && chosen === file && (!values || values === samples)
-        ? await post("v1/inspect?wait=600", { model: report.model, samples: values ? report.samples : null, ...declarations(declared, report) }, { signal: stop.current.signal })
+        ? await post("v1/inspect?wait=600", { model: report.model, samples: (values && report.samples) || null, ...declarations(declared, report) }, { signal: stop.current.signal })
         : await send(chosen, values, declared, setSent, stop.current.signal);
       setReport(found);
       setForm({ ...declared, dims: { ...asTexts(found.dims), ...kept(declared.dims, found.dims) } });
@@ -134,7 +134,7 @@ function Declare({ file, samples, takeSamples, known, report, form, setForm, bus
     setSending(true);
     setRefused(null);
     try {
-      const request = { model: report.model, samples: report.samples, ...declarations(form, report), targets: form.targets, options: optionsFor(known, form.options) };
+      const request = { model: report.model, samples: report.samples || null, ...declarations(form, report), targets: form.targets, options: optionsFor(known, form.options) };
       const job = await post(`v1/jobs?${new URLSearchParams({ name: file.name })}`, request);
       go(`#/jobs/${job.id}`);
     } catch (error) {
