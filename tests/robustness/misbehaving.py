@@ -21,9 +21,8 @@ from compiler.process import __main__ as child
 from relaxd.contract.states import Stage
 from tests.service.fakes import write_bundle
 
-TOKEN = sys.argv.pop(1)
-SLEEPER = (sys.executable, "-S", "-c", "import time; time.sleep(600)", TOKEN)
 MIB = 1 << 20
+_token: list[str] = []
 
 
 def segfault() -> None:
@@ -43,7 +42,8 @@ def memory() -> None:
 def stall() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    subprocess.Popen(SLEEPER, start_new_session=True)
+    command = (sys.executable, "-S", "-c", "import time; time.sleep(600)", _token[0])
+    subprocess.Popen(command, start_new_session=True)
     while True:
         time.sleep(600)
 
@@ -89,5 +89,6 @@ def _run(
 
 
 if __name__ == "__main__":
+    _token.append(sys.argv.pop(1))
     child._run = _run
     sys.exit(child.main())
