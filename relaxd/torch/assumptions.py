@@ -39,7 +39,10 @@ def collect_assumptions(axes: Mapping[str, Sequence[str]]) -> Iterator[list[Assu
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     collected: list[Assumption] = []
-    original = ShapeEnv._log_guard
+    original = getattr(ShapeEnv, "_log_guard", None)
+    if original is None:  # a torch without it exports, and its errors name no line
+        yield collected
+        return
 
     def log(env: Any, prefix: str, guard: Any, *rest: Any, **more: Any) -> Any:
         collected.extend(_read(env, guard, axes))

@@ -14,6 +14,7 @@ from compiler.ir import inspect_exported
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError
 from relaxd.torch import Exported, ExportError, Form
+from relaxd.torch.assumptions import collect_assumptions
 from tests.relaxd.torch import nets
 
 TEXT = {"x": "float32[batch,t,4]"}
@@ -170,3 +171,14 @@ def test_declarations_beside_an_example_that_differ(tmp_path: Path) -> None:
     for spec in ("float64[n,4]", "float32[n]", "float32[n,5]"):
         with pytest.raises(DeclarationError, match="example"):
             export(nets.Small, tmp_path, torch.ones(3, 4), inputs={"x": spec})
+
+
+def test_a_torch_that_tells_no_guards_exports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    monkeypatch.delattr(ShapeEnv, "_log_guard")
+    with collect_assumptions({}) as collected:
+        pass
+    assert collected == []
