@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import func, select
+from sqlalchemy import select
 
-from relaxd.contract.states import State
 from service.api.scopes import NEEDS
-from service.db.schema import builds
+from service.db.schema import holdings
 from service.identity import Limits, Scope
 from service.usecases.tenants import tenants, tokens
 from tests.robustness.row import Outcome, Row, Run, p99
-from tests.robustness.site import Site, site, until
+from tests.robustness.site import Site, site
 from tests.robustness.stub import model
 from tests.support import plain_http
 
@@ -107,10 +106,20 @@ class Disk:
             self.most = max(self.most, _size(self.folder))
 
 
-def _unended(here: Site) -> int:
-    query = select(func.count()).where(builds.c.state.in_((State.QUEUED, State.RUNNING)))
+def _stored(here: Site, tenant: str) -> int:
+    """The bytes on disk of the blobs that the tenant holds."""
+    query = select(holdings.c.digest).where(holdings.c.tenant == tenant)
     with here.services.core.reading() as tx:
-        return int(tx.connection.scalar(query) or 0)
+        digests = {digest.rpartition(":")[2] for digest in tx.connection.scalars(query)}
+    blobs = here.settings.data_dir / "store" / "blobs"
+    files = (path for path in blobs.rglob("*") if path.name in digests)
+    return sum(path.stat().st_blocks * 512 for path in files)
+
+
+def _database(here: Site) -> int:
+    """The bytes on disk of SQLite's files, in which both tenants have rows."""
+    files = here.settings.data_dir.glob("jobs.sqlite*")
+    return sum(path.stat().st_blocks * 512 for path in files)
 
 
 def _size(folder: Path) -> int:
@@ -142,13 +151,12 @@ def attacked_neighbours(run: Run) -> Outcome:
         headers = {"Authorization": f"Bearer {neighbours}"}
         with plain_http.Client(base_url=url, headers=headers, timeout=TIMEOUT_S) as http:
             alone, beside = Neighbour(here, http), Neighbour(here, http, _number=10**6)
-            empty = _size(here.settings.data_dir)
             with alone.submitting():
                 time.sleep(ALONE_S)
-            until(lambda: not _unended(here), TIMEOUT_S, "the end of the neighbour's builds")
-            before = _size(here.settings.data_dir)
-            with beside.submitting(), Disk(here.settings.data_dir).watch() as disk:
+            before = _database(here)
+            with beside.submitting(), Disk(here.settings.upload_dir).watch() as disk:
                 done = _attack(url, attackers, run)
+            grown = disk.most + _stored(here, "attacker") + _database(here) - before
         alive = api.is_alive() and worker.is_alive()
     wrong = [*alone.wrong, *beside.wrong, *done["wrong"]]
     wrong += [] if alive else ["a process of the service ended"]
@@ -157,9 +165,6 @@ def attacked_neighbours(run: Run) -> Outcome:
         for method, path in NEEDS
         if not done["routes"].get(f"{method} {path}")
     ]
-    # What the neighbour stores is its own: as much a submit as when it was alone.
-    own = (before - empty) / len(alone.seconds) * len(beside.seconds)
-    grown = int(disk.most - before - own)
     figures = {
         "requests": sum(done["statuses"].values()),
         **{f"status {status}": count for status, count in sorted(done["statuses"].items())},
