@@ -45,7 +45,7 @@ ROWS = (
     Row(
         "full-disk",
         "an upload to a disk that is full or fails ends as 507 or 503, shows no partial blob, "
-        "leaves no file but a session that can be resumed, which a collection on the full disk "
+        "leaves no file but an upload that can be resumed, which a collection on the full disk "
         "removes once it is abandoned, and succeeds once there is room",
         100,
         full_disk,
