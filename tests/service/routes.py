@@ -11,6 +11,10 @@ JSON = {
     ("POST", "/v1/tenants"): {"name": "Not A Name"},
     ("PATCH", "/v1/tenants/{name}"): {},
     ("PUT", "/v1/pins/{digest}"): {},
+    ("POST", "/v1/jobs/{job_id}/gates"): {
+        "target": "x86-64-v3",
+        "failed": [{"gate": "latency>5%", "result": "+8 %"}],
+    },
     ("POST", "/v1/webhooks"): {"url": "http://hooks.example"},
     ("PATCH", "/v1/models/{name}"): {},
     ("POST", "/v1/models/{name}/versions"): {"digest": UNKNOWN},
