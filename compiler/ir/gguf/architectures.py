@@ -236,6 +236,8 @@ def _rotation(metadata: Metadata, size: int, rates: Array | None) -> Rotation:
     if kind == "none":
         return Rotation("", steps)
     stretched = metadata.number("rope.scaling.factor", 1.0)
+    if stretched < 1:
+        raise metadata.unusable("rope.scaling.factor")
     if kind == "linear":
         steps = steps / stretched
     elif kind == "yarn":

@@ -1,12 +1,12 @@
 """The settings that a GGUF file states of its architecture, checked as they are read."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import LoadError
 
 _MOST = 1 << 24
+_LEAST, _GREATEST = 1e-30, 1e30
 
 
 class Metadata:
@@ -30,9 +30,9 @@ class Metadata:
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number above 0."""
+        """A number above 0 that arithmetic with others leaves finite."""
         value = self.get(name, default)
-        if type(value) not in (int, float) or not 0 < value < math.inf:
+        if type(value) not in (int, float) or not _LEAST < value < _GREATEST:
             raise self.unusable(name)
         return float(value)
 

@@ -7,7 +7,8 @@ import pytest
 
 from compiler.errors import LoadError
 from compiler.ir.files.model_file import open_model
-from compiler.ir.gguf.architectures import ARCHITECTURES
+from compiler.ir.gguf.architectures import ARCHITECTURES, architecture_of, design_of
+from compiler.ir.gguf.metadata import Metadata
 from tests.compiler.ir.folder.decoding import compute_logits, open_onnx
 from tests.support.models import folders as fm
 from tests.support.models.gguf_conversion import KINDS, convert
@@ -85,3 +86,33 @@ def test_rates_that_divide_nothing_are_refused(
     with pytest.raises(LoadError) as caught:
         open_model(tmp_path / "model.gguf")
     assert caught.value.code == "load.gguf"
+
+
+VALUES = ["x", "yarn", -1, 0, 1, 7, 1 << 23, 2**63, 1e-320, 1e-29, 1e29, 1e308, float("nan"), True]
+"""In the place of any setting."""
+
+
+@pytest.mark.parametrize("name", ["llama_yarn", "granite", "gemma2_own", "gemma3_deep", "phi3"])
+def test_any_setting_is_read_or_refused(folders: Path, name: str) -> None:
+    _, metadata = convert(folders / name)
+    arch = metadata["general.architecture"]
+    scaling = {f"{arch}.rope.scaling.{each}": 1.0 for each in ("yarn_beta_fast", "attn_factor")}
+    stated = metadata | scaling
+    refused = read = 0
+    for key in stated:
+        for value in VALUES:
+            settings = Metadata(stated | {key: value})
+            try:
+                with np.errstate(all="raise", under="ignore"):
+                    design = design_of(settings, architecture_of(settings), fm.WORDS, None)
+                    rotations = [layer.rotation for layer in design.layers[:1] if layer.rotation]
+                    tables = [table for one in rotations for table in one.tables(64)]
+            except LoadError:
+                refused += 1
+            else:
+                read += 1
+                assert all(np.isfinite(table).all() for table in tables), (key, value)
+                scales = (design.score_scale, design.table_scale, design.logit_scale)
+                assert all(np.isfinite(np.float32(scale)) for scale in scales if scale is not None)
+    assert refused > 0
+    assert read > 0
