@@ -51,6 +51,6 @@ def _store(node: Any) -> Any:
     ):
         return node
     (bits,) = value.value.args
-    lanes = prim.Broadcast(bits, value.lanes)
-    vector = tirx.reinterpret(f"{_BFLOAT16}x{int(value.lanes)}", lanes)
+    # The type has as many lanes, which only the processor knows where vectors are scalable.
+    vector = tirx.reinterpret(dtype_of(value), prim.Broadcast(bits, value.lanes))
     return tirx.BufferStore(node.buffer, vector, list(node.indices))

@@ -97,11 +97,11 @@ def test_any_setting_is_read_or_refused(folders: Path, name: str) -> None:
     _, metadata = convert(folders / name)
     arch = metadata["general.architecture"]
     scaling = {f"{arch}.rope.scaling.{each}": 1.0 for each in ("yarn_beta_fast", "attn_factor")}
-    stated = metadata | scaling
+    declared = metadata | scaling
     refused = read = 0
-    for key in stated:
+    for key in declared:
         for value in VALUES:
-            settings = Metadata(stated | {key: value})
+            settings = Metadata(declared | {key: value})
             try:
                 with np.errstate(all="raise", under="ignore"):
                     design = design_of(settings, architecture_of(settings), fm.WORDS, None)
