@@ -60,7 +60,8 @@ def export_command(
     for one in exported.dims:
         stdout().print(Text(f"  {one.name}: {one.describe()}"))
     points = len(exported.checked)
-    stdout().print(Text(f"as the module at {points} {'size' if points == 1 else 'sizes'}"))
+    sizes = f"{points} {'size' if points == 1 else 'sizes'}"
+    stdout().print(Text(f"checked: it gives what the module gives at {sizes}"))
     for note in exported.notes:
         stdout().print(Text(f"note: {note}"))
     for loss in exported.losses:

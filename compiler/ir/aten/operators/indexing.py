@@ -55,11 +55,14 @@ def gather(b: Builder, node: Node) -> Value:
     """Elements along an axis at indices of the result's shape."""
     name = "index" if "index" in node.names else "indices"
     x, index = node.value("self"), node.value(name)
-    axis = node.axis("dim", len(x.shape))
+    flat = node.kind == "aten::take_along_dim" and node.get("dim", None) is None
+    if flat:
+        x, index = (layout.reshape(b, v, [b.facts.simplify(ex.prod(v.shape))]) for v in (x, index))
+    axis = 0 if flat else node.axis("dim", len(x.shape))
     if not x.shape:
         return x
     indexes(b, node, name, x.shape[axis])
-    if node.kind == "aten::take_along_dim":
+    if node.kind == "aten::take_along_dim" and not flat:
         x, index = _along(b, x, index, axis)
     return ix.gather_elements(b, x, index, axis)
 

@@ -38,6 +38,10 @@ def test_gather() -> None:
     )
 
 
+def test_gather_of_flattened_tensors() -> None:
+    check(lambda x, i: torch.take_along_dim(x, i), (FLOATS, "n,5"), ("int64<5", "n,3"))
+
+
 def test_mask() -> None:
     check(
         lambda x: (
