@@ -18,7 +18,7 @@ _LOADERS = {
 }
 _LINKERS = ("ld64.lld", *(f"ld64.lld-{version}" for version in range(22, 13, -1)))
 _OWN = re.compile(r"__\w+|bzero|memset_pattern16")
-"""What Apple's libraries alone have: the loader brings it."""
+"""Names of functions that Apple's libraries alone have, which the loader brings."""
 
 
 def explain_missing(target: Target) -> str | None:
