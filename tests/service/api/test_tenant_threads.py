@@ -6,7 +6,7 @@ import threading
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.api.tenant_threads import TenantRoute, run_in_thread
+from service.api.tenant_threads import SHARED, TenantRoute, run_in_thread
 from service.db.turns import TENANT
 
 
@@ -24,6 +24,42 @@ def test_a_tenant_does_not_wait_for_the_threads_of_another() -> None:
         return all(await asyncio.gather(*waiting))
 
     assert asyncio.run(check())
+
+
+def test_tenants_that_are_served_together_have_few_threads_each() -> None:
+    async def check() -> tuple[int, int]:
+        free, lock, begun = threading.Event(), threading.Lock(), 0
+
+        def wait() -> None:
+            nonlocal begun
+            with lock:
+                begun += 1
+            free.wait(60)
+
+        async def work(tenant: str, function) -> None:
+            TENANT.set(tenant)
+            await run_in_thread(function)
+
+        async def begin(expected: int) -> int:
+            """How many of twenty calls at once have a thread."""
+            nonlocal begun
+            begun = 0
+            free.clear()
+            waiting = [asyncio.create_task(work("a", wait)) for _ in range(20)]
+            async with asyncio.timeout(30):
+                while begun < expected:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            count = begun
+            free.set()
+            await asyncio.gather(*waiting)
+            return count
+
+        alone = await begin(20)
+        await work("b", lambda: None)
+        return alone, await begin(SHARED)
+
+    assert asyncio.run(check()) == (20, SHARED)
 
 
 def test_plain_endpoints_run_in_a_thread_and_keep_their_signature() -> None:
