@@ -8,10 +8,11 @@ from typing import Any
 
 from compiler.isolation.step import Record
 
-WARM_UPS = 2
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 12
 _MOST_CALLS = 20
 _ROUND_SECONDS = 0.02
+_LONG_SECONDS = 0.1
+"""A call that takes so long is warm once it was made: what is done once takes milliseconds."""
 _SETTLED = 0.03
 """Medians of three rounds in a row that lie so close together do not move any more."""
 
@@ -19,31 +20,42 @@ Call = Callable[[], Any]
 
 
 def alternating(
-    calls: Mapping[str, Call], seconds: float, clock: Callable[[], float] = time.perf_counter
+    calls: Mapping[str, Call],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+    *,
+    first: Mapping[str, float] | None = None,
 ) -> dict[str, Record]:
     """Quartiles, extremes and 95th percentile of each call in milliseconds, with `runs`, `rounds`
-    and whether it is `stable`; every call is made at least three times, however long it takes.
+    and whether it is `stable`.
+
+    There are FEWEST_ROUNDS at least, beyond the time too; calls so long that these take more than
+    the time are made once or more often, and their first counts.
+
+    first: seconds of calls that were made already.
     """
-    deadline = clock() + seconds
-    once = {name: _warm(call, deadline, clock) for name, call in calls.items()}
-    most = max(once.values())
+    deadline, known = clock() + seconds, first or {}
+    taken = {name: _warm(call, known.get(name), clock) for name, call in calls.items()}
+    most, once = max(taken.values()), sum(taken.values())
     per_round = max(1, min(_MOST_CALLS, math.ceil(_ROUND_SECONDS / max(most, 1e-6))))
-    rounds: dict[str, list[list[float]]] = {name: [] for name in calls}
-    for done in range(MOST_ROUNDS):
-        if done >= FEWEST_ROUNDS and (clock() > deadline or all(map(_settled, rounds.values()))):
+    is_short = most <= _LONG_SECONDS or clock() + FEWEST_ROUNDS * once <= deadline
+    rounds = {name: [] if is_short else [[first]] for name, first in taken.items()}
+    fewest = FEWEST_ROUNDS if is_short else 1
+    for done in range(not is_short, MOST_ROUNDS):
+        if done >= FEWEST_ROUNDS and all(map(_settled, rounds.values())):
+            break
+        if done >= fewest and clock() + per_round * once > deadline:
             break
         for name, call in calls.items():
             rounds[name].append([_time_call(call, clock) for _ in range(per_round)])
-    return {name: _summary(taken) for name, taken in rounds.items()}
+    return {name: _summary(each) for name, each in rounds.items()}
 
 
-def _warm(call: Call, deadline: float, clock: Callable[[], float]) -> float:
-    """Seconds of the last of some calls, the first of which do what is done once."""
-    for _ in range(WARM_UPS):
+def _warm(call: Call, taken: float | None, clock: Callable[[], float]) -> float:
+    """Seconds of a call that finds done what is done once; taken: of a call before."""
+    if taken is None:
         taken = _time_call(call, clock)
-        if clock() > deadline:
-            break
-    return taken
+    return taken if taken > _LONG_SECONDS else _time_call(call, clock)
 
 
 def _time_call(call: Call, clock: Callable[[], float]) -> float:

@@ -17,8 +17,8 @@ from service.db.turns import TENANT
 WIDTH = 40
 """Threads for a tenant that is served alone; who comes later waits."""
 SHARED = 4
-"""Threads for each of several tenants: every busy thread holds up all others at each of their steps
-that gives way to Python's lock. Beside a tenant with 16 connections, p99 of a submit was 190 ms
+"""Threads for each of several tenants: every busy thread holds up all others each time that they
+wait for the interpreter's lock. Beside a tenant with 16 connections, p99 of a submit was 190 ms
 with no such limit and 150 with this one.
 """
 RECENT_S = 10.0

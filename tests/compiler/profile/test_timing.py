@@ -38,10 +38,24 @@ def test_times_that_go_on_moving_are_said_to_be_unstable() -> None:
     assert timed["min_ms"] < timed["p25_ms"] < timed["median_ms"] < timed["p75_ms"]
 
 
-def test_slow_calls_are_made_three_times_beyond_their_time() -> None:
+def test_calls_that_are_longer_than_their_time_are_made_once() -> None:
     clock = Clock()
-    timed = alternating({"a": clock.call(lambda: 60.0)}, 1, clock)["a"]
-    assert (timed["runs"], timed["rounds"]) == (3, 3)
+    timed = alternating({"a": clock.call(lambda: 60.0), "b": clock.call(lambda: 1.0)}, 1, clock)
+    assert clock.now == 61
+    assert [(each["runs"], each["median_ms"]) for each in timed.values()] == [(1, 6e4), (1, 1e3)]
+    assert not timed["a"]["stable"]
+
+
+def test_rounds_of_long_calls_go_on_while_they_end_in_time() -> None:
+    clock = Clock()
+    timed = alternating({"a": clock.call(lambda: 2.0)}, 5, clock)["a"]
+    assert (clock.now, timed["runs"], timed["rounds"]) == (4, 2, 2)
+
+
+def test_calls_that_were_made_before_are_not_made_again_to_be_timed() -> None:
+    clock = Clock()
+    timed = alternating({"a": clock.call(lambda: 60.0)}, 1, clock, first={"a": 59.0})["a"]
+    assert (clock.now, timed["median_ms"]) == (0, 59e3)
 
 
 def test_short_calls_fill_a_round() -> None:

@@ -26,7 +26,7 @@ def test_a_tenant_does_not_wait_for_the_threads_of_another() -> None:
     assert asyncio.run(check())
 
 
-def test_tenants_that_are_served_together_have_few_threads_each() -> None:
+def test_several_tenants_have_few_threads_each() -> None:
     async def check() -> tuple[int, int]:
         free, lock, begun = threading.Event(), threading.Lock(), 0
 
