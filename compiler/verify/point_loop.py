@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler.isolation.step import Record
 from compiler.verify.inputs import npz
+from compiler.verify.inputs.repeated import Repeat
 from compiler.verify.time_budget import TimeBudget
 
 Arrays: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
@@ -31,8 +32,9 @@ def run_points(
     """Call `run` with the inputs of each point, write the outputs it returns, record the point.
 
     spec: seconds by `clock`, and points as `{index, effort, inputs, outputs}` with paths of .npz
-    files and what `TimeBudget` takes. A record is `{index}` alone for a point that went well, with
-    `skipped` where the budget would not have lasted, and with the key `failure` where `run` raised
+    files and what `TimeBudget` takes; with `repeat`, the fields of a Repeat, `run` gets the
+    distinct rows alone. A record is `{index}` alone for a point that went well, with `skipped`
+    where the budget would not have lasted, and with the key `failure` where `run` raised
     PointFailed.
     """
     budget = TimeBudget(spec["seconds"], clock)
@@ -41,9 +43,10 @@ def run_points(
             record({"index": point["index"], "skipped": objection})
             continue
         inputs = npz.read(Path(point["inputs"]))
+        repeat = Repeat(**point["repeat"]) if "repeat" in point else None
         started = clock()
         try:
-            outputs = run(inputs)
+            outputs = run(inputs) if repeat is None else repeat.extend(run(repeat.shorten(inputs)))
         except PointFailed as error:
             record({"index": point["index"], failure: str(error)})
             continue

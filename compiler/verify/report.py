@@ -43,7 +43,7 @@ from compiler.verify.uncertainty import (
     perturb_more,
     show_indexed,
 )
-from relaxd.contract.bundle.numerics import Verdict
+from relaxd.contract.bundle.numerics import AGREED, Verdict
 from relaxd.contract.options import CompileOptions
 
 _LATE = "no perturbed reference, which tells how far roundings move it, ended in time"
@@ -94,7 +94,9 @@ def verify(
     report states what each changes, and more than the options allow is an error, too.
     """
     left_out = list(trials.left_out)
-    engine, answered, refused = ask_reference(reference, trials.chosen, folder, budget)
+    # Numbers that are drawn in the graph are others in each row.
+    asked = [replace(t, repeat=None) if reference.draws else t for t in trials.chosen]
+    engine, answered, refused = ask_reference(reference, asked, folder, budget, distinct=True)
     left_out += refused
     if not answered:
         first = left_out[0].reason if left_out else "there is no point to try"
@@ -109,7 +111,21 @@ def verify(
         if runner.slow:
             return not_run(reason, TargetStatus.COMPILED_ONLY, left_out)
         raise _nothing_ran(reason, left_out)
-    judged, known = _judge(ran, reference, signature, options, folder, budget, quantizations)
+    judged = judge_all(ran, signature, options)
+    sure, refused = _ask_all_rows(judged, ran, reference, folder, budget)
+    if sure != ran:
+        ran, judged = sure, judge_all(sure, signature, options)
+        left_out += refused
+    judged, known = _judge(
+        judged,
+        ran,
+        reference,
+        options,
+        folder,
+        budget,
+        quantizations,
+        quantized=signature.quantized,
+    )
     left_out += [LeftOut(trial.point, _LATE) for trial in ran if trial.index in known.late]
     judged = [item for item in judged if item.settled or item.trial.index not in known.late]
     ran = [trial for trial in ran if any(item.trial is trial for item in judged)]
@@ -132,21 +148,45 @@ def verify(
     return report
 
 
-def _judge(
+def _ask_all_rows(
+    judged: Sequence[Judged],
     ran: Sequence[Trial],
     reference: Reference,
-    signature: Signature,
+    folder: Path,
+    budget: Budget,
+) -> tuple[list[Trial], list[LeftOut]]:
+    """Ask the reference for whole batches where the library departs from the rows that it computed
+    once: they may not be computed each by itself. The trials as the reference has answered them,
+    and those that it had no time for.
+    """
+    doubted = {j.trial.index for j in judged if j.trial.repeat and j.verdict not in AGREED}
+    if not doubted:
+        return list(ran), []
+    complete = [replace(trial, repeat=None) for trial in ran if trial.index in doubted]
+    _, answered, refused = ask_reference(reference, complete, folder, budget)
+    sure = {trial.index: trial for trial in ran if trial.index not in doubted}
+    sure |= {trial.index: trial for trial in answered}
+    return [sure[trial.index] for trial in ran if trial.index in sure], refused
+
+
+def _judge(
+    first: Sequence[Judged],
+    ran: Sequence[Trial],
+    reference: Reference,
     options: CompileOptions,
     folder: Path,
     budget: Budget,
     quantizations: Sequence[Quantization],
+    *,
+    quantized: bool,
 ) -> tuple[list[Judged], Answers]:
-    """Every output at every trial, and what others answered where one departs: what indices point
-    into, perturbed references, then evaluations in float64, as long as one is not settled.
+    """Add to what was judged by the reference alone what others answered where an output departs:
+    what indices point into, perturbed references, then evaluations in float64, as long as one is
+    not settled.
 
-    An output of another shape or dtype is wrong at once.
+    An output of another shape or dtype is wrong at once. quantized: as of `Signature`.
     """
-    judged, known, strict = judge_all(ran, signature, options), Answers(), is_strict(options)
+    judged, known, strict = list(first), Answers(), is_strict(options)
     if any(item.difference.structural for item in judged):
         return judged, known
 
@@ -165,7 +205,7 @@ def _judge(
     if unsettled() and not strict:
         known = perturb(known, unsettled(), reference, quantizations, folder, budget)
         judged = judge_again(judged, evidence)
-        quantizes = signature.quantized or any(one.perturbed for one in quantizations)
+        quantizes = quantized or any(one.perturbed for one in quantizations)
         for seeds in MORE_SEEDS if quantizes else ():
             if unsettled():
                 known = perturb_more(known, unsettled(), reference, seeds, folder, budget)
@@ -222,7 +262,7 @@ def _report(
         "reference": engine,
         "seed": options.seed,
         "outputs": outputs,
-        "points": [trial.point.to_json() for trial in ran],
+        "points": [trial.to_json() for trial in ran],
         "left_out": [item.to_json() for item in left_out],
     }
 

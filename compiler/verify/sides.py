@@ -90,9 +90,12 @@ def ask_reference(
     folder: Path,
     budget: Budget,
     side: str = "reference",
+    *,
+    distinct: bool = False,
 ) -> tuple[str, list[Trial], list[LeftOut]]:
     """The first engine that answers at any point: its name, the trials it answered, and the others
-    with its reason. `side` names the files of its outputs.
+    with its reason. `side` names the files of its outputs; distinct: rows that repeat are asked
+    once.
     """
     first_refusal: list[LeftOut] = []
     deadline = time.monotonic() + budget.seconds / 2
@@ -102,7 +105,7 @@ def ask_reference(
             "engine": name,
             **reference.spec,
             "seconds": seconds,
-            "points": [trial.to_spec(side) for trial in trials],
+            "points": [trial.to_spec(side, distinct=distinct) for trial in trials],
         }
         outcome = run_task(
             "compiler.verify.reference.onnx",

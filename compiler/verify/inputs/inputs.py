@@ -3,8 +3,10 @@ bytes.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from compiler.verify.inputs.points import (
     points_nearby,
     shape_at,
 )
+from compiler.verify.inputs.repeated import Repeat, find_batch, repeat_at
 from compiler.verify.inputs.samples import fit, from_npz
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.dims.dims import Dim
@@ -96,25 +99,37 @@ class Trial:
     """A point and the file that holds its inputs.
 
     effort: of a run, in bytes, as `TimeBudget` takes it: of its inputs, until `add_work`.
+    repeat: how rows of the inputs repeat, None where they do not.
     """
 
     index: int
     point: Point
     inputs: Path
     effort: int
+    repeat: Repeat | None = None
 
     def outputs(self, side: str) -> Path:
         """Where one side's outputs go."""
         return self.inputs.with_name(f"{self.index}.{side}.npz")
 
-    def to_spec(self, side: str) -> dict[str, Any]:
-        """The form in a task's spec."""
+    def to_spec(self, side: str, *, distinct: bool = False) -> dict[str, Any]:
+        """The form in a task's spec; distinct: of one that computes rows that repeat once."""
+        repeat = self.repeat if distinct else None
+        share = Fraction(repeat.distinct, repeat.count) if repeat else 1
         return {
             "index": self.index,
-            "effort": self.effort,
+            "effort": int(self.effort * share),
             "inputs": str(self.inputs),
             "outputs": str(self.outputs(side)),
+            **({"repeat": asdict(repeat)} if repeat else {}),
         }
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in numerics.json: the point, and how many rows the reference computed of a
+        batch that repeats them.
+        """
+        rows = {"distinct_rows": self.repeat.distinct} if self.repeat else {}
+        return {**self.point.to_json(), **rows}
 
     def add_work(self, kernels: Iterable[Note]) -> "Trial":
         """Add the kernels' work to the effort: inputs do not grow as the work does where a decoder
@@ -170,7 +185,9 @@ def prepare(
     sample = sampled[0][1] if sampled else None
     chosen = _points(signature, seed, slow=slow) if more_points else ()
     inputs, left_out = _draw_points(signature, chosen, sample, seed, max_bytes, wanted)
-    return Trials(_all_written(folder, chain(sampled, inputs)), left_out)
+    batch = None if samples else find_batch(signature.inputs, signature.outputs, signature.dims)
+    repeats = partial(repeat_at, inputs=signature.inputs, batch=batch)
+    return Trials(_all_written(folder, chain(sampled, inputs), repeats), left_out)
 
 
 def prepare_each(
@@ -297,11 +314,18 @@ def _inputs(
     return arrays | fill_lengths(point, signature.inputs, signature.caches, seed)
 
 
-def _all_written(folder: Path, points: Iterable[tuple[Point, Arrays]]) -> tuple[Trial, ...]:
-    return tuple(_write(folder, index, *pair) for index, pair in enumerate(points))
+def _all_written(
+    folder: Path,
+    points: Iterable[tuple[Point, Arrays]],
+    repeats: Callable[[Point], Repeat | None] = lambda point: None,
+) -> tuple[Trial, ...]:
+    return tuple(
+        _write(folder, index, point, inputs, repeats(point))
+        for index, (point, inputs) in enumerate(points)
+    )
 
 
-def _write(folder: Path, index: int, point: Point, inputs: Arrays) -> Trial:
+def _write(folder: Path, index: int, point: Point, inputs: Arrays, repeat: Repeat | None) -> Trial:
     path = folder / f"{index}.inputs.npz"
-    npz.write(path, inputs)
-    return Trial(index, point, path, sum(array.nbytes for array in inputs.values()))
+    npz.write(path, repeat.fill(inputs) if repeat else inputs)
+    return Trial(index, point, path, sum(array.nbytes for array in inputs.values()), repeat)

@@ -124,7 +124,7 @@ def compare(
         return Difference(0.0, 0.0, None, of_tolerance=0.0)
     if want.dtype.kind in "biu" or want.dtype.name in _SUBBYTE_INTEGERS:
         steps = np.abs(got.astype(np.float64) - want.astype(np.float64))
-        wrong, apart = (
+        wrong, farthest = (
             int(np.count_nonzero((got != want) & ~((steps > 0) & (steps <= tolerance.steps)))),
             float(steps.max()),
         )
@@ -132,11 +132,13 @@ def compare(
         if tolerance.coarse and steps.mean() > tolerance.most:
             problem = problem or _far_in_the_mean(steps, tolerance)
         used = _used(steps, np.full_like(steps, tolerance.steps))
-        return Difference(apart, 0.0, problem, of_tolerance=used)
+        return Difference(farthest, 0.0, problem, of_tolerance=used)
     ours, theirs = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(ours) & np.isfinite(theirs)
-    odd = _compare_nonfinite(ours[~finite], theirs[~finite])
-    ours, theirs = ours[finite], theirs[finite]
+    odd = None
+    if not finite.all():
+        odd = _compare_nonfinite(ours[~finite], theirs[~finite])
+        ours, theirs = ours[finite], theirs[finite]
     if not ours.size:
         return Difference(0.0, 0.0, odd, of_tolerance=None if odd else 0.0)
     apart = np.abs(ours - theirs)

@@ -92,7 +92,7 @@ def test_what_the_adapter_is_too_small_or_slow_for_is_only_compiled(
     outcome: Outcome, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     trial = Trial(0, Point("min", {}), tmp_path, 0)
-    monkeypatch.setattr(report, "ask_reference", lambda *arguments: ("", [trial], []))
+    monkeypatch.setattr(report, "ask_reference", lambda *arguments, **more: ("", [trial], []))
     monkeypatch.setattr(sides, "run_task", lambda *arguments, **more: outcome)
     trials, signature, options = Trials((trial,), ()), Signature((), (), (), {}), CompileOptions()
     numerics = report.verify(
