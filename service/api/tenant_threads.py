@@ -39,14 +39,17 @@ class _Shares:
     def limiter(self, tenant: str, width: int) -> anyio.CapacityLimiter:
         """The tenant's, at the width that the other tenants of the last seconds leave it."""
         now = anyio.current_time()
-        self._served.pop(tenant, None)
-        self._served[tenant] = now  # the dict is in the order of these times
-        while now - self._served[oldest := next(iter(self._served))] > RECENT_S:
-            del self._served[oldest]
+        if tenant:
+            self._served.pop(tenant, None)
+            self._served[tenant] = now  # the dict is in the order of these times
+        for other, last in list(self._served.items()):
+            if now - last <= RECENT_S:
+                break
+            del self._served[other]
         limiter = self._limiters.get((tenant, width))
         if limiter is None:
             limiter = self._limiters[tenant, width] = anyio.CapacityLimiter(width)
-        limiter.total_tokens = width if len(self._served) == 1 else min(width, SHARED)
+        limiter.total_tokens = width if len(self._served) <= 1 else min(width, SHARED)
         return limiter
 
 
