@@ -5,6 +5,7 @@ import socket
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from celery import Celery
 from prometheus_client import CollectorRegistry
@@ -19,7 +20,7 @@ from service.adapters.celery_doorbell import (
     celery_app,
 )
 from service.adapters.compiler import ChildCompiler
-from service.adapters.oidc import verifier
+from service.adapters.oidc import trust_issuers
 from service.adapters.store_usage import limit_store
 from service.core import Compiler, Core
 from service.db import recovery
@@ -32,6 +33,9 @@ from service.observability.storage import StoreCollector
 from service.settings import Settings
 from service.tracing import NO_TRACER, Tracer
 from service.usecases.tenants.entering import Verify
+
+if TYPE_CHECKING:
+    from service.adapters.sign_in import SignIn
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Services:
     celery: Celery
     metrics: CollectorRegistry
     verify: Verify | None = None
+    sign_in: "SignIn | None" = None
     ringing: Celery | None = None
     """The application that the doorbell is rung with."""
 
@@ -89,7 +94,8 @@ def build(
     metrics = CollectorRegistry()
     metrics.register(JobCollector(core))
     metrics.register(StoreCollector(core))
-    return Services(settings, core, Jobs(core), app, metrics, verifier(settings), ringing)
+    verify, sign_in = trust_issuers(settings)
+    return Services(settings, core, Jobs(core), app, metrics, verify, sign_in, ringing)
 
 
 def _tracer(settings: Settings, process: str) -> Tracer:

@@ -353,6 +353,40 @@ class OpenService(ServiceError):
         )
 
 
+class UnknownIssuer(ServiceError):
+    """Nobody signs in on the page at that issuer, or not as that client."""
+
+    code = "sign_in.unknown"
+
+    def __init__(self, issuer: str) -> None:
+        super().__init__(
+            f"nobody can sign in here at {issuer[:200]!r}",
+            hint="GET /v1/sign-in lists the issuers; RELAXD_OIDC_ISSUERS names them, with a "
+            "`client_id`",
+        )
+
+
+class SignInUnavailable(ServiceError):
+    """The issuer does not answer as it should; trying again may help."""
+
+    code = "sign_in.unavailable"
+
+    def __init__(self, issuer: str) -> None:
+        super().__init__(
+            f"{issuer} did not answer as it should; the service's log says why",
+            hint="sign in again in a minute, or with a token",
+        )
+
+
+class SignInRefused(ServiceError):
+    """The issuer does not take the code, or no entry the token that it gave."""
+
+    code = "sign_in.refused"
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+
+
 class DatabaseTooNew(ServiceError):
     """A newer relaxd has migrated the job database; this one does not know its tables."""
 

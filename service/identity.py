@@ -55,6 +55,18 @@ class Principal:
         return self.tenant == DEFAULT and Scope.ADMIN in self.scopes
 
 
+@dataclass(frozen=True)
+class Login:
+    """One way to sign in on the web page: the issuer, as what client, which scopes are asked of
+    it, and its page; None while the issuer is away.
+    """
+
+    issuer: str
+    client_id: str
+    scopes: tuple[str, ...]
+    authorization_url: str | None
+
+
 ANYONE = Principal(DEFAULT, "anyone", ALL_SCOPES, Method.NONE)
 OPERATOR = Principal(DEFAULT, "operator", ALL_SCOPES, Method.OPERATOR)
 

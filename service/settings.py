@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     token: SecretStr | None = None
     """The operator's bearer token; without one, nobody is asked to sign in."""
     oidc_issuers: Path | None = None
-    """TOML or JSON file of the issuers whose tokens are taken."""
+    """TOML or JSON file of the issuers whose tokens are taken, and where people sign in."""
     allowed_hosts: str = ""
     """Names by which a service without a token may be called, separated by spaces, beside
     `localhost`, addresses, this machine's own name and the one given to `--host`.

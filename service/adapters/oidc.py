@@ -5,14 +5,17 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from service.errors import InvalidSettings
 from service.identity import DEFAULT, Method, Principal, Scope, is_tenant_name
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.adapters.sign_in import SignIn
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
@@ -29,7 +32,9 @@ class Issuer(BaseModel):
     `tenant` with `scopes`.
 
     claims: by name, one text or several; `*` stands for any characters. jwks_url: where the keys
-    are; found at the issuer if left out.
+    are; found at the issuer if left out. client_id: under which people sign in on the web page,
+    whose ID tokens have it for their audience; login_scopes: what is asked of the issuer, beside
+    `openid`, for claims that the entry names; client_secret: for an issuer that wants one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,6 +46,19 @@ class Issuer(BaseModel):
     tenant: str
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     jwks_url: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    client_id: Annotated[str, Field(min_length=1)] | None = None
+    client_secret: SecretStr | None = None
+    login_scopes: tuple[Annotated[str, Field(pattern=r"^[!#-\[\]-~]+$")], ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _the_audience_is_the_client(cls, entry: Any) -> Any:
+        if not isinstance(entry, dict) or "client_id" not in entry:
+            return entry
+        entry = {"audience": entry["client_id"], **entry}
+        if entry["audience"] != entry["client_id"]:
+            raise ValueError("leave `audience` out: ID tokens of the page are for its client_id")
+        return entry
 
     def matches(self, claims: Mapping[str, Any]) -> bool:
         """True if every claim that the entry names is there and fits."""
@@ -140,12 +158,15 @@ class Verifier:
         return Principal(entry.tenant, str(claims["sub"])[:200], entry.scopes, Method.OIDC)
 
 
-def verifier(settings: Settings) -> Verifier | None:
-    """Make the verifier of the configured issuers, None where there are none; raises
-    InvalidSettings.
+def trust_issuers(settings: Settings) -> tuple[Verifier | None, "SignIn | None"]:
+    """What checks tokens of the configured issuers, and what signs people in at them; None where
+    there are none. Raises InvalidSettings.
     """
     if settings.oidc_issuers is None:
-        return None
+        return None, None
+    from service.adapters.issuer_documents import IssuerDocuments
     from service.adapters.issuer_keys import IssuerKeys
+    from service.adapters.sign_in import SignIn
 
-    return Verifier(read_issuers(settings.oidc_issuers), IssuerKeys().key)
+    entries, documents = read_issuers(settings.oidc_issuers), IssuerDocuments()
+    return Verifier(entries, IssuerKeys(documents).key), SignIn(entries, documents)

@@ -24,6 +24,7 @@ from service.api import (
     overview,
     page,
     registry,
+    sign_in,
     storage,
     tenancy,
     usage,
@@ -67,7 +68,8 @@ def create_app(services: Services) -> FastAPI:
     app.state.board = Board(services.jobs.of)
     app.state.registry = CollectorRegistry()
     artifacts = oci.router(lambda request: jobs_of(request).store, _sessions(services))
-    own = (jobs, overview, models, registry, storage, tenancy, webhooks, audit, usage, health)
+    access = (sign_in, tenancy, webhooks, audit, usage, health)
+    own = (jobs, overview, models, registry, storage, *access)
     for router in (*(module.router for module in own), artifacts):
         app.include_router(router, dependencies=[Depends(authorize)])
     app.router.routes.extend(page.routes())

@@ -154,6 +154,12 @@ WHOAMI = {
     "method": "token",
     "namespace": "relaxd",
 }
+LOGIN = {
+    "issuer": "https://login.example.com",
+    "client_id": "relaxd",
+    "scopes": ["openid", "email"],
+    "authorization_url": "https://login.example.com/authorize",
+}
 
 BODIES: Mapping[tuple[str, str], Any] = {
     ("post", "/v1/compile"): {"request": REQUEST},
@@ -164,6 +170,13 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("put", "/v1/models/{name}/aliases/{alias}"): {"version": "3"},
     ("post", "/v1/webhooks"): {"url": "https://hooks.example/relaxd", "events": ["alias.moved"]},
     ("put", "/v1/pins/{digest}"): {"who": "serving", "why": "in use", "days": None},
+    ("post", "/v1/sign-in"): {
+        "issuer": "https://login.example.com",
+        "client_id": "relaxd",
+        "code": "SplxlOBeZQQYbYS6WxSbIA",
+        "verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+        "redirect_uri": "https://relaxd.example.com/",
+    },
     ("post", "/v1/tokens"): {"name": "nightly", "scopes": ["submit", "read", "pull"], "days": 90},
     ("post", "/v1/tokens/{token_id}:rotate"): {"overlap_hours": 24},
     ("post", "/v1/tenants"): {"name": "vision"},
@@ -185,6 +198,8 @@ ANSWERS: Mapping[tuple[str, str], Any] = {
         "bundle": OTHER_DIGEST,
     },
     ("get", "/v1/whoami"): WHOAMI,
+    ("get", "/v1/sign-in"): {"logins": [LOGIN]},
+    ("post", "/v1/sign-in"): {"token": "eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ..."},
     ("get", "/v1/tokens"): {"tokens": [TOKEN]},
     ("post", "/v1/tokens"): {**TOKEN, "token": "relaxd_5f0d1c2e9ab34710_..."},
     ("get", "/v1/tenants"): {"tenants": [TENANT]},

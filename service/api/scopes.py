@@ -32,7 +32,9 @@ def _need(*scopes: Scope, home: bool = False, action: str | None = None) -> Need
     return Need(frozenset(scopes), home, action)
 
 
-OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
+OPEN = frozenset(
+    {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/v1/sign-in"), ("POST", "/v1/sign-in")}
+)
 """Answered without signing in."""
 
 _BLOBS, _MANIFESTS = "/v2/{name:path}/blobs", "/v2/{name:path}/manifests/{reference}"

@@ -22,7 +22,7 @@ from artifacts import open_store
 from compiler.targets import registry
 from relaxd.provenance.signing import signer
 from service.adapters.celery_doorbell import celery_app
-from service.adapters.oidc import verifier
+from service.adapters.oidc import trust_issuers
 from service.adapters.store_usage import limit_store
 from service.api.app import create_app
 from service.bootstrap import Services
@@ -98,8 +98,8 @@ def services_over(
     store = limit_store(open_store(chosen.store), chosen, db)
     sign = partial(signer, chosen.signing_key, chosen.signing_command)
     core = Core(chosen, db, store, compiler, doorbell, time.time, sign, tracer)
-    metrics, verify = CollectorRegistry(), verifier(chosen)
-    services = Services(chosen, core, Jobs(core), celery_app(chosen), metrics, verify)
+    app, metrics, (verify, sign_in) = celery_app(chosen), CollectorRegistry(), trust_issuers(chosen)
+    services = Services(chosen, core, Jobs(core), app, metrics, verify, sign_in)
     try:
         yield services
     finally:

@@ -3,7 +3,8 @@ import json
 import httpx
 import pytest
 
-from service.adapters.issuer_keys import FRESH_S, LARGEST, PAUSE_S, STALE_S, IssuerKeys
+from service.adapters.issuer_documents import LARGEST, IssuerDocuments
+from service.adapters.issuer_keys import FRESH_S, PAUSE_S, STALE_S, IssuerKeys
 from service.adapters.oidc import Issuer, read_issuers
 from service.errors import InvalidSettings
 from service.identity import Scope
@@ -50,7 +51,7 @@ def clock():
 @pytest.fixture
 def keys(remote, clock):
     with httpx.Client(transport=httpx.MockTransport(remote)) as http:
-        yield IssuerKeys(clock, http)
+        yield IssuerKeys(IssuerDocuments(http), clock)
 
 
 @pytest.fixture
@@ -177,6 +178,8 @@ class TestFile:
             {"issuer": "ci.example"},
             {"tenant": "No Tenant"},
             {"clams": {}},
+            {"client_id": "another"},
+            {"login_scopes": ["two words"]},
         ],
     )
     def test_a_mistake_is_named(self, tmp_path, change):

@@ -19,6 +19,7 @@ TAKING_NOTHING = [
     "GET /metrics",
     "GET /v1/pins",
     "GET /v1/whoami",
+    "GET /v1/sign-in",
     "GET /v1/tenants",
     "GET /v1/webhooks",
 ]
@@ -58,6 +59,7 @@ OPERATIONS = [
     "GET /v1/tokens",
     "GET /v1/audit",
     "GET /v1/usage",
+    "POST /v1/sign-in",
     "POST /v1/tokens",
     "DELETE /v1/tokens/{token_id}",
     "POST /v1/tokens/{token_id}:rotate",

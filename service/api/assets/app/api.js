@@ -45,10 +45,12 @@ export async function ask(path, { method = "GET", json, headers: more = {}, sign
     if (error.name === "AbortError") throw error;
     throw away();
   }
-  if (answer.status === 401 && token.get() && !trying) dispatchEvent(new Event("relaxd:signedout"));
+  if (answer.status === 401 && !trying) signedOut();
   if (!answer.ok) throw await problemOf(answer);
   return answer;
 }
+
+const signedOut = () => token.get() && dispatchEvent(new Event("relaxd:signedout"));
 
 export const get = async (path, options) => (await ask(path, options)).json();
 
@@ -107,10 +109,11 @@ export function upload(path, form, onProgress, signal) {
     request.responseType = "json";
     request.upload.onprogress = (event) => onProgress(event.loaded, event.total);
     request.upload.onload = () => onProgress(1, 1);
-    request.onload = () =>
-      request.status < 300
-        ? resolve(request.response)
-        : reject(new Problem(request.response || {}, request.status));
+    request.onload = () => {
+      if (request.status === 401) signedOut();
+      if (request.status < 300) resolve(request.response);
+      else reject(new Problem(request.response || {}, request.status));
+    };
     request.onerror = () => reject(away());
     request.onabort = () => reject(new DOMException("aborted", "AbortError"));
     signal?.addEventListener("abort", () => request.abort());

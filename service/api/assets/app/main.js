@@ -3,9 +3,10 @@ import { html, render, useEffect, useRef, useState } from "./lib.js";
 import { get, may, token } from "./api.js";
 import { useRoute } from "./router.js";
 import { useQueue, watch } from "./store.js";
-import { Icon, Loading, Trouble } from "./ui.js";
+import { Icon, Loading, Trouble, useTicks } from "./ui.js";
 import { count } from "./format.js";
 import { Login } from "./login.js";
+import { begin, claims, clock, endOf, finish, leave, logins } from "./oidc.js";
 import { Jobs } from "./jobs.js";
 import { Job } from "./job.js";
 import { Compile } from "./compile.js";
@@ -17,6 +18,7 @@ import { Models } from "./models.js";
 import { Model } from "./model.js";
 import { Reference } from "./reference.js";
 
+const SOON = 2 * 60_000;
 const PAGES = { jobs: Jobs, job: Job, compile: Compile, build: Build, diff: Diff, targets: Targets, models: Models, model: Model, admin: Admin, reference: Reference };
 const HERE = { job: "jobs", build: "jobs", model: "models" };
 const LINKS = [
@@ -42,7 +44,7 @@ function useTheme() {
   return [theme, turn];
 }
 
-function App() {
+function App({ failed }) {
   const [theme, turn] = useTheme();
   const [who, setWho] = useState(null);
   const [refused, setRefused] = useState(null);
@@ -54,18 +56,14 @@ function App() {
     return () => removeEventListener("relaxd:signedout", out);
   }, [turnCount]);
   useEffect(() => (who && may(who, "read") ? watch() : undefined), [who]);
-  const leave = () => {
-    token.clear();
-    location.reload();
-  };
   if (!who && refused?.status === 401) {
-    return html`<${Login} theme=${theme} turn=${turn} onDone=${(found) => (setRefused(null), setWho(found))} />`;
+    return html`<${Login} theme=${theme} turn=${turn} failed=${failed} onDone=${(found) => (setRefused(null), setWho(found))} />`;
   }
   const retry = () => (setRefused(null), setTurn(turnCount + 1));
-  return html`<${Frame} who=${who} theme=${theme} turn=${turn} leave=${leave} trouble=${refused} retry=${retry} />`;
+  return html`<${Frame} who=${who} theme=${theme} turn=${turn} trouble=${refused} failed=${failed} retry=${retry} />`;
 }
 
-function Frame({ who, theme, turn, leave, trouble, retry }) {
+function Frame({ who, theme, turn, trouble, failed, retry }) {
   const route = useRoute();
   const main = useRef();
   const first = useRef(true);
@@ -91,10 +89,11 @@ function Frame({ who, theme, turn, leave, trouble, retry }) {
         <button type="button" class="copy" onClick=${turn} aria-label=${theme === "dark" ? "Light colours" : "Dark colours"}>
           <${Icon} name=${theme === "dark" ? "sun" : "moon"} />
         </button>
-        ${token.get() && html`<button type="button" class="copy" onClick=${leave} aria-label="Sign out"><${Icon} name="leave" /></button>`}
+        ${token.get() && html`<button type="button" class="copy" onClick=${() => leave({ wished: true })} aria-label="Sign out"><${Icon} name="leave" /></button>`}
       </div>
     </div></header>
     <main id="main" tabindex="-1" ref=${main}>
+      <${Ending} failed=${failed} />
       ${trouble ? html`<${Trouble} error=${trouble} again=${retry} />` : who ? html`<${Page} key=${route.arguments.join("/")} who=${who} route=${route} />` : html`<${Loading} />`}
     </main>
     <footer class="foot">
@@ -103,6 +102,28 @@ function Frame({ who, theme, turn, leave, trouble, retry }) {
       <a href="openapi.json">OpenAPI</a>
     </footer>
   </div>`;
+}
+
+/** Says before a sign-in ends, and after, that it does: until then what was typed can be sent. */
+function Ending({ failed }) {
+  const end = endOf(token.get());
+  const [now, setNow] = useState(Date.now);
+  const [trouble, setTrouble] = useState(failed?.message);
+  useTicks(() => setNow(Date.now()), 1000);
+  if (!trouble && !(now >= end - SOON)) return null;
+  const again = async () => {
+    const { iss, aud } = claims(token.get());
+    try {
+      const way = (await logins()).find((one) => one.issuer === iss && [aud].flat().includes(one.client_id));
+      if (way?.authorization_url) await begin(way);
+      else leave();
+    } catch (error) {
+      setTrouble(error.message);
+    }
+  };
+  const text = now < end ? `Your sign-in ends at ${clock(end)}. Send what you have typed before, or sign in again.` : `Your sign-in ended at ${clock(end)}. Sign in again to go on.`;
+  return html`<div class="note warn ending" role="status"><p class="body">${trouble || text}</p>
+    ${end && html`<button type="button" class="button small" onClick=${again}>Sign in again</button>`}</div>`;
 }
 
 function Pulse() {
@@ -115,4 +136,6 @@ function Pulse() {
   </span>`;
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+const root = document.getElementById("app");
+render(html`<${Loading} />`, root);
+render(html`<${App} failed=${await finish()} />`, root);
