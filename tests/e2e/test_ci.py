@@ -5,10 +5,13 @@ files in `ci/`: a real service compiles, and `relaxd diff` runs both builds.
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,18 +19,20 @@ from xml.etree import ElementTree
 import numpy as np
 import onnx
 import pytest
+import uvicorn
 import yaml
 from onnx import numpy_helper
 
 from relaxd.client.baselines import tag_of
-from tests.e2e.deployment import ROOT, Deployment
+from tests.e2e.deployment import ROOT, Deployment, until
+from tests.relaxd.test_serving_page import load_page
+from tests.support import plain_http
 from tests.support.models.small import perceptron
+from tests.support.servers import serve
 
-pytestmark = [
-    pytest.mark.slow,
-    # What it shows is the same in either form of the service.
-    pytest.mark.parametrize("service", ["embedded"], indirect=True),
-]
+pytestmark = pytest.mark.slow
+# What the tests show is the same in either form of the service.
+embedded = pytest.mark.parametrize("service", ["embedded"], indirect=True)
 
 PROJECT = """
 fail_if = ["cosine<0.99999", "size>10%"]
@@ -116,10 +121,10 @@ def commit(repository: Path, activation: str = "Relu", perturb: float = 0.0) -> 
     onnx.save(model, path, save_as_external_data=True, location=data, size_threshold=0)
 
 
-def github(run: Runner, url: str, move: bool) -> Ended:
+def github(run: Runner, url: str, move: bool, alias: str = "") -> Ended:
     action = yaml.safe_load((ROOT / "ci/action.yml").read_text())
     inputs = {name: arguments.get("default", "") for name, arguments in action["inputs"].items()}
-    inputs |= {"server": url, "move": str(move).lower(), "package": "relaxd.whl"}
+    inputs |= {"server": url, "move": str(move).lower(), "package": "relaxd.whl", "alias": alias}
     environment = {
         name: inputs[text.removeprefix("${{ inputs.").removesuffix(" }}")]
         for step in action["runs"]["steps"]
@@ -129,6 +134,7 @@ def github(run: Runner, url: str, move: bool) -> Ended:
     return run("\n".join(scripts), **environment)
 
 
+@embedded
 def test_github_gates_pull_requests(service: Deployment, repository: Path, run: Runner) -> None:
     tag = f"relaxd/bundles:{tag_of('main', 'net', 'native')}"
 
@@ -163,6 +169,7 @@ def test_github_gates_pull_requests(service: Deployment, repository: Path, run: 
     assert "equal to the baseline" in github(run, service.url, move=False).summary
 
 
+@embedded
 def test_gitlab_times_both_builds(service: Deployment, repository: Path, run: Runner) -> None:
     def gitlab(branch: str) -> Ended:
         job = yaml.safe_load((ROOT / "ci/gitlab.yml").read_text())["relaxd"]
@@ -181,3 +188,78 @@ def test_gitlab_times_both_builds(service: Deployment, repository: Path, run: Ru
     assert (ended.code, ended.failures) == (0, [])
     assert "latency>900%: " in ended.summary
     assert "no latency" not in ended.summary
+
+
+@dataclass
+class Clients:
+    """Threads that ask a program without a pause: each answer's status and version."""
+
+    url: str
+    answers: list[tuple[int, str]] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self) -> None:
+        x = np.zeros((2, 3, 32), np.float32).tolist()
+        while not self.ended.is_set():
+            answer = plain_http.post(f"{self.url}/predict", json={"x": x}, timeout=60)
+            (rows,) = answer.json().values()
+            assert np.allclose(np.sum(rows, -1), 1, atol=1e-5), "a softmax"
+            self.answers.append((answer.status_code, answer.headers["model-version"]))
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        threads = [threading.Thread(target=self.ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self.ended.set()
+            for thread in threads:
+                thread.join()
+
+    def wait(self) -> None:
+        """Until both have been answered again."""
+        seen = len(self.answers)
+        until(lambda: len(self.answers) > seen + 4, 120, "answers")
+
+
+def test_gates_move_an_alias_and_a_program_follows_it_by_a_webhook(
+    tmp_path: Path, repository: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole: a service, the action of ci/, a webhook over HTTP, and serving-alias.md's program."""
+    folder = tmp_path / "service"
+    folder.mkdir()
+    with (
+        Deployment.start_embedded(folder, RELAXD_WEBHOOK_PRIVATE="true") as service,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        wanted = {"url": f"{url}/moved", "events": ["alias.moved"]}
+        webhook = plain_http.post(f"{service.url}/v1/webhooks", json=wanted).json()
+        commit(repository)
+        assert github(run, service.url, move=True, alias="prod").code == 0
+        variables = {"MODEL": "net@prod", "RELAXD_SERVER": service.url, "POLL_S": "3600"}
+        for name, value in {**variables, "WEBHOOK_SECRET": webhook["secret"]}.items():
+            monkeypatch.setenv(name, value)
+        program: Any = load_page("follow")
+        config = uvicorn.Config(program.app, log_config=None)
+
+        def version() -> Any:
+            return plain_http.get(f"{url}/readyz").json()["version"]
+
+        clients = Clients(url)
+        with serve(config, listener):
+            until(lambda: version() == 1, 120, "the first version")
+            with clients.asking():
+                clients.wait()
+                commit(repository, activation="Sigmoid")
+                assert github(run, service.url, move=True, alias="prod").code == 4
+                assert version() == 1, "a version that fails its gates moves no alias"
+                commit(repository, perturb=1e-6)
+                assert github(run, service.url, move=True, alias="prod").code == 0
+                until(lambda: version() == 2, 120, "the webhook")
+                clients.wait()
+    assert {status for status, _ in clients.answers} == {200}
+    versions = [version for _, version in clients.answers]
+    assert (versions[0], versions[-1], {*versions}) == ("1", "2", {"1", "2"})
