@@ -33,7 +33,8 @@ class Cell:
     """A place that holds a tensor, the items of a list or of a dict, or a module's attribute.
 
     serial: orders by creation; copied: a stack has a copy of it where the program's list has the
-    tensor itself.
+    tensor itself; in_order: the elements lie in memory one after the other, as those of a caller's
+    array do.
     """
 
     value: Any
@@ -41,6 +42,7 @@ class Cell:
     version: int = 0
     twins: list[Cell] = field(default_factory=list)
     copied: bool = False
+    in_order: bool = False
 
 
 class ListBox(Cell):
@@ -116,6 +118,12 @@ class Memory:
         copy = self.ref(value)
         link(copy.cell, source.cell)
         return copy
+
+    def argument(self, value: Value) -> Ref:
+        """A tensor that the caller gives: its elements lie in memory in their order."""
+        given = self.ref(value)
+        given.cell.in_order = True
+        return given
 
     def item(self, value: Value) -> Ref:
         """A tensor read from a stack: where the program would change the list's item, there is only

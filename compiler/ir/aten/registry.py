@@ -26,7 +26,9 @@ PLAIN: dict[str, Handler] = {}
 """Operators on numbers, strings and containers."""
 CONTROL: dict[str, Handler] = {}
 """Branches, loops and attributes: they read blocks and write outputs themselves."""
-OVERLAPPING = frozenset({"aten::expand", "aten::expand_as", "aten::unfold", "aten::broadcast_to"})
+OVERLAPPING = frozenset(
+    f"aten::{name}" for name in ("as_strided", "broadcast_to", "expand", "expand_as", "unfold")
+)
 """Views whose elements may be one in memory."""
 INPLACE_BITS = frozenset(f"aten::__i{name}__" for name in ("and", "or", "xor", "lshift", "rshift"))
 """Those in-place operators that no underscore tells."""

@@ -85,7 +85,7 @@ def _read(
         tensors = parameters.tensors(builder)
         inputs = dict(zip((spec.name for spec in declared.specs), tensors, strict=True))
         for argument in program.arguments:
-            scope.bind(values[argument.value], scope.wrap(inputs[argument.name]))
+            scope.bind(values[argument.value], scope.memory.argument(inputs[argument.name]))
         for stored in program.stored:
             initial = Known(stored.data, stored.data.dtype.name)
             is_input = stored.path in declared.states

@@ -213,6 +213,8 @@ hardsigmoid.default(self) hardsigmoid_.default(self) hardswish.default(self) har
 hardtanh.default(self;min_val=-1;max_val=1) hardtanh_.default(self;min_val=-1;max_val=1) heaviside.default(self;values)
 heaviside_.default(self;values) hinge_embedding_loss.default(self;target;margin=1.0;reduction=1) histc.default(self;bins=100;min=0;max=0)
 histogram.bin_ct(self;bins=100;range=null;weight=null;density=false) histogram.bins_tensor(self;bins;weight=null;density=false)
+histogramdd.TensorList_bins(self;bins;range=null;weight=null;density=false)
+histogramdd.default(self;bins;range=null;weight=null;density=false) histogramdd.int_bins(self;bins;range=null;weight=null;density=false)
 hsplit.array(self;indices) hsplit.int(self;sections) hstack.default(tensors) huber_loss.default(self;target;reduction=1;delta=1.0)
 hypot.default(self;other) hypot_.default(self;other) i0.default(self) i0_.default(self) igamma.default(self;other)
 igamma_.default(self;other) igammac.default(self;other) igammac_.default(self;other)
@@ -495,40 +497,25 @@ zeros_like.default(self;dtype=null;layout=null;device=null;pin_memory=null;memor
 """
 
 VIEWS = """
-_conj _neg_view_of_real _unsafe_view adjoint alias alpha_dropout atleast_1d atleast_2d atleast_3d broadcast_to conj detach detach_ diagonal
-dropout expand expand_as feature_alpha_dropout feature_dropout lift_fresh mH mT matrix_H moveaxis movedim narrow numpy_T permute positive
-requires_grad_ resolve_conj resolve_neg select slice squeeze swapaxes swapdims t transpose unflatten unfold unsqueeze view view_as
-view_as_real_copy
+_conj _neg_view_of_real _unsafe_view adjoint alias alpha_dropout as_strided atleast_1d atleast_2d atleast_3d broadcast_to conj detach
+detach_ diagonal dropout expand expand_as feature_alpha_dropout feature_dropout lift_fresh mH mT matrix_H moveaxis movedim narrow numpy_T
+permute positive requires_grad_ resolve_conj resolve_neg select slice squeeze swapaxes swapdims t transpose unflatten unfold unsqueeze view
+view_as view_as_real_copy
 """
 
 REFUSED = {
     "aten::_batch_norm_with_update": "an operator of gradients and of torch's own compilers, which models for inference do not have",
-    "aten::_chunk_cat": "an operator of gradients and of torch's own compilers, which models for inference do not have",
     "aten::_ctc_loss": "the loss of connectionist temporal classification is not supported; return the log-probabilities, and compute the loss outside of the model",
-    "aten::_histogramdd_bin_edges": "histograms with edges of their own are not supported; use histc or bucketize",
-    "aten::_histogramdd_from_bin_cts": "histograms with edges of their own are not supported; use histc or bucketize",
-    "aten::_histogramdd_from_bin_tensors": "histograms with edges of their own are not supported; use histc or bucketize",
-    "aten::_log_softmax_backward_data": "an operator of gradients and of torch's own compilers, which models for inference do not have",
     "aten::_nested_tensor_from_mask": "nested tensors are not supported; make the encoder with enable_nested_tensor=False",
     "aten::_nested_tensor_from_mask_left_aligned": "nested tensors are not supported; make the encoder with enable_nested_tensor=False",
     "aten::_segment_reduce_backward": "an operator of gradients and of torch's own compilers, which models for inference do not have",
-    "aten::_softmax_backward_data": "an operator of gradients and of torch's own compilers, which models for inference do not have",
-    "aten::_unsafe_masked_index": "an operator of gradients and of torch's own compilers, which models for inference do not have",
-    "aten::_unsafe_masked_index_put_accumulate": "an operator of gradients and of torch's own compilers, which models for inference do not have",
     "aten::_use_cudnn_ctc_loss": "the loss of connectionist temporal classification is not supported; return the log-probabilities, and compute the loss outside of the model",
-    "aten::as_strided": "how tensors lie in memory is not known; write it with views, slices and unfold",
-    "aten::as_strided_": "how tensors lie in memory is not known; write it with views, slices and unfold",
-    "aten::as_strided_copy": "how tensors lie in memory is not known; write it with views, slices and unfold",
-    "aten::as_strided_scatter": "how tensors lie in memory is not known; write it with views, slices and unfold",
+    "aten::as_strided_": "a tensor's strides are not changed in place; use as_strided or views",
     "aten::bernoulli": "random numbers differ from run to run, which a compiled model does not",
     "aten::bernoulli_": "random numbers differ from run to run, which a compiled model does not",
     "aten::ctc_loss": "the loss of connectionist temporal classification is not supported; return the log-probabilities, and compute the loss outside of the model",
-    "aten::histogram": "histograms with edges of their own are not supported; use histc or bucketize",
     "aten::istft": "signals are not put together from spectra of windows; use irfft and fold",
-    "aten::max_pool2d_with_indices_backward": "an operator of gradients and of torch's own compilers, which models for inference do not have",
     "aten::multinomial": "random numbers differ from run to run, which a compiled model does not",
-    "aten::native_dropout_backward": "an operator of gradients and of torch's own compilers, which models for inference do not have",
-    "aten::native_layer_norm_backward": "an operator of gradients and of torch's own compilers, which models for inference do not have",
     "aten::normal": "random numbers differ from run to run, which a compiled model does not",
     "aten::normal_": "random numbers differ from run to run, which a compiled model does not",
     "aten::rand": "random numbers differ from run to run, which a compiled model does not",
@@ -540,7 +527,6 @@ REFUSED = {
     "aten::randperm": "random numbers differ from run to run, which a compiled model does not",
     "aten::resize_": "a tensor's size is not changed in place; use reshape or pad",
     "aten::resize_as_": "a tensor's size is not changed in place; use reshape or pad",
-    "aten::segment_reduce": "write the segments with index_add or scatter_reduce",
     "aten::to_padded_tensor": "nested tensors are not supported; make the encoder with enable_nested_tensor=False",
     "aten::uniform": "random numbers differ from run to run, which a compiled model does not",
     "aten::uniform_": "random numbers differ from run to run, which a compiled model does not"

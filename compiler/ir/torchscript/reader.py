@@ -19,6 +19,7 @@ from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
+from compiler.ir.graph.values import Tensor
 from compiler.ir.imported import Imported
 from compiler.ir.shapes.facts import Facts
 from compiler.ir.shapes.index_bounds import Limit, collect
@@ -95,7 +96,10 @@ def _bind_arguments(scope: ScriptScope, program: Program, inputs: Inputs) -> Non
     formal = list(program.graph.inputs())
     scope.bind(formal[0], scope.memory)
     for raw, argument in zip(formal[1:], arguments_of(program), strict=True):
-        scope.bind(raw, scope.wrap(argument_value(scope.builder, argument, inputs)))
+        value = argument_value(scope.builder, argument, inputs)
+        scope.bind(
+            raw, scope.memory.argument(value) if isinstance(value, Tensor) else scope.wrap(value)
+        )
 
 
 def _bind_attributes(scope: ScriptScope, program: Program, inputs: Inputs) -> dict[str, Slot]:

@@ -15,7 +15,11 @@ from compiler.ir.aten.algebra import Array, argument
 from compiler.ir.aten.memory import Step
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operands import scalar
-from compiler.ir.aten.operators import joining, views  # noqa: F401  whose views are copied here
+from compiler.ir.aten.operators import (  # noqa: F401  whose views are copied here
+    joining,
+    strides,
+    views,
+)
 from compiler.ir.aten.operators.creation import fill_with, integer_range
 from compiler.ir.aten.operators.distances import norm_of
 from compiler.ir.aten.operators.indexing import indexes
@@ -45,14 +49,11 @@ def _copy(name: str) -> None:
 
 for _name in (
     *("alias", "diagonal", "expand", "permute", "select", "slice", "squeeze", "t", "transpose"),
-    *("unfold", "unsqueeze", "view"),
+    *("as_strided", "unfold", "unsqueeze", "view"),
 ):
     _copy(_name)
 
-refuse(
-    *("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"),
-    why="how tensors lie in memory is not known; write it with views, slices and unfold",
-)
+refuse("as_strided_", why="a tensor's strides are not changed in place; use as_strided or views")
 
 
 @view("adjoint", "matrix_H", "mH")
@@ -284,19 +285,5 @@ def _bags(node: Node, rows: Array, member: Array) -> Array:
     return total / share.reduce("sum", [1], True).at_least(1)
 
 
-refuse(
-    *("_segment_reduce_backward", "_softmax_backward_data", "_log_softmax_backward_data"),
-    *("native_dropout_backward", "native_layer_norm_backward", "_chunk_cat"),
-    *("max_pool2d_with_indices_backward", "_batch_norm_with_update", "_unsafe_masked_index"),
-    "_unsafe_masked_index_put_accumulate",
-    why="an operator of gradients and of torch's own compilers, which models for inference do not "
-    "have",
-)
-refuse("segment_reduce", why="write the segments with index_add or scatter_reduce")
 refuse("resize_", "resize_as_", why="a tensor's size is not changed in place; use reshape or pad")
-refuse(
-    *("histogram", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors"),
-    "_histogramdd_bin_edges",
-    why="histograms with edges of their own are not supported; use histc or bucketize",
-)
 refuse("istft", why="signals are not put together from spectra of windows; use irfft and fold")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import te
 
+from compiler.ir.aten.algebra import Array, argument
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operands import operand, pair
 from compiler.ir.aten.operators.comparison import negate
@@ -125,7 +126,37 @@ def index(b: Builder, node: Node) -> Value:
     at which they hold.
     """
     x = node.value("self")
-    indices = index_tensors(b, node, x)
+    return _taken(b, x, index_tensors(b, node, x))
+
+
+@op("_unsafe_masked_index")
+def masked_index(b: Builder, node: Node) -> Value:
+    """`index` where a mask holds, whose other indices may be out of range, and `fill` elsewhere."""
+    x = node.value("self")
+    taken = Array(b, _taken(b, x, clamp_indices(b, x, index_tensors(b, node, x))))
+    return taken.where(argument(b, node, "mask"), node.get("fill")).value
+
+
+def clamp_indices(
+    b: Builder, x: Value, indices: dict[int, Value], from_end: bool = False
+) -> dict[int, Value]:
+    """Indices brought into the range of their axes of x, where negative ones may count from the
+    end.
+    """
+
+    def number(extent: Extent) -> Array:
+        return Array(b, Known.of(b.facts.simplify(extent), "int64"))
+
+    return {
+        axis: Array(b, ew.cast(b, value, "int64"))
+        .at_most(number(ex.sub(x.shape[axis], 1)))
+        .at_least(number(ex.sub(0, x.shape[axis])) if from_end else 0)
+        .value
+        for axis, value in indices.items()
+    }
+
+
+def _taken(b: Builder, x: Value, indices: dict[int, Value]) -> Value:
     if len(indices) == 1:
         ((axis, only),) = indices.items()
         return layout.take(b, x, ix.check(b, only, x.shape[axis]), axis)
@@ -136,7 +167,7 @@ def index_tensors(b: Builder, node: Node, x: Value) -> dict[int, Value]:
     """An integer tensor for each axis that is indexed, all of one shape."""
     indices: dict[int, Value] = {}
     axis = 0
-    arguments = list(node.raw.inputs())[1].node()
+    arguments = list(node.raw.inputs())[node.names.index("indices")].node()
     for position, item in enumerate(node.items("indices")):
         if item is None:
             axis += 1

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.aten import positions, registry
+from compiler.ir.aten.algebra import argument
 from compiler.ir.aten.memory import Ref
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operands import operand, scalar
-from compiler.ir.aten.operators.indexing import index_tensors, indexes
+from compiler.ir.aten.operators.indexing import clamp_indices, index_tensors, indexes
 from compiler.ir.aten.registry import op
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
@@ -39,29 +40,31 @@ def index_put(b: Builder, node: Node) -> Value:
         ):
             shaped = layout.reshape(b, mask, [*mask.shape, *[1] * (len(x.shape) - len(mask.shape))])
             return ew.where(b, ew.cast(b, shaped, "bool"), values, x)
-    indices = index_tensors(b, node, x)
-    axes = sorted(indices)
-    if axes[-1] - axes[0] != len(axes) - 1:
-        node.fail(
-            "writing at indices of axes that are not neighbours is not supported",
-            reason="unsupported_form",
-        )
-    return _scattered(
-        b,
-        x,
-        indices,
-        values,
-        sc.Reduction.ADD if node.bool("accumulate", False) else sc.Reduction.NONE,
-    )
+    reduction = sc.Reduction.ADD if node.bool("accumulate", False) else sc.Reduction.NONE
+    return _scattered(b, x, index_tensors(b, node, x), values, reduction)
+
+
+@op("_unsafe_masked_index_put_accumulate")
+def masked_index_put(b: Builder, node: Node) -> Value:
+    """`values` added to self at advanced indices where a mask holds; the other indices may be out
+    of range.
+    """
+    x = node.value("self")
+    values = argument(b, node, "values").cast(x.dtype).where(argument(b, node, "mask"), 0)
+    indices = clamp_indices(b, x, index_tensors(b, node, x), from_end=True)
+    return _scattered(b, x, indices, values.value, sc.Reduction.ADD)
 
 
 def _scattered(
     b: Builder, x: Value, indices: dict[int, Value], values: Value, reduction: sc.Reduction
 ) -> Value:
-    """The indexed axes moved to the front, written, and moved back."""
+    """The indexed axes moved to the front, written, and moved back. `values` has the axes of the
+    indices where the indexed ones are if those are neighbours, else first.
+    """
     axes = sorted(indices)
     shape = next(iter(indices.values())).shape
-    lead, tail = list(range(axes[0])), list(range(axes[-1] + 1, len(x.shape)))
+    lead = list(range(axes[0])) if axes[-1] - axes[0] == len(axes) - 1 else []
+    tail = [axis for axis in range(len(x.shape)) if axis not in (*axes, *lead)]
     target = [*(x.shape[axis] for axis in lead), *shape, *(x.shape[axis] for axis in tail)]
     spread = broadcast.expand(b, values, target)
     forward = [*axes, *lead, *tail]
@@ -249,7 +252,7 @@ def copy(b: Builder, node: Node) -> Value:
     return broadcast.expand(b, ew.cast(b, node.value("src"), x.dtype), x.shape)
 
 
-@op("select_scatter", "slice_scatter", "diagonal_scatter")
+@op("as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter")
 def view_scatter(b: Builder, node: Node) -> Value:
     """self with one slice replaced by `src`."""
     x = node.value("self")

@@ -11,6 +11,7 @@ from compiler.ir.aten.node import Node
 from compiler.ir.aten.registry import op
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
+from compiler.ir.ops.nn import pad as nn_pad
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -96,6 +97,24 @@ def unbind_copy(b: Builder, node: Node) -> Any:
     """`unbind` into copies."""
     parts = unbind(b, node)
     return parts if isinstance(parts, Stack) else [node.memory.read(part) for part in parts]
+
+
+@op("_chunk_cat")
+def chunk_cat(b: Builder, node: Node) -> Value:
+    """Tensors padded by zeros to a multiple of num_chunks along an axis, cut there, and joined
+    chunk by chunk.
+    """
+    tensors, count = node.values("tensors"), node.int("num_chunks")
+    axis = node.axis("dim", len(tensors[0].shape))
+    parts = []
+    for value in tensors:
+        length = b.facts.simplify(ex.mul(ex.ceildiv(value.shape[axis], count), count))
+        missing = b.facts.simplify(ex.sub(length, value.shape[axis]))
+        after = [missing if i == axis else 0 for i in range(len(value.shape))]
+        padded = nn_pad.pad_zero(b, value, [0] * len(after), after)
+        rest = b.facts.simplify(ex.prod([ex.floordiv(length, count), *value.shape[axis + 1 :]]))
+        parts.append(layout.reshape(b, padded, [*value.shape[:axis], count, rest]))
+    return layout.concat(b, parts, axis + 1)
 
 
 @op("tensor_split")

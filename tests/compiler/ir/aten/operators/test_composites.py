@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from compiler.errors import ImportFailed
 from tests.compiler.ir.torchscript.running import Spec, check
 
 MATRIX: Spec = ("float32", "n,4")
@@ -65,8 +64,3 @@ def test_of_matrices(name: str) -> None:
 def test_bags(mode: str) -> None:
     weight, offsets = torch.arange(12.0).reshape(6, 2).sin(), torch.tensor([0, 0, 1])
     check(lambda x: F.embedding_bag(x, weight, offsets, mode=mode, padding_idx=1), ("int64<6", "n"))
-
-
-def test_how_tensors_lie_in_memory_is_refused() -> None:
-    with pytest.raises(ImportFailed, match="how tensors lie in memory"):
-        check(lambda x: x.as_strided((2,), (1,)), MATRIX, sizes=(3,))

@@ -51,3 +51,29 @@ def test_put() -> None:
 
 def test_msc() -> None:
     check(lambda x, y: x.masked_scatter(x > 0, y), (FLOATS, "n,4"), (FLOATS, "n,4"))
+
+
+def test_put_at_axes_apart() -> None:
+    def of(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        replaced, added = x.clone(), x.clone()
+        replaced[i, :, i] = v
+        added[i, :, torch.tensor([0])] += v
+        return replaced, added
+
+    check(of, (FLOATS, "5,n,5"), ("int64<5", "2"), (FLOATS, "2,n"))
+
+
+def test_masked_indices_out_of_range() -> None:
+    aten = torch.ops.aten
+
+    def of(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        far = i * 3 - 4
+        inside = (far >= 0) & (far < 5)
+        rows = torch.zeros_like(i)
+        return (
+            aten._unsafe_masked_index(x, inside[:, None], [far], 7.0),
+            aten._unsafe_masked_index(x.t(), inside, [rows, far], -1.0),
+            aten._unsafe_masked_index_put_accumulate(x, inside[:, None] & (v > 0), [far], v),
+        )
+
+    check(of, (FLOATS, "5,4"), ("int64<5", "n"), (FLOATS, "n,4"))

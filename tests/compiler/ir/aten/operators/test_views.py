@@ -122,3 +122,10 @@ def test_to() -> None:
         ),
         (FLOATS, "n,3"),
     )
+
+
+def test_chunks_joined() -> None:
+    def of(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch._chunk_cat([x, y], 0, 2), torch._chunk_cat([y, y], 1, 3)
+
+    check(of, (FLOATS, "n,3"), (FLOATS, "n,4"))
