@@ -1,4 +1,4 @@
-"""A case of the zoo: one ONNX file, what a compile request declares about it, the sizes it runs at,
+"""A case of the zoo: one file, what a compile request declares about it, the sizes it runs at,
 and its inputs there.
 """
 
@@ -25,11 +25,20 @@ Sizes = Mapping[str, int]
 
 
 class Exporter(Enum):
-    """The origin of a case's file; a packaged one came with an installed package."""
+    """The origin of a case's file; a packaged one came with an installed package, PT2 and RELAXD
+    are programs of `torch.export.save` and of `relaxd export MODULE:FUNCTION`.
+    """
 
     PACKAGED = "packaged"
     TORCHSCRIPT = "torchscript"
     DYNAMO = "dynamo"
+    PT2 = "pt2"
+    RELAXD = "relaxd"
+
+    @property
+    def writes_programs(self) -> bool:
+        """True if files are `.pt2`, which have their dims in them."""
+        return self in (Exporter.PT2, Exporter.RELAXD)
 
 
 def nothing(sizes: Sizes, generator: Generator) -> Feed:
@@ -89,6 +98,8 @@ class Case:
 
     def request(self) -> dict[str, Any]:
         """Keyword arguments of `compiler.compile_model`."""
+        if self.exporter.writes_programs:
+            return {"target": self.target, "options": dict(self.options)}
         declared = ("dims", "inputs", "consts", "shapes", "options")
         return {"target": self.target} | {name: dict(getattr(self, name)) for name in declared}
 

@@ -8,6 +8,7 @@ from tests.zoo import (
     hubs,
     images,
     packaged,
+    programs,
     shipped,
     sounds,
     speech,
@@ -21,4 +22,5 @@ _FAMILIES = (
     *(speech, sounds, graph),
 )
 
-CASES = {case.key: case for family in _FAMILIES for case in family.CASES}
+_EXPORTED = [case for family in _FAMILIES for case in family.CASES]
+CASES = {case.key: case for case in (*_EXPORTED, *programs.cases(_EXPORTED))}

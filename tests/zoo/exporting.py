@@ -64,7 +64,7 @@ class Export:
         """The file, made on first use in a process of its own, so that torch stays out of this one;
         raises ExportError.
         """
-        path = cache() / "zoo" / f"{self.key}-{self._content()[:12]}.onnx"
+        path = cache() / "zoo" / f"{self.key}-{self.content()[:12]}.onnx"
         if path.exists():
             return path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,12 +77,12 @@ class Export:
         unfinished.replace(path)
         return path
 
-    def _content(self) -> str:
-        """A digest of what the file depends on: the sources that make it, what a bound `make` is
-        of, and the versions of the exporters.
+    def content(self, *sources: Path) -> str:
+        """A digest of what the file depends on: the sources that make it, further ones, what a
+        bound `make` is of, and the versions of the exporters.
         """
         digest = hashlib.sha256(repr(getattr(self.make, "__self__", "")).encode())
-        for source in (inspect.getsourcefile(self.make), __file__):
+        for source in (inspect.getsourcefile(self.make), __file__, *sources):
             digest.update(Path(str(source)).read_bytes())
         for package in (*PACKAGES, *self.packages):
             digest.update(version(package).encode())
@@ -131,7 +131,7 @@ def export(program: Program, path: Path, exporter: Exporter) -> None:
                 dynamo=False,
             )
         else:
-            shapes = _nested(module.forward, [axes.get(name, {}) for name in program.inputs])
+            shapes = nest_shapes(module.forward, [axes.get(name, {}) for name in program.inputs])
             torch.onnx.export(
                 module,
                 program.args,
@@ -144,8 +144,8 @@ def export(program: Program, path: Path, exporter: Exporter) -> None:
             )
 
 
-def _nested(forward: Callable[..., Any], shapes: list[dict[int, str]]) -> tuple[Any, ...]:
-    """A tuple's entries for `*arguments` stand in a tuple of their own."""
+def nest_shapes(forward: Callable[..., Any], shapes: list[dict[int, Any]]) -> tuple[Any, ...]:
+    """The shapes of a call's arguments, in which those of `*arguments` are a tuple of their own."""
     kinds = [parameter.kind for parameter in inspect.signature(forward).parameters.values()]
     if inspect.Parameter.VAR_POSITIONAL not in kinds:
         return tuple(shapes)

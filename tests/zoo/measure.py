@@ -1,5 +1,5 @@
-"""One case of the zoo: compiled once, loaded as a user does, compared with ONNX Runtime at every
-size.
+"""One case of the zoo: compiled once, loaded as a user does, compared with ONNX Runtime, or with
+torch, at every size.
 
 `python -m tests.zoo.measure KEY TARGET [FLAVOUR]` prints what was measured as one JSON line.
 """
@@ -11,12 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.zoo.case import Case, Exporter, Feed, Sizes, feed_of, key_of
 from tests.zoo.exporting import ExportError
 from tests.zoo.judging import Judged, judge, unproven, worst_of
+from tests.zoo.programs import read_points
 
 
 class Outcome(Enum):
@@ -79,16 +81,24 @@ def measure(case: Case) -> Measured:
         path = case.export()
     except ExportError as error:
         return Measured(name, exporter, Outcome.EXPORT, error=_line(error))
-    feeds = [feed_of(case, path, point, seed) for seed, point in enumerate(case.points)]
     try:
-        wanted = reference(path, feeds, case.inputs)
+        feeds, wanted = _references(case, path)
     except Exception as error:
         return Measured(name, exporter, Outcome.REFERENCE, error=_line(error))
     return compare(case, path, feeds, wanted)
 
 
+def _references(case: Case, path: Path) -> tuple[Sequence[Feed], Sequence[Feed]]:
+    if case.exporter.writes_programs:
+        return read_points(path, "feeds"), read_points(path, "outputs")
+    feeds = [feed_of(case, path, point, seed) for seed, point in enumerate(case.points)]
+    return feeds, reference(path, feeds, case.inputs)
+
+
 def compare(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed]) -> Measured:
-    """Ours beside `wanted`, by the names of the outputs."""
+    """Ours beside `wanted`, by the names of the outputs; of programs, whose inputs and outputs have
+    the names that torch gives them, by their order.
+    """
     import relaxd
 
     started, seconds = time.monotonic(), 0.0
@@ -101,8 +111,9 @@ def compare(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed
                 {name: array for name, array in feed.items() if name not in case.consts}
                 for feed in feeds
             ]
+            run = partial(_run_in_order, model) if case.exporter.writes_programs else model.run
             judged = [
-                judge(model.run(feed), want, case.rounds)
+                judge(run(feed), want, case.rounds)
                 for feed, want in zip(arguments, wanted, strict=True)
             ]
     except relaxd.errors.RelaxdError as error:
@@ -119,6 +130,12 @@ def compare(case: Case, path: Path, feeds: Sequence[Feed], wanted: Sequence[Feed
         [worst_of(point) for point in judged],
         unproven(judged),
     )
+
+
+def _run_in_order(model: Any, feed: Feed) -> Feed:
+    names = (spec.name for spec in model.inputs)
+    outputs = model.run(dict(zip(names, feed.values(), strict=True)))
+    return {str(position): output for position, output in enumerate(outputs.values())}
 
 
 def _compile(case: Case, path: Path, output: Path) -> None:

@@ -26,7 +26,7 @@ def test_scattered() -> None:
     )
 
 
-def test_written_in_place() -> None:
+def test_mutation_is_refused() -> None:
     def of(x: torch.Tensor) -> torch.Tensor:
         x.as_strided((3,), (4,), 1).mul_(2)
         return x
