@@ -121,9 +121,9 @@ class Memory:
 
     def argument(self, value: Value) -> Ref:
         """A tensor that the caller gives: its elements lie in memory in their order."""
-        given = self.ref(value)
-        given.cell.in_order = True
-        return given
+        ref = self.ref(value)
+        ref.cell.in_order = True
+        return ref
 
     def item(self, value: Value) -> Ref:
         """A tensor read from a stack: where the program would change the list's item, there is only

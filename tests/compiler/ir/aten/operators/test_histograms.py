@@ -15,11 +15,11 @@ def test_declared_edges() -> None:
     edges = torch.tensor([-1.0, -0.25, 0.5, 0.75, 2.0])
 
     def of(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        rounded = x.round()  # elements that lie on edges
+        even = x.round()  # elements that lie on edges
         return (
-            *torch.histogram(rounded, 4, range=(-2.0, 2.0)),
+            *torch.histogram(even, 4, range=(-2.0, 2.0)),
             *torch.histogram(x, edges, weight=weight),
-            *torch.histogram(rounded, edges),
+            *torch.histogram(even, edges),
             *torch.histogram(x, 3, range=(-9.0, 9.0), weight=weight, density=True),
         )
 
