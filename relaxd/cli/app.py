@@ -3,7 +3,6 @@ imported, as others take longer than many a command itself.
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
@@ -86,6 +85,8 @@ def build_app(word: str | None = None) -> typer.Typer:
 def _show_version(wanted: bool) -> None:
     if not wanted:
         return
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         typer.echo(f"relaxd {version('relaxd')}")
     except PackageNotFoundError:

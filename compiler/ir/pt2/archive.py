@@ -7,6 +7,7 @@ Parts are stored, not compressed, so that no part is larger than the file.
 from __future__ import annotations
 
 import json
+import mmap
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -14,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
-
-import numpy as np
 
 from compiler.errors import LoadError
 
@@ -59,10 +58,10 @@ def refusing_other_kinds() -> Iterator[None]:
 class Archive:
     """Where the bytes of each part lie, by its path without the archive's own folder."""
 
-    data: np.ndarray[Any, Any]
+    data: memoryview
     parts: Mapping[str, tuple[int, int]]
 
-    def part(self, name: str) -> np.ndarray[Any, Any]:
+    def part(self, name: str) -> memoryview:
         """The bytes of a part, mapped into memory; raises LoadError where there is none."""
         if name not in self.parts:
             refuse_malformed(f"it has no part {name!r}")
@@ -102,7 +101,8 @@ def open_archive(path: Path) -> Archive:
         ) from error
     if len(entries) > _MOST_PARTS:
         refuse_malformed(f"it has {len(entries)} parts")
-    data = np.memmap(path, np.uint8, mode="r")
+    with path.open("rb") as source:
+        data = memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
     root = _root(entries)
     parts: dict[str, tuple[int, int]] = {}
     for entry in entries:
@@ -138,7 +138,7 @@ def _inside(name: str, root: str) -> str:
     return name.removeprefix(root)
 
 
-def _extent(data: np.ndarray[Any, Any], entry: zipfile.ZipInfo) -> tuple[int, int]:
+def _extent(data: memoryview, entry: zipfile.ZipInfo) -> tuple[int, int]:
     """Where a part's bytes begin, and how many they are."""
     if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
         refuse_malformed(f"{entry.filename[:80]!r} is compressed")
@@ -147,7 +147,7 @@ def _extent(data: np.ndarray[Any, Any], entry: zipfile.ZipInfo) -> tuple[int, in
         refuse_malformed(f"{entry.filename[:80]!r} has no header")
     magic, name, extra = _LOCAL_HEADER.unpack(header)
     start = entry.header_offset + _LOCAL_HEADER.size + name + extra
-    if magic != b"PK\x03\x04" or start + entry.file_size > data.size:
+    if magic != b"PK\x03\x04" or start + entry.file_size > data.nbytes:
         refuse_malformed(f"{entry.filename[:80]!r} goes on past the end of the file")
     return start, entry.file_size
 

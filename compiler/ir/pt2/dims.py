@@ -66,7 +66,7 @@ def declare_program(program: Program, states: list[Stored], request: CompileRequ
 
 
 def _of_state(state: Stored) -> FileInput:
-    return FileInput(state.path, state.data.dtype.name, tuple(state.data.shape))
+    return FileInput(state.path, state.form.dtype, state.form.sizes)
 
 
 def _match(

@@ -145,7 +145,7 @@ class Reading:
         table, those that the call gives.
         """
         call = {str(item["name"]): item["arg"] for item in inputs}
-        declared = signatures.table().get(signature)
+        declared = signatures.arguments_of(signature)
         if declared is None or len(call) != len(inputs):
             names = tuple(str(item["name"]) for item in inputs)
             return names, [self.argument(item["arg"]) for item in inputs]

@@ -7,10 +7,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from compiler.errors import LoadError
 from compiler.ir.pt2 import pytrees
@@ -21,8 +20,11 @@ from compiler.ir.pt2.archive import (
     refusing_other_kinds,
 )
 from compiler.ir.pt2.symbols import parse_size
-from compiler.ir.pt2.tensors import dtype_of, tensor_of
+from compiler.ir.pt2.tensors import Form, dtype_of, form_of
 from relaxd.contract.dims.axes import Axis
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MAJOR = 8
 """The version of torch's schema: minor versions add what older readers may leave unread."""
@@ -44,13 +46,20 @@ class Argument:
 class Stored:
     """A parameter, buffer or constant: its name in the graph, and its path in the user's module.
 
-    constant: it is stored with the constants, as buffers are that a state dict leaves out.
+    form: how it lies in the bytes of its storage; constant: it is stored with the constants, as
+    buffers are that a state dict leaves out.
     """
 
     value: str
     path: str
-    data: np.ndarray[Any, Any]
+    storage: memoryview
+    form: Form
     constant: bool
+
+    @cached_property
+    def data(self) -> np.ndarray[Any, Any]:
+        """The tensor over the mapped file."""
+        return self.form.over(self.storage)
 
 
 @dataclass(frozen=True)
@@ -160,8 +169,8 @@ def _stored(
     if payload["use_pickle"]:
         _refuse_part(f"the tensor {path!r}", "pickled")
     data = archive.part(f"{folder}{payload['path_name']}")
-    tensor = tensor_of(data, payload["tensor_meta"], path)
-    return Stored(content["arg"]["name"], path, tensor, folder == "data/constants/")
+    form = form_of(data, payload["tensor_meta"], path)
+    return Stored(content["arg"]["name"], path, data, form, folder == "data/constants/")
 
 
 def _argument(

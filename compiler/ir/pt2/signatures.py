@@ -15,15 +15,22 @@ MISSING = object()
 
 
 @cache
-def table() -> dict[str, tuple[tuple[str, Any], ...]]:
-    """By operator and overload (`aten::add.Tensor`), each argument's name and default."""
+def _texts() -> dict[str, str]:
     from compiler.ir.pt2.signature_table import TEXT
 
-    signatures = {}
-    for entry in TEXT.split():
-        name, _, words = entry.removesuffix(")").partition("(")
-        signatures[f"aten::{name}"] = tuple(map(_argument, words.split(";"))) if words else ()
-    return signatures
+    entries = (entry.removesuffix(")").partition("(") for entry in TEXT.split())
+    return {f"aten::{name}": words for name, _, words in entries}
+
+
+@cache
+def arguments_of(signature: str) -> tuple[tuple[str, Any], ...] | None:
+    """Each argument's name and default, of an operator and overload (`aten::add.Tensor`); None for
+    one that is not in the table.
+    """
+    words = _texts().get(signature)
+    if not words:
+        return None if words is None else ()
+    return tuple(map(_argument, words.split(";")))
 
 
 def _argument(text: str) -> tuple[str, Any]:
@@ -41,7 +48,7 @@ def views() -> frozenset[str]:
 
 @cache
 def _operators() -> frozenset[str]:
-    return frozenset(name.partition(".")[0] for name in table())
+    return frozenset(name.partition(".")[0] for name in _texts())
 
 
 def why_not(kind: str) -> str | None:

@@ -1,16 +1,18 @@
 """Weights and constants of a `.pt2` file as arrays over the mapped file, their sizes and strides
-checked against the bytes that there are.
+checked against the bytes that there are. numpy is imported where an array is made.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import ml_dtypes
-import numpy as np
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from compiler.errors import LoadError
 from compiler.ir.pt2.archive import refuse_malformed
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DTYPES: dict[int, str] = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
@@ -36,8 +38,46 @@ def dtype_of(code: Any, name: str) -> str:
     return DTYPES[code]
 
 
-def tensor_of(data: np.ndarray[Any, Any], meta: dict[str, Any], name: str) -> np.ndarray[Any, Any]:
-    """A tensor over the bytes of its storage; raises LoadError where it reaches beyond them."""
+@dataclass(frozen=True)
+class Form:
+    """How a tensor lies in the bytes of its storage: sizes, strides and offset in elements."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        bits = "".join(filter(str.isdigit, self.dtype))
+        return int(bits or 8) // 8
+
+    @property
+    def end(self) -> int:
+        """Elements of the storage up to the tensor's last one."""
+        pairs = zip(self.sizes, self.strides, strict=True)
+        return self.offset + sum((size - 1) * stride for size, stride in pairs) + 1
+
+    def over(self, data: memoryview) -> np.ndarray[Any, Any]:
+        """The tensor over those bytes."""
+        import ml_dtypes
+        import numpy as np
+
+        element = np.dtype(ml_dtypes.bfloat16 if self.dtype == "bfloat16" else self.dtype)
+        if 0 in self.sizes:
+            return np.zeros(self.sizes, element)
+        size = element.itemsize
+        flat = np.frombuffer(data[self.offset * size : self.end * size], np.uint8)
+        if flat.ctypes.data % size:
+            flat = flat.copy()
+        return np.lib.stride_tricks.as_strided(
+            flat.view(element), self.sizes, [stride * size for stride in self.strides]
+        )
+
+
+def form_of(data: memoryview, meta: dict[str, Any], name: str) -> Form:
+    """How a tensor lies in its storage; raises LoadError where it reaches beyond it."""
     dtype = dtype_of(meta.get("dtype"), name)
     if meta.get("layout") != _STRIDED:
         refuse_malformed(f"the tensor {name!r} is not strided")
@@ -45,24 +85,15 @@ def tensor_of(data: np.ndarray[Any, Any], meta: dict[str, Any], name: str) -> np
     (offset,) = _integers([meta.get("storage_offset")], name)
     if len(sizes) != len(strides):
         refuse_malformed(f"the tensor {name!r} has {len(sizes)} sizes and {len(strides)} strides")
-    element = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    form = Form(dtype, tuple(sizes), tuple(strides), offset)
     if 0 in sizes:
-        return np.zeros(sizes, element)
-    last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    if (last + 1) * element.itemsize > data.nbytes:
+        return form
+    if form.end * form.itemsize > data.nbytes:
         refuse_malformed(f"the tensor {name!r} reaches beyond its storage of {data.nbytes} bytes")
-    count = 1
-    for size in sizes:
-        count *= size
-    if count * element.itemsize > max(data.nbytes, _EXPANDED):
+    count = math.prod(sizes)
+    if count * form.itemsize > max(data.nbytes, _EXPANDED):
         refuse_malformed(f"the tensor {name!r} has {count} elements in {data.nbytes} bytes")
-    start = offset * element.itemsize
-    flat = data[start : start + (last + 1 - offset) * element.itemsize]
-    if flat.ctypes.data % element.itemsize:
-        flat = flat.copy()
-    return np.lib.stride_tricks.as_strided(
-        flat.view(element), sizes, [stride * element.itemsize for stride in strides]
-    )
+    return form
 
 
 def _integers(items: Any, name: str) -> list[int]:

@@ -55,16 +55,11 @@ def layer_norm_backward(b: Builder, node: Node) -> list[Value | None]:
         - scaled.reduce("sum", inner, True)
         - normal * (scaled * normal).reduce("sum", inner, True)
     )
-    gradients = (
-        lambda: argument(b, node, "rstd") / size * centred,
-        lambda: (grad * normal).reduce("sum", outer),
-        lambda: grad.reduce("sum", outer),
-    )
-    present = (True, weight is not None, node.has("bias"))
-    wanted = node.items("output_mask")
+    to_input, to_weight, to_bias = node.items("output_mask")
     return [
-        make().value if mask and there else None
-        for make, mask, there in zip(gradients, wanted, present, strict=True)
+        (argument(b, node, "rstd") / size * centred).value if to_input else None,
+        (grad * normal).reduce("sum", outer).value if to_weight and weight is not None else None,
+        grad.reduce("sum", outer).value if to_bias and node.has("bias") else None,
     ]
 
 
